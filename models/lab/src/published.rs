@@ -11,8 +11,10 @@ use habitat_tui::cli::CliError;
 use habitat_tui::op::{Family, Op, Sizes, name};
 use habitat_tui::predict::efficiency::{GROUP_CHANNELS, MOST_TAPS};
 use habitat_tui::predict::rate::{CUT_MATRIX_SHARE, TYPICAL_MATRIX_SHARE};
-use habitat_tui::profile::tensors::{CHANNELS_LAST, MEMORY_FORMAT};
-use habitat_tui::profile::{Attribute, Mode, Operation, Precision, Profile, op_list};
+use habitat_tui::profile::tensors::{is_channels_last, note_channels_last};
+use habitat_tui::profile::{DType, Mode, Operation, Precision, Profile, ProfileError, Workload, op_list};
+use habitat_tui::store::collected::{self, Collected};
+use habitat_tui::store::operator_tables::{self, Row};
 use habitat_tui::store::{self, Limit, StoreError};
 use habitat_tui::units::{GpuSlug, Micros};
 use serde::Deserialize;
@@ -29,6 +31,9 @@ const UNLOCKED: f64 = CUT_MATRIX_SHARE / TYPICAL_MATRIX_SHARE;
 const BEFORE_KERNELS: &str = "pt1.12";
 /// The source of steps that were recorded.
 const RECORDED: &str = "recorded";
+/// The source of operators that `habitat-tui collect` timed, and their file in a GPU's folder.
+const COLLECTED: &str = "collected";
+const COLLECTION: &str = "operators";
 /// The share of a recorded step that the GPU is busy for, from which on it tells how fast the GPU is.
 const DEVICE_BOUND: f64 = 0.9;
 /// The share of a recorded step that operations of a kind take at least, to count.
@@ -37,6 +42,19 @@ const LEAST_PART: f64 = 0.01;
 const LANGUAGE: [&str; 3] = ["bert", "gpt", "llama"];
 /// The name of the file in a folder of data.
 pub const FILE: &str = "steps.jsonl.zst";
+
+/// What was timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// A step.
+    Step,
+    /// All operations of a kind in a recorded step: their kernels alone.
+    Part,
+    /// One operator, or some of a step's, measured alone and published.
+    Operator,
+    /// An operator of a random size, by `habitat-tui collect`.
+    Collected,
+}
 
 /// A step that somebody measured and published.
 #[derive(Debug, Clone)]
@@ -53,10 +71,8 @@ pub struct PublishedStep {
     pub locked: Option<f64>,
     /// Whether operators were compiled or fused beyond PyTorch's own.
     pub is_compiled: bool,
-    /// Whether it is one operator, measured alone, or some of a step's.
-    pub is_operator: bool,
-    /// Whether it is all operations of a kind in a recorded step; time is that of their kernels alone.
-    pub is_part: bool,
+    /// Whether it is a step at all.
+    pub extent: Extent,
     /// Whether figures are exact (A), or something beside the GPU's work may count (B).
     pub is_exact: bool,
     /// How long it took.
@@ -65,7 +81,18 @@ pub struct PublishedStep {
     pub profile: Profile,
 }
 
+/// What an operation is, with its pass and the order of its images.
+fn what(operation: &Operation) -> String {
+    let order = if is_channels_last(&operation.attributes) { ", channels last" } else { "" };
+    format!("{} {}{order}", name::label(&operation.name), operation.phase.name())
+}
+
 impl PublishedStep {
+    /// What its first operation is.
+    pub fn what(&self) -> String {
+        self.profile.operations.first().map_or_else(String::new, what)
+    }
+
     /// The catalog with the GPU as the step ran on it.
     pub fn catalog<'a>(&self, catalog: &'a Catalog) -> Cow<'a, Catalog> {
         let Some((gpu, times)) = catalog.get(&self.gpu).zip(self.locked) else { return Cow::Borrowed(catalog) };
@@ -134,8 +161,7 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliErr
                 gpu: gpu.slug.clone(),
                 locked: clock.map(|mhz| mhz / gpu.boost_clock.get()),
                 is_compiled: !measured.compiled.is_empty(),
-                is_operator: measured.compiled == ONE_OPERATOR,
-                is_part: false,
+                extent: if measured.compiled == ONE_OPERATOR { Extent::Operator } else { Extent::Step },
                 is_exact: measured.quality == "A",
                 time: Micros::new(milliseconds * 1e3).map_err(|error| wrong(&error))?,
                 profile,
@@ -162,8 +188,50 @@ pub fn read_all(file: &Path, recorded: Option<&Path>, catalog: &Catalog) -> Resu
                 of_recording(&profile, &network, &families).map_err(|problem| StoreError::content(&path, problem))?,
             );
         }
+        for entry in std::fs::read_dir(folder).map_err(|error| StoreError::read(folder, error))? {
+            let gpu = entry.map_err(|error| StoreError::read(folder, error))?.path();
+            if let Some(path) = operator_tables::find(&gpu, COLLECTION) {
+                steps.extend(of_collection(collected::read(&path, catalog)?).map_err(CliError::other)?);
+            }
+        }
     }
     Ok(steps)
+}
+
+/// Collected operators; those of a kind are a network.
+fn of_collection(collected: Collected) -> Result<Vec<PublishedStep>, ProfileError> {
+    let rows = collected.rows.into_iter().map(|(_, row)| row).chain(collected.others);
+    let step = |row: Row| {
+        let Row { operation, precision, gpu, time, .. } = row;
+        let network = what(&operation);
+        let workload = Workload {
+            name: format!("{network} {:?}", operation.inputs),
+            mode: Mode::Training,
+            batch_size: None,
+            micro_batches: None,
+            sequence_length: None,
+            precision: precision.or(match &operation.dtype {
+                Some(DType::Bfloat16) => Some(Precision::Bf16),
+                Some(DType::Float16) => Some(Precision::Fp16),
+                _ => Some(Precision::Fp32),
+            }),
+            parameter_count: None,
+        };
+        let operation = Operation { kernels: Vec::new(), ..operation };
+        Ok(PublishedStep {
+            family: format!("operator-{network}"),
+            network,
+            source: COLLECTED.to_owned(),
+            gpu,
+            locked: None,
+            is_compiled: true,
+            extent: Extent::Collected,
+            is_exact: true,
+            time,
+            profile: Profile::new(workload, None, None, vec![operation])?,
+        })
+    };
+    rows.map(step).collect()
 }
 
 /// The name of a recorded case, which is `NETWORK-PRECISION-LAYOUT-bBATCH`, without the precision: the same step in another
@@ -174,6 +242,18 @@ fn without_precision(path: &Path) -> String {
     parts.iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, part)| *part).collect::<Vec<_>>().join("-")
 }
 
+/// The family of a network that was recorded: that of the published networks, where it is one of them or its name begins
+/// as a family does; else the letters that its name begins with.
+fn family(network: &str, families: &BTreeMap<String, String>) -> String {
+    let alike = || families.values().filter(|family| network.starts_with(*family)).max_by_key(|family| family.len());
+    if let Some(known) = families.get(network).or_else(alike) {
+        return known.clone();
+    }
+    let is_language = LANGUAGE.iter().any(|name| network.starts_with(name));
+    let own = || network.split(|c: char| !c.is_alphabetic()).next().unwrap_or(network);
+    if is_language { "transformer" } else { own() }.to_owned()
+}
+
 /// A recorded step as a whole, where the GPU did not wait, and its operations by kind.
 fn of_recording(
     profile: &Profile,
@@ -182,19 +262,16 @@ fn of_recording(
 ) -> Result<Vec<PublishedStep>, String> {
     let step = profile.step.as_ref().ok_or("no step was measured")?;
     let gpu = profile.origin.as_ref().and_then(|origin| origin.gpu.clone()).ok_or("not recorded on a known GPU")?;
-    let is_language = LANGUAGE.iter().any(|name| network.starts_with(name));
-    let own = || if is_language { "transformer" } else { network }.to_owned();
-    let family = families.get(network).cloned().unwrap_or_else(own);
+    let family = family(network, families);
     let is_compiled = step.execution.is_some();
-    let of = |time: Micros, operations: Vec<Operation>, is_part: bool| PublishedStep {
+    let of = |time: Micros, operations: Vec<Operation>, extent: Extent| PublishedStep {
         network: network.to_owned(),
         family: family.clone(),
         source: RECORDED.to_owned(),
         gpu: gpu.clone(),
         locked: None,
-        is_compiled: is_part || is_compiled,
-        is_operator: is_part,
-        is_part,
+        is_compiled: extent == Extent::Part || is_compiled,
+        extent,
         is_exact: true,
         time,
         profile: Profile { origin: None, step: None, recording: None, timeline: None, operations, ..profile.clone() },
@@ -203,8 +280,7 @@ fn of_recording(
     let mut kinds: BTreeMap<_, (f64, Vec<Operation>)> = BTreeMap::new();
     for operation in &profile.operations {
         let time: f64 = operation.kernels.iter().map(|kernel| f64::from(kernel.count) * kernel.duration.get()).sum();
-        let order = operation.attributes.get(MEMORY_FORMAT).map(|order| format!("{order:?}"));
-        let kind = kinds.entry((name::label(&operation.name), operation.phase.name(), order)).or_default();
+        let kind = kinds.entry(what(operation)).or_default();
         kind.0 += time * f64::from(operation.count);
         kind.1.push(bare(operation));
     }
@@ -216,13 +292,13 @@ fn of_recording(
     if let (Some(duration), Some(busy)) = (step.duration, step.device_busy)
         && busy.get() > DEVICE_BOUND * duration.get()
     {
-        found.push(of(duration, profile.operations.iter().map(bare).collect(), false));
+        found.push(of(duration, profile.operations.iter().map(bare).collect(), Extent::Step));
     }
     // Kernels of recurrent layers run beside each other, and what a compiler has fused is told by nothing.
     let parts = kinds
         .into_values()
         .filter(|(time, operations)| *time > LEAST_PART * all && !is_compiled && !is_recurrent(operations));
-    found.extend(parts.filter_map(|(time, operations)| Some(of(Micros::new(time).ok()?, operations, true))));
+    found.extend(parts.filter_map(|(time, operations)| Some(of(Micros::new(time).ok()?, operations, Extent::Part))));
     Ok(found)
 }
 
@@ -260,7 +336,7 @@ fn channels_last(profile: &mut Profile) {
             || matches!(op.name.family(), Family::Normalisation | Family::Pooling)
                 && operation.inputs.first().is_some_and(|shape| shape.len() == 4);
         if is_image {
-            operation.attributes.insert(MEMORY_FORMAT.to_owned(), Attribute::Text(CHANNELS_LAST.to_owned()));
+            note_channels_last(&mut operation.attributes);
         }
     }
 }
@@ -269,6 +345,54 @@ fn channels_last(profile: &mut Profile) {
 mod tests {
     use super::*;
     use habitat_tui::store::bundled;
+
+    /// A step of a relu of 30 µs and two products of 35 in 100 or 200 µs: as a whole only where the GPU did not wait,
+    /// and by kind without launches of the host.
+    #[test]
+    fn a_recording_is_a_step_and_its_parts() {
+        let of = |step_us: f64| {
+            let json = format!(
+                r#"{{"format": "habitat-profile", "version": 1,
+                    "workload": {{"name": "bert_tiny", "mode": "training", "precision": "amp-bf16"}},
+                    "origin": {{"gpu": "h200-sxm-141gb"}},
+                    "step": {{"duration_us": {step_us}, "device_busy_us": 100}},
+                    "operations": [
+                      {{"name": "aten::relu", "phase": "forward", "inputs": [[64, 64]], "dtype": "bfloat16",
+                        "kernels": [{{"name": "a", "duration_us": 15, "count": 2}}]}},
+                      {{"name": "aten::mm", "phase": "forward", "count": 2, "inputs": [[64, 64], [64, 64]], "dtype": "bfloat16",
+                        "kernels": [{{"name": "b", "duration_us": 35}}]}}]}}"#
+            );
+            let profile = Profile::from_json(json.as_bytes()).unwrap().0;
+            of_recording(&profile, "bert_tiny", &BTreeMap::new()).unwrap()
+        };
+        let found = of(105.0);
+        let told: Vec<_> = found.iter().map(|step| (step.time.get(), step.extent, step.is_compiled)).collect();
+        let (step, part) = (Extent::Step, Extent::Part);
+        assert_eq!(told, [(105.0, step, false), (70.0, part, true), (30.0, part, true)]);
+        assert!(found.iter().all(|step| step.family == "transformer" && step.gpu.as_str() == "h200-sxm-141gb"));
+        let is_bare =
+            |step: &PublishedStep| step.profile.operations.iter().all(|operation| operation.kernels.is_empty());
+        assert!(found.iter().all(is_bare) && found[0].profile.operations.len() == 2);
+        assert_eq!(of(200.0).iter().map(|step| step.extent).collect::<Vec<_>>(), [part, part]);
+        assert_eq!(without_precision(Path::new("x/bert-bf16-nchw-b4.habitat.json.zst")), "bert-nchw-b4");
+    }
+
+    /// A network is left out together with those of its design, recorded or published.
+    #[test]
+    fn a_design_is_told_by_names() {
+        let known = [
+            ("convnext_tiny", "convnext"),
+            ("vit_base_patch16_224", "vit"),
+            ("deit3_base", "deit3"),
+            ("deit_s", "deit"),
+        ];
+        let known: BTreeMap<String, String> =
+            known.into_iter().map(|(network, family)| (network.to_owned(), family.to_owned())).collect();
+        let found =
+            ["convnext_tiny", "convnextv2_nano", "vit_b_16", "deit3_large", "inception_v3", "bert_large", "moe"]
+                .map(|network| family(network, &known));
+        assert_eq!(found, ["convnext", "convnext", "vit", "deit3", "inception", "transformer", "moe"]);
+    }
 
     /// A clock that was locked counts, with the arithmetic, and is kept; bandwidth and other steps do not change.
     #[test]

@@ -1,4 +1,5 @@
 """Packs what profiler/gpu/time_steps.py measured into profiles: python recorded.py OUT... --gpu SLUG --to DIR.
+Shows what they tell of hosts and of two GPUs: python recorded.py --show DIR.
 
 Each case that was timed becomes DIR/SLUG/CASE.habitat.json.zst: the operators and kernels of the
 traced step as `habitat-tui import` reads them, without a timeline, and the times of the steps
@@ -7,6 +8,7 @@ that no profiler slowed down. `habitat-lab train --recorded DIR` learns from the
 """
 
 import argparse
+import collections
 import csv
 import json
 import subprocess
@@ -36,13 +38,66 @@ def packed(row, trace, args):
     return zstandard.ZstdCompressor(level=19).compress(json.dumps(profile, separators=(",", ":")).encode())
 
 
+def profiles(folder):
+    """By case and GPU."""
+    found = collections.defaultdict(dict)
+    for path in sorted(folder.glob("*/*.habitat.json.zst")):
+        with open(path, "rb") as file:
+            profile = json.load(zstandard.ZstdDecompressor().stream_reader(file))
+        found[path.name.split(".")[0]][path.parent.name] = profile
+    return found
+
+
+def times(operation):
+    """Kernels of all its occurrences, and their microseconds."""
+    count, kernels = operation.get("count", 1), operation["kernels"]
+    of = lambda kernel: kernel.get("count", 1)
+    return count * sum(map(of, kernels)), count * sum(of(kernel) * kernel["duration_us"] for kernel in kernels)
+
+
+def show(folder):
+    """Steps that waited for the host, and kinds of operations that two GPUs ran alike."""
+    print("step that waited for the host, busy, microseconds from kernel to kernel")
+    cases = profiles(folder)
+    for case, by_gpu in cases.items():
+        for gpu, profile in by_gpu.items():
+            step = profile["step"]
+            busy, launches = step["device_busy_us"] / step["duration_us"], sum(times(o)[0] for o in profile["operations"])
+            if busy < 0.9:
+                print("%-40s %-16s %3.0f %% %6.1f" % (case, gpu, 100 * busy, step["duration_us"] / launches))
+    sums = collections.defaultdict(lambda: [0, 0])
+    both = [by_gpu for by_gpu in cases.values() if len(by_gpu) == 2]
+    gpus = sorted(both[0])
+    for by_gpu in both:
+        alike = [{}, {}]
+        for at, gpu in enumerate(gpus):
+            for operation in by_gpu[gpu]["operations"]:
+                attributes = operation.get("attributes", {})
+                order = attributes.get("memory_format", "")
+                groups = "in groups" if attributes.get("groups", 1) > 1 else ""
+                what = (operation["name"], operation["phase"], operation.get("dtype", ""), order, groups)
+                alike[at][what, json.dumps(operation.get("inputs"))] = times(operation)[1]
+        for key in alike[0].keys() & alike[1].keys():
+            for at in (0, 1):
+                sums[key[0]][at] += alike[at][key]
+    print("\noperations of %d steps, milliseconds on %s and %s, ratio" % (len(both), *gpus))
+    for what, (one, other) in sorted(sums.items(), key=lambda item: -item[1][0]):
+        if other > 1000:
+            print("%8.2f %8.2f %5.2f  %s" % (one / 1e3, other / 1e3, one / other, " ".join(filter(None, what))))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("out", type=Path, nargs="+", help="folders that time_steps.py wrote, of one GPU")
-    parser.add_argument("--gpu", required=True, help="its slug in the catalog")
-    parser.add_argument("--to", type=Path, required=True)
+    parser.add_argument("out", type=Path, nargs="*", help="folders that time_steps.py wrote, of one GPU")
+    parser.add_argument("--gpu", help="its slug in the catalog")
+    parser.add_argument("--to", type=Path, help="folder for the profiles")
     parser.add_argument("--program", default="target/release/habitat-tui")
+    parser.add_argument("--show", type=Path, help="folder of profiles to look at, in place of packing")
     args = parser.parse_args()
+    if args.show:
+        return show(args.show)
+    if not (args.out and args.gpu and args.to):
+        parser.error("give folders with --gpu and --to, or --show")
     target = args.to / args.gpu
     target.mkdir(parents=True, exist_ok=True)
     for out in args.out:

@@ -17,7 +17,7 @@ use habitat_tui::predict::{Options, predict};
 use habitat_tui::profile::{Mode, Precision};
 use habitat_tui::store::bundled;
 use habitat_tui_lab::learn::efficiency::Design;
-use habitat_tui_lab::published::{PublishedStep, read, read_all};
+use habitat_tui_lab::published::{Extent, PublishedStep, read, read_all};
 use program::{Folder, row};
 use serde_json::Value;
 
@@ -86,7 +86,7 @@ fn published_steps_of_networks_and_gpus_left_out() {
         let model = design.fit(&|row| !is_out(&steps[row]));
         // The roofline has its share on a GPU that was left out.
         let share = if is_gpu { model.roofline } else { 0.0 };
-        let rows = (0..steps.len()).filter(|&row| is_out(&steps[row]) && !steps[row].is_operator);
+        let rows = (0..steps.len()).filter(|&row| is_out(&steps[row]) && steps[row].extent == Extent::Step);
         let errors: Vec<f64> = rows.map(|row| (design.residual(row, &model, share).exp() - 1.0).abs()).collect();
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
         assert!(mean <= most, "{mean} of {} steps: at most {most}", errors.len());
@@ -130,7 +130,7 @@ fn training_steps_in_fp32_of_networks_left_out() {
     let steps = read(file, &catalog).unwrap();
     let is_out = |step: &PublishedStep| {
         let workload = &step.profile.workload;
-        !step.is_operator && (workload.mode, workload.precision) == (Mode::Training, Some(Precision::Fp32))
+        step.extent == Extent::Step && (workload.mode, workload.precision) == (Mode::Training, Some(Precision::Fp32))
     };
     let families: Vec<&str> = steps.iter().filter(|step| is_out(step)).map(|step| step.family.as_str()).collect();
     let design = Design::new(&steps, &catalog);

@@ -15,6 +15,50 @@ pub const GROUP_CHANNELS: [f64; 4] = [4.0, 8.0, 16.0, 32.0];
 /// Taps of the largest filter for which libraries have depthwise kernels.
 pub const MOST_TAPS: f64 = 49.0;
 
+/// One of a depthwise convolution's passes. Its kernels take a multiprocessor so many cycles for each element of the
+/// result (of the input, for its gradient), the same within a tenth for each filter, order and type on an H100 and an
+/// H200: 0.5, 1.0 and 2.1 forward for filters of 9, 25 and 49 taps in channels-last order, 2.2, 4.0 and 8.1 by
+/// `PyTorch`'s own kernels, which it takes in the other order but for 16-bit floats at a stride of 1
+/// (`models/lab/samples/recorded`).
+fn depthwise(
+    decoded: &Decoded<'_>,
+    [batch, _, in_channels, out_channels, taps, in_places, out_places]: [f64; 7],
+    gradient: Option<&'static str>,
+    channels_last: bool,
+    plain: &dyn Fn(Terms, f64) -> Demand,
+) -> Demand {
+    let elements = batch * if gradient == Some("data") { in_channels * in_places } else { out_channels * out_places };
+    let strided = out_places < 0.6 * in_places;
+    let wide = matches!(decoded.dtype, None | Some(DType::Float32));
+    let is_native = !channels_last && (strided || decoded.dtype != Some(DType::Float16));
+    // Filters that cuDNN has no kernel of its own for.
+    let is_foreign = channels_last && (taps > MOST_TAPS || taps == MOST_TAPS && wide && gradient == Some("weight"));
+    let mut terms = Terms::of(Vec::new());
+    for name in ["depthwise", "convolution"] {
+        terms.memory(name, 1.0);
+        if let Some(gradient) = gradient {
+            terms.memory(format!("{name}, {gradient}"), 1.0);
+        }
+    }
+    terms.memory("depthwise, strided", f64::from(u8::from(strided)));
+    let size = (taps / 9.0).log2();
+    for (what, amount) in [
+        ("", 1.0),
+        (", native", f64::from(u8::from(is_native))),
+        (", channels first", f64::from(u8::from(!channels_last && !is_native))),
+        (", 32 bits", f64::from(u8::from(wide && !is_native))),
+        (", no kernel", f64::from(u8::from(is_foreign))),
+        (", taps", size),
+        (", native, taps", if is_native { size } else { 0.0 }),
+    ] {
+        terms.compute(format!("depthwise, elements{what}"), amount);
+        if let Some(gradient) = gradient {
+            terms.compute(format!("depthwise, elements, {gradient}{what}"), amount);
+        }
+    }
+    Demand { flops: elements, units: Units::Cycles, ..plain(terms, 0.0) }
+}
+
 /// The parts of a convolution, or of one gradient.
 pub(super) fn convolution(
     decoded: &Decoded<'_>,
@@ -37,6 +81,10 @@ pub(super) fn convolution(
         () if taps == 1.0 => "pointwise",
         () => "dense",
     };
+    if kind == "depthwise" {
+        let sizes = [batch, groups, in_channels, out_channels, taps, in_places, out_places];
+        return vec![depthwise(decoded, sizes, gradient, channels_last, plain)];
+    }
     let mut names = vec![kind.to_owned(), "convolution".to_owned()];
     if let Some(gradient) = gradient {
         names.extend([format!("convolution, {gradient}"), format!("{kind}, {gradient}")]);
@@ -45,26 +93,11 @@ pub(super) fn convolution(
         names.push(format!("{kind}, channels first"));
         names.extend(gradient.map(|gradient| format!("{kind}, {gradient}, channels first")));
     }
-    // For bfloat16 in this order PyTorch takes kernels of its own.
-    if is_first && kind == "depthwise" && decoded.dtype == Some(DType::Bfloat16) {
-        names.push("depthwise, native".to_owned());
-        names.extend(gradient.map(|gradient| format!("depthwise, {gradient}, native")));
-    }
     let mut terms = Terms::of(names);
     let strided = out_places < 0.6 * in_places;
     if let Some(arithmetic) = arithmetic {
         terms.compute(format!("convolution, {arithmetic}"), 1.0);
         terms.compute(format!("{kind}, {arithmetic}"), 1.0);
-    }
-    if kind == "depthwise" {
-        terms.compute("depthwise, taps", (taps / 9.0).log2());
-        terms.memory("depthwise, taps", (taps / 9.0).log2());
-        terms.compute("depthwise, large filter", (taps / MOST_TAPS).log2().max(0.0));
-        if strided {
-            terms.compute("depthwise, strided", 1.0);
-            terms.memory("depthwise, strided", 1.0);
-        }
-        return vec![Demand { units: Units::Vector, ..plain(terms, 0.0) }];
     }
     let (sums, is_weight) = (inside * taps, gradient == Some("weight"));
     terms.compute(format!("{kind}, narrow"), below(TILE, outside));
@@ -78,8 +111,12 @@ pub(super) fn convolution(
             terms.compute("grouped, width, channels first", below(64.0, inside));
         }
     }
-    let odd = f64::from(u8::from(inside % 8.0 != 0.0 || outside % 8.0 != 0.0));
-    terms.compute("convolution, odd", odd);
+    let is_odd = |channels: f64| channels % 8.0 != 0.0;
+    // Layers of one tap are products in channels-last order, which have kernels for any length of a row.
+    let is_half = matches!(decoded.dtype, Some(DType::Float16 | DType::Bfloat16));
+    let is_unaligned = is_last && is_half && kind == "pointwise" && (inside % 2.0 != 0.0 || outside % 2.0 != 0.0);
+    let odd = !is_unaligned && (is_odd(inside) || is_odd(outside));
+    terms.compute("convolution, odd", f64::from(u8::from(odd)));
     terms.compute("convolution, strided", f64::from(u8::from(strided)));
     let across = (outside / TILE).ceil() * groups;
     let places = batch * out_places;
@@ -88,15 +125,21 @@ pub(super) fn convolution(
     } else {
         (places / TILE).ceil() * across
     };
-    let own = plain(terms, tiles);
+    let mut own = plain(terms, tiles);
+    if is_unaligned {
+        own.limits.unaligned = own.flops;
+    }
     // Kernels of matrix units want channels last, of widths that they load at once: what comes in is copied so, and what
-    // goes out back.
+    // goes out back; where it is the width alone, only tensors of another one.
     let is_copied = match kind {
         "grouped" => is_first || is_last && !GROUP_CHANNELS.contains(&inside),
-        "dense" => is_first || is_last && odd > 0.0,
-        _ => is_last && odd > 0.0,
+        "dense" => is_first || is_last && odd,
+        "thin" => is_last && odd,
+        _ => false,
     };
-    let elements = batch * (in_channels * in_places + out_channels * out_places);
+    let is_whole = is_first || kind == "grouped";
+    let moved = |channels: f64, places: f64| if is_whole || is_odd(channels) { batch * channels * places } else { 0.0 };
+    let elements = moved(in_channels, in_places) + moved(out_channels, out_places);
     let copies = is_copied.then(|| {
         let name = format!("{kind}, {}", if is_first { "channels first" } else { "copied" });
         let mut copies = traffic(2.0 * elements * element_bytes, own.times, &name);

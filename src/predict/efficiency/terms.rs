@@ -8,7 +8,7 @@ use crate::op::name::{
 };
 use crate::op::{Convolution, OperatorKind, Part, Pass, Primitive, RowsKind, Sizes, volume};
 use crate::predict::decoded::Decoded;
-use crate::profile::tensors::{Access, CHANNELS_LAST, INPUT_DTYPES, MEMORY_FORMAT, OUTPUT_DTYPES};
+use crate::profile::tensors::{Access, INPUT_DTYPES, OUTPUT_DTYPES, is_channels_last};
 use crate::profile::{Attribute, DType, Operation, Phase, Precision};
 
 /// Side of the tiles that libraries compute a result in.
@@ -30,6 +30,9 @@ const LONG_ROW: f64 = 512.0;
 /// for their sum and for the results, each of which takes a power of e and a division
 /// (`aten/src/ATen/native/cuda/SoftMax.cu`).
 const WARP_ROW: f64 = 1024.0;
+/// Elements of a window up to which a result of a pooling takes as long as one of few: 4 and 9 take the same on an H100 and
+/// an H200 (`models/lab/samples/recorded`).
+const MOST_WINDOW: f64 = 9.0;
 /// The group of copies into another order.
 const REARRANGEMENT: &str = "rearrangement";
 
@@ -43,7 +46,7 @@ pub enum Units {
     Matrix,
     /// The vector units.
     Vector,
-    /// The multiprocessors by their cycles: where an element lies is worked out in one, before any term.
+    /// The multiprocessors by their cycles: an element, where it lies or what becomes of it, takes one before any term.
     Cycles,
 }
 
@@ -324,42 +327,54 @@ fn by_elements(
     let operation = decoded.operation;
     let backward = decoded.op.name.pass != Pass::Forward || operation.phase == Phase::Backward;
     let of_largest = operation.inputs.iter().chain(&operation.outputs).map(volume).fold(0.0, f64::max);
-    let channels_last = is_channels_last(operation);
-    let mut limits = Limits::default();
+    let result = operation.outputs.first().map(volume);
+    let channels_last = is_channels_last(&operation.attributes);
+    let is_norm = matches!(decoded.op.name.form, Form::Normalisation(_));
     let (name, elements) = match decoded.op.name.form {
-        Form::Normalisation(NormalisationForm::Channel) if is_trained(operation) => {
-            if !channels_last {
-                limits.channels =
-                    operation.inputs.first().and_then(|shape| shape.get(1)).map_or(0.0, |size| *size as f64);
-            }
-            // cuDNN's does not take bfloat16.
-            let is_native = decoded.dtype == Some(DType::Bfloat16);
-            terms.compute("batch norm, elements", 1.0);
-            terms.compute("batch norm, elements, native", f64::from(u8::from(is_native)));
-            terms.compute(
-                "batch norm, elements, native, channels last",
-                f64::from(u8::from(is_native && channels_last)),
-            );
-            ("batch norm", of_largest)
-        }
+        Form::Normalisation(NormalisationForm::Channel) if is_trained(operation) => ("batch norm", of_largest),
         Form::Reduction(_) => ("reduction", primitive.moved()),
-        Form::Pooling => ("pooling", of_largest),
+        // Each result is worked out by itself, and backward each element of what came in.
+        Form::Pooling if backward => ("pooling", of_largest),
+        Form::Pooling => ("pooling", result.unwrap_or(of_largest).max(of_largest / MOST_WINDOW)),
         Form::Stream(StreamForm::Plain) if has_powers(&operation.name) => ("powers of e", of_largest),
         _ => return plain(terms, 0.0),
     };
-    let all = format!("{name}, elements");
-    if terms.compute.is_empty() {
-        terms.compute(all.clone(), 1.0);
+    let mut limits = Limits::default();
+    if is_norm && !channels_last {
+        limits.channels = operation.inputs.first().and_then(|shape| shape.get(1)).map_or(0.0, |size| *size as f64);
     }
-    terms.compute(format!("{all}, backward"), f64::from(u8::from(backward)));
-    terms.compute(format!("{all}, channels last"), f64::from(u8::from(channels_last)));
-    terms.compute(format!("{all}, backward, channels last"), f64::from(u8::from(backward && channels_last)));
+    // cuDNN's batch norm does not take bfloat16.
+    let is_native = is_norm && decoded.dtype == Some(DType::Bfloat16);
+    terms.compute(format!("{name}, elements"), 1.0);
+    if name == "pooling" {
+        let is_average = f64::from(u8::from(operation.name.contains("avg")));
+        terms.compute("pooling, elements, average", is_average);
+        if backward {
+            terms.compute("pooling, elements, average, backward", is_average);
+            terms.compute("pooling, elements, overlap", overlap(operation).log2().max(0.0));
+        }
+    }
+    for (what, holds) in [
+        ("native", is_native),
+        ("native, channels last", is_native && channels_last),
+        ("backward", backward),
+        ("channels last", channels_last),
+        ("backward, channels last", backward && channels_last),
+    ] {
+        terms.compute(format!("{name}, elements, {what}"), f64::from(u8::from(holds)));
+    }
     Demand { flops: elements, units: Units::Cycles, limits, ..plain(terms, 0.0) }
 }
 
-/// Whether its tensors were recorded in channels-last order.
-fn is_channels_last(operation: &Operation) -> bool {
-    matches!(operation.attributes.get(MEMORY_FORMAT), Some(Attribute::Text(order)) if order == CHANNELS_LAST)
+/// Windows that an element lies in, of a pooling; 1 where its attributes do not tell.
+fn overlap(operation: &Operation) -> f64 {
+    let area = |key: &str| match operation.attributes.get(key) {
+        Some(Attribute::List(sizes)) => {
+            sizes.iter().map(|size| if let Attribute::Int(size) = size { *size as f64 } else { 1.0 }).product()
+        }
+        _ => 1.0,
+    };
+    area("kernel_size") / area("stride").max(1.0)
 }
 
 /// Whether a normalisation forms its own statistics.

@@ -125,9 +125,9 @@ fn terms_name_kind_direction_and_layout() {
     assert_eq!((gradients.len(), bytes), (4, vec![copies.bytes; 2]));
     let backward = "[[8, 64, 56, 56], [8, 64, 56, 56], [64, 1, 3, 3]]";
     let [data, weight] = &asked("convolution_backward", "backward", backward, last)[..] else { panic!("two parts") };
-    assert_eq!((data.units, data.flops), (Units::Vector, weight.flops));
-    assert_eq!(names(&data.memory)[3], "depthwise, data");
-    assert_eq!(names(&weight.memory)[3], "depthwise, weight");
+    assert_eq!((data.units, data.flops), (Units::Cycles, weight.flops));
+    assert_eq!(names(&data.memory)[1], "depthwise, data");
+    assert_eq!(names(&weight.memory)[1], "depthwise, weight");
 }
 
 /// A weight's gradient of 256 × 256 over 16,384 rows: four tiles, each in four parts.
@@ -144,15 +144,18 @@ fn long_sums_are_split_among_blocks() {
 /// are in the other order; so are layers of odd numbers of channels.
 #[test]
 fn what_has_no_kernel_in_its_order_is_copied() {
-    let copied = |channels: u64, groups: u64, size: u64, layout: &str| {
+    let between = |channels: u64, outside: u64, groups: u64, size: u64, layout: &str| {
         let inside = channels / groups;
-        let inputs = format!("[[8, {channels}, 14, 14], [{channels}, {inside}, {size}, {size}]]");
+        let inputs = format!("[[8, {channels}, 14, 14], [{outside}, {inside}, {size}, {size}]]");
         let padding = size / 2;
         let rest = format!(r#", "attributes": {{"padding": [{padding}, {padding}], "groups": {groups}{layout}}}"#);
         let parts = asked("convolution", "forward", &inputs, &rest);
-        parts.get(1).map(|copies| {
-            assert_eq!(copies.flops, 2.0 * 8.0 * channels as f64 * 196.0);
-            copies.memory[0].0.clone()
+        parts.get(1).map(|copies| (copies.flops / (8.0 * 196.0), copies.memory[0].0.clone()))
+    };
+    let copied = |channels: u64, groups: u64, size: u64, layout: &str| {
+        between(channels, channels, groups, size, layout).map(|(of_both, name)| {
+            assert_eq!(of_both, 2.0 * channels as f64);
+            name
         })
     };
     let last = r#", "memory_format": "channels_last""#;
@@ -166,11 +169,47 @@ fn what_has_no_kernel_in_its_order_is_copied() {
         assert_eq!(others, ["grouped, copied"; 3].map(|name| Some(name.to_owned())), "{groups}");
     }
     assert_eq!(copied(512, 32, 3, "").as_deref(), Some("grouped, channels first"));
-    for (size, name) in [(1, "pointwise"), (3, "dense")] {
-        assert_eq!(copied(60, 1, size, last), Some(format!("{name}, copied")));
-        assert_eq!(copied(64, 1, size, last), None);
-    }
+    assert_eq!(copied(60, 1, 3, last).as_deref(), Some("dense, copied"));
+    assert_eq!(copied(64, 1, 3, last), None);
+    // The tensor of an odd number of channels alone; in the other order both are.
+    assert_eq!(between(64, 60, 1, 3, last), Some((60.0, "dense, copied".to_owned())));
+    assert_eq!(between(64, 60, 1, 3, "").unwrap().0, 124.0);
+    // A layer of one tap is a product, which only is slower.
+    assert_eq!(copied(60, 1, 1, last), None);
     assert_eq!(copied(64, 64, 9, last), None, "depthwise");
+}
+
+/// A depthwise convolution takes cycles for each result, its gradient for each element of the input; which kernels run is
+/// told by order, type, stride and filter.
+#[test]
+fn depthwise_kernels_are_told_apart() {
+    let asked_of = |dtype: &str, size: u64, stride: u64, order: &str| {
+        let padding = size / 2;
+        let json = format!(
+            r#"{{"name": "aten::convolution_backward", "phase": "backward", "dtype": "{dtype}",
+                "inputs": [[8, 64, {0}, {0}], [8, 64, 56, 56], [64, 1, {size}, {size}]],
+                "attributes": {{"padding": [{padding}, {padding}], "stride": [{stride}, {stride}], "groups": 64,
+                    "output_mask": [true, true, false]{order}}}}}"#,
+            56 / stride
+        );
+        let operation: Operation = serde_json::from_str(&json).unwrap();
+        let [data, weight] = <[Demand; 2]>::try_from(demands(&Decoded::new(0, &operation, None), None)).unwrap();
+        let places = |demand: &Demand| demand.flops / (8.0 * 64.0);
+        assert_eq!([places(&data), places(&weight)], [3136.0, 3136.0 / (stride * stride) as f64]);
+        let has = |demand: &Demand, end: &str| {
+            let name = format!("depthwise, elements{end}");
+            demand.compute.iter().any(|(term, _)| *term == name)
+        };
+        [has(&data, ", native"), has(&data, ", channels first"), has(&data, ", no kernel"), has(&weight, ", no kernel")]
+    };
+    let last = r#", "memory_format": "channels_last""#;
+    assert_eq!(asked_of("float16", 3, 1, ""), [false, true, false, false]);
+    for (dtype, stride) in [("float16", 2), ("bfloat16", 1), ("float32", 1)] {
+        assert_eq!(asked_of(dtype, 3, stride, ""), [true, false, false, false], "{dtype}");
+    }
+    assert_eq!(asked_of("bfloat16", 7, 1, last), [false; 4]);
+    assert_eq!(asked_of("float32", 7, 1, last), [false, false, false, true]);
+    assert_eq!(asked_of("bfloat16", 9, 1, last), [false, false, true, true]);
 }
 
 /// A batch norm takes cycles for each element, in channels-first order more of them where channels are fewer than the
@@ -196,7 +235,19 @@ fn some_work_takes_cycles_for_each_element() {
         asked_of("gelu_backward", "backward", "").unwrap().2,
         ["powers of e, elements", "powers of e, elements, backward"]
     );
-    assert_eq!(asked_of("max_pool2d", "forward", "").unwrap().0, elements);
+    // A pooling, for each result, and backward for each element of what came in, by the windows it lies in.
+    let pooled = r#", "outputs": [[8, 33, 28, 28]], "attributes": {"kernel_size": [3, 3], "stride": [2, 2]}"#;
+    assert_eq!(asked_of("avg_pool2d", "forward", pooled).unwrap().0, elements / 4.0);
+    let global = r#", "outputs": [[8, 33, 1, 1]]"#;
+    assert_eq!(asked_of("avg_pool2d", "forward", global).unwrap().0, elements / 9.0);
+    let [backward] =
+        &asked("max_pool2d_with_indices_backward", "backward", "[[8, 33, 28, 28], [8, 33, 56, 56]]", pooled)[..]
+    else {
+        panic!("one part")
+    };
+    assert_eq!(backward.flops, elements);
+    let overlap = backward.compute.iter().find(|(name, _)| name == "pooling, elements, overlap").unwrap();
+    assert_eq!(overlap.1, 2.25_f64.log2());
     assert_eq!(asked_of("relu", "forward", ""), None);
 }
 
@@ -255,6 +306,13 @@ fn places_of_elements_are_worked_out() {
     assert_eq!(types("float32", r#""attributes": {"output_dtypes": ["float16"]}"#), None);
     assert_eq!(types("float16", r#""attributes": {"output_dtypes": ["int32"]}"#), None);
     assert_eq!(types("bfloat16", r#""attributes": {"input_dtypes": ["bfloat16", "float32"]}"#), None);
+    // Arithmetic on both, but not where only the type of an index differs.
+    let met = |told: &str| {
+        let rest = format!(r#"{rows}, "attributes": {{"input_dtypes": [{told}]}}"#);
+        index("add", "[[64, 128], [64, 128]]", &rest).2
+    };
+    assert_eq!(met(r#""bfloat16", "float32""#), widened);
+    assert_eq!(met(r#""bfloat16", "int64""#), None);
     // One element a cycle of each multiprocessor.
     let v100 = spec("v100-sxm2-16gb");
     let spread = operation("mul", "forward", "[[4096, 4096], [4096, 1]]", r#", "outputs": [[4096, 4096]]"#);

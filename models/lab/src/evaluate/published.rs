@@ -10,7 +10,7 @@ use habitat_tui::cli::CliError;
 use habitat_tui::predict::compare::precisions;
 use habitat_tui::predict::efficiency::Efficiency;
 use habitat_tui::predict::learned::Models;
-use habitat_tui::predict::{MethodChoice, Options, predict};
+use habitat_tui::predict::{Host, MethodChoice, Options, predict};
 use habitat_tui::profile::Precision;
 use habitat_tui::store::bundled;
 
@@ -18,7 +18,7 @@ use super::tally::{Evaluation, Groups, Predicted};
 use super::together;
 use crate::learn::efficiency::folds::Folds;
 use crate::models::{ModelsByGpu, without_chip};
-use crate::published::{PublishedStep, read, read_all};
+use crate::published::{Extent, PublishedStep, read, read_all};
 
 /// GPUs whose times differ by this part have a faster one.
 const FASTER: f64 = 0.10;
@@ -29,11 +29,36 @@ pub(super) fn evaluate(
     catalog: &Catalog,
     models: &ModelsByGpu,
 ) -> Result<Vec<Evaluation>, CliError> {
-    let mut steps = read_all(file, recorded, catalog)?;
+    let steps = read_all(file, recorded, catalog)?;
     let judge = Judge::new(models, catalog);
     let folds = judge.folds(&steps)?;
-    steps.retain(|step| !step.is_part);
-    evaluations(&steps, &folds, &judge)
+    let (parts, steps): (Vec<_>, Vec<_>) = steps.into_iter().partition(|step| step.extent == Extent::Part);
+    let mut found = evaluations(&steps, &folds, &judge)?;
+    if !parts.is_empty() {
+        found.push(by_kind(&parts, &folds, &judge)?);
+    }
+    Ok(found)
+}
+
+/// Operations of recorded steps, all of a kind in a step together.
+fn by_kind(parts: &[PublishedStep], folds: &Folds, judge: &Judge<'_>) -> Result<Evaluation, CliError> {
+    let mut groups = Groups::default();
+    for part in parts {
+        let efficiencies =
+            [("learned, network left out", folds.without_family(part)), ("learned, all seen", &folds.all)];
+        let precision = part.profile.workload.precision.map_or("", Precision::name);
+        for (method, efficiency) in efficiencies {
+            let predicted = judge.predict(part, efficiency, MethodChoice::Learned)?;
+            let measured = part.time.as_millis();
+            let label =
+                || format!("{} on {}: {:.3} of {measured:.3} ms", part.profile.workload.name, part.gpu, predicted.mid);
+            for group in [precision.to_owned(), format!("{}, {precision}", part.what())] {
+                groups.add(&group, method, predicted, measured, &label);
+            }
+        }
+    }
+    let protocol = "absolute relative errors of all operations of a kind in a recorded step, their kernels alone; where they went wrong: predicted and measured";
+    Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
 }
 
 /// Steps by the shipped models, whether these were trained with them or not: each, and all of a source.
@@ -66,7 +91,7 @@ pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) ->
     let models = ModelsByGpu::default();
     let judge = Judge::new(&models, catalog);
     let folds = judge.folds(&steps)?;
-    for step in steps.iter().filter(|step| !step.is_operator) {
+    for step in steps.iter().filter(|step| step.extent == Extent::Step) {
         let workload = &step.profile.workload;
         let Some(precisions) = workload.precision.and_then(precisions) else { continue };
         let group = format!("{}, {precisions}, shapes alone", workload.mode);
@@ -147,7 +172,7 @@ fn in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> 
     let mut groups = Groups::default();
     // What is left of a case's name without its precision: network, batch and size.
     let mut alike: BTreeMap<String, Vec<(Precision, &PublishedStep)>> = BTreeMap::new();
-    for step in steps.iter().filter(|step| !step.is_operator) {
+    for step in steps.iter().filter(|step| step.extent == Extent::Step) {
         let Some(precision) = step.profile.workload.precision else { continue };
         let name = &*step.profile.workload.name;
         let end =
@@ -179,10 +204,11 @@ fn in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> 
 fn kind(step: &PublishedStep) -> String {
     let workload = &step.profile.workload;
     let precision = workload.precision.map_or_else(String::new, |precision| format!(", {precision}"));
-    if step.is_part {
-        return format!("parts{precision}");
+    match step.extent {
+        Extent::Step => format!("{}{precision}", workload.mode),
+        Extent::Collected => format!("collected operators{precision}"),
+        Extent::Part | Extent::Operator => format!("operators{precision}"),
     }
-    if step.is_operator { format!("operators{precision}") } else { format!("{}{precision}", workload.mode) }
 }
 
 /// The same step on two GPUs: how much faster the second is.
@@ -226,8 +252,9 @@ fn ratios(
                 add("ratio of peaks", peaks);
                 add("√(bandwidths × peaks)", (bandwidths * peaks).sqrt());
                 if measured.max(1.0 / measured) >= 1.0 + FASTER {
-                    told[usize::from(a.is_operator)] += 1;
-                    named[usize::from(a.is_operator)] += usize::from((ours > 1.0) == (measured > 1.0));
+                    let of = usize::from(a.extent != Extent::Step);
+                    told[of] += 1;
+                    named[of] += usize::from((ours > 1.0) == (measured > 1.0));
                 }
             }
         }
@@ -305,6 +332,8 @@ impl<'a> Judge<'a> {
             targets: vec![step.gpu.clone()],
             method,
             precision,
+            // What was compiled, and operators alone, were timed without their launches.
+            host: if step.is_compiled { Host::KeepsUp } else { Host::default() },
             models: Some(Arc::new(models.with_efficiency(efficiency.clone()))),
             ..Options::default()
         };

@@ -10,7 +10,7 @@ use habitat_tui::store::{self, EFFICIENCY, Limit, StoreError};
 use super::sha256;
 use crate::evaluate::published::{self, Judge};
 use crate::models::ModelsByGpu;
-use crate::published::read_all;
+use crate::published::{Extent, read_all};
 
 /// The card beside the model.
 const CARD: &str = "efficiency.md";
@@ -32,8 +32,8 @@ pub(super) fn run(
     let judge = Judge::new(&models, catalog);
     let folds = judge.folds(&steps)?;
     // Their parts were to learn from.
-    steps.retain(|step| !step.is_part);
-    let operators = steps.iter().filter(|step| step.is_operator).count();
+    steps.retain(|step| step.extent != Extent::Part);
+    let operators = steps.iter().filter(|step| step.extent != Extent::Step).count();
     let mut json = serde_json::to_vec_pretty(&folds.all).map_err(CliError::other)?;
     json.push(b'\n');
     store::save_atomically(&path, &json, true)?;

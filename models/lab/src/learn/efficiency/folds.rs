@@ -11,10 +11,11 @@ use habitat_tui::predict::learned::{Models, Spread, StepFacts, WIDE, is_by_effic
 use habitat_tui::predict::{MethodChoice, Options, PredictError, predict};
 use habitat_tui::profile::{Mode, Phase, Precision};
 use habitat_tui::units::GpuSlug;
+use rayon::prelude::*;
 
 use super::Design;
 use crate::learn::residuals::shared_deviation;
-use crate::published::PublishedStep;
+use crate::published::{Extent, PublishedStep};
 
 /// Steps of one mode and precision from which on they have ranges of their own. TF32 has 91, of
 /// which the tenths at either end are too few.
@@ -24,7 +25,7 @@ const FOLDS: u32 = 6;
 
 /// Which part a step is left out with.
 fn fold(step: &PublishedStep) -> u32 {
-    if step.is_operator && !step.is_part {
+    if matches!(step.extent, Extent::Operator | Extent::Collected) {
         return FOLDS;
     }
     // FNV-1a.
@@ -53,23 +54,22 @@ impl Folds {
         operators: &dyn Fn(&PublishedStep) -> Models,
     ) -> Result<Self, PredictError> {
         let design = Design::new(steps, catalog);
-        let gpus: BTreeSet<&GpuSlug> = steps.iter().map(|step| &step.gpu).collect();
         let folds: Vec<u32> = steps.iter().map(fold).collect();
-        let mut found = Self {
-            all: design.fit(&|_| true),
-            without_family: (0..=FOLDS).map(|out| design.fit(&|step| folds[step] != out)).collect(),
-            without_gpu: BTreeMap::new(),
-            without_both: BTreeMap::new(),
+        let gpus: BTreeSet<&GpuSlug> = steps.iter().map(|step| &step.gpu).collect();
+        let both: BTreeSet<(&GpuSlug, u32)> = steps.iter().map(|step| &step.gpu).zip(folds.iter().copied()).collect();
+        let all = design.values(&|_| true, None);
+        let without = |gpu: Option<&GpuSlug>, family: Option<u32>| {
+            let is_in = |step: usize| Some(&steps[step].gpu) != gpu && Some(folds[step]) != family;
+            design.model(&design.values(&is_in, Some(&all)), &is_in)
         };
-        for gpu in gpus {
-            found.without_gpu.insert(gpu.clone(), design.fit(&|step| steps[step].gpu != *gpu));
-            for out in 0..=FOLDS {
-                if steps.iter().zip(&folds).any(|(step, fold)| step.gpu == *gpu && *fold == out) {
-                    let both = design.fit(&|step| steps[step].gpu != *gpu && folds[step] != out);
-                    found.without_both.insert((gpu.clone(), out), both);
-                }
-            }
-        }
+        let of_gpu = |gpu: &GpuSlug| (gpu.clone(), without(Some(gpu), None));
+        let of_both = |(gpu, family): (&GpuSlug, u32)| ((gpu.clone(), family), without(Some(gpu), Some(family)));
+        let mut found = Self {
+            all: design.model(&all, &|_| true),
+            without_family: (0..=FOLDS).into_par_iter().map(|family| without(None, Some(family))).collect(),
+            without_gpu: gpus.into_par_iter().map(of_gpu).collect(),
+            without_both: both.into_par_iter().map(of_both).collect(),
+        };
         let whole = found.iterations(steps, catalog, operators)?;
         let alone = found.operators(steps, &design);
         let judged = found.judged(steps, &design);
@@ -150,7 +150,7 @@ impl Folds {
     /// the kind.
     fn operators(&self, steps: &[PublishedStep], design: &Design) -> Option<Spread> {
         let gpus: Vec<&GpuSlug> = self.without_gpu.keys().collect();
-        let operators = steps.iter().enumerate().filter(|(_, step)| step.is_operator);
+        let operators = steps.iter().enumerate().filter(|(_, step)| step.extent != Extent::Step);
         let many = many(steps);
         let logs: Vec<(usize, f64)> = operators
             .map(|(at, step)| {
@@ -169,7 +169,7 @@ impl Folds {
         // The others are answered by other models.
         let is_answered =
             |step: &PublishedStep| is_by_efficiency(&Decoded::all(&step.profile), step.profile.workload.precision);
-        let known = steps.iter().enumerate().filter(|(_, step)| !step.is_operator && is_answered(step));
+        let known = steps.iter().enumerate().filter(|(_, step)| step.extent == Extent::Step && is_answered(step));
         let many = many(steps);
         known
             .map(|(at, step)| {
@@ -188,7 +188,7 @@ impl Folds {
 /// The GPUs with ranges of their own: those with [`ENOUGH`] steps of a mode and precision.
 fn many(steps: &[PublishedStep]) -> BTreeSet<GpuSlug> {
     let mut counts: BTreeMap<(&GpuSlug, &str, Option<&str>), usize> = BTreeMap::new();
-    for step in steps.iter().filter(|step| !step.is_operator) {
+    for step in steps.iter().filter(|step| step.extent == Extent::Step) {
         let workload = &step.profile.workload;
         *counts.entry((&step.gpu, workload.mode.name(), workload.precision.map(Precision::name))).or_default() += 1;
     }
@@ -297,7 +297,9 @@ fn for_another(spread: Spread, between: f64, gpus: usize) -> Spread {
 pub(crate) fn is_iteration(step: &PublishedStep) -> bool {
     let workload = &step.profile.workload;
     let updates = || step.profile.operations.iter().any(|operation| operation.phase == Phase::Optimizer);
-    !step.is_operator && (workload.mode, workload.precision) == (Mode::Training, Some(Precision::Fp32)) && updates()
+    step.extent == Extent::Step
+        && (workload.mode, workload.precision) == (Mode::Training, Some(Precision::Fp32))
+        && updates()
 }
 
 /// The median of others' logs: those of steps on other GPUs of other families.

@@ -29,10 +29,10 @@ pub(super) fn objective(rows: &[&Row], values: &[f64], priors: &[(f64, f64)]) ->
     steps + terms.sum::<f64>()
 }
 
-/// The values of the terms for which the objective is least, by Levenberg's and Marquardt's method; `slows` are those
-/// that cannot be below 0.
-pub(super) fn minimise(rows: &[&Row], priors: &[(f64, f64)], slows: &[bool]) -> Vec<f64> {
-    let mut values: Vec<f64> = priors.iter().map(|(mean, _)| *mean).collect();
+/// The values of the terms for which the objective is least, by Levenberg's and Marquardt's method from those at the
+/// start; `slows` are those that cannot be below 0.
+pub(super) fn minimise(rows: &[&Row], priors: &[(f64, f64)], slows: &[bool], start: Vec<f64>) -> Vec<f64> {
+    let mut values = start;
     let (mut damping, mut cost) = (DAMPING, objective(rows, &values, priors));
     for _ in 0..PASSES {
         let (normal, gradient) = held_equations(rows, &values, priors, slows);
