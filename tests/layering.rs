@@ -253,7 +253,7 @@ fn one_crate_one_place() {
     for (names, places) in [
         (vec!["good_lp", "microlp::"], vec!["plan/solve.rs"]),
         (vec!["candle_core", "candle_nn"], vec!["predict/mlp.rs", "lab/learn/fit.rs"]),
-        (vec!["rayon"], vec!["predict/mlp.rs", "predict/parallel.rs"]),
+        (vec!["rayon"], vec!["predict/mlp.rs", "predict/parallel.rs", "lab/learn/efficiency/folds.rs"]),
         (vec!["safetensors::"], vec!["predict/bundle.rs"]),
         (vec!["smartcore"], vec!["lab/learn/published.rs"]),
         (vec!["ureq"], vec!["store/download.rs"]),
@@ -382,7 +382,7 @@ fn only_op_looks_at_names_of_operators() {
         ("profile/builder/samples.rs", "reads the names of the data loader's ranges"),
         ("profile/builder/update.rs", "reads the names of optimizers"),
         ("trace/xplane/hlo.rs", "writes instructions of XLA under names of PyTorch"),
-        ("store/collected.rs", "writes the names of a table's rows"),
+        ("store/collected/operators.rs", "writes the names of a table's rows"),
         ("store/operator_tables.rs", "writes the names of a table's rows, and reads its own"),
     ];
     let sources = read_all();

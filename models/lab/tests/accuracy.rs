@@ -82,14 +82,19 @@ fn published_steps_of_networks_and_gpus_left_out() {
         read_all(&samples.join("published/steps.jsonl.zst"), Some(&samples.join("recorded")), &catalog).unwrap();
     assert!(steps.len() > 2000, "{}", steps.len());
     let design = Design::new(&steps, &catalog);
-    let judge = |is_out: &dyn Fn(&PublishedStep) -> bool, is_gpu: bool, most: f64| {
-        let model = design.fit(&|row| !is_out(&steps[row]));
+    let all = design.values(&|_| true, None);
+    let mut worse = Vec::new();
+    let mut judge = |is_out: &dyn Fn(&PublishedStep) -> bool, is_gpu: bool, most: f64| {
+        let is_in = |row: usize| !is_out(&steps[row]);
+        let model = design.model(&design.values(&is_in, Some(&all)), &is_in);
         // The roofline has its share on a GPU that was left out.
         let share = if is_gpu { model.roofline } else { 0.0 };
         let rows = (0..steps.len()).filter(|&row| is_out(&steps[row]) && steps[row].extent == Extent::Step);
         let errors: Vec<f64> = rows.map(|row| (design.residual(row, &model, share).exp() - 1.0).abs()).collect();
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-        assert!(mean <= most, "{mean} of {} steps: at most {most}", errors.len());
+        if mean > most {
+            worse.push(format!("{mean:.4} of {} steps: at most {most}", errors.len()));
+        }
     };
     let is_timm = |step: &PublishedStep| step.source == "timm";
     judge(&|step| is_timm(step) && step.family.starts_with("res"), false, 0.038);
@@ -103,6 +108,7 @@ fn published_steps_of_networks_and_gpus_left_out() {
     judge(&|step| is_recorded(step) && step.family.starts_with("efficientnet"), false, 0.147);
     judge(&|step| is_recorded(step) && step.family == "transformer", false, 0.092);
     judge(&|step| ["h100", "h200", "gh200"].iter().any(|chip| step.gpu.as_str().starts_with(chip)), true, 0.138);
+    assert!(worse.is_empty(), "{}", worse.join("\n"));
 }
 
 /// Fine-tuning on A100 and RTX 4090, eager and compiled, by the shipped models, which were not trained with it.
@@ -115,7 +121,7 @@ fn published_steps_that_nothing_was_trained_with() {
     check(&evaluated("finetuning"), &[("training, bf16, torchtune", "learned", 10, 0.075, 0.8)]);
     // Parts of language models; three priors are from a few of them.
     let parts = [
-        ("operators, bf16, liger-kernel", "learned", 161, 0.137, 0.87),
+        ("operators, bf16, liger-kernel", "learned", 161, 0.135, 0.84),
         ("operators, fp32, liger-kernel", "learned", 178, 0.288, 0.60),
     ];
     check(&evaluated("parts"), &parts);

@@ -21,6 +21,11 @@ pub fn is_ampere_attention(name: &str) -> bool {
     !["cudnn", "flex", "flash_attn_3", "flash_attn_4"].iter().any(|part| name.contains(part))
 }
 
+/// Whether a pooling takes the mean of its windows, not the largest element.
+pub fn is_average_pooling(name: &str) -> bool {
+    name.contains("avg")
+}
+
 /// Whether a softmax is its logarithm, which takes no power of e for each result.
 pub fn is_log_softmax(name: &str) -> bool {
     name.contains("log_softmax")

@@ -3,8 +3,8 @@
 use super::convolution::convolution;
 use crate::catalog::GpuSpec;
 use crate::op::name::{
-    Form, NormalisationForm, StreamForm, has_powers, is_ampere_attention, is_cast, is_efficient_attention,
-    is_log_softmax,
+    Form, NormalisationForm, StreamForm, has_powers, is_ampere_attention, is_average_pooling, is_cast,
+    is_efficient_attention, is_log_softmax,
 };
 use crate::op::{Convolution, OperatorKind, Part, Pass, Primitive, RowsKind, Sizes, volume};
 use crate::predict::decoded::Decoded;
@@ -347,7 +347,7 @@ fn by_elements(
     let is_native = is_norm && decoded.dtype == Some(DType::Bfloat16);
     terms.compute(format!("{name}, elements"), 1.0);
     if name == "pooling" {
-        let is_average = f64::from(u8::from(operation.name.contains("avg")));
+        let is_average = f64::from(u8::from(is_average_pooling(&operation.name)));
         terms.compute("pooling, elements, average", is_average);
         if backward {
             terms.compute("pooling, elements, average, backward", is_average);
