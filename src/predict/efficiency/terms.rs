@@ -366,15 +366,19 @@ fn by_elements(
     Demand { flops: elements, units: Units::Cycles, limits, ..plain(terms, 0.0) }
 }
 
-/// Windows that an element lies in, of a pooling; 1 where its attributes do not tell.
+/// Windows that an element lies in, of a pooling; 1 where its attributes do not tell, and where no stride is given, which
+/// stands for windows side by side.
 fn overlap(operation: &Operation) -> f64 {
     let area = |key: &str| match operation.attributes.get(key) {
-        Some(Attribute::List(sizes)) => {
-            sizes.iter().map(|size| if let Attribute::Int(size) = size { *size as f64 } else { 1.0 }).product()
-        }
-        _ => 1.0,
+        Some(Attribute::List(sizes)) => match sizes[..] {
+            [Attribute::Int(side)] => Some((side * side) as f64),
+            [Attribute::Int(height), Attribute::Int(width)] => Some((height * width) as f64),
+            _ => None,
+        },
+        _ => None,
     };
-    area("kernel_size") / area("stride").max(1.0)
+    let Some((window, stride)) = area("kernel_size").zip(area("stride")) else { return 1.0 };
+    window / stride.max(1.0)
 }
 
 /// Whether a normalisation forms its own statistics.

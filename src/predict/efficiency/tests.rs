@@ -1,3 +1,5 @@
+mod convolutions;
+
 use super::*;
 use crate::catalog::Layer;
 use crate::profile::{Mode, Operation};
@@ -94,42 +96,6 @@ fn a_calibrated_bandwidth_serves_gpus_without_steps() {
     assert!((time(&unseen) / time(&seen) - 2.0).abs() < 1e-9);
 }
 
-#[test]
-fn terms_name_kind_direction_and_layout() {
-    let names = |terms: &[Term]| terms.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-    let inputs = "[[8, 64, 56, 56], [64, 64, 3, 3]]";
-    let [first, copies] = &asked("convolution", "forward", inputs, r#", "attributes": {"padding": [1, 1]}"#)[..] else {
-        panic!("the convolution, and what it copies into the order that it works in and back")
-    };
-    assert_eq!(names(&first.memory), ["dense", "convolution"]);
-    assert_eq!(names(&copies.memory), ["dense, channels first"]);
-    let elements = 2.0 * 8.0 * 64.0 * 3136.0;
-    assert_eq!((copies.units, copies.flops, copies.bytes), (Units::Cycles, elements, 2.0 * 2.0 * elements));
-    assert_eq!(first.limits.tiles, (8.0_f64 * 3136.0 / 128.0).ceil());
-    assert!(first.compute.contains(&("dense, narrow".to_owned(), 1.0)), "{:?}", first.compute);
-    let last = r#", "attributes": {"padding": [1, 1], "memory_format": "channels_last"}"#;
-    let [last_only] = &asked("convolution", "forward", inputs, last)[..] else { panic!("one part") };
-    assert_eq!(names(&last_only.memory), ["dense", "convolution"]);
-    let pointwise = asked("convolution", "forward", "[[8, 64, 56, 56], [64, 64, 1, 1]]", "");
-    assert_eq!(names(&pointwise[0].memory), ["pointwise", "convolution", "pointwise, channels first"]);
-    assert_eq!(pointwise.len(), 1);
-    // Nor are depthwise and thin ones copied; backward, what comes in and goes out of each gradient is.
-    for (groups, channels, inside) in [(64, 64, 1), (1, 3, 3)] {
-        let inputs = format!("[[8, {channels}, 56, 56], [64, {inside}, 3, 3]]");
-        let rest = format!(r#", "attributes": {{"padding": [1, 1], "groups": {groups}}}"#);
-        assert_eq!(asked("convolution", "forward", &inputs, &rest).len(), 1, "{inputs}");
-    }
-    let dense = "[[8, 64, 56, 56], [8, 64, 56, 56], [64, 64, 3, 3]]";
-    let gradients = asked("convolution_backward", "backward", dense, r#", "attributes": {"padding": [1, 1]}"#);
-    let bytes: Vec<f64> = gradients.iter().filter(|part| part.units == Units::Cycles).map(|part| part.bytes).collect();
-    assert_eq!((gradients.len(), bytes), (4, vec![copies.bytes; 2]));
-    let backward = "[[8, 64, 56, 56], [8, 64, 56, 56], [64, 1, 3, 3]]";
-    let [data, weight] = &asked("convolution_backward", "backward", backward, last)[..] else { panic!("two parts") };
-    assert_eq!((data.units, data.flops), (Units::Cycles, weight.flops));
-    assert_eq!(names(&data.memory)[1], "depthwise, data");
-    assert_eq!(names(&weight.memory)[1], "depthwise, weight");
-}
-
 /// A weight's gradient of 256 × 256 over 16,384 rows: four tiles, each in four parts.
 #[test]
 fn long_sums_are_split_among_blocks() {
@@ -138,78 +104,6 @@ fn long_sums_are_split_among_blocks() {
         asked("mm", "backward", &inputs, "")[0].limits.tiles
     };
     assert_eq!([1024, 4096, 16_384].map(tiles), [4.0, 4.0, 16.0]);
-}
-
-/// In channels-last order, groups of 4, 8, 16 and 32 channels have kernels, and others are copied, as those of all widths
-/// are in the other order; so are layers of odd numbers of channels.
-#[test]
-fn what_has_no_kernel_in_its_order_is_copied() {
-    let between = |channels: u64, outside: u64, groups: u64, size: u64, layout: &str| {
-        let inside = channels / groups;
-        let inputs = format!("[[8, {channels}, 14, 14], [{outside}, {inside}, {size}, {size}]]");
-        let padding = size / 2;
-        let rest = format!(r#", "attributes": {{"padding": [{padding}, {padding}], "groups": {groups}{layout}}}"#);
-        let parts = asked("convolution", "forward", &inputs, &rest);
-        parts.get(1).map(|copies| (copies.flops / (8.0 * 196.0), copies.memory[0].0.clone()))
-    };
-    let copied = |channels: u64, groups: u64, size: u64, layout: &str| {
-        between(channels, channels, groups, size, layout).map(|(of_both, name)| {
-            assert_eq!(of_both, 2.0 * channels as f64);
-            name
-        })
-    };
-    let last = r#", "memory_format": "channels_last""#;
-    for groups in [2, 32, 50] {
-        assert_eq!(
-            [4, 8, 16, 32].map(|width| copied(groups * width, groups, 3, last)),
-            [const { None }; 4],
-            "{groups}"
-        );
-        let others = [3, 24, 48].map(|width| copied(groups * width, groups, 3, last));
-        assert_eq!(others, ["grouped, copied"; 3].map(|name| Some(name.to_owned())), "{groups}");
-    }
-    assert_eq!(copied(512, 32, 3, "").as_deref(), Some("grouped, channels first"));
-    assert_eq!(copied(60, 1, 3, last).as_deref(), Some("dense, copied"));
-    assert_eq!(copied(64, 1, 3, last), None);
-    // The tensor of an odd number of channels alone; in the other order both are.
-    assert_eq!(between(64, 60, 1, 3, last), Some((60.0, "dense, copied".to_owned())));
-    assert_eq!(between(64, 60, 1, 3, "").unwrap().0, 124.0);
-    // A layer of one tap is a product, which only is slower.
-    assert_eq!(copied(60, 1, 1, last), None);
-    assert_eq!(copied(64, 64, 9, last), None, "depthwise");
-}
-
-/// A depthwise convolution takes cycles for each result, its gradient for each element of the input; which kernels run is
-/// told by order, type, stride and filter.
-#[test]
-fn depthwise_kernels_are_told_apart() {
-    let asked_of = |dtype: &str, size: u64, stride: u64, order: &str| {
-        let padding = size / 2;
-        let json = format!(
-            r#"{{"name": "aten::convolution_backward", "phase": "backward", "dtype": "{dtype}",
-                "inputs": [[8, 64, {0}, {0}], [8, 64, 56, 56], [64, 1, {size}, {size}]],
-                "attributes": {{"padding": [{padding}, {padding}], "stride": [{stride}, {stride}], "groups": 64,
-                    "output_mask": [true, true, false]{order}}}}}"#,
-            56 / stride
-        );
-        let operation: Operation = serde_json::from_str(&json).unwrap();
-        let [data, weight] = <[Demand; 2]>::try_from(demands(&Decoded::new(0, &operation, None), None)).unwrap();
-        let places = |demand: &Demand| demand.flops / (8.0 * 64.0);
-        assert_eq!([places(&data), places(&weight)], [3136.0, 3136.0 / (stride * stride) as f64]);
-        let has = |demand: &Demand, end: &str| {
-            let name = format!("depthwise, elements{end}");
-            demand.compute.iter().any(|(term, _)| *term == name)
-        };
-        [has(&data, ", native"), has(&data, ", channels first"), has(&data, ", no kernel"), has(&weight, ", no kernel")]
-    };
-    let last = r#", "memory_format": "channels_last""#;
-    assert_eq!(asked_of("float16", 3, 1, ""), [false, true, false, false]);
-    for (dtype, stride) in [("float16", 2), ("bfloat16", 1), ("float32", 1)] {
-        assert_eq!(asked_of(dtype, 3, stride, ""), [true, false, false, false], "{dtype}");
-    }
-    assert_eq!(asked_of("bfloat16", 7, 1, last), [false; 4]);
-    assert_eq!(asked_of("float32", 7, 1, last), [false, false, false, true]);
-    assert_eq!(asked_of("bfloat16", 9, 1, last), [false, false, true, true]);
 }
 
 /// A batch norm takes cycles for each element, in channels-first order more of them where channels are fewer than the
@@ -248,6 +142,12 @@ fn some_work_takes_cycles_for_each_element() {
     assert_eq!(backward.flops, elements);
     let overlap = backward.compute.iter().find(|(name, _)| name == "pooling, elements, overlap").unwrap();
     assert_eq!(overlap.1, 2.25_f64.log2());
+    // Without a stride, windows lie side by side.
+    let beside = r#", "attributes": {"kernel_size": [3, 3], "stride": []}"#;
+    let [backward] = &asked("avg_pool2d_backward", "backward", "[[8, 33, 18, 18], [8, 33, 56, 56]]", beside)[..] else {
+        panic!("one part")
+    };
+    assert!(backward.compute.iter().all(|(name, _)| !name.ends_with("overlap")));
     assert_eq!(asked_of("relu", "forward", ""), None);
 }
 
