@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::DirEntry;
+use std::path::{Path, PathBuf};
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::catalog::hypothetical::{Changes, Figure};
@@ -71,7 +72,7 @@ pub struct PublishedStep {
     pub locked: Option<f64>,
     /// Whether operators were compiled or fused beyond PyTorch's own.
     pub is_compiled: bool,
-    /// Whether it is a step at all.
+    /// What was timed.
     pub extent: Extent,
     /// Whether figures are exact (A), or something beside the GPU's work may count (B).
     pub is_exact: bool,
@@ -188,11 +189,12 @@ pub fn read_all(file: &Path, recorded: Option<&Path>, catalog: &Catalog) -> Resu
                 of_recording(&profile, &network, &families).map_err(|problem| StoreError::content(&path, problem))?,
             );
         }
-        for entry in std::fs::read_dir(folder).map_err(|error| StoreError::read(folder, error))? {
-            let gpu = entry.map_err(|error| StoreError::read(folder, error))?.path();
-            if let Some(path) = operator_tables::find(&gpu, COLLECTION) {
-                steps.extend(of_collection(collected::read(&path, catalog)?).map_err(CliError::other)?);
-            }
+        let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let mut gpus: Vec<PathBuf> =
+            entries.map_err(|error| StoreError::read(folder, error))?.iter().map(DirEntry::path).collect();
+        gpus.sort();
+        for path in gpus.iter().filter_map(|gpu| operator_tables::find(gpu, COLLECTION)) {
+            steps.extend(of_collection(collected::read(&path, catalog)?).map_err(CliError::other)?);
         }
     }
     Ok(steps)

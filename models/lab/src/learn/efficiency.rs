@@ -27,10 +27,10 @@ use crate::published::{Extent, PublishedStep};
 
 /// What an operator that was measured alone counts, against a step, and all collected ones of a kind on a GPU in a
 /// precision together. From 0.05 to 0.1 steps are predicted alike; collected ones that count as much as a step make those
-/// of other GPUs worse (training in FP16 with the GPU left out 11.1 % in place of 9.6).
+/// of other GPUs worse (training in FP16 with the GPU left out 11.1 % in place of 10.3).
 const OPERATOR: f64 = 0.07;
 /// What all kinds of operations of a recorded network on a GPU in a precision count together, against a step. With 1
-/// steps recorded in BF16 whose network was left out come out 7.8 % off in place of 7.0, others alike
+/// steps recorded in BF16 whose network was left out come out 7.8 % off in place of 7.0, others within 0.6 points
 /// (`habitat-lab evaluate published` with either).
 const PARTS: f64 = 2.0;
 /// Weight of the roofline beside the terms, which are fitted without it, in inference. With 0.1 steps whose GPU was
