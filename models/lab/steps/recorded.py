@@ -1,5 +1,5 @@
 """Packs what profiler/gpu/time_steps.py measured into profiles: python recorded.py OUT... --gpu SLUG --to DIR.
-Shows what they tell of hosts and of two GPUs: python recorded.py --show DIR.
+Shows what they tell of hosts, of two GPUs, and of cycles an element: python recorded.py --show DIR.
 
 Each case that was timed becomes DIR/SLUG/CASE.habitat.json.zst: the operators and kernels of the
 traced step as `habitat-tui import` reads them, without a timeline, and the times of the steps
@@ -11,8 +11,11 @@ import argparse
 import collections
 import csv
 import json
+import math
+import statistics
 import subprocess
 import tempfile
+import tomllib
 from pathlib import Path
 
 import zstandard
@@ -84,6 +87,43 @@ def show(folder):
     for what, (one, other) in sorted(sums.items(), key=lambda item: -item[1][0]):
         if other > 1000:
             print("%8.2f %8.2f %5.2f  %s" % (one / 1e3, other / 1e3, one / other, " ".join(filter(None, what))))
+    cycles([item for by_gpu in cases.values() for item in by_gpu.items()])
+
+
+def cycles(by_gpu):
+    """Cycles of a multiprocessor at the boost clock that depthwise convolutions and poolings took for each element of
+    the result; backward, of the input (of the output, for the gradient of weights): by what tells kernels apart."""
+    catalog = Path(__file__).parents[3] / "catalog"
+    found = collections.defaultdict(list)
+    for gpu, profile in by_gpu:
+        figures = tomllib.loads((catalog / (gpu + ".toml")).read_text())
+        rate = figures["sm_count"] * figures["boost_clock_mhz"]
+        for operation in profile["operations"]:
+            name, inputs, attributes = operation["name"].removeprefix("aten::"), operation["inputs"], operation.get("attributes", {})
+            backward = "backward" in name
+            image = inputs[backward] if len(inputs) > backward else []
+            filters = inputs[backward + 1] if len(inputs) > backward + 1 else []
+            outside = inputs[0] if backward else (operation.get("outputs") or [[]])[0]
+            said = [operation.get("dtype", ""), attributes.get("memory_format", "channels_first")]
+            stride = (attributes.get("stride") or [1])[0]
+            passes = {"": operation["kernels"]}
+            if "conv" in name and filters[1:2] == [1] and filters[:1] == image[1:2] != [1] and len(filters) == 4:
+                what, taps = "depthwise", filters[2] * filters[3]
+                if backward:
+                    data = [k for k in operation["kernels"] if "dgrad" in k["name"] or "depthwise2d_backward" in k["name"]]
+                    passes = {"data": data, "weight": [k for k in operation["kernels"] if k not in data]}
+            elif "pool2d" in name and "kernel_size" in attributes:
+                what, taps = name, math.prod(attributes["kernel_size"])
+            else:
+                continue
+            for gradient, kernels in passes.items():
+                of = image if gradient == "data" or backward and what != "depthwise" else outside
+                elements = math.prod(of) if of else math.prod(image) / stride**2
+                found[what, gradient, *said, taps, stride].append(times({"kernels": kernels})[1] * rate / elements)
+    print("\ncycles an element: least, median, most of so many; what, gradient, type, order, taps, stride")
+    for what, took in sorted(found.items(), key=lambda item: tuple(map(str, item[0]))):
+        if len(took) > 1:
+            print("%7.2f %7.2f %7.2f %5d  %s" % (min(took), statistics.median(took), max(took), len(took), " ".join(filter(None, map(str, what)))))
 
 
 def main():

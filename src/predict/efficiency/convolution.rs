@@ -16,10 +16,10 @@ pub const GROUP_CHANNELS: [f64; 4] = [4.0, 8.0, 16.0, 32.0];
 pub const MOST_TAPS: f64 = 49.0;
 
 /// One of a depthwise convolution's passes. Its kernels take a multiprocessor so many cycles for each element of the
-/// result (of the input, for its gradient), the same within a tenth for each filter, order and type on an H100 and an
-/// H200: 0.5, 1.0 and 2.1 forward for filters of 9, 25 and 49 taps in channels-last order, 2.2, 4.0 and 8.1 by
-/// `PyTorch`'s own kernels, which it takes in the other order but for 16-bit floats at a stride of 1
-/// (`models/lab/samples/recorded`).
+/// result (of the input, for its gradient), by filter, order and type, on an H100 as on an H200: at the boost clock 0.5,
+/// 1.1 and 2.4 forward for filters of 9, 25 and 49 taps in channels-last order (up to 3 times as many where images are
+/// small), 2.5 and 4.5 for 9 and 25 by `PyTorch`'s own kernels, which it takes in the other order but for FP16 at a
+/// stride of 1 (`python models/lab/steps/recorded.py --show models/lab/samples/recorded` prints them).
 fn depthwise(
     decoded: &Decoded<'_>,
     [batch, _, in_channels, out_channels, taps, in_places, out_places]: [f64; 7],
