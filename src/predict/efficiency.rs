@@ -2,9 +2,10 @@
 //!
 //! An operator takes the time of its arithmetic and that of its traffic, each stretched by a
 //! factor whose logarithm is a sum of terms: what kind of operator it is, in which direction
-//! it goes, in which layout, how narrow its result is, on which GPU it runs:
+//! it goes, in which layout, how narrow its result is, on which GPU it runs. So is what it takes however small it is:
+//! some are several kernels, one after the other.
 //!
-//! `time = launch + √((e^Σc · flops / rate)² + (e^Σm · bytes / bandwidth)²)`
+//! `time = e^Σl · launch + √((e^Σc · flops / rate)² + (e^Σm · bytes / bandwidth)²)`
 //!
 //! The rates are those that the GPU sustains ([`super::rate`]). Terms are learned from whole
 //! published training steps, with a prior that draws them to 0, so that a kind of operator or
@@ -40,7 +41,7 @@ use crate::op::{Arithmetic, Part, Primitive};
 use crate::profile::{DType, Phase, Precision, Workload};
 use crate::units::{BytesPerSecond, Micros};
 
-/// Terms of arithmetic or of traffic by name: natural logarithms of factors of time.
+/// Terms of arithmetic, of traffic or of latency by name: natural logarithms of factors of time.
 pub type Factors = BTreeMap<String, f64>;
 
 /// How much of a measured operator's deviation another GPU shares. An estimate: in three traces
@@ -61,6 +62,8 @@ pub struct Efficiency {
     pub compute: Factors,
     /// Terms of traffic.
     pub memory: Factors,
+    /// Terms of what an operator takes however small it is, by the names of some of those of traffic.
+    pub latency: Factors,
     /// Weight of the roofline in the geometric mean of both, from 0 to 1, in inference and on GPUs
     /// without [ranges](Self::ranges) of their own.
     #[serde(default)]
@@ -104,7 +107,7 @@ pub enum EfficiencyError {
 /// What stands in the file as its format.
 pub const FORMAT: &str = "habitat-efficiency";
 /// The version that is read and written.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 impl Efficiency {
     /// From the text of a file.
@@ -116,7 +119,8 @@ impl Efficiency {
         if model.format != FORMAT || model.version != VERSION {
             return Err(EfficiencyError::Version { format: model.format, version: model.version });
         }
-        let damaged = model.compute.iter().chain(&model.memory).find(|(_, factor)| factor.abs() > LARGEST);
+        let factors = [&model.compute, &model.memory, &model.latency];
+        let damaged = factors.into_iter().flatten().find(|(_, factor)| factor.abs() > LARGEST);
         if let Some((name, _)) = damaged {
             return Err(EfficiencyError::Factor(name.clone()));
         }
@@ -193,6 +197,7 @@ impl Efficiency {
                 limits: demand.limits,
                 compute: sum(&self.compute, &demand.compute),
                 memory: sum(&self.memory, &demand.memory),
+                latency: sum(&self.latency, &demand.memory),
                 on_gpu: ON_GPU.map(|name| self.compute.get(name).copied().unwrap_or(0.0)),
                 is_far: is_new(&self.compute, &demand.compute) || is_new(&self.memory, &demand.memory),
             })
@@ -296,17 +301,20 @@ pub struct Asked {
     limits: Limits,
     compute: f64,
     memory: f64,
+    latency: f64,
     on_gpu: [f64; 6],
     is_far: bool,
 }
 
-/// Microseconds of arithmetic and of traffic.
+/// Microseconds of arithmetic and of traffic, and of what is there without either.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sides {
     /// Of arithmetic.
     pub compute_us: f64,
     /// Of traffic.
     pub memory_us: f64,
+    /// Of launches.
+    pub latency_us: f64,
 }
 
 impl Sides {
@@ -318,12 +326,13 @@ impl Sides {
             Units::Vector => rates.arithmetic(Arithmetic::Vector, dtype, board.precision).get(),
             Units::Cycles => f64::from(rates.gpu.sm_count) * rates.gpu.boost_clock.get() * 1e6,
         };
-        Self { compute_us: flops / rate * 1e6, memory_us: bytes / board.bandwidth.get() * 1e6 }
+        let memory_us = bytes / board.bandwidth.get() * 1e6;
+        Self { compute_us: flops / rate * 1e6, memory_us, latency_us: STEP_LAUNCH_US }
     }
 
-    /// The launch, and the larger of both as far as the smaller hides behind it.
+    /// Launches, and the larger of both as far as the smaller hides behind it.
     pub fn time_us(self) -> f64 {
-        STEP_LAUNCH_US + self.compute_us.hypot(self.memory_us)
+        self.latency_us + self.compute_us.hypot(self.memory_us)
     }
 }
 
@@ -335,6 +344,7 @@ impl Asked {
         Sides {
             compute_us: full.compute_us * (self.compute + own + board.compute).exp(),
             memory_us: full.memory_us * (self.memory + board.memory).exp(),
+            latency_us: full.latency_us * self.latency.exp(),
         }
     }
 }

@@ -30,6 +30,8 @@ const UNLOCKED: f64 = CUT_MATRIX_SHARE / TYPICAL_MATRIX_SHARE;
 /// steps of `RegNetX` on an RTX 3090 take 3.5 times as long in that order as in the other, those of `ConvMixer` 2.4 times;
 /// with PyTorch 2.11 on an H100 they take 1.0 and 0.4 times as long.
 const BEFORE_KERNELS: &str = "pt1.12";
+/// What stands between a framework's release and that of a driver.
+const DRIVER: &str = " driver ";
 /// The source of steps that were recorded.
 const RECORDED: &str = "recorded";
 /// The source of operators that `habitat-tui collect` timed, and their file in a GPU's folder.
@@ -70,6 +72,8 @@ pub struct PublishedStep {
     pub gpu: GpuSlug,
     /// The clock that the GPU was locked to, in times of its boost.
     pub locked: Option<f64>,
+    /// The framework and its release, where it is named; recorded steps were all run by the same.
+    pub software: String,
     /// Whether operators were compiled or fused beyond PyTorch's own.
     pub is_compiled: bool,
     /// What was timed.
@@ -92,6 +96,12 @@ impl PublishedStep {
     /// What its first operation is.
     pub fn what(&self) -> String {
         self.profile.operations.first().map_or_else(String::new, what)
+    }
+
+    /// Whether it ran by the same release of a framework as another step. Between releases steps change too, by more than
+    /// between some GPUs.
+    pub fn ran_alike(&self, other: &Self) -> bool {
+        self.software == other.software && self.is_compiled == other.is_compiled
     }
 
     /// The catalog with the GPU as the step ran on it.
@@ -161,6 +171,7 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliErr
                 source: measured.source.clone(),
                 gpu: gpu.slug.clone(),
                 locked: clock.map(|mhz| mhz / gpu.boost_clock.get()),
+                software: measured.software.split(DRIVER).next().unwrap_or_default().to_owned(),
                 is_compiled: !measured.compiled.is_empty(),
                 extent: if measured.compiled == ONE_OPERATOR { Extent::Operator } else { Extent::Step },
                 is_exact: measured.quality == "A",
@@ -226,6 +237,7 @@ fn of_collection(collected: Collected) -> Result<Vec<PublishedStep>, ProfileErro
             source: COLLECTED.to_owned(),
             gpu,
             locked: None,
+            software: String::new(),
             is_compiled: true,
             extent: Extent::Collected,
             is_exact: true,
@@ -272,6 +284,7 @@ fn of_recording(
         source: RECORDED.to_owned(),
         gpu: gpu.clone(),
         locked: None,
+        software: String::new(),
         is_compiled: extent == Extent::Part || is_compiled,
         extent,
         is_exact: true,
@@ -396,19 +409,46 @@ mod tests {
         assert_eq!(found, ["convnext", "convnext", "vit", "deit3", "inception", "transformer", "moe"]);
     }
 
-    /// A clock that was locked counts, with the arithmetic, and is kept; bandwidth and other steps do not change.
-    #[test]
-    fn a_locked_clock_is_that_of_the_step() {
-        let line = r#"{"case": "w", "network": "w", "family": "w", "mode": "training", "measured": [
-            {"gpu": "h200-sxm-141gb", "clock_mhz": "990", "precision": "bf16-pure", "layout": "nchw", "step_ms": "2", "source": "s", "compiled": "", "quality": "A"},
-            {"gpu": "h200-sxm-141gb", "precision": "bf16-pure", "layout": "nchw", "step_ms": "1", "source": "s", "compiled": "", "quality": "A"}],
-            "operators": {"format": "habitat-op-list", "version": 1, "info": {"batch": 1}, "ops": [
-                {"op": "aten.relu.default", "phase": "forward", "inputs": [{"shape": [64, 64], "dtype": "bfloat16"}], "outputs": [{"shape": [64, 64], "dtype": "bfloat16"}], "count": 1}]}}"#;
+    /// Steps of a relu on an H200, with more of what was noted of each.
+    fn published<const N: usize>(noted: [&str; N], catalog: &Catalog) -> Vec<PublishedStep> {
+        let measured = noted.map(|noted| {
+            format!(
+                r#"{{{noted}"gpu": "h200-sxm-141gb", "precision": "bf16-pure", "layout": "nchw", "step_ms": "1",
+                    "source": "s", "compiled": "", "quality": "A"}}"#
+            )
+        });
+        let line = format!(
+            r#"{{"case": "w", "network": "w", "family": "w", "mode": "training", "measured": [{}],
+                "operators": {{"format": "habitat-op-list", "version": 1, "info": {{"batch": 1}}, "ops": [
+                    {{"op": "aten.relu.default", "phase": "forward", "count": 1,
+                      "inputs": [{{"shape": [64, 64], "dtype": "bfloat16"}}],
+                      "outputs": [{{"shape": [64, 64], "dtype": "bfloat16"}}]}}]}}}}"#,
+            measured.join(",")
+        );
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
         std::fs::write(&path, line.replace('\n', " ")).unwrap();
+        read(&path, catalog).unwrap()
+    }
+
+    /// Releases of a framework are told apart, those of a driver are not.
+    #[test]
+    fn steps_that_ran_alike_are_told() {
+        let noted = [
+            r#""software": "PyTorch, torch 1.13.0a0 driver 515.65.01", "#,
+            r#""software": "PyTorch, torch 1.13.0a0 driver 525.78.01", "#,
+            r#""software": "PyTorch, torch 1.10.0a0 driver 515.65.01", "#,
+        ];
+        let [old, same, older] = &published(noted, &Catalog::new(bundled::gpus()))[..] else { panic!("three steps") };
+        assert!(old.ran_alike(same) && !old.ran_alike(older));
+        assert!(!old.ran_alike(&PublishedStep { is_compiled: true, ..old.clone() }));
+    }
+
+    /// A clock that was locked counts, with the arithmetic, and is kept; bandwidth and other steps do not change.
+    #[test]
+    fn a_locked_clock_is_that_of_the_step() {
         let catalog = Catalog::new(bundled::gpus());
-        let [locked, free] = &read(&path, &catalog).unwrap()[..] else { panic!("two steps") };
+        let [locked, free] = &published([r#""clock_mhz": "990", "#, ""], &catalog)[..] else { panic!("two steps") };
         let real = catalog.get(&locked.gpu).unwrap();
         let ran_on = locked.catalog(&catalog);
         let ran_on = ran_on.get(&locked.gpu).unwrap();

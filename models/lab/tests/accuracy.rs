@@ -82,7 +82,7 @@ fn published_steps_of_networks_and_gpus_left_out() {
         read_all(&samples.join("published/steps.jsonl.zst"), Some(&samples.join("recorded")), &catalog).unwrap();
     assert!(steps.len() > 2000, "{}", steps.len());
     let design = Design::new(&steps, &catalog);
-    let all = design.values(&|_| true, None);
+    let all = design.values_of(bundled::models().efficiency().unwrap());
     let mut worse = Vec::new();
     let mut judge = |is_out: &dyn Fn(&PublishedStep) -> bool, is_gpu: bool, most: f64| {
         let is_in = |row: usize| !is_out(&steps[row]);
@@ -140,8 +140,10 @@ fn training_steps_in_fp32_of_networks_left_out() {
     };
     let families: Vec<&str> = steps.iter().filter(|step| is_out(step)).map(|step| step.family.as_str()).collect();
     let design = Design::new(&steps, &catalog);
-    let model = design.fit(&|row| !families.contains(&steps[row].family.as_str()));
     let shipped = bundled::models();
+    let is_in = |row: usize| !families.contains(&steps[row].family.as_str());
+    let all = design.values_of(shipped.efficiency().unwrap());
+    let model = design.model(&design.values(&is_in, Some(&all)), &is_in);
     let iterations = shipped.efficiency().unwrap().iterations;
     let models = Models::new(shipped.ensembles().clone(), shipped.steps().clone());
     let models = Arc::new(models.with_efficiency(Efficiency { iterations, ..model }));

@@ -145,7 +145,7 @@ pub(super) fn convolution(
         let mut copies = traffic(2.0 * elements * element_bytes, own.times, &name);
         (copies.flops, copies.units) = (elements, Units::Cycles);
         copies.compute.push((format!("{name}, elements"), 1.0));
-        copies.compute.extend(gradient.map(|gradient| (format!("copied, {gradient}, elements"), 1.0)));
+        copies.compute.extend(gradient.map(|gradient| (format!("{name}, elements, {gradient}"), 1.0)));
         copies
     });
     std::iter::once(own).chain(copies).collect()

@@ -204,8 +204,10 @@ pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Deman
             Primitive::Product { batch, rows, columns, reduction } => {
                 let kind = if batch > 1.0 { "batched product" } else { "product" };
                 let backward = decoded.operation.phase == Phase::Backward;
-                let mut terms =
-                    Terms::of(std::iter::once(kind.to_owned()).chain(backward.then(|| format!("{kind}, backward"))));
+                let is_recurrent = matches!(decoded.op.name.form, Form::Recurrent { .. });
+                let other = [(backward, "backward"), (is_recurrent, "recurrent")];
+                let other = other.into_iter().filter(|(holds, _)| *holds).map(|(_, what)| format!("{kind}, {what}"));
+                let mut terms = Terms::of(std::iter::once(kind.to_owned()).chain(other));
                 terms.compute(format!("{kind}, narrow"), below(TILE, rows.min(columns)));
                 terms.compute(format!("{kind}, short sums"), below(256.0, reduction));
                 // Compilers pad it.

@@ -60,6 +60,30 @@ fn a_product_by_hand() {
     assert!(time(&learned, &product, &spec("mi300x")).is_far);
 }
 
+/// A group norm of a few elements takes what its kernels take however small it is, one of many a share more of it; a
+/// recurrent layer's products are told from others.
+#[test]
+fn what_is_small_takes_its_launches() {
+    let v100 = spec("v100-sxm2-16gb");
+    let norm = |channels: u64| operation("native_group_norm", "forward", &format!("[[2, {channels}, 4, 4]]"), "");
+    let learned = Efficiency { latency: [("group norm".to_owned(), 4_f64.ln())].into(), ..model(&[], &[]) };
+    let [small, large] = [32, 1 << 20].map(|channels| {
+        let plain = time(&model(&[], &[]), &norm(channels), &v100).time.get();
+        (plain, time(&learned, &norm(channels), &v100).time.get() - plain)
+    });
+    assert!(small.0 < 1.1 * STEP_LAUNCH_US && large.0 > 50.0 * STEP_LAUNCH_US, "{small:?} {large:?}");
+    for (_, more) in [small, large] {
+        assert!((more - 3.0 * STEP_LAUNCH_US).abs() < 1e-9, "{more}");
+    }
+    let inputs = "[[12, 8, 64], [256, 64], [256, 64], [256], [256]]";
+    let has = |name: &str, inputs: &str| asked(name, "forward", inputs, "").iter().any(is_recurrent);
+    assert!(has("_cudnn_rnn", inputs) && !has("mm", "[[64, 64], [64, 64]]"));
+}
+
+fn is_recurrent(demand: &Demand) -> bool {
+    demand.memory.iter().any(|(name, _)| name == "product, recurrent")
+}
+
 /// A quarter of the roofline, from shapes alone; none of it in training or on a GPU with many
 /// steps.
 #[test]

@@ -235,6 +235,7 @@ fn ratios(
                     continue;
                 }
                 let measured = a.time / b.time;
+                let kind = if a.ran_alike(b) { kind.clone() } else { format!("{kind}, other software") };
                 let label = || format!("{name}, {} → {}", a.gpu, b.gpu);
                 let mut add = |method: &str, mid: f64| {
                     for group in [kind.clone(), format!("{kind}: {} and {}", a.gpu, b.gpu)] {

@@ -18,7 +18,7 @@ use habitat_tui::predict::efficiency::{
     VERSION, between, demands, gpu_terms, is_mixed, roofline_of,
 };
 use habitat_tui::predict::host::{LAUNCH_US, with_host};
-use habitat_tui::predict::rate::{Rates, STEP_LAUNCH_US};
+use habitat_tui::predict::rate::Rates;
 use habitat_tui::profile::Precision;
 use habitat_tui::units::{GpuSlug, Micros};
 
@@ -44,6 +44,8 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
     let is_amount = ["narrow", "short sums", "few tiles", "width"].iter().any(|end| name.contains(end));
     let is_kind = matches!(name, "convolution" | "product" | "batched product" | "attention");
     match side {
+        Side::Latency if name == RECURRENT => (0.0, 0.5),
+        Side::Latency => (shortest(name).unwrap_or(1.0).ln(), 0.3),
         Side::Compute if is_kind => (0.2, 0.5),
         // FlashAttention-2 reaches 35 % of the peak of an H100, FlashAttention-3 75 % (Shah et al. 2024,
         // arXiv:2407.08608, section 1).
@@ -90,6 +92,33 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
     }
 }
 
+/// How many launches the shortest of some operators take, which are several kernels or wait within one; those of a
+/// gradient in times of what comes before the comma. From the shortest that were collected on an H100 and an H200
+/// (`models/lab/samples/recorded`): a batch norm and a layer norm take 4 µs, their gradients 7, a group norm 8 and 21,
+/// attention by cuDNN 7 and 19, by `PyTorch`'s own kernels 10 and 28, products, convolutions, sums and softmax 3.
+const LAUNCHES: [(&str, f64); 14] = [
+    ("attention", 3.2),
+    ("attention, backward", 2.7),
+    ("attention, efficient", 1.5),
+    ("batch norm", 2.2),
+    ("batch norm, backward", 1.4),
+    ("batched product", 1.6),
+    ("convolution", 1.5),
+    ("group norm", 4.0),
+    ("group norm, backward", 2.6),
+    ("layer norm", 2.0),
+    ("layer norm, backward", 1.6),
+    ("product", 1.6),
+    ("reduction", 1.5),
+    ("softmax", 1.4),
+];
+/// What the products of a recurrent layer's steps take beside others.
+const RECURRENT: &str = "product, recurrent";
+
+fn shortest(name: &str) -> Option<f64> {
+    LAUNCHES.iter().find(|(term, _)| *term == name).map(|(_, launches)| *launches)
+}
+
 /// Begins the names of terms of elements whose places are worked out.
 const INDEX: &str = "index, ";
 /// Marks the names of GPUs among the terms.
@@ -109,23 +138,26 @@ fn only_slows(name: &str) -> bool {
 enum Side {
     Compute,
     Memory,
+    Latency,
 }
 
-/// A part of a step at full rates, and the terms of both sides by index.
+/// A part of a step at full rates, and the terms of its sides by index.
 struct Part {
     full: Sides,
     times: f64,
     compute: Vec<(usize, f64)>,
     memory: Vec<(usize, f64)>,
+    latency: Vec<(usize, f64)>,
 }
 
 impl Part {
-    /// The time without the launch, and that of arithmetic and of traffic, in microseconds.
-    fn sides(&self, values: &[f64]) -> (f64, [f64; 2]) {
-        let sum = |terms: &[(usize, f64)]| -> f64 { terms.iter().map(|&(at, amount)| values[at] * amount).sum() };
-        let compute = self.full.compute_us * sum(&self.compute).exp();
-        let memory = self.full.memory_us * sum(&self.memory).exp();
-        (compute.hypot(memory), [compute, memory])
+    fn sides(&self, values: &[f64]) -> Sides {
+        let factor = |terms: &[(usize, f64)]| terms.iter().map(|&(at, amount)| values[at] * amount).sum::<f64>().exp();
+        Sides {
+            compute_us: self.full.compute_us * factor(&self.compute),
+            memory_us: self.full.memory_us * factor(&self.memory),
+            latency_us: self.full.latency_us * factor(&self.latency),
+        }
     }
 }
 
@@ -203,7 +235,7 @@ impl Design {
         let mut used: Vec<bool> = self.terms.iter().map(|(_, name)| name == FOR_AMPERE).collect();
         for row in self.rows(is_in) {
             for part in &row.parts {
-                for &(at, _) in part.compute.iter().chain(&part.memory) {
+                for &(at, _) in part.compute.iter().chain(&part.memory).chain(&part.latency) {
                     used[at] = true;
                 }
             }
@@ -219,19 +251,28 @@ impl Design {
             version: VERSION,
             compute: of(Side::Compute),
             memory: of(Side::Memory),
+            latency: of(Side::Latency),
             roofline: ROOFLINE,
             ..Efficiency::default()
         }
     }
 
-    /// ln(predicted / measured) of a row by a model, with so much of the roofline in inference.
-    pub fn residual(&self, row: usize, model: &Efficiency, roofline: f64) -> f64 {
+    /// The terms' values in a model; 0 of terms that it does not have.
+    pub fn values_of(&self, model: &Efficiency) -> Vec<f64> {
         let value = |(side, name): &(Side, String)| {
-            let factors = if *side == Side::Compute { &model.compute } else { &model.memory };
+            let factors = match side {
+                Side::Compute => &model.compute,
+                Side::Memory => &model.memory,
+                Side::Latency => &model.latency,
+            };
             factors.get(name.trim_start_matches(GPU)).copied().unwrap_or(0.0)
         };
-        let values: Vec<f64> = self.terms.iter().map(value).collect();
-        self.rows[row].residual_with(&values, roofline)
+        self.terms.iter().map(value).collect()
+    }
+
+    /// ln(predicted / measured) of a row by a model, with so much of the roofline in inference.
+    pub fn residual(&self, row: usize, model: &Efficiency, roofline: f64) -> f64 {
+        self.rows[row].residual_with(&self.values_of(model), roofline)
     }
 }
 
@@ -259,6 +300,9 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, String) 
         }
         for Demand { flops, bytes, times, units, limits, compute, memory } in asked {
             let full = Sides::at_full_rate((flops, bytes), units, &board, decoded.dtype.as_ref());
+            let mut latency = memory.clone();
+            latency.retain(|(name, _)| shortest(name).is_some() || name == RECURRENT);
+            let latency = latency.into_iter().map(|(name, amount)| (index(Side::Latency, name), amount)).collect();
             let mut indexed = |side, terms: Vec<(String, f64)>| -> Vec<(usize, f64)> {
                 let own = [(generation.clone(), 1.0), (slug.clone(), 1.0)];
                 let has_some = side == Side::Memory || flops > 0.0;
@@ -271,6 +315,7 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, String) 
                 full,
                 times: times * count,
                 compute: indexed(Side::Compute, compute),
+                latency,
                 memory: indexed(Side::Memory, memory),
             });
         }
@@ -293,7 +338,7 @@ impl Row {
         for whole in &self.wholes {
             let (own, after) = rest.split_at(whole.parts);
             rest = after;
-            let time: f64 = own.iter().map(|part| part.times * (part.sides(values).0 + STEP_LAUNCH_US)).sum();
+            let time: f64 = own.iter().map(|part| part.times * part.sides(values).time_us()).sum();
             let mixed = whole.roofline.zip(Micros::new(time).ok());
             total += mixed.map_or(time, |(roofline, own)| between(own, roofline, share).get());
         }
@@ -304,12 +349,18 @@ impl Row {
     fn residual(&self, values: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
         let mut total = 0.0;
         for part in &self.parts {
-            let (time, [compute, memory]) = part.sides(values);
-            total += part.times * (time + STEP_LAUNCH_US);
-            if let Some(slopes) = slopes.as_deref_mut().filter(|_| time > 0.0) {
-                for (terms, side) in [(&part.compute, compute), (&part.memory, memory)] {
+            let sides = part.sides(values);
+            total += part.times * sides.time_us();
+            if let Some(slopes) = slopes.as_deref_mut() {
+                let Sides { compute_us, memory_us, latency_us } = sides;
+                let rest = compute_us.hypot(memory_us).max(f64::MIN_POSITIVE);
+                for (terms, slope) in [
+                    (&part.compute, compute_us * compute_us / rest),
+                    (&part.memory, memory_us * memory_us / rest),
+                    (&part.latency, latency_us),
+                ] {
                     for &(at, amount) in terms {
-                        slopes[at] += part.times * side * side / time * amount;
+                        slopes[at] += part.times * slope * amount;
                     }
                 }
             }
@@ -348,6 +399,7 @@ mod tests {
             source: "made".to_owned(),
             gpu: GpuSlug::new(slug).unwrap(),
             locked: None,
+            software: String::new(),
             is_compiled: true,
             extent: Extent::Step,
             is_exact: true,
