@@ -19,6 +19,7 @@ use habitat_tui::store::bundled;
 use habitat_tui_lab::learn::efficiency::Design;
 use habitat_tui_lab::published::{Extent, PublishedStep, read, read_all};
 use program::{Folder, row};
+use rayon::prelude::*;
 use serde_json::Value;
 
 fn evaluate(what: &str, folder: &str) -> Value {
@@ -73,6 +74,9 @@ fn linear_models_of_networks_and_gpus_left_out() {
     check(gpus, &[("all", "kernel-wise", 61, 0.102, 0.82), ("all", "layer-wise", 61, 0.107, 0.90)]);
 }
 
+/// A name, the steps that are left out, whether these are GPUs, the largest mean error.
+type LeftOut<'a> = (&'a str, &'a (dyn Fn(&PublishedStep) -> bool + Sync), bool, f64);
+
 /// Published steps by efficiency models that were fitted without their networks, or their GPU.
 #[test]
 fn published_steps_of_networks_and_gpus_left_out() {
@@ -83,32 +87,39 @@ fn published_steps_of_networks_and_gpus_left_out() {
     assert!(steps.len() > 2000, "{}", steps.len());
     let design = Design::new(&steps, &catalog);
     let all = design.values_of(bundled::models().efficiency().unwrap());
-    let mut worse = Vec::new();
-    let mut judge = |is_out: &dyn Fn(&PublishedStep) -> bool, is_gpu: bool, most: f64| {
+    let is_timm = |step: &PublishedStep| step.source == "timm";
+    let is_recorded = |step: &PublishedStep| step.source == "recorded";
+    // Of those recorded here: networks of the kinds, and all of both GPUs with the third of their chip.
+    let cases: [LeftOut<'_>; 9] = [
+        ("ResNets of timm", &|step| is_timm(step) && step.family.starts_with("res"), false, 0.039),
+        ("ViT of timm", &|step| is_timm(step) && step.family.starts_with("vit"), false, 0.062),
+        ("Llama", &|step| step.network == "llama-3.2-1b", false, 0.104),
+        ("RTX 5090", &|step| step.gpu.as_str() == "rtx-5090", true, 0.059),
+        ("A100", &|step| step.gpu.as_str().starts_with("a100"), true, 0.116),
+        ("ResNets recorded", &|step| is_recorded(step) && step.family.starts_with("res"), false, 0.103),
+        ("EfficientNet recorded", &|step| is_recorded(step) && step.family.starts_with("efficientnet"), false, 0.085),
+        ("transformers recorded", &|step| is_recorded(step) && step.family == "transformer", false, 0.084),
+        (
+            "Hopper",
+            &|step| ["h100", "h200", "gh200"].iter().any(|chip| step.gpu.as_str().starts_with(chip)),
+            true,
+            0.168,
+        ),
+    ];
+    let judged = cases.par_iter().map(|(name, is_out, is_gpu, most)| {
         let is_in = |row: usize| !is_out(&steps[row]);
         let model = design.model(&design.values(&is_in, Some(&all)), &is_in);
         // The roofline has its share on a GPU that was left out.
-        let share = if is_gpu { model.roofline } else { 0.0 };
+        let share = if *is_gpu { model.roofline } else { 0.0 };
         let rows = (0..steps.len()).filter(|&row| is_out(&steps[row]) && steps[row].extent == Extent::Step);
         let errors: Vec<f64> = rows.map(|row| (design.residual(row, &model, share).exp() - 1.0).abs()).collect();
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-        if mean > most {
-            worse.push(format!("{mean:.4} of {} steps: at most {most}", errors.len()));
-        }
-    };
-    let is_timm = |step: &PublishedStep| step.source == "timm";
-    judge(&|step| is_timm(step) && step.family.starts_with("res"), false, 0.039);
-    judge(&|step| is_timm(step) && step.family.starts_with("vit"), false, 0.064);
-    judge(&|step| step.network == "llama-3.2-1b", false, 0.113);
-    judge(&|step| step.gpu.as_str() == "rtx-5090", true, 0.057);
-    judge(&|step| step.gpu.as_str().starts_with("a100"), true, 0.12);
-    // Recorded here: networks of the kinds left out, and all of both GPUs with the third of their chip.
-    let is_recorded = |step: &PublishedStep| step.source == "recorded";
-    judge(&|step| is_recorded(step) && step.family.starts_with("res"), false, 0.117);
-    judge(&|step| is_recorded(step) && step.family.starts_with("efficientnet"), false, 0.147);
-    judge(&|step| is_recorded(step) && step.family == "transformer", false, 0.092);
-    judge(&|step| ["h100", "h200", "gh200"].iter().any(|chip| step.gpu.as_str().starts_with(chip)), true, 0.222);
-    assert!(worse.is_empty(), "{}", worse.join("\n"));
+        (mean <= *most, format!("{name}: {mean:.4} of {} steps, at most {most}", errors.len()))
+    });
+    let judged: Vec<(bool, String)> = judged.collect();
+    let said: Vec<&str> = judged.iter().map(|(_, said)| said.as_str()).collect();
+    println!("{}", said.join("\n"));
+    assert!(judged.iter().all(|(holds, _)| *holds), "{}", said.join("\n"));
 }
 
 /// Fine-tuning on A100 and RTX 4090, eager and compiled, by the shipped models, which were not trained with it.
@@ -118,10 +129,10 @@ fn published_steps_that_nothing_was_trained_with() {
         let file = format!("{}/samples/published/{name}.jsonl.zst", env!("CARGO_MANIFEST_DIR"));
         Folder::new().json(&["evaluate", "published", &file, "--seen"])
     };
-    check(&evaluated("finetuning"), &[("training, bf16, torchtune", "learned", 10, 0.075, 0.8)]);
+    check(&evaluated("finetuning"), &[("training, bf16, torchtune", "learned", 10, 0.069, 0.8)]);
     // Parts of language models; three priors are from a few of them.
     let parts = [
-        ("operators, bf16, liger-kernel", "learned", 161, 0.135, 0.84),
+        ("operators, bf16, liger-kernel", "learned", 161, 0.132, 0.86),
         ("operators, fp32, liger-kernel", "learned", 178, 0.288, 0.60),
     ];
     check(&evaluated("parts"), &parts);
