@@ -2,8 +2,8 @@
 //!
 //! An operator takes the time of its arithmetic and that of its traffic, each stretched by a
 //! factor whose logarithm is a sum of terms: what kind of operator it is, in which direction
-//! it goes, in which layout, how narrow its result is, on which GPU it runs. So is what it takes however small it is:
-//! some are several kernels, one after the other.
+//! it goes, in which layout, how narrow its result is, on which GPU it runs. What it takes however small it is has such a
+//! factor too: some operators are several kernels, one after the other.
 //!
 //! `time = e^Σl · launch + √((e^Σc · flops / rate)² + (e^Σm · bytes / bandwidth)²)`
 //!

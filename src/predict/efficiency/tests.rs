@@ -60,8 +60,8 @@ fn a_product_by_hand() {
     assert!(time(&learned, &product, &spec("mi300x")).is_far);
 }
 
-/// A group norm of a few elements takes what its kernels take however small it is, one of many a share more of it; a
-/// recurrent layer's products are told from others.
+/// A group norm of a few elements takes what its kernels take however small it is, a large one as much longer; a recurrent
+/// layer's products are told from others.
 #[test]
 fn what_is_small_takes_its_launches() {
     let v100 = spec("v100-sxm2-16gb");

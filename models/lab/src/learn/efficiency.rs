@@ -438,6 +438,26 @@ mod tests {
         assert!(!found.compute.contains_key("t4") && found.compute.contains_key("rtx-3090"));
     }
 
+    /// Of arithmetic, traffic and latency alike: a small change of a term changes the residual by its slope.
+    #[test]
+    fn slopes_are_those_of_the_residual() {
+        let steps = [step("a100-sxm4-80gb", 64, 0.5, -0.2)];
+        let design = Design::new(&steps, &Catalog::new(bundled::gpus()));
+        let values: Vec<f64> = design.terms.iter().map(|(side, name)| prior(*side, name).0 + 0.1).collect();
+        let mut slopes = vec![0.0; values.len()];
+        design.rows[0].residual(&values, Some(&mut slopes));
+        assert!(design.terms.iter().zip(&slopes).any(|((side, _), slope)| *side == Side::Latency && *slope > 0.0));
+        for (at, slope) in slopes.iter().enumerate() {
+            let moved = |by: f64| {
+                let mut values = values.clone();
+                values[at] += by;
+                design.rows[0].residual(&values, None)
+            };
+            let found = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+            assert!((found - slope).abs() < 1e-7, "{:?}: {found} {slope}", design.terms[at]);
+        }
+    }
+
     /// Of a third of the sample, with a GPU left out, the equations expect to take nothing more off: a two-thousandth of what is
     /// left at most.
     #[test]
