@@ -63,6 +63,7 @@ pub struct Efficiency {
     /// Terms of traffic.
     pub memory: Factors,
     /// Terms of what an operator takes however small it is, by the names of some of those of traffic.
+    #[serde(default)]
     pub latency: Factors,
     /// Weight of the roofline in the geometric mean of both, from 0 to 1, in inference and on GPUs
     /// without [ranges](Self::ranges) of their own.

@@ -1,5 +1,5 @@
 """Packs what profiler/gpu/time_steps.py measured into profiles: python recorded.py OUT... --gpu SLUG --to DIR.
-Shows what they tell of hosts, of two GPUs, and of cycles an element: python recorded.py --show DIR.
+Shows what they tell of hosts, of two GPUs, of cycles an element, and of the shortest: python recorded.py --show DIR.
 
 Each case that was timed becomes DIR/SLUG/CASE.habitat.json.zst: the operators and kernels of the
 traced step as `habitat-tui import` reads them, without a timeline, and the times of the steps
@@ -10,6 +10,7 @@ that no profiler slowed down. `habitat-lab train --recorded DIR` learns from the
 import argparse
 import collections
 import csv
+import gzip
 import json
 import math
 import statistics
@@ -87,7 +88,27 @@ def show(folder):
     for what, (one, other) in sorted(sums.items(), key=lambda item: -item[1][0]):
         if other > 1000:
             print("%8.2f %8.2f %5.2f  %s" % (one / 1e3, other / 1e3, one / other, " ".join(filter(None, what))))
-    cycles([item for by_gpu in cases.values() for item in by_gpu.items()])
+    both = [item for by_gpu in cases.values() for item in by_gpu.items()]
+    cycles(both)
+    shortest(folder, [operation for _, profile in both for operation in profile["operations"]])
+
+
+def shortest(folder, operations):
+    """Microseconds of the shortest of each operator: alone, as `habitat-tui collect` timed it, and its kernels in a step."""
+    alone, in_steps = collections.defaultdict(list), collections.defaultdict(list)
+    for path in folder.glob("*/operators.csv.gz"):
+        with gzip.open(path, "rt") as file:
+            for row in csv.DictReader(line for line in file if not line.startswith("#")):
+                if row["status"] == "ok":
+                    alone["%s %s" % (row["op"], row["pass"])].append(float(row["latency_us"]))
+    for operation in operations:
+        of_one = {**operation, "count": 1}
+        in_steps["%s %s" % (operation["name"], operation["phase"])].append(times(of_one)[1])
+    for what, found in (("alone", alone), ("in a step", in_steps)):
+        print("\nmicroseconds of the shortest, %s; of so many" % what)
+        for name, took in sorted(found.items()):
+            if max(took) > 0 and "triton_" not in name:
+                print("%7.1f %6d  %s" % (min(filter(None, took)), len(took), name))
 
 
 def cycles(by_gpu):

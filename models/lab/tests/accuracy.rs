@@ -86,7 +86,8 @@ fn published_steps_of_networks_and_gpus_left_out() {
         read_all(&samples.join("published/steps.jsonl.zst"), Some(&samples.join("recorded")), &catalog).unwrap();
     assert!(steps.len() > 2000, "{}", steps.len());
     let design = Design::new(&steps, &catalog);
-    let all = design.values_of(bundled::models().efficiency().unwrap());
+    let shipped = bundled::models().efficiency().unwrap().clone();
+    let all = design.values_of(&shipped);
     let is_timm = |step: &PublishedStep| step.source == "timm";
     let is_recorded = |step: &PublishedStep| step.source == "recorded";
     // Of those recorded here: networks of the kinds, and all of both GPUs with the third of their chip.
@@ -111,10 +112,16 @@ fn published_steps_of_networks_and_gpus_left_out() {
         let model = design.model(&design.values(&is_in, Some(&all)), &is_in);
         // The roofline has its share on a GPU that was left out.
         let share = if *is_gpu { model.roofline } else { 0.0 };
-        let rows = (0..steps.len()).filter(|&row| is_out(&steps[row]) && steps[row].extent == Extent::Step);
-        let errors: Vec<f64> = rows.map(|row| (design.residual(row, &model, share).exp() - 1.0).abs()).collect();
-        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-        (mean <= *most, format!("{name}: {mean:.4} of {} steps, at most {most}", errors.len()))
+        let is_step = |row: &usize| is_out(&steps[*row]) && steps[*row].extent == Extent::Step;
+        let rows: Vec<usize> = (0..steps.len()).filter(is_step).collect();
+        let mean = |model: &Efficiency, share: f64| -> f64 {
+            let errors = rows.iter().map(|&row| (design.residual(row, model, share).exp() - 1.0).abs());
+            errors.sum::<f64>() / rows.len() as f64
+        };
+        // Fits begin at the shipped values, which know these steps: one that went nowhere would do as well as they.
+        let (found, seen) = (mean(&model, share), mean(&shipped, 0.0));
+        let holds = seen < found && found <= *most;
+        (holds, format!("{name}: {found:.4} of {} steps, above {seen:.4}, at most {most}", rows.len()))
     });
     let judged: Vec<(bool, String)> = judged.collect();
     let said: Vec<&str> = judged.iter().map(|(_, said)| said.as_str()).collect();

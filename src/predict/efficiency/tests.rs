@@ -427,6 +427,9 @@ fn damaged_files_are_refused() {
     assert!(error(&ranges("0.0")).contains("a figure of steps"));
     assert!(error(&ranges("0.9").replace("training\",\"prec", "idle\",\"prec")).contains("idle"));
     assert!(error("{").contains("EOF"));
+    // A file of an earlier form is told by its version, whatever it lacks.
+    let earlier = steps.replace(&format!("\"version\":{VERSION}"), "\"version\":2").replace("\"latency\":{},", "");
+    assert!(!earlier.contains("latency") && error(&earlier).contains("version 2 is not"), "{}", error(&earlier));
 }
 
 /// By the shipped terms nothing is faster for going over its tensors in another order than they lie in.

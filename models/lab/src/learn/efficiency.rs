@@ -44,8 +44,7 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
     let is_amount = ["narrow", "short sums", "few tiles", "width"].iter().any(|end| name.contains(end));
     let is_kind = matches!(name, "convolution" | "product" | "batched product" | "attention");
     match side {
-        Side::Latency if name == RECURRENT => (0.0, 0.5),
-        Side::Latency => (shortest(name).unwrap_or(1.0).ln(), 0.3),
+        Side::Latency => shortest(name).map_or((0.0, 0.5), |launches| (launches.ln(), 0.3)),
         Side::Compute if is_kind => (0.2, 0.5),
         // FlashAttention-2 reaches 35 % of the peak of an H100, FlashAttention-3 75 % (Shah et al. 2024,
         // arXiv:2407.08608, section 1).
@@ -92,10 +91,11 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
     }
 }
 
-/// How many launches the shortest of some operators take, which are several kernels or wait within one; those of a
-/// gradient in times of what comes before the comma. From the shortest that were collected on an H100 and an H200
-/// (`models/lab/samples/recorded`): a batch norm and a layer norm take 4 µs, their gradients 7, a group norm 8 and 21,
-/// attention by cuDNN 7 and 19, by `PyTorch`'s own kernels 10 and 28, products, convolutions, sums and softmax 3.
+/// How many launches of 2 µs the shortest of some operators take, which are several kernels or wait within one; those of a
+/// gradient in times of what comes before the comma. On an H100 and an H200 a batch norm takes at least 4 µs and its
+/// gradient 4 to 7, a layer norm 3 and 4 to 6, a group norm 8 and 14 to 31, attention by cuDNN 7 and 18, by `PyTorch`'s
+/// own kernels 10 and 26, products, convolutions, sums and softmax 2 to 3
+/// (`python models/lab/steps/recorded.py --show models/lab/samples/recorded` prints the shortest).
 const LAUNCHES: [(&str, f64); 14] = [
     ("attention", 3.2),
     ("attention, backward", 2.7),
@@ -115,6 +115,7 @@ const LAUNCHES: [(&str, f64); 14] = [
 /// What the products of a recurrent layer's steps take beside others.
 const RECURRENT: &str = "product, recurrent";
 
+/// As it stands in [`LAUNCHES`].
 fn shortest(name: &str) -> Option<f64> {
     LAUNCHES.iter().find(|(term, _)| *term == name).map(|(_, launches)| *launches)
 }
