@@ -88,9 +88,9 @@ def show(folder):
     for what, (one, other) in sorted(sums.items(), key=lambda item: -item[1][0]):
         if other > 1000:
             print("%8.2f %8.2f %5.2f  %s" % (one / 1e3, other / 1e3, one / other, " ".join(filter(None, what))))
-    both = [item for by_gpu in cases.values() for item in by_gpu.items()]
-    cycles(both)
-    shortest(folder, [operation for _, profile in both for operation in profile["operations"]])
+    recorded = [item for by_gpu in cases.values() for item in by_gpu.items()]
+    cycles(recorded)
+    shortest(folder, [operation for _, profile in recorded for operation in profile["operations"]])
 
 
 def shortest(folder, operations):
@@ -102,8 +102,8 @@ def shortest(folder, operations):
                 if row["status"] == "ok":
                     alone["%s %s" % (row["op"], row["pass"])].append(float(row["latency_us"]))
     for operation in operations:
-        of_one = {**operation, "count": 1}
-        in_steps["%s %s" % (operation["name"], operation["phase"])].append(times(of_one)[1])
+        once = times({**operation, "count": 1})[1]
+        in_steps["%s %s" % (operation["name"], operation["phase"])].append(once)
     for what, found in (("alone", alone), ("in a step", in_steps)):
         print("\nmicroseconds of the shortest, %s; of so many" % what)
         for name, took in sorted(found.items()):

@@ -301,9 +301,8 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, String) 
         }
         for Demand { flops, bytes, times, units, limits, compute, memory } in asked {
             let full = Sides::at_full_rate((flops, bytes), units, &board, decoded.dtype.as_ref());
-            let mut latency = memory.clone();
-            latency.retain(|(name, _)| shortest(name).is_some() || name == RECURRENT);
-            let latency = latency.into_iter().map(|(name, amount)| (index(Side::Latency, name), amount)).collect();
+            let latency = memory.iter().filter(|(name, _)| shortest(name).is_some() || name == RECURRENT);
+            let latency = latency.map(|(name, amount)| (index(Side::Latency, name.clone()), *amount)).collect();
             let mut indexed = |side, terms: Vec<(String, f64)>| -> Vec<(usize, f64)> {
                 let own = [(generation.clone(), 1.0), (slug.clone(), 1.0)];
                 let has_some = side == Side::Memory || flops > 0.0;
