@@ -303,7 +303,7 @@ pub struct Asked {
     compute: f64,
     memory: f64,
     latency: f64,
-    on_gpu: [f64; 6],
+    on_gpu: [f64; ON_GPU.len()],
     is_far: bool,
 }
 

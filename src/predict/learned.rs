@@ -18,4 +18,4 @@ pub use ensemble::Ensemble;
 pub use facts::{Facts, ModelFacts, StepFacts};
 pub use models::{Answering, Models, Run, StepColumns, is_by_efficiency};
 pub use query::{ModelGpu, Query};
-pub use time::{LearnedTime, Spread, WIDE};
+pub use time::{EFFICIENCY_WEIGHT, LearnedTime, Spread, WIDE};

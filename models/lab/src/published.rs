@@ -22,6 +22,8 @@ use serde::Deserialize;
 
 /// What stands in place of a compiler for an operator that was measured alone.
 const ONE_OPERATOR: &str = "one operator";
+/// Beginnings of the names of other frameworks than `PyTorch`.
+const OTHER_FRAMEWORKS: [&str; 2] = ["TensorFlow", "MxNet"];
 /// By what the rates at a locked clock are above those of the rules: a data-centre GPU at its boost is taken to sustain
 /// less of its peak in products, as its power limit lowers the clock, than one that keeps its clock. Which share such a
 /// one keeps was not measured: that of boards whose products are cut to half stands in, for all arithmetic.
@@ -30,6 +32,9 @@ const UNLOCKED: f64 = CUT_MATRIX_SHARE / TYPICAL_MATRIX_SHARE;
 /// steps of `RegNetX` on an RTX 3090 take 3.5 times as long in that order as in the other, those of `ConvMixer` 2.4 times;
 /// with PyTorch 2.11 on an H100 they take 1.0 and 0.4 times as long.
 const BEFORE_KERNELS: &str = "pt1.12";
+/// How many groups they have kernels for at least: on that RTX 3090 all eight networks with fewer groups of 8, 16 or 32
+/// channels take 0.9 to 2.4 times as long in that order as in the other, those with 32 to 50 groups 0.7 to 1.0 times.
+const LEAST_GROUPS: f64 = 32.0;
 /// What stands between a framework's release and that of a driver.
 const DRIVER: &str = " driver ";
 /// The source of steps that were recorded.
@@ -51,6 +56,8 @@ pub const FILE: &str = "steps.jsonl.zst";
 pub enum Extent {
     /// A step.
     Step,
+    /// A step by another framework than `PyTorch`, whose operators it is predicted from: other ones ran.
+    Elsewhere,
     /// All operations of a kind in a recorded step: their kernels alone.
     Part,
     /// One operator, or some of a step's, measured alone and published.
@@ -96,6 +103,11 @@ impl PublishedStep {
     /// What its first operation is.
     pub fn what(&self) -> String {
         self.profile.operations.first().map_or_else(String::new, what)
+    }
+
+    /// Whether it is a whole one, by whatever framework.
+    pub const fn is_step(&self) -> bool {
+        matches!(self.extent, Extent::Step | Extent::Elsewhere)
     }
 
     /// Whether it ran by the same release of a framework as another step. Between releases steps change too, by more than
@@ -173,7 +185,13 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliErr
                 locked: clock.map(|mhz| mhz / gpu.boost_clock.get()),
                 software: measured.software.split(DRIVER).next().unwrap_or_default().to_owned(),
                 is_compiled: !measured.compiled.is_empty(),
-                extent: if measured.compiled == ONE_OPERATOR { Extent::Operator } else { Extent::Step },
+                extent: match () {
+                    () if measured.compiled == ONE_OPERATOR => Extent::Operator,
+                    () if OTHER_FRAMEWORKS.iter().any(|other| measured.software.starts_with(other)) => {
+                        Extent::Elsewhere
+                    }
+                    () => Extent::Step,
+                },
                 is_exact: measured.quality == "A",
                 time: Micros::new(milliseconds * 1e3).map_err(|error| wrong(&error))?,
                 profile,
@@ -332,12 +350,13 @@ fn precision(name: &str) -> Option<Precision> {
 }
 
 /// Whether it has convolutions that software before cuDNN 9 did by other means in channels-last order than today's: in
-/// groups of a width, or depthwise with a filter, that no library has kernels for.
+/// few groups, in groups of a width, or depthwise with a filter, that no library has kernels for.
 fn lacks_kernels(profile: &Profile) -> bool {
     profile.operations.iter().any(|operation| match Op::of(operation).sizes {
         Some(Sizes::Convolution(of)) if of.groups > 1.0 => {
             let (width, taps) = (of.in_channels / of.groups, of.filter.iter().product::<u64>() as f64);
-            if width == 1.0 { taps > MOST_TAPS } else { !GROUP_CHANNELS.contains(&width) }
+            let has_kernel = GROUP_CHANNELS.contains(&width) && of.groups >= LEAST_GROUPS;
+            if width == 1.0 { taps > MOST_TAPS } else { !has_kernel }
         }
         _ => false,
     })
@@ -442,6 +461,39 @@ mod tests {
         let [old, same, older] = &published(noted, &Catalog::new(bundled::gpus()))[..] else { panic!("three steps") };
         assert!(old.ran_alike(same) && !old.ran_alike(older));
         assert!(!old.ran_alike(&PublishedStep { is_compiled: true, ..old.clone() }));
+    }
+
+    /// What another framework ran is not what is traced: it is told apart.
+    #[test]
+    fn steps_of_other_frameworks_are_told() {
+        let noted = ["PyTorch, container 22.11", "TensorFlow2, container 22.11", "MxNet, container 22.10", "pt2.4"];
+        let noted = noted.map(|software| format!(r#""software": "{software}", "#));
+        let found = published(noted.each_ref().map(String::as_str), &Catalog::new(bundled::gpus()));
+        let extents: Vec<Extent> = found.iter().map(|step| step.extent).collect();
+        assert_eq!(extents, [Extent::Step, Extent::Elsewhere, Extent::Elsewhere, Extent::Step]);
+        assert!(found.iter().all(PublishedStep::is_step));
+    }
+
+    /// Before cuDNN 9 kernels were for 32 groups or more of 4, 8, 16 or 32 channels.
+    #[test]
+    fn convolutions_without_kernels_are_told() {
+        let lacks = |groups: u64, width: u64, size: u64| {
+            let json = format!(
+                r#"{{"format": "habitat-profile", "version": 1, "workload": {{"name": "w", "mode": "training"}},
+                    "operations": [{{"name": "aten::convolution", "phase": "forward", "dtype": "float16",
+                        "inputs": [[8, {0}, 14, 14], [{0}, {width}, {size}, {size}]],
+                        "attributes": {{"groups": {groups}}}}}]}}"#,
+                groups * width
+            );
+            lacks_kernels(&Profile::from_json(json.as_bytes()).unwrap().0)
+        };
+        assert_eq!([(32, 4), (50, 8), (40, 32)].map(|(groups, width)| lacks(groups, width, 3)), [false; 3]);
+        assert_eq!([(18, 16), (32, 24), (7, 8)].map(|(groups, width)| lacks(groups, width, 3)), [true; 3]);
+        // One is no group; depthwise filters of up to 7 have kernels.
+        assert_eq!(
+            [(1, 64, 3), (16, 1, 7), (16, 1, 9)].map(|(groups, width, size)| lacks(groups, width, size)),
+            [false, false, true]
+        );
     }
 
     /// A clock that was locked counts, with the arithmetic, and is kept; bandwidth and other steps do not change.

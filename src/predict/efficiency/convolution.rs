@@ -1,7 +1,7 @@
 //! What a convolution asks of a GPU: its products or sums, and the copies around kernels that want another order of
 //! memory.
 
-use super::terms::{CHUNK, Demand, TILE, Terms, Units, below, traffic};
+use super::terms::{CHUNK, ConvolutionPass, Demand, TILE, Terms, Units, below, traffic};
 use crate::op::Sizes;
 use crate::predict::decoded::Decoded;
 use crate::profile::DType;
@@ -126,6 +126,11 @@ pub(super) fn convolution(
         (places / TILE).ceil() * across
     };
     let mut own = plain(terms, tiles);
+    own.limits.vector_convolution = (!by_matrix_units).then_some(match gradient {
+        None => ConvolutionPass::Forward,
+        Some("data") => ConvolutionPass::Data,
+        Some(_) => ConvolutionPass::Weight,
+    });
     if is_unaligned {
         own.limits.unaligned = own.flops;
     }

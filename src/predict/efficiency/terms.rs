@@ -82,10 +82,33 @@ pub struct Limits {
     pub unaligned: f64,
     /// Channels that blocks take one by one, of kernels that do; else 0.
     pub channels: f64,
+    /// What a convolution on the vector units does in FP32.
+    pub vector_convolution: Option<ConvolutionPass>,
+}
+
+/// What a convolution computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConvolutionPass {
+    /// Its result.
+    Forward,
+    /// The gradient of what comes in.
+    Data,
+    /// The gradient of its weight.
+    Weight,
 }
 
 /// Terms of arithmetic that hang on the GPU too, in the order of [`Limits::on`].
-pub const ON_GPU: [&str; 6] = ["few tiles", EXPONENTIALS, TILES, FOR_AMPERE, UNALIGNED, FEW_CHANNELS];
+pub const ON_GPU: [&str; 9] = [
+    "few tiles",
+    EXPONENTIALS,
+    TILES,
+    FOR_AMPERE,
+    UNALIGNED,
+    FEW_CHANNELS,
+    "convolution, fp32, from Hopper on",
+    "convolution, fp32, data, from Hopper on",
+    "convolution, fp32, weight, from Hopper on",
+];
 /// The term of attention whose softmax takes long beside its products.
 pub const EXPONENTIALS: &str = "attention, exponentials";
 /// The term of attention whose tiles of queries take long to begin and to end.
@@ -117,24 +140,33 @@ impl Limits {
     /// exponentials, which hide behind the products as traffic does behind arithmetic, and with 3 µs more
     /// for each tile; 1 where a kernel for the tensor cores of Ampere reaches only a part of the rate, which it
     /// does on data-centre GPUs from Hopper on, whose full rate needs other instructions; the logarithm of how
-    /// many times as long kernels for any alignment take; and how many fewer channels than multiprocessors there are, in
-    /// powers of two.
-    pub fn on(self, gpu: &GpuSpec, compute_us: f64) -> [f64; 6] {
+    /// many times as long kernels for any alignment take; how many fewer channels than multiprocessors there are, in
+    /// powers of two; and 1 for a convolution in FP32, and again for either gradient, on GPUs from Hopper on. There cuDNN
+    /// takes kernels for Ampere, Fourier transforms and some for gradients from before Volta, none of Winograd's: on an H100
+    /// they reach 15 to 40 TFLOP/s of the 51 that products do (`models/lab/samples/recorded`), the weights' gradients
+    /// least. On an A100 cuDNN 8 still had Winograd's, and reached nearly as much of the peak as on a V100 (`NeuSight`).
+    pub fn on(self, gpu: &GpuSpec, compute_us: f64) -> [f64; 9] {
         let few = if self.tiles > 0.0 { below(f64::from(gpu.sm_count), self.tiles) } else { 0.0 };
         let a_cycle = SPECIAL_A_CYCLE[usize::from(gpu.compute_capability == Some((10, 3)))];
         let cycles_a_us = f64::from(gpu.sm_count) * gpu.boost_clock.get();
         let rate = a_cycle * cycles_a_us;
         let share = |us: f64| if self.exponentials > 0.0 { us / compute_us } else { 0.0 };
         let is_later = matches!(gpu.compute_capability, Some((9..=11, _)));
+        let is_from_hopper = matches!(gpu.compute_capability, Some((9.., _)));
+        let pass = self.vector_convolution.filter(|_| is_from_hopper);
+        let is = |holds: bool| f64::from(u8::from(holds));
         let tiles = TILE_US * self.tiles / f64::from(gpu.sm_count);
         let unaligned = self.unaligned / (UNALIGNED_A_CYCLE * cycles_a_us);
         [
             few,
             share(self.exponentials / rate).hypot(1.0).ln(),
             share(tiles).ln_1p(),
-            f64::from(u8::from(self.is_for_ampere && is_later)),
+            is(self.is_for_ampere && is_later),
             if unaligned > compute_us { (unaligned / compute_us).ln() } else { 0.0 },
             if self.channels > 0.0 { below(f64::from(gpu.sm_count), self.channels) } else { 0.0 },
+            is(pass.is_some()),
+            is(pass == Some(ConvolutionPass::Data)),
+            is(pass == Some(ConvolutionPass::Weight)),
         ]
     }
 }

@@ -143,7 +143,7 @@ fn some_work_takes_cycles_for_each_element() {
     let trained = r#", "attributes": {"training": true}"#;
     let (cycles, limits, names) = asked_of("native_batch_norm", "forward", trained).unwrap();
     assert_eq!((cycles, &names[..]), (elements, &["batch norm, elements".to_owned()][..]));
-    let [.., few] = limits.on(&spec("h100-sxm5-80gb"), 1.0);
+    let [.., few, _, _, _] = limits.on(&spec("h100-sxm5-80gb"), 1.0);
     assert_eq!(few, 2.0, "a quarter of 132");
     let last = r#", "attributes": {"training": true, "memory_format": "channels_last"}"#;
     let (_, limits, names) = asked_of("native_batch_norm", "forward", last).unwrap();
@@ -275,7 +275,7 @@ fn unaligned_products_are_slow_on_fast_tensor_cores() {
     };
     let on = |slug: &str, inputs: &str, peak: f64| {
         let product = of("bmm", "forward", inputs);
-        let [.., unaligned, _] = product.limits.on(&spec(slug), product.flops / peak);
+        let [.., unaligned, _, _, _, _] = product.limits.on(&spec(slug), product.flops / peak);
         unaligned
     };
     let odd = "[[16, 5185, 64], [16, 64, 5185]]";
@@ -343,7 +343,7 @@ fn exponentials_and_tiles_take_time_beside_the_products() {
     let asked = asked("_scaled_dot_product_cudnn_attention", "forward", inputs, "");
     let pairs = 8.0 * 16.0 * 8192.0_f64.powi(2);
     let on = |slug: &str, peak: f64| asked[0].limits.on(&spec(slug), 512.0 * pairs / peak);
-    let [few, exponentials, tiles, for_ampere, unaligned, _] = on("h100-sxm5-80gb", 989e6);
+    let [few, exponentials, tiles, for_ampere, unaligned, ..] = on("h100-sxm5-80gb", 989e6);
     let beside: f64 = 989e12 / 512.0 / (16.0 * 132.0 * 1980e6);
     assert!((exponentials - beside.hypot(1.0).ln()).abs() < 1e-9, "{exponentials}");
     let waves = 8.0 * 16.0 * 64.0 / 132.0;

@@ -148,8 +148,8 @@ impl Models {
 
     /// The operations of a step as these models see them, to be asked for GPU by GPU.
     ///
-    /// Convolutions in FP32 also have the mean of both kinds of models, but on GPUs where operators
-    /// were measured: few kinds of them were measured alone (`habitat-lab evaluate published`).
+    /// Convolutions in FP32 also have the mean of both kinds of models ([`EFFICIENCY_WEIGHT`](super::EFFICIENCY_WEIGHT)),
+    /// but on GPUs where operators were measured: few kinds of them were measured alone (`habitat-lab evaluate published`).
     pub fn columns<'a>(&'a self, operations: &'a [Decoded<'a>], precision: Option<Precision>) -> StepColumns<'a> {
         let answering = self.answering(operations, precision);
         let convolutions = self.efficiency.as_ref().filter(|_| answering.efficiency.is_none());

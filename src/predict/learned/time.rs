@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::op::Part;
+use crate::predict::efficiency::between;
 use crate::units::Micros;
 
 /// The 80 % range of measured over predicted time.
@@ -32,6 +33,11 @@ impl Spread {
 /// Ranges where a model has none (published errors of such methods, roughly).
 pub const WIDE: Spread = Spread { low: 0.7, high: 1.5, cases: 0 };
 
+/// Weight of the efficiency model in the geometric mean that convolutions in FP32 have. For most published training
+/// iterations it is what the other GPUs and networks choose (0.75 to 1; `habitat-lab evaluate published`, whose table of
+/// training iterations also has other weights).
+pub const EFFICIENCY_WEIGHT: f64 = 0.8;
+
 /// A predicted time, and how far to trust it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LearnedTime {
@@ -51,11 +57,11 @@ pub struct LearnedTime {
 }
 
 impl LearnedTime {
-    /// With the efficiency model's time; ranges stay those of the operator models, which were
-    /// calibrated on operators.
+    /// With the efficiency model's time, of weight [`EFFICIENCY_WEIGHT`]; ranges stay those of the operator models, which
+    /// were calibrated on operators.
     #[must_use]
     pub(super) fn with(self, other: Self) -> Self {
-        Self { mean: Micros::checked((self.time.get() * other.time.get()).sqrt()), ..self }
+        Self { mean: Some(between(self.time, other.time, EFFICIENCY_WEIGHT)), ..self }
     }
 }
 

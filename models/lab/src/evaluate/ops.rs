@@ -8,7 +8,8 @@ use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
 use habitat_tui::op::{Arithmetic, Work, work};
 use habitat_tui::predict::decoded::Decoded;
-use habitat_tui::predict::learned::Run;
+use habitat_tui::predict::efficiency::between;
+use habitat_tui::predict::learned::{EFFICIENCY_WEIGHT, Run};
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::roofline::roofline;
 use habitat_tui::predict::wave::{WaveForm, gamma, scale_kernel};
@@ -188,7 +189,7 @@ fn add_learned(
             let other = by_efficiency.as_ref().and_then(|times| times[place]);
             if let Some((time, other)) = time.zip(other) {
                 let label = || format!("{} {} on {slug}", row.operation.name, shapes(row).join(" × "));
-                let mean = (time.time.as_millis() * other.time.as_millis()).sqrt();
+                let mean = between(time.time, other.time, EFFICIENCY_WEIGHT).as_millis();
                 for (method, mid) in
                     [("efficiency model", other.time.as_millis()), ("mean with the efficiency model", mean)]
                 {

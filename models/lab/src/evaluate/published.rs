@@ -157,7 +157,7 @@ pub(crate) fn evaluations(
             groups.add(&group, "roofline times one constant", with_constant, measured, &label);
         }
     }
-    let protocol = "absolute relative errors of whole published steps from their shapes; networks are left out by families, in six parts, and operators that were measured alone in one more; \"one constant\" is the median of measured over roofline of the same mode and precision, all steps seen; FP32 is answered by the operator models, its convolutions by the mean of both";
+    let protocol = "absolute relative errors of whole published steps from their shapes; networks are left out by families, in six parts, and operators that were measured alone in one more; \"one constant\" is the median of measured over roofline of the same mode and precision, all steps seen; FP32 is answered by the operator models, its convolutions by a mean of both";
     let whole = groups.evaluation(protocol.to_owned(), vec![judge.protocol().to_owned()]);
     Ok(vec![
         whole,
@@ -206,6 +206,7 @@ fn kind(step: &PublishedStep) -> String {
     let precision = workload.precision.map_or_else(String::new, |precision| format!(", {precision}"));
     match step.extent {
         Extent::Step => format!("{}{precision}", workload.mode),
+        Extent::Elsewhere => format!("{}{precision}, another framework", workload.mode),
         Extent::Collected => format!("collected operators{precision}"),
         Extent::Part | Extent::Operator => format!("operators{precision}"),
     }
@@ -253,7 +254,7 @@ fn ratios(
                 add("ratio of peaks", peaks);
                 add("√(bandwidths × peaks)", (bandwidths * peaks).sqrt());
                 if measured.max(1.0 / measured) >= 1.0 + FASTER {
-                    let of = usize::from(a.extent != Extent::Step);
+                    let of = usize::from(!a.is_step());
                     told[of] += 1;
                     named[of] += usize::from((ours > 1.0) == (measured > 1.0));
                 }

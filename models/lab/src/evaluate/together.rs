@@ -7,7 +7,7 @@ use habitat_tui::cli::CliError;
 use habitat_tui::op::Primitive;
 use habitat_tui::predict::decoded::Decoded;
 use habitat_tui::predict::host::{LAUNCH_US, with_host};
-use habitat_tui::predict::learned::LearnedTime;
+use habitat_tui::predict::learned::{EFFICIENCY_WEIGHT, LearnedTime};
 use habitat_tui::predict::rate::Rates;
 
 use super::published::Judge;
@@ -56,7 +56,7 @@ pub(super) fn evaluate(steps: &[PublishedStep], folds: &Folds, judge: &Judge<'_>
         ("operator models", 0.0, 0.0),
         ("efficiency model", 1.0, 1.0),
         ("mean", 0.5, 0.5),
-        ("mean of convolutions", 0.5, 0.0),
+        ("convolutions, as the program weighs them", EFFICIENCY_WEIGHT, 0.0),
         ("mean of all but convolutions", 0.0, 0.5),
         ("convolutions by the efficiency model", 1.0, 0.0),
     ];

@@ -59,6 +59,8 @@ fn prior(side: Side, name: &str) -> (f64, f64) {
         Side::Compute if name == "attention, efficient" => (0.5, 0.3),
         // A block to a channel.
         _ if name == FEW_CHANNELS => (LN_2, 0.1),
+        // cuDNN has other kernels for them.
+        _ if name.ends_with(FROM_HOPPER) => (0.0, 0.7),
         // Where a library has no kernel of its own, the way around it may take many times as long.
         Side::Compute if name.ends_with(", no kernel") => (0.0, 1.0),
         // One element a cycle and multiprocessor, or several cycles: nothing was known of it.
@@ -120,6 +122,8 @@ fn shortest(name: &str) -> Option<f64> {
     LAUNCHES.iter().find(|(term, _)| *term == name).map(|(_, launches)| *launches)
 }
 
+/// Ends the names of terms of convolutions in FP32 on GPUs from Hopper on.
+const FROM_HOPPER: &str = ", from Hopper on";
 /// Begins the names of terms of elements whose places are worked out.
 const INDEX: &str = "index, ";
 /// Marks the names of GPUs among the terms.
@@ -195,14 +199,14 @@ impl Design {
         };
         let mut rows = Vec::new();
         let mut repeated: BTreeMap<_, f64> = BTreeMap::new();
-        for step in steps.iter().filter(|step| step.extent != Extent::Step) {
+        for step in steps.iter().filter(|step| !step.is_step()) {
             *repeated.entry(same_operator(step)).or_default() += 1.0;
         }
         for step in steps {
             let catalog = step.catalog(catalog);
             let Some(gpu) = catalog.get(&step.gpu) else { continue };
             let mut row = row(step, gpu, &mut index);
-            row.weight /= repeated.get(&same_operator(step)).filter(|_| step.extent != Extent::Step).unwrap_or(&1.0);
+            row.weight /= repeated.get(&same_operator(step)).filter(|_| !step.is_step()).unwrap_or(&1.0);
             rows.push(row);
         }
         let mut terms = vec![(Side::Compute, String::new()); indices.len()];
@@ -218,7 +222,8 @@ impl Design {
     }
 
     fn rows<'a>(&'a self, is_in: &dyn Fn(usize) -> bool) -> Vec<&'a Row> {
-        self.rows.iter().enumerate().filter(|(index, _)| is_in(*index)).map(|(_, row)| row).collect()
+        let told = self.rows.iter().enumerate().filter(|(index, row)| row.weight > 0.0 && is_in(*index));
+        told.map(|(_, row)| row).collect()
     }
 
     /// The terms' values for the rows for which `is_in` holds, found from those at `start`, or from what is known before
@@ -326,6 +331,7 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, String) 
         Extent::Operator | Extent::Collected => OPERATOR,
         Extent::Step if step.is_exact => 1.0,
         Extent::Step => 0.5,
+        Extent::Elsewhere => 0.0,
     };
     Row { parts, wholes, is_mixed, host_us, log: step.time.get().ln(), weight }
 }
@@ -436,6 +442,16 @@ mod tests {
         assert_eq!(found, design.fit(&is_seen));
         // Nothing is said of a GPU that was not there.
         assert!(!found.compute.contains_key("t4") && found.compute.contains_key("rtx-3090"));
+    }
+
+    /// What ran elsewhere changes nothing, and leaves no term.
+    #[test]
+    fn nothing_is_learned_from_other_frameworks() {
+        let catalog = Catalog::new(bundled::gpus());
+        let mut steps = vec![step("a100-sxm4-80gb", 1024, 0.5, -0.2)];
+        let alone = Design::new(&steps, &catalog).fit(&|_| true);
+        steps.push(PublishedStep { extent: Extent::Elsewhere, ..step("t4", 4096, 2.0, 1.0) });
+        assert_eq!(Design::new(&steps, &catalog).fit(&|_| true), alone);
     }
 
     /// Of arithmetic, traffic and latency alike: a small change of a term changes the residual by its slope.

@@ -10,7 +10,7 @@ use habitat_tui::store::{self, EFFICIENCY, Limit, StoreError};
 use super::sha256;
 use crate::evaluate::published::{self, Judge};
 use crate::models::ModelsByGpu;
-use crate::published::{Extent, read_all};
+use crate::published::{Extent, PublishedStep, read_all};
 
 /// The card beside the model.
 const CARD: &str = "efficiency.md";
@@ -33,7 +33,10 @@ pub(super) fn run(
     let folds = judge.folds(&steps)?;
     // Their parts were to learn from.
     steps.retain(|step| step.extent != Extent::Part);
-    let operators = steps.iter().filter(|step| step.extent != Extent::Step).count();
+    let count = |is: &dyn Fn(&PublishedStep) -> bool| steps.iter().filter(|step| is(step)).count();
+    let operators = count(&|step| !step.is_step());
+    let learned = count(&|step| step.extent == Extent::Step);
+    let elsewhere = steps.len() - operators - learned;
     let mut json = serde_json::to_vec_pretty(&folds.all).map_err(CliError::other)?;
     json.push(b'\n');
     store::save_atomically(&path, &json, true)?;
@@ -46,16 +49,18 @@ pub(super) fn run(
          {} terms of arithmetic and {} of traffic, fitted to {} published steps on {} GPUs\n\
          (DeepLearningExamples, Lambda's logs, timm's tables and others, and steps recorded here, named in\n\
          `models/lab/steps/README.md`), whose parts are learned from too where they were recorded, and {}\n\
-         operators that were measured alone.\n\
+         operators that were measured alone. {} steps by other frameworks than PyTorch, whose operators they are\n\
+         predicted from, are evaluated and not learned from.\n\
          SHA-256 of the file `{}`.\n\n\
-         Steps in FP32 are answered by the operator models, their convolutions by the mean of both. What whole\n\
+         Steps in FP32 are answered by the operator models, their convolutions by a mean of both. What whole\n\
          training iterations in FP32 take of the sum of their operators is learned here too (`iterations`).\n\n\
          ## Errors\n",
         folds.all.compute.len(),
         folds.all.memory.len(),
-        steps.len() - operators,
+        learned,
         folds.all.steps.boards.len(),
         operators,
+        elsewhere,
         sha256(&store::read_as_it_is(file, Limit::WEIGHTS)?),
     )?;
     for (index, evaluation) in published::evaluations(&steps, &folds, &judge)?.iter().enumerate() {
@@ -68,7 +73,7 @@ pub(super) fn run(
     writeln!(
         out,
         "{} steps on {} GPUs and {operators} operators; {EFFICIENCY} and {CARD} in {}",
-        steps.len() - operators,
+        learned,
         folds.all.steps.boards.len(),
         dir.display()
     )?;

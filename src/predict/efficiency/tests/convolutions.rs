@@ -116,3 +116,33 @@ fn depthwise_kernels_are_told_apart() {
     assert_eq!(asked_of("float32", 7, 1, last), [false, false, false, true]);
     assert_eq!(asked_of("bfloat16", 9, 1, last), [false, false, true, true]);
 }
+
+/// In FP32 a convolution and either of its gradients have terms of their own from Hopper on; by matrix units they have none.
+#[test]
+fn convolutions_in_fp32_differ_from_hopper_on() {
+    let backward = r#"{"name": "aten::convolution_backward", "phase": "backward", "dtype": "float32",
+        "inputs": [[8, 64, 56, 56], [8, 64, 56, 56], [64, 64, 3, 3]],
+        "attributes": {"padding": [1, 1], "output_mask": [true, true, false]}}"#;
+    let forward = r#"{"name": "aten::convolution", "phase": "forward", "dtype": "float32",
+        "inputs": [[8, 64, 56, 56], [64, 64, 3, 3]], "attributes": {"padding": [1, 1]}}"#;
+    let named = |json: &str, precision: Precision, slug: &str| {
+        let operation: Operation = serde_json::from_str(json).unwrap();
+        let asked = demands(&Decoded::new(0, &operation, Some(precision)), Some(precision));
+        let on_gpu = |part: &Demand| {
+            let amounts = part.limits.on(&spec(slug), 1.0);
+            let terms =
+                ON_GPU.into_iter().zip(amounts).filter(|(name, amount)| *amount > 0.0 && name.contains("Hopper"));
+            terms.map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        asked.iter().map(on_gpu).filter(|names| !names.is_empty()).collect::<Vec<_>>()
+    };
+    let all = "convolution, fp32, from Hopper on";
+    let [data, weight] = ["data", "weight"].map(|pass| format!("convolution, fp32, {pass}, from Hopper on"));
+    assert_eq!(named(forward, Precision::Fp32, "h100-sxm5-80gb"), [[all]]);
+    assert_eq!(named(backward, Precision::Fp32, "rtx-5090"), [[all, &data], [all, &weight]]);
+    for (precision, slug) in
+        [(Precision::Tf32, "h100-sxm5-80gb"), (Precision::Fp32, "a100-sxm4-80gb"), (Precision::Fp32, "mi300x")]
+    {
+        assert!(named(backward, precision, slug).is_empty(), "{slug}");
+    }
+}
