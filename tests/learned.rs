@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::catalog::{Calibration, Catalog};
 use habitat_tui::predict::decoded::Decoded;
+use habitat_tui::predict::efficiency::{Efficiency, Iterations};
 use habitat_tui::predict::host::{LAUNCH_US, with_host};
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::rate::Rates;
@@ -150,8 +151,18 @@ fn whole_iterations_have_a_factor_and_a_range_of_their_own() {
         let spread = iterations.unseen;
         assert_eq!((width(&found) / (spread.high / spread.low) - 1.0).abs() < 1e-6, is_own, "{gpu}");
     }
-    let note = format!("whole training iterations take {:.2} times", iterations.factor);
-    assert!(on(&whole, "rtx-3090").notes.iter().any(|it| it.starts_with(&note)), "{:?}", on(&whole, "rtx-3090").notes);
+    // The factor is said where it changes a figure.
+    let efficiency = |factor: f64| Efficiency {
+        iterations: Some(Iterations { factor, ..iterations }),
+        ..MODELS.efficiency().unwrap().clone()
+    };
+    for (factor, is_said) in [(0.9, true), (1.001, false)] {
+        let models =
+            Models::new(MODELS.ensembles().clone(), MODELS.steps().clone()).with_efficiency(efficiency(factor));
+        let notes = answers(&whole, &["rtx-3090"], MethodChoice::Auto, &Arc::new(models)).predictions.remove(0).notes;
+        let told = notes.iter().any(|note| note.starts_with("whole training iterations take 0.90 times"));
+        assert_eq!(told, is_said, "{notes:?}");
+    }
 }
 
 /// Both were measured on a V100, one with its launch.

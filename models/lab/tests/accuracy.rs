@@ -94,17 +94,17 @@ fn published_steps_of_networks_and_gpus_left_out() {
     let cases: [LeftOut<'_>; 9] = [
         ("ResNets of timm", &|step| is_timm(step) && step.family.starts_with("res"), false, 0.039),
         ("ViT of timm", &|step| is_timm(step) && step.family.starts_with("vit"), false, 0.062),
-        ("Llama", &|step| step.network == "llama-3.2-1b", false, 0.104),
+        ("Llama", &|step| step.network == "llama-3.2-1b", false, 0.102),
         ("RTX 5090", &|step| step.gpu.as_str() == "rtx-5090", true, 0.059),
-        ("A100", &|step| step.gpu.as_str().starts_with("a100"), true, 0.116),
-        ("ResNets recorded", &|step| is_recorded(step) && step.family.starts_with("res"), false, 0.103),
-        ("EfficientNet recorded", &|step| is_recorded(step) && step.family.starts_with("efficientnet"), false, 0.085),
-        ("transformers recorded", &|step| is_recorded(step) && step.family == "transformer", false, 0.084),
+        ("A100", &|step| step.gpu.as_str().starts_with("a100"), true, 0.095),
+        ("ResNets recorded", &|step| is_recorded(step) && step.family.starts_with("res"), false, 0.060),
+        ("EfficientNet recorded", &|step| is_recorded(step) && step.family.starts_with("efficientnet"), false, 0.071),
+        ("transformers recorded", &|step| is_recorded(step) && step.family == "transformer", false, 0.078),
         (
             "Hopper",
             &|step| ["h100", "h200", "gh200"].iter().any(|chip| step.gpu.as_str().starts_with(chip)),
             true,
-            0.168,
+            0.174,
         ),
     ];
     let judged = cases.par_iter().map(|(name, is_out, is_gpu, most)| {
@@ -136,16 +136,16 @@ fn published_steps_that_nothing_was_trained_with() {
         let file = format!("{}/samples/published/{name}.jsonl.zst", env!("CARGO_MANIFEST_DIR"));
         Folder::new().json(&["evaluate", "published", &file, "--seen"])
     };
-    check(&evaluated("finetuning"), &[("training, bf16, torchtune", "learned", 10, 0.069, 0.8)]);
+    check(&evaluated("finetuning"), &[("training, bf16, torchtune", "learned", 10, 0.073, 0.8)]);
     // Parts of language models; three priors are from a few of them.
     let parts = [
-        ("operators, bf16, liger-kernel", "learned", 161, 0.132, 0.86),
+        ("operators, bf16, liger-kernel", "learned", 161, 0.132, 0.81),
         ("operators, fp32, liger-kernel", "learned", 178, 0.288, 0.60),
     ];
     check(&evaluated("parts"), &parts);
 }
 
-/// Training steps in FP32 by the operator models, their convolutions by the mean with an efficiency
+/// Training steps in FP32 by the operator models, their convolutions by a mean with an efficiency
 /// model that saw no step in FP32 and no network of their families.
 #[test]
 fn training_steps_in_fp32_of_networks_left_out() {
@@ -176,7 +176,7 @@ fn training_steps_in_fp32_of_networks_left_out() {
         })
         .collect();
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-    assert!(errors.len() == 70 && mean <= 0.098, "{mean} of {} steps", errors.len());
+    assert!(errors.len() == 60 && mean <= 0.092, "{mean} of {} steps", errors.len());
 }
 
 /// The script that fits the constants of several GPUs finds those that are shipped, wherever they lie.
