@@ -144,12 +144,17 @@ pub(crate) fn evaluations(
         let with_constant = Predicted { mid: judged.roofline.mid * constant, range: None };
         let label = || format!("{} on {}", step.profile.workload.name, step.gpu);
         let what = kind(step);
+        let release = format!("{what}, by {}", step.software);
+        let is_named = step.is_step() && !step.software.is_empty();
         for group in [
             what.clone(),
             format!("{what}: {}", step.family),
             format!("{what} → {}", step.gpu),
             format!("{what}, {}", step.source),
-        ] {
+        ]
+        .into_iter()
+        .chain(is_named.then_some(release))
+        {
             groups.add(&group, "learned, network left out", judged.network_out, measured, &label);
             groups.add(&group, "learned, GPU left out", judged.gpu_out, measured, &label);
             groups.add(&group, "learned, both left out", judged.both_out, measured, &label);
