@@ -16,6 +16,7 @@
 //! Granger, "The Combination of Forecasts", 1969). In training the roofline is too fast.
 
 mod convolution;
+mod limits;
 mod ranges;
 mod terms;
 #[cfg(test)]
@@ -26,10 +27,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use convolution::{GROUP_CHANNELS, MOST_TAPS};
+pub use limits::{EXPONENTIALS, FEW_CHANNELS, FOR_AMPERE, Limits, ON_GPU, TILES, UNALIGNED};
 pub use ranges::{Iterations, StepRanges};
-pub use terms::{
-    Demand, EXPONENTIALS, FEW_CHANNELS, FOR_AMPERE, Limits, ON_GPU, TILES, Term, UNALIGNED, Units, demands,
-};
+pub use terms::{Demand, Term, Units, demands};
 
 use super::decoded::Decoded;
 use super::learned::{LearnedTime, Spread, StepFacts, WIDE};

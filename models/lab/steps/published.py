@@ -235,8 +235,8 @@ def transformer_xl(batch, size, kind, clusters=True):
 
 
 def neumf(batch, size, kind):
-    """FP16 is apex O2, as it was in NVIDIA's repository from 2019 on: batches with it are 1.7 to 2.1
-    times, on most GPUs twice those in 32 bits, where autocast would leave 1.5 times in the same memory."""
+    """FP16 is taken for apex O2: batches with it are 1.7 to 2.1 times, on most GPUs twice those in 32
+    bits, where autocast would leave 1.5 times in the same memory."""
     network = networks.NeuMF()
     users, items = tokens(network.USERS, batch), tokens(network.ITEMS, batch)
     clicked = torch.zeros(batch, 1)

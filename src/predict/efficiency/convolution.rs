@@ -1,7 +1,8 @@
 //! What a convolution asks of a GPU: its products or sums, and the copies around kernels that want another order of
 //! memory.
 
-use super::terms::{CHUNK, ConvolutionPass, Demand, TILE, Terms, Units, below, traffic};
+use super::limits::{ConvolutionPass, below};
+use super::terms::{CHUNK, Demand, TILE, Terms, Units, traffic};
 use crate::op::Sizes;
 use crate::predict::decoded::Decoded;
 use crate::profile::DType;

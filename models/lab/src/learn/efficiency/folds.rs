@@ -376,6 +376,15 @@ mod tests {
         let end = 0.7_f64.hypot(0.12 / 2_f64.sqrt());
         assert!((found.unseen.low.ln() + end).abs() < 1e-9 && (found.unseen.high.ln() - end).abs() < 1e-9, "{found:?}");
         assert!(ranges(&steps, &judged[21..]).is_empty(), "too few");
+        // All on one side: as far up as down.
+        let one_sided: Vec<Judged> =
+            errors.iter().map(|one| Judged { unseen: one.unseen.abs(), without_roofline: [0.0; 2], ..*one }).collect();
+        let judged: Vec<&Judged> = one_sided.iter().collect();
+        let [found] = &ranges(&steps, &judged)[..] else { panic!("one mode and precision") };
+        let steps_of_others = facts(&steps, &judged).unseen.unwrap();
+        for range in [found.unseen, steps_of_others] {
+            assert!(range.high > 1.1 && (range.low * range.high - 1.0).abs() < 1e-9, "{range:?}");
+        }
     }
 
     /// Of ten that are all predicted too fast, by up to 1.0 in logarithms, eight in ten and a bit are within 0.9.
