@@ -104,7 +104,8 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
         return Ok(of_data(waiting, of_ranks));
     }
     if let Some(late) = ranks::late(seen) {
-        let because = ranks::late_words(&late);
+        let (name, waited) = (ranks::name(late.process), whole(late.waited / late.step));
+        let because = format!("{name} is slow: the others wait {waited} of each step for it");
         return Ok(Verdict { bound: Bound::Rank, because, next: LATE_NEXT.to_owned() });
     }
     if let Some(slow) = ranks::slowest(seen).filter(|it| it.value.get() >= it.median.get() * ranks::SLOW) {
@@ -400,7 +401,7 @@ mod tests {
         }
         let late = verdict(&waits, Some(&busy), None).unwrap();
         assert_eq!(late.bound, Bound::Rank);
-        assert!(late.because.starts_with("rank 1 is slow: 95.0 ms of 100.0 ms"), "{}", late.because);
+        assert_eq!(late.because, "rank 1 is slow: the others wait 60 % of each step for it");
     }
 
     #[test]

@@ -111,10 +111,10 @@ class Backward:
     def seen(self, frame, event, argument):
         """Between two passes: returns of methods `step`. One that calls backward() itself, as with a
         closure, returns after it."""
-        if event != "return" or frame.f_code.co_name != "step":
-            return
         if self.search is None:
             sys.setprofile(None)  # It was ended in another thread.
+            return
+        if event != "return" or frame.f_code.co_name != "step":
             return
         callback, owner = set_eval_frame(None), None
         try:

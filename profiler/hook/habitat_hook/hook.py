@@ -331,8 +331,8 @@ class Hook:
             size, group = 1, ""  # Its group is being made or destroyed.
         self.send({"type": "world", "rank": rank(), "size": size, "group": group})
         self.records = self.settings["all_ranks"] or size == 1 or rank() in (None, 0)
-        on_cpu = not torch.cuda.is_initialized() and all(one.device.type == "cpu" for one in trained(optimizer)[:1])
-        if size > 1 and on_cpu:
+        waits = size > 1 and not torch.cuda.is_initialized()
+        if waits and all(one.device.type == "cpu" for one in trained(optimizer)[:1]):
             self.backward.measure(self.thread)
         else:
             self.backward.remove()

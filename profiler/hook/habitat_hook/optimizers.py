@@ -12,16 +12,18 @@ DEEP = 4
 def trained(optimizer):
     """The tensors that an optimizer trains. One that is not PyTorch's may have them anywhere: in
     its groups, in lists, or in a module."""
-    import torch
-
     groups = getattr(optimizer, "param_groups", None)
-    if isinstance(optimizer, torch.optim.Optimizer):
-        return [parameter for group in groups for parameter in group["params"]]
-    found = {}
-    gather(groups, found, 0)
-    if not found:
-        gather(vars(optimizer), found, 0)
-    return list(found.values())
+    try:
+        parameters = [parameter for group in groups for parameter in group["params"]]
+    except (TypeError, KeyError):
+        parameters = []  # Groups of another form, or none.
+    if not parameters:
+        found = {}
+        gather(groups, found, 0)
+        if not found:
+            gather(getattr(optimizer, "__dict__", {}), found, 0)
+        parameters = list(found.values())
+    return parameters
 
 
 def gather(value, found, depth):

@@ -212,6 +212,19 @@ fn namespace(pid: &str, kind: &str) -> Option<u64> {
     link.to_string_lossy().split(['[', ']']).nth(1)?.parse().ok()
 }
 
+/// Size that a file of a process may have if a longer one ends the process; `None` without such a
+/// limit, or if the process ignores SIGXFSZ, as Python does at its start.
+pub(super) fn deadly_file_size(pid: u32) -> Option<u64> {
+    let read = |name: &str| fs::read_to_string(folder(pid).join(name)).unwrap_or_default();
+    let limits = read("limits");
+    let soft = limits.lines().find_map(|line| line.strip_prefix("Max file size"))?.split_whitespace().next()?;
+    let status = read("status");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    let ignored = u64::from_str_radix(ignored.trim(), 16).ok()?;
+    // `unlimited` is not a number. Signal 25 is SIGXFSZ.
+    soft.parse().ok().filter(|_| ignored >> 24 & 1 == 0)
+}
+
 /// Whether it sees other files than we.
 pub(super) fn is_contained(pid: u32) -> bool {
     namespace(&pid.to_string(), "mnt").is_some_and(|own| namespace("self", "mnt") != Some(own))
@@ -329,6 +342,24 @@ mod tests {
         assert_eq!(parse_version(text), Some("2.6.0+cu124"));
         assert_eq!(parse_version("__version__ = 2"), None);
         assert_eq!(torch(std::process::id()), None);
+    }
+
+    #[test]
+    fn a_limit_on_files_is_deadly_unless_its_signal_is_ignored() {
+        let size = |before: &str| {
+            let mut child =
+                std::process::Command::new("bash").args(["-c", &format!("{before}; exec sleep 9")]).spawn().unwrap();
+            while command(child.id()).first().is_none_or(|program| program != "sleep") {
+                std::thread::yield_now();
+            }
+            let size = deadly_file_size(child.id());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            size
+        };
+        assert_eq!(size("ulimit -S -f 200"), Some(200 * 1024));
+        assert_eq!(size("trap '' XFSZ; ulimit -S -f 200"), None);
+        assert_eq!(size("ulimit -S -f unlimited"), None);
     }
 
     #[test]
