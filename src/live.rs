@@ -12,6 +12,7 @@ use std::time::Duration;
 pub use tail::Tail;
 
 use crate::profile::Profile;
+pub use crate::profile::import::Exchange;
 use crate::units::{Bytes, Megahertz, Micros, Range, UsdPerHour, Watts};
 
 /// What does not change while the job runs.
@@ -226,6 +227,10 @@ pub struct Process {
     pub median: Option<Micros>,
     /// What its last steps waited for data.
     pub waiting: Option<Waiting>,
+    /// What its steps waited for other ranks.
+    pub exchange: Option<Exchange>,
+    /// Whether it is one of several ranks of the training that the profile is of.
+    pub is_rank: bool,
 }
 
 /// What is known of the job at one moment. Nothing in it is guessed.
@@ -238,6 +243,8 @@ pub struct Snapshot {
     pub processes: Vec<Process>,
     /// Steps made, of the process that made most.
     pub steps: u64,
+    /// Number of separate trainings if there are several, and the process that the profile is of.
+    pub trainings: Option<(usize, u32)>,
     /// Step times of that process.
     pub times: Option<Times>,
     /// Since its start, in whole seconds.

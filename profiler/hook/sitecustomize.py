@@ -8,29 +8,42 @@ import os
 import sys
 
 
+# Frameworks whose steps the hook cannot see. The report names them if PyTorch was not imported.
+_HABITAT_OTHERS = ("jax", "tensorflow", "paddle", "mxnet", "mindspore")
+
+
+def _habitat_tell(address, *messages):
+    """Sends messages of this process over a connection of their own."""
+    import _socket
+
+    greeting = b'{"type":"hello","version":1,"pid":%d,"stage":"python","python":"%d.%d.%d"}' % (
+        (os.getpid(),) + sys.version_info[:3]
+    )
+    with_no_signal = getattr(_socket, "MSG_NOSIGNAL", 0)
+    link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        link.settimeout(0.2)
+        link.connect(address)
+        for text in (greeting,) + messages:
+            link.send(len(text).to_bytes(4, "little") + text, with_no_signal)
+    finally:
+        link.close()
+
+
 def _habitat_start():
     """Says that a Python started, and waits for `torch.optim.optimizer` to be imported."""
     here = os.path.dirname(os.path.abspath(__file__))
     # What the program sees as its search path is what it would see without us.
-    sys.path[:] = [entry for entry in sys.path if not (entry and os.path.abspath(entry) == here)]
+    for entry in sys.path[:]:
+        if entry and os.path.abspath(entry) == here:
+            sys.path.remove(entry)
+            sys.path_importer_cache.pop(entry, None)
     address = os.environ.get("HABITAT_TUI_SOCKET")
     if not address or hasattr(sys, "_habitat_tui_hook"):
         return
     sys._habitat_tui_hook = here
     try:
-        import _socket
-
-        greeting = b'{"type":"hello","version":1,"pid":%d,"stage":"python","python":"%d.%d.%d"}' % (
-            (os.getpid(),) + sys.version_info[:3]
-        )
-        with_no_signal = getattr(_socket, "MSG_NOSIGNAL", 0)
-        link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        try:
-            link.settimeout(0.2)
-            link.connect(address)
-            link.send(len(greeting).to_bytes(4, "little") + greeting, with_no_signal)
-        finally:
-            link.close()
+        _habitat_tell(address)
     except Exception:
         return  # Nobody listens any more: nothing to do in this process.
 
@@ -40,7 +53,7 @@ def _habitat_start():
         busy = False
 
         def find_spec(self, name, path=None, target=None):
-            if name != "torch.optim.optimizer" or self.busy:
+            if self.busy or name != "torch.optim.optimizer" and name not in _HABITAT_OTHERS:
                 return None
             try:
                 import importlib.util
@@ -56,17 +69,27 @@ def _habitat_start():
 
                 def exec_module(module):
                     run(module)
-                    _habitat_install(here, module)
+                    if name in _HABITAT_OTHERS:
+                        _habitat_note(address, name)
+                    else:
+                        _habitat_install(here, module)
 
                 spec.loader.exec_module = exec_module
                 return spec
             except Exception:
                 return None
             finally:
-                if self in sys.meta_path:
+                if name not in _HABITAT_OTHERS and self in sys.meta_path:
                     sys.meta_path.remove(self)
 
     sys.meta_path.insert(0, Finder())
+
+
+def _habitat_note(address, name):
+    try:
+        _habitat_tell(address, b'{"type":"framework","name":"%s"}' % name.encode())
+    except Exception:
+        pass
 
 
 def _habitat_install(here, module):
@@ -87,14 +110,17 @@ def _habitat_install(here, module):
 def _habitat_chain():
     """Runs the `sitecustomize` that would have run without us, in its own name.
 
-    Its errors go on to `site`, which reports them as it always does.
+    Its errors go on to `site`, which reports them as it always does. If there is none, `site` gets
+    the error that it would have got, and a later `import sitecustomize` fails as ever.
     """
-    import importlib.machinery
     import importlib.util
 
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+    for finder in sys.meta_path:
+        spec = finder.find_spec("sitecustomize", None) if hasattr(finder, "find_spec") else None
+        if spec is not None:
+            break
     if spec is None or spec.loader is None or spec.origin == __file__:
-        return
+        raise ModuleNotFoundError("No module named 'sitecustomize'", name="sitecustomize")
     module = importlib.util.module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::messages::{Input, Model};
 use super::recording::{Process, Recording, StepTimes};
-use crate::profile::import::{self, Import, ImportOptions, ModelInput, Summary};
+use crate::profile::import::{self, Exchange, Import, ImportOptions, ModelInput, Summary};
 use crate::profile::{Precision, Profile, Step};
 use crate::trace::kineto::{Recorded, Spill};
 use crate::trace::{Fault, Format, StepMarks, TraceError};
@@ -55,6 +55,8 @@ pub struct Assembled {
     pub summary: Summary,
     /// Step times outside windows, where steps were seen there.
     pub times: Option<StepTimes>,
+    /// Time that a step of each recorded rank waits for the others, by the number of its process.
+    pub exchanges: Vec<(u32, Exchange)>,
 }
 
 /// Makes a profile of what was recorded; `options` holds the workload's name, what the
@@ -141,7 +143,9 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
         }
         recording.notes.extend(notes);
     }
-    Ok(Assembled { profile, summary, times })
+    let recorded = processes.iter().flat_map(|process| process.windows.iter().map(|_| process.pid));
+    let exchanges = recorded.zip(&summary.exchanges).filter_map(|(pid, exchange)| Some((pid, (*exchange)?))).collect();
+    Ok(Assembled { profile, summary, times, exchanges })
 }
 
 /// Imports the traces; those of a job without a GPU as shapes.

@@ -12,6 +12,7 @@ use super::folder::Folder;
 use super::hook::{self, Settings};
 use super::private::Private;
 use super::recording::Recording;
+use super::scan::{ProcessScan, Scanner};
 use super::{cupti, launch, log, socket};
 use crate::live::{StopSignal, Wish};
 
@@ -54,6 +55,8 @@ pub struct Finished {
     pub lasted: Duration,
     /// What was seen.
     pub recording: Recording,
+    /// Processes without the hook, and those that outlive the command.
+    pub scan: ProcessScan,
 }
 
 /// Steps outside windows that make a recording complete.
@@ -76,6 +79,8 @@ pub struct Progress<'a> {
     pub ending: Option<StopSignal>,
     /// What the log lacks, if anything.
     pub cut: Option<&'a Cut>,
+    /// Processes without the hook, and those that outlive the command.
+    pub scan: &'a ProcessScan,
     /// Since its start.
     pub lasted: Duration,
 }
@@ -108,6 +113,7 @@ pub struct Running {
     began: Instant,
     folder: Folder,
     socket: socket::Socket,
+    scanner: Scanner,
     events: mpsc::Sender<Event>,
     happening: mpsc::Receiver<Event>,
 }
@@ -134,8 +140,9 @@ pub fn start(options: &JobOptions, private: &Private) -> Result<Running, Capture
         variables.push(("PYTHONUNBUFFERED", "1".into()));
     }
     let output = options.log.as_deref().map(|path| log::start(path, &events)).transpose()?;
-    let job = launch::start(&options.command, variables, output, options.apart, &events)?;
-    Ok(Running { options: options.clone(), job, began: Instant::now(), folder, socket, events, happening })
+    let job = launch::start(&options.command, &variables, output, options.apart, &events)?;
+    let scanner = Scanner::new(job.pid(), &variables);
+    Ok(Running { options: options.clone(), job, began: Instant::now(), folder, socket, scanner, events, happening })
 }
 
 impl Running {
@@ -151,14 +158,14 @@ impl Running {
 
     /// Follows the job to its end, or until it is to be left.
     pub fn follow(self, watch: &mut dyn Watch) -> Finished {
-        let Self { options, job, began, folder, socket, happening, events: _events } = self;
+        let Self { options, job, began, folder, socket, mut scanner, happening, events: _events } = self;
         let mut state = State::default();
         let mut is_complete = false;
         let mut deadline = options.timeout.map(|timeout| Instant::now() + timeout);
         let pace = watch.pace();
         let mut next_look = pace.map(|_| Instant::now());
         loop {
-            let wake = [deadline, next_look, state.resume].into_iter().flatten().min();
+            let wake = [deadline, next_look, state.resume, scanner.next].into_iter().flatten().min();
             let event = match wake {
                 None => happening.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(wake) => happening.recv_timeout(wake.saturating_duration_since(Instant::now())),
@@ -200,8 +207,9 @@ impl Running {
                 Err(_) if state.ended.is_some() => break,
                 Err(_) => deadline = Some(now + state.ask(&job, Asked::Timeout)),
             }
+            scanner.look(&state.recording, now);
             if let (Some(pace), true) = (pace, next_look.is_some_and(|look| look <= now)) {
-                watch.look(state.progress(folder.path(), began.elapsed()));
+                watch.look(state.progress(folder.path(), &scanner.scan, began.elapsed()));
                 next_look = Some(Instant::now() + pace);
             }
             if state.ended.is_some() {
@@ -222,7 +230,8 @@ impl Running {
         let ended = state.ended.unwrap_or(Ended::Unknown);
         let interrupted = job.had_terminal() && ended == Ended::Signal(launch::INTERRUPT);
         let State { asked, passed, recording, cut, .. } = state;
-        Finished { ended, asked, passed, interrupted, folder, cut, lasted: began.elapsed(), recording }
+        let scan = scanner.finish(&recording);
+        Finished { ended, asked, passed, interrupted, folder, cut, lasted: began.elapsed(), recording, scan }
     }
 }
 
@@ -261,9 +270,9 @@ struct State {
 }
 
 impl State {
-    fn progress<'a>(&'a self, folder: &'a Path, lasted: Duration) -> Progress<'a> {
+    fn progress<'a>(&'a self, folder: &'a Path, scan: &'a ProcessScan, lasted: Duration) -> Progress<'a> {
         let Self { recording, stopped, sent, cut, .. } = self;
-        Progress { recording, folder, stopped: *stopped, ending: *sent, cut: cut.as_ref(), lasted }
+        Progress { recording, folder, stopped: *stopped, ending: *sent, cut: cut.as_ref(), scan, lasted }
     }
 
     /// Asks the job to end, more strongly than the last time; how long it may take.

@@ -60,14 +60,14 @@ pub(super) struct Job {
 /// Starts `command`; its end, its stops and the signals sent to us come as events.
 pub(super) fn start(
     command: &[OsString],
-    variables: Vec<(&'static str, OsString)>,
+    variables: &[(&'static str, OsString)],
     output: Option<PipeWriter>,
     apart: bool,
     events: &Sender<Event>,
 ) -> Result<Job, CaptureError> {
     let (program, arguments) = command.split_first().ok_or(CaptureError::NoCommand)?;
     let mut job = Command::new(program);
-    job.args(arguments).envs(variables).process_group(0);
+    job.args(arguments).envs(variables.iter().map(|(name, value)| (name, value))).process_group(0);
     if let Some(output) = output {
         let both = output.try_clone().map_err(|source| CaptureError::from_start(program, source))?;
         job.stdout(both).stderr(output);

@@ -31,6 +31,17 @@ pub enum Message {
         /// Worker processes (`num_workers`) of the loader that it asked last.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         workers: Option<u32>,
+        /// Microseconds of each in which `backward()` did not compute: it waits for other ranks there.
+        /// Measured where several processes train together on CPUs.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        idle_us: Vec<f64>,
+    },
+    /// Which processes train together, known at the first step.
+    World(World),
+    /// Another framework than PyTorch was imported.
+    Framework {
+        /// The name of its module, as `jax`.
+        name: String,
     },
     /// What is waited for data cannot be measured.
     NoWaits {
@@ -55,6 +66,9 @@ pub enum Message {
     Exit {
         /// Steps it made.
         steps: u64,
+        /// Backward passes before the first step.
+        #[serde(default)]
+        backward_passes: u64,
     },
     /// Anything else.
     #[serde(other)]
@@ -79,6 +93,18 @@ pub struct Hello {
     /// The rank on this machine (or in the job), where there are several.
     #[serde(default)]
     pub rank: Option<u32>,
+}
+
+/// The processes that train together with one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct World {
+    /// The rank on this machine, else in the job.
+    #[serde(default)]
+    pub rank: Option<u32>,
+    /// How many there are, on all machines; 1 for a process that trains alone.
+    pub size: u32,
+    /// What they have in common, and those of another training have not.
+    pub group: String,
 }
 
 /// How far a process is when it speaks first.
@@ -269,7 +295,7 @@ mod tests {
         let stream = [
             framed(r#"{"type":"hello","version":1,"pid":7,"stage":"python","python":"3.11.2"}"#),
             framed(r#"{"type":"steps","first":2,"times_us":[10.5,11]}"#),
-            framed(r#"{"type":"steps","first":4,"times_us":[10.5],"waits_us":[2.5],"workers":4}"#),
+            framed(r#"{"type":"steps","first":4,"times_us":[10.5],"waits_us":[2.5],"workers":4,"idle_us":[1.5]}"#),
             framed(
                 r#"{"type":"window","state":"written","number":1,"first":3,"last":5,"file":"t","bytes":9,"cost_us":1}"#,
             ),
@@ -279,9 +305,16 @@ mod tests {
         let mut stream = &stream[..];
         let Some(Message::Hello(hello)) = read(&mut stream).unwrap() else { panic!() };
         assert_eq!((hello.pid, hello.stage, hello.torch), (7, Stage::Python, None));
-        let older = Message::Steps { first: 2, times_us: vec![10.5, 11.0], waits_us: vec![], workers: None };
+        let older =
+            Message::Steps { first: 2, times_us: vec![10.5, 11.0], waits_us: vec![], workers: None, idle_us: vec![] };
         assert_eq!(read(&mut stream).unwrap(), Some(older));
-        let newer = Message::Steps { first: 4, times_us: vec![10.5], waits_us: vec![2.5], workers: Some(4) };
+        let newer = Message::Steps {
+            first: 4,
+            times_us: vec![10.5],
+            waits_us: vec![2.5],
+            workers: Some(4),
+            idle_us: vec![1.5],
+        };
         assert_eq!(read(&mut stream).unwrap(), Some(newer));
         assert!(matches!(read(&mut stream).unwrap(), Some(Message::Window(Window::Written { last: 5, .. }))));
         assert_eq!(read(&mut stream).unwrap(), Some(Message::Unknown));

@@ -24,7 +24,7 @@ mod endpoint;
 mod error;
 mod folder;
 mod options;
-mod process;
+pub(super) mod process;
 pub mod request;
 pub mod roles;
 mod session;

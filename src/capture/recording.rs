@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 mod process;
+mod trainings;
 
 pub use process::{CudaWindow, Process, Recorded, StepTimes, Timed};
 
 use self::process::{WARM_UP, keep, short};
-use super::messages::Message;
+use super::messages::{Message, World};
 
 /// Everything that was heard.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +19,8 @@ pub struct Recording {
     pub garbled: Vec<String>,
     /// Connections refused, as there were too many.
     pub refused: u64,
+    /// Messages heard, to order processes in time.
+    messages: u64,
 }
 
 /// Processes that are kept: whoever speaks on the socket may say anything.
@@ -61,11 +64,13 @@ impl Recording {
             let Some(first) = self.processes.iter().find(|(_, it)| is_nothing(it)).map(|(pid, _)| *pid) else { return };
             self.processes.remove(&first);
         }
+        self.messages += 1;
         let process = self.processes.entry(pid).or_default();
+        process.hear_at(pid, self.messages);
         match message {
             Message::Hello(hello) => process.greet(&hello),
-            Message::Steps { first, times_us, waits_us, workers } => {
-                process.add_steps(first, &times_us, &waits_us);
+            Message::Steps { first, times_us, waits_us, workers, idle_us } => {
+                process.add_steps(first, &times_us, &waits_us, &idle_us);
                 process.workers = workers.or(process.workers);
             }
             Message::NoWaits { reason } => process.no_waits = Some(short(&reason)),
@@ -76,8 +81,14 @@ impl Recording {
             Message::Window(window) => process.window(window),
             Message::Refused { reason } => process.refused = Some(short(&reason)),
             Message::Fault { reason } => keep(&mut process.faults, short(&reason)),
-            Message::Exit { steps } => {
+            Message::World(world) => {
+                process.rank = world.rank.or(process.rank);
+                process.world = Some(World { group: short(&world.group), ..world });
+            }
+            Message::Framework { name } => keep(&mut process.frameworks, short(&name)),
+            Message::Exit { steps, backward_passes } => {
                 process.steps = process.steps.max(steps);
+                process.backward_passes = backward_passes;
                 process.exited = true;
                 process.in_window = false;
             }
@@ -93,26 +104,6 @@ impl Recording {
     /// Processes that made steps.
     pub fn training(&self) -> impl Iterator<Item = (&u32, &Process)> {
         self.processes.iter().filter(|(_, process)| process.steps > 0)
-    }
-
-    /// The processes whose windows make the profile: all ranks that recorded, or of
-    /// several unrelated trainings the one with most steps.
-    pub fn recorded(&self) -> Vec<&Process> {
-        let all: Vec<&Process> = self.processes.values().filter(|process| !process.windows.is_empty()).collect();
-        let mut ranks: Vec<u32> = all.iter().filter_map(|process| process.rank).collect();
-        ranks.sort_unstable();
-        let distinct = ranks.windows(2).all(|pair| pair[0] != pair[1]);
-        if all.len() > 1 && ranks.len() == all.len() && distinct {
-            let mut all = all;
-            all.sort_by_key(|process| process.rank);
-            return all;
-        }
-        let weight = |process: &Process| {
-            let kernels = process.windows.iter().filter_map(|window| window.cuda).map(|cuda| cuda.kernels).sum::<u64>();
-            (process.steps, kernels)
-        };
-        // The first of equals: processes are in the order of their numbers.
-        all.into_iter().rev().max_by_key(|process| weight(process)).into_iter().collect()
     }
 
     /// Whether everything asked for is there: the windows of every process that records,
@@ -151,7 +142,7 @@ impl Recording {
         if let Some((_, process)) = self.training().max_by_key(|(_, process)| process.steps) {
             let dropped: Vec<String> = self.training().flat_map(|(_, process)| process.dropped.clone()).collect();
             let in_window = self.training().any(|(_, process)| process.in_window);
-            if self.training().all(|(_, process)| process.rank.is_some_and(|rank| rank > 0)) {
+            if self.training().all(|(_, process)| process.is_later_rank()) {
                 return RecordingStatus::OtherRanks;
             }
             if dropped.is_empty() || in_window {
@@ -182,11 +173,11 @@ mod tests {
     }
 
     fn steps(first: u64, count: usize) -> Message {
-        Message::Steps { first, times_us: vec![1.0; count], waits_us: vec![], workers: None }
+        Message::Steps { first, times_us: vec![1.0; count], waits_us: vec![], workers: None, idle_us: vec![] }
     }
 
     fn timed((step, time_us): (u64, f64)) -> Timed {
-        Timed { step, time_us, wait_us: None }
+        Timed { step, time_us, wait_us: None, idle_us: None }
     }
 
     fn written(number: u32) -> Message {
@@ -306,7 +297,7 @@ mod tests {
         let waiting = |messages: &[(u64, Vec<f64>, Vec<f64>)]| {
             let mut recording = Recording::default();
             for (first, times_us, waits_us) in messages.iter().cloned() {
-                recording.hear(1, Message::Steps { first, times_us, waits_us, workers: Some(2) });
+                recording.hear(1, Message::Steps { first, times_us, waits_us, workers: Some(2), idle_us: vec![] });
             }
             recording.processes[&1].waiting().map(|it| ((it.share * 1e3).round() / 1e3, it.steps, it.workers))
         };
@@ -377,7 +368,9 @@ mod tests {
     #[test]
     fn all_ranks_of_one_job_or_the_longest_of_several_jobs() {
         let mut recording = Recording::default();
-        for (pid, rank) in [(5, Some(1)), (6, Some(0))] {
+        recording.hear(5, hello(Stage::Torch));
+        for (pid, rank) in [(6, Some(0)), (5, Some(1))] {
+            recording.hear(pid, hello(Stage::Torch));
             recording.hear(pid, written(1));
             recording.processes.get_mut(&pid).unwrap().rank = rank;
         }
@@ -386,7 +379,7 @@ mod tests {
         for process in recording.processes.values_mut() {
             process.rank = None;
         }
-        recording.hear(6, Message::Exit { steps: 90 });
+        recording.hear(6, Message::Exit { steps: 90, backward_passes: 0 });
         assert_eq!(recording.recorded().iter().map(|process| process.steps).collect::<Vec<_>>(), [90]);
     }
 

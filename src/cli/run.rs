@@ -10,6 +10,7 @@ mod outcome;
 mod report;
 mod session;
 mod snapshot;
+mod surroundings;
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;

@@ -10,6 +10,7 @@
 //! - the step time: from the last device work of one step to that of the next, median.
 
 mod describe;
+mod exchange;
 mod execution;
 mod group;
 mod join;
@@ -28,7 +29,7 @@ use std::collections::HashMap;
 
 use self::join::{Joined, Launched};
 use self::nest::Nesting;
-pub use self::options::{Import, ImportOptions, ModelInput, ResolveGpu, Summary};
+pub use self::options::{Exchange, Import, ImportOptions, ModelInput, ResolveGpu, Summary};
 pub use self::ranks::combine;
 use self::timing::{StepWork, Wall, median};
 use self::workload::workload;
@@ -145,6 +146,7 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
         host_step: Micros::known(
             steps.kept.iter().map(|step| steps.spans[*step].duration).reduce(f64::min).unwrap_or(0.0),
         ),
+        exchanges: vec![exchange::on_device(trace, steps.joined.device, &walls)],
     };
     let timeline = timeline::timeline(trace, &nesting, &launches, &steps.joined, &grouped.of, &walls);
     let mut profile = Profile::new(workload, Some(origin), Some(step), grouped.operations)?;

@@ -3,7 +3,7 @@
 //! | kind | is said where |
 //! | --- | --- |
 //! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader`, of several ranks in that of one, and the recorded step does not show that the GPU was busy meanwhile ([`BUSY`]) |
-//! | a slow rank | the steps of one rank are [`SLOW`](ranks::SLOW) times as long as the median of all |
+//! | a slow rank | the others wait [`LATE`](ranks::LATE) of its step for it, or its steps are [`SLOW`](ranks::SLOW) times as long as the median of all |
 //! | communication | collectives take [`EXCHANGING`] of the recorded step |
 //! | host-bound | the GPU idles [`IDLE`] of the recorded step |
 //! | memory near its limit | [`FULL`] of the GPU's memory is in use |
@@ -103,6 +103,11 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
     if let Some(waiting) = waiting.filter(|waiting| waiting.share >= WAITING && (!is_busy || of_ranks.is_some())) {
         return Ok(of_data(waiting, of_ranks));
     }
+    if let Some(late) = ranks::late(seen) {
+        let (name, waited) = (ranks::name(late.process), whole(late.waited / late.step));
+        let because = format!("{name} is slow: the others wait {waited} of each step for it");
+        return Ok(Verdict { bound: Bound::Rank, because, next: LATE_NEXT.to_owned() });
+    }
     if let Some(slow) = ranks::slowest(seen).filter(|it| it.value.get() >= it.median.get() * ranks::SLOW) {
         return Ok(of_rank(slow));
     }
@@ -115,13 +120,15 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
             "no step is recorded yet"
         };
         let waiting = seen.waiting.map(|it| format!(", and data took {}", waited(it))).unwrap_or_default();
-        return Err(format!("not known: {why}{waiting}"));
+        let hint = if is_one_of_several(seen, profile) { format!("; {ALL_RANKS}") } else { String::new() };
+        return Err(format!("not known: {why}{waiting}{hint}"));
     };
     if recorded.exchanging >= EXCHANGING {
+        let less = "exchange less often: a larger batch on each GPU, or gradient accumulation";
         return Ok(Verdict {
             bound: Bound::Communication,
             because: format!("communication: collectives take {} of the recorded step", whole(recorded.exchanging)),
-            next: "exchange less often: a larger batch on each GPU, or gradient accumulation".to_owned(),
+            next: if is_one_of_several(seen, profile) { format!("{ALL_RANKS}. Or {less}") } else { less.to_owned() },
         });
     }
     if recorded.idle >= IDLE {
@@ -141,6 +148,20 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
         });
     }
     Ok(recorded.of_gpu())
+}
+
+/// Advice if one rank is late.
+const LATE_NEXT: &str = "compare what it loads and computes, the clock and the temperature of its GPU, and what else \
+                         runs beside it";
+
+/// Advice if collectives take long and only one rank was recorded.
+const ALL_RANKS: &str = "`run --all-ranks` shows whether ranks wait for a slow one";
+
+/// Whether one of several ranks was recorded, and it is not known what the others wait for.
+fn is_one_of_several(seen: &Snapshot, profile: Option<&Profile>) -> bool {
+    let ranks = seen.processes.iter().filter(|process| process.is_rank).count();
+    let is_alone = profile.and_then(|profile| profile.recording.as_ref()?.ranks).is_none();
+    ranks > 1 && profile.is_some() && is_alone
 }
 
 /// The share of the last steps that data took, in words.
@@ -245,7 +266,7 @@ const FASTER: &str = "a faster GPU shortens the step";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::Process;
+    use crate::live::{Exchange, Process};
     use crate::units::GIB;
 
     /// A step of 100 µs in which the GPU is busy so long, with these operations.
@@ -348,6 +369,7 @@ mod tests {
     fn one_rank_may_hold_up_the_others() {
         let rank = |rank: u32, ms: f64, share: f64| Process {
             rank: Some(rank),
+            is_rank: true,
             steps: 9,
             median: Micros::new(ms * 1e3).ok(),
             waiting: Some(Waiting { share, steps: 8, workers: Some(0) }),
@@ -369,7 +391,17 @@ mod tests {
         let slow = words(rank(1, 130.0, 0.03));
         assert_eq!(slow.bound, Bound::Rank);
         assert_eq!(slow.because, "one rank is slow: rank 1 takes 130.0 ms a step, the median of 3 is 101.0 ms");
-        assert_eq!(words(rank(1, 101.0, 0.03)).bound, Bound::Communication);
+        let even = words(rank(1, 101.0, 0.03));
+        assert_eq!(even.bound, Bound::Communication);
+        assert!(even.next.contains("`run --all-ranks`"), "{}", even.next);
+        let [step, least, most] = [100.0, 5.0, 60.0].map(|ms| Micros::new(ms * 1e3).unwrap());
+        let mut waits = seen(rank(1, 100.0, 0.03));
+        for (process, waiting) in waits.processes.iter_mut().zip([most, least, most]) {
+            process.exchange = Some(Exchange { step, waiting });
+        }
+        let late = verdict(&waits, Some(&busy), None).unwrap();
+        assert_eq!(late.bound, Bound::Rank);
+        assert_eq!(late.because, "rank 1 is slow: the others wait 60 % of each step for it");
     }
 
     #[test]

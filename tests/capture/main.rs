@@ -11,11 +11,15 @@
 #[path = "../common/needs.rs"]
 mod needs;
 #[cfg(unix)]
+mod surroundings;
+#[cfg(unix)]
 mod tests;
 
 fn main() -> std::process::ExitCode {
     needs::run([
         #[cfg(unix)]
         tests::trials(),
+        #[cfg(unix)]
+        surroundings::trials(),
     ])
 }

@@ -7,7 +7,7 @@ use habitat_tui::units::Bytes;
 use serde_json::Value;
 
 #[path = "../common/place.rs"]
-mod place;
+pub(crate) mod place;
 
 use crate::needs::{Need, python, root, torch, torch_from, torch_version};
 use place::{Place, Ran, wait_for};
@@ -92,11 +92,11 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/capture")
 }
 
-fn fixture(name: &str) -> String {
+pub(crate) fn fixture(name: &str) -> String {
     fixtures().join(name).to_str().unwrap().to_owned()
 }
 
-fn is_running(pid: u32) -> bool {
+pub(crate) fn is_running(pid: u32) -> bool {
     // A zombie has ended.
     Command::new("ps")
         .args(["-o", "stat=", "-p", &pid.to_string()])

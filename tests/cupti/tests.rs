@@ -24,6 +24,7 @@ trials! {
         the_end_of_the_program_is_heard,
         a_crash_in_the_window_is_the_programs_own,
         a_child_of_the_program_writes_nothing,
+        a_limit_on_files_costs_the_trace_and_not_the_program,
         the_screens_follow_a_cuda_program,
         the_screens_say_why_a_cuda_program_is_not_recorded,
         our_end_does_not_touch_the_program,
@@ -261,6 +262,16 @@ fn a_child_of_the_program_writes_nothing(program: &str) {
 }
 
 /// `run --cupti` in a terminal.
+/// The trace is written by a thread of the recorder, and at the program's end by one of the program.
+fn a_limit_on_files_costs_the_trace_and_not_the_program(program: &str) {
+    for seconds in ["0.6", "60"] {
+        let limited = format!("ulimit -f 2; exec '{program}' train 1.5");
+        let ran = run(&[], &["--after-seconds", "0.3", "--for-seconds", seconds], &["bash", "-c", &limited]);
+        assert_eq!(ran.job(), (3, "done\n".to_owned()), "{seconds}: {}", ran.err());
+        assert!(ran.err().contains("the trace could not be written: File too large"), "{seconds}: {}", ran.err());
+    }
+}
+
 fn screens(options: &[&str], job: &[&str]) -> Terminal {
     let arguments = [&["run", "--cupti"], options, &["--"], job].concat();
     let libraries = built().unwrap_or(Path::new("/")).to_str().unwrap();

@@ -198,6 +198,8 @@ fn close(cupti: &Cupti, settings: &Settings, window: Window, settle: Duration) {
 
 /// Writes the trace under another name first: what is announced is whole.
 fn write(cupti: &Cupti, collected: &Collected, folder: &Path, file: &str) -> io::Result<u64> {
+    // At the process's end this is a thread of the program.
+    system::bear_short_files();
     let (part, whole) = (folder.join(format!("{file}.part")), folder.join(file));
     let written = (|| {
         let mut out = BufWriter::with_capacity(1 << 16, File::create(&part)?);

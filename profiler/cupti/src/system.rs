@@ -63,6 +63,19 @@ pub fn start_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     started.map(drop)
 }
 
+/// From now on a file beyond the limit on their size is an error in this thread. Else the signal that
+/// comes with it may end the process.
+pub fn bear_short_files() {
+    // SAFETY: an all-zero set is a value of this plain C type, filled in before it is read.
+    let mut one: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is one of this frame, and the mask is this thread's own.
+    unsafe {
+        libc::sigemptyset(&raw mut one);
+        libc::sigaddset(&raw mut one, libc::SIGXFSZ);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const one, std::ptr::null_mut());
+    }
+}
+
 /// Has `handler` called when the process ends by itself.
 pub fn at_exit(handler: extern "C" fn()) -> bool {
     // SAFETY: the handler is a function of this library, which is never unloaded.

@@ -46,4 +46,9 @@ def install(module):
 
     os.register_at_fork(after_in_child=Held.forked)
     os.register_at_fork(before=hook.before_fork, after_in_parent=hook.after_fork, after_in_child=hook.forked)
-    register(hook.after_step())
+    after_step = hook.after_step()
+    register(after_step)
+    try:
+        hook.backward.set(after_step)
+    except Exception:
+        pass  # Optimizers that are not PyTorch's are not found then, nor what ranks wait for one another.

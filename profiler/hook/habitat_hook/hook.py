@@ -8,18 +8,20 @@ import time
 import weakref
 from types import SimpleNamespace
 
+from .backward import Backward
 from .data import Data
 from .extent import MOST_EVENTS, events, nodes
 from .guard import Guard
 from .inputs import Inputs
+from .limits import short_of
 from .link import greet, micros, place
 from .memory import held, peak_memory
-from .optimizers import Optimizers
-from .process import at_exit, can_open_files, free_bytes, rank
+from .optimizers import Optimizers, trained
+from .process import at_exit, rank, world
 from .pytorch import all_threads, capturing, in_backward, in_region, is_before
 from .pytorch import set_eval_frame, skip, torch_version
 from .signals import Held, Request, in_main
-from .window import OPEN_SECONDS, OPEN_TIMES, SPARE, Window, export, release
+from .window import OPEN_SECONDS, OPEN_TIMES, Window, export, release
 
 # Seconds between two reports of step times.
 REPORT_EVERY = 1.0
@@ -84,8 +86,9 @@ class Hook:
         self.guard = Guard(self.make_way)
         self.settings = settings
         # What `after_step` reads at every step; the lists themselves stay. A stamp is a step's end,
-        # and what was waited for data until then.
+        # and what was waited for data, and in backward passes, until then.
         self.data = Data()
+        self.backward = Backward()
         self.stamps = []
         self.calm = [0, 0.0, 0]
         # Held while a profiler of ours starts or stops: PyTorch may crash where another one
@@ -99,6 +102,7 @@ class Hook:
         self.calm[0] = 0
         self.stamps.clear()
         self.data.start()
+        self.backward.start()
         self.guard.ours = None
         self.busy = False
         self.link = None
@@ -106,16 +110,20 @@ class Hook:
         self.steps = 0
         self.owner = self.thread = None
         self.owners = 0  # One after the other's end.
-        self.idle = (0, 0, 0)
+        self.idling = (0, 0, 0)
         self.last = None
         self.times = []
-        # What of each of them was waited for data; and what was waited until the last step's end.
+        # What of each of them was waited for data and in backward passes; and both until the last
+        # step's end.
         self.waits = []
-        self.waited = 0.0
+        self.idles = []
+        self.waited = self.idle = 0.0
         self.first_time = 0
         self.reported = time.perf_counter()
         self.longest = 0.0
         self.window = None
+        # Whether windows open in this process: of several ranks in the first alone.
+        self.records = False
         self.next_window = self.settings["after"]
         self.windows = 0
         self.dropped = 0
@@ -177,7 +185,7 @@ class Hook:
             # It has no such function, and torch.compile hides the optimizers' steps, or breaks graphs.
             torch = SimpleNamespace(compiler=SimpleNamespace(is_dynamo_compiling=bool))
         clock, stamps, calm, others, step = time.perf_counter, self.stamps, self.calm, self.others, self.step
-        note, waited = stamps.append, self.data.waited
+        note, waited, idle = stamps.append, self.data.waited, self.backward.idle
 
         def after_step(optimizer, args, kwargs):
             if torch.compiler.is_dynamo_compiling():
@@ -187,7 +195,7 @@ class Hook:
             if id(optimizer) == calm[0]:
                 now = clock()
                 if now < calm[1] and len(stamps) < calm[2]:
-                    note((now, waited[0]))
+                    note((now, waited[0], idle[0]))
                     return
             elif others(optimizer):
                 return
@@ -209,7 +217,7 @@ class Hook:
             return
         room = sys.maxsize
         if self.has_more():
-            if self.settings["all_ranks"] or rank() in (None, 0):
+            if self.records:
                 room = self.next_window - 2 - self.steps
         self.calm[1:] = self.reported + REPORT_EVERY, room
         self.calm[0] = id(optimizer)
@@ -220,12 +228,13 @@ class Hook:
         if stamps:
             if not self.times:
                 self.first_time = self.steps + 1
-            ends, waited = zip(*stamps)
+            ends, waited, idle = zip(*stamps)
             times = list(map(operator.sub, ends, [self.last, *ends]))
             self.times += times
             self.waits += map(operator.sub, waited, [self.waited, *waited])
+            self.idles += map(operator.sub, idle, [self.idle, *idle])
             self.longest = max(self.longest, max(times))
-            self.last, self.waited = stamps[-1]
+            self.last, self.waited, self.idle = stamps[-1]
             self.steps += len(stamps)
             stamps.clear()
 
@@ -235,6 +244,7 @@ class Hook:
         self.longest = max(self.longest, took)
         self.times.append(took)
         self.waits.append(self.data.waited[0] - self.waited)
+        self.idles.append(self.backward.idle[0] - self.idle)
 
     def set_data(self):
         """A fault here costs the times that are waited for data, and nothing else."""
@@ -249,10 +259,10 @@ class Hook:
         owner = self.owner() if self.owner is not None else None
         if owner is None or owner is optimizer:
             return False
-        made, who, since = self.idle
+        made, who, since = self.idling
         if made != self.steps + len(self.stamps) or who != id(optimizer):
             made, who, since = self.steps + len(self.stamps), id(optimizer), 0
-        self.idle = made, who, since + 1
+        self.idling = made, who, since + 1
         if since + 1 >= SUCCESSION:
             return False
         return self.optimizers.knows(optimizer) or self.optimizers.is_full()
@@ -268,9 +278,10 @@ class Hook:
         if owner is None:
             self.own(optimizer)
             self.owners += 1
+            self.first_step(optimizer)
         elif owner is not optimizer:
             self.optimizers.note(optimizer)
-            if self.idle[2] >= SUCCESSION:
+            if self.idling[2] >= SUCCESSION:
                 self.succeed(optimizer)
             return
         self.calm[0] = 0
@@ -290,7 +301,7 @@ class Hook:
             self.timed(now)
         elif self.times:
             self.report(now)
-        self.last, self.waited = now, self.data.waited[0]
+        self.last, self.waited, self.idle = now, self.data.waited[0], self.backward.idle[0]
         window = self.window
         if window is not None:
             self.within(window, step)
@@ -306,6 +317,25 @@ class Hook:
         """Its steps count from now on, in this thread."""
         self.owner, self.thread = weakref.ref(optimizer), threading.get_ident()
         self.data.thread = self.thread
+        if self.backward.thread is not None:
+            self.backward.thread = self.thread
+
+    def first_step(self, optimizer):
+        """Reports whether others train together with this process. If they do so on CPUs, its backward
+        passes wait for theirs; on GPUs the host does not wait there."""
+        import torch
+
+        try:
+            size, group = world()
+        except Exception:
+            size, group = 1, ""  # Its group is being made or destroyed.
+        self.send({"type": "world", "rank": rank(), "size": size, "group": group})
+        self.records = self.settings["all_ranks"] or size == 1 or rank() in (None, 0)
+        waits = size > 1 and not torch.cuda.is_initialized()
+        if waits and all(one.device.type == "cpu" for one in trained(optimizer)[:1]):
+            self.backward.measure(self.thread)
+        else:
+            self.backward.remove()
 
     def succeed(self, optimizer):
         """Training goes on with another optimizer, as when the head is trained before the rest."""
@@ -314,7 +344,7 @@ class Hook:
         self.report(time.perf_counter())
         self.rest("another optimizer went on")
         self.own(optimizer)
-        self.last, self.idle = None, (0, 0, 0)
+        self.last, self.idling = None, (0, 0, 0)
         self.next_window = max(self.next_window, self.steps + GAP)
 
     def report(self, now):
@@ -322,12 +352,15 @@ class Hook:
         self.reported = now
         times, self.times = self.times, []
         waits, self.waits = self.waits, []
+        idles, self.idles = self.idles, []
         if times and self.link is not None:
             text = '{"type":"steps","first":%d,"times_us":%s' % (self.first_time, micros(times))
             if self.data.waited[0]:
                 text += ',"waits_us":%s' % micros(waits)
                 if isinstance(self.data.workers, int):
                     text += ',"workers":%d' % self.data.workers
+            if self.backward.thread is not None:
+                text += ',"idle_us":%s' % micros(idles)
             self.link.send_text(text + "}")
 
     def between(self, step, optimizer):
@@ -337,7 +370,7 @@ class Hook:
             return
         if self.exporter is not None or step < self.next_window - 1:
             return
-        if not settings["all_ranks"] and rank() not in (None, 0):
+        if not self.records:
             return
         if step < self.next_window:
             self.look(optimizer)
@@ -375,8 +408,8 @@ class Hook:
 
     # ----- windows
 
-    def obstacle(self, everywhere):
-        """Why no window may be opened now, else None."""
+    def obstacle(self, everywhere, events):
+        """The reason why no window with this number of events may be opened now, else None."""
         import torch
 
         if self.guard.user_profiles():
@@ -390,18 +423,12 @@ class Hook:
         folder = self.settings["folder"]
         if not os.path.isdir(folder):
             return "the folder for its trace, %s, is gone" % folder
-        if not can_open_files():
-            return "the job has no file descriptor left for its trace (ulimit -n)"
-        free = free_bytes(folder)
-        if free is not None and free < SPARE:
-            reason = "%.0f MB are free in %s, and a trace may need %.0f MB; set XDG_CACHE_HOME to a folder with room"
-            return reason % (free / 1e6, folder, SPARE / 1e6)
-        return None
+        return short_of(folder, events)
 
     def open(self, step, extent):
         everywhere = None if in_main() else all_threads()
         length, total = extent
-        reason = self.obstacle(everywhere)
+        reason = self.obstacle(everywhere, length * total)
         if reason is None and length < 1:
             reason = "a step has about %d operators, too many to record (%d at most)" % (total, MOST_EVENTS)
         if reason is not None:
@@ -580,5 +607,5 @@ class Hook:
             self.catch_up()
             if self.link is not None:
                 self.report(0.0)
-                self.send({"type": "exit", "steps": self.steps})
+                self.send({"type": "exit", "steps": self.steps, "backward_passes": self.backward.count})
                 self.link.finish(1.0)

@@ -6,6 +6,7 @@ import sys
 import weakref
 from collections.abc import Mapping
 
+from .optimizers import trained
 from .pytorch import autocast, in_backward, is_batched, set_eval_frame, skip
 from .signals import Held
 
@@ -27,7 +28,7 @@ class Inputs:
     def __init__(self, optimizer):
         import torch
 
-        self.trained = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        self.trained = {id(one) for one in trained(optimizer)}
         self.found = {
             "calls": 0,
             "autocast": None,

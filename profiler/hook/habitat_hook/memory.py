@@ -1,5 +1,7 @@
 """What stays in memory between two steps."""
 
+from .optimizers import trained
+
 
 def peak_memory():
     """Largest memory of tensors on this process's GPU since it started, in bytes."""
@@ -19,24 +21,29 @@ def held(optimizers, modules):
     try:
         parameters = {}
         for optimizer in optimizers:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    parameters[id(parameter)] = parameter
-        trained = list(parameters.values())
+            for parameter in trained(optimizer):
+                parameters[id(parameter)] = parameter
+        own = list(parameters.values())
         for module in modules:
             for tensor in list(module.parameters()) + list(module.buffers()):
                 parameters[id(tensor)] = tensor
-        device = trained[0].device.type
+        device = own[0].device.type
         sizes = Sizes(device)
         total = {"device": device, "parameters_bytes": sizes.of(parameters.values())}
         # Reading .grad of what is no leaf would make torch warn.
-        gradients = [parameter.grad for parameter in trained if parameter.is_leaf]
+        gradients = [parameter.grad for parameter in own if parameter.is_leaf]
         total["gradients_bytes"] = sizes.of(gradients)
-        total["optimizer_state_bytes"] = sizes.of([list(optimizer.state.values()) for optimizer in optimizers])
+        total["optimizer_state_bytes"] = sizes.of([state(optimizer) for optimizer in optimizers])
         total["whole_model"] = bool(modules) and sizes.complete
         return total if sizes.complete else None
     except Exception:
         return None
+
+
+def state(optimizer):
+    """The tensors that an optimizer keeps; all that it has if its class is not PyTorch's."""
+    kept = getattr(optimizer, "state", None)
+    return list(kept.values()) if isinstance(kept, dict) else vars(optimizer)
 
 
 class Sizes:

@@ -5,6 +5,39 @@ import weakref
 
 # Optimizers whose parameters are counted at most.
 MOST = 256
+# How deep containers of parameters are looked into.
+DEEP = 4
+
+
+def trained(optimizer):
+    """The tensors that an optimizer trains. One that is not PyTorch's may have them anywhere: in
+    its groups, in lists, or in a module."""
+    groups = getattr(optimizer, "param_groups", None)
+    try:
+        parameters = [parameter for group in groups for parameter in group["params"]]
+    except (TypeError, KeyError):
+        parameters = []  # Groups of another form, or none.
+    if not parameters:
+        found = {}
+        gather(groups, found, 0)
+        if not found:
+            gather(getattr(optimizer, "__dict__", {}), found, 0)
+        parameters = list(found.values())
+    return parameters
+
+
+def gather(value, found, depth):
+    """Takes in the leaves of autograd's graphs in it, by identity."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if value.requires_grad and value.is_leaf:
+            found[id(value)] = value
+    elif isinstance(value, torch.nn.Module):
+        gather(list(value.parameters()), found, depth)
+    elif depth < DEEP and isinstance(value, (dict, list, tuple, set)):
+        for one in list(value.values() if isinstance(value, dict) else value):
+            gather(one, found, depth + 1)
 
 
 class Optimizers:
@@ -24,10 +57,7 @@ class Optimizers:
             self.alive[key] = weakref.ref(optimizer)
             self.threads[key] = threading.get_ident()
             self.counted[key] = [
-                (id(parameter), parameter.numel())
-                for group in optimizer.param_groups
-                for parameter in group["params"]
-                if parameter.requires_grad
+                (id(parameter), parameter.numel()) for parameter in trained(optimizer) if parameter.requires_grad
             ]
 
     def knows(self, optimizer):

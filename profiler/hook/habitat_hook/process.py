@@ -1,4 +1,4 @@
-"""What the hook asks of its process and of the disk."""
+"""Facts about the process."""
 
 import os
 import sys
@@ -14,6 +14,52 @@ def rank():
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank()
     return None
+
+
+# How the launchers of MPI and Slurm number the processes that they start.
+LAUNCHERS = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+# Packages by which such processes train one model without torch.distributed.
+MESSAGES = ("horovod.torch", "mpi4py.MPI")
+
+
+def number(name):
+    value = os.environ.get(name, "")
+    return int(value) if value.isdigit() else None
+
+
+def world():
+    """How many processes train together with this one, 1 where it trains alone, and what they
+    have in common: a name that those of another training do not have.
+
+    A rank in the environment alone may be that of a process that trains alone, as a task of
+    `srun` in a search for parameters does, or be inherited from what runs around the job.
+    """
+    size = 1
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        size = distributed.get_world_size()
+    elif number("RANK") is not None or number("LOCAL_RANK") is not None:
+        size = number("WORLD_SIZE") or number("LOCAL_WORLD_SIZE") or 1
+    elif any(name in sys.modules for name in MESSAGES):
+        sizes = [number(size) for rank, size in LAUNCHERS if number(rank) is not None]
+        size = next((size for size in sizes if size), 1)
+    return size, meeting()
+
+
+def meeting():
+    """The address at which the processes of one training meet, or what else they share."""
+    get = os.environ.get
+    if get("MASTER_ADDR") and get("MASTER_PORT"):
+        return "%s:%s %s" % (get("MASTER_ADDR"), get("MASTER_PORT"), get("TORCHELASTIC_RUN_ID", ""))
+    for names in (("PMIX_NAMESPACE",), ("SLURM_JOB_ID", "SLURM_STEP_ID")):
+        if all(get(name) for name in names):
+            return " ".join(get(name) for name in names)
+    return "children of %d" % os.getppid()
 
 
 def at_exit(call):
@@ -32,29 +78,6 @@ def remove(path):
         os.remove(path)
     except OSError:
         pass
-
-
-def can_open_files():
-    """Whether there are descriptors for a trace, what PyTorch reads for it, and a link."""
-    opened = []
-    try:
-        for _ in range(8):
-            opened.append(os.open(os.devnull, os.O_RDONLY))
-        return True
-    except OSError:
-        return False
-    finally:
-        for one in opened:
-            os.close(one)
-
-
-def free_bytes(folder):
-    """Bytes that this user may still write there; None where that cannot be told."""
-    try:
-        disk = os.statvfs(folder)
-        return disk.f_bavail * disk.f_frsize
-    except OSError:
-        return None
 
 
 def is_whole(path):

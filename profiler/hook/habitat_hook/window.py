@@ -3,13 +3,15 @@
 import inspect
 import os
 import resource
+import signal
 import sys
 import threading
 import time
 
 from .extent import MOST_EVENTS, PER_NODE, nodes
 from .link import greet
-from .process import free_bytes, give_back_memory, is_whole, remove
+from .limits import SPARE, free_bytes
+from .process import give_back_memory, is_whole, remove
 from .pytorch import capturing, end_kineto_thread, in_backward
 from .signals import Request
 
@@ -23,8 +25,6 @@ GROWTH = 80_000_000
 # Seconds between two looks at an open window; and where it is to be closed outside of what
 # torch.compile has compiled.
 LOOK_EVERY, LOOK_SOON = 0.1, 0.001
-# Bytes that must be free for traces before a window opens.
-SPARE = 500_000_000
 
 
 class Window:
@@ -179,6 +179,10 @@ def export(recorded, folder, address, number, first, last):
     name = "trace-%d-%d.json" % (os.getpid(), number)
     path = os.path.join(folder, name)
     message = {"type": "window", "state": "written", "number": number, "first": first, "last": last}
+    if hasattr(signal, "SIGXFSZ"):
+        # A trace beyond the limit on the size of files is then an error, and no end of the job: the
+        # system sends this signal to the thread that writes.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGXFSZ])
     try:
         began = time.perf_counter()
         if not os.path.isdir(folder):

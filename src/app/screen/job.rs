@@ -195,6 +195,11 @@ pub fn ranks(seen: &Snapshot) -> Option<(String, Role)> {
     Some((ranks::words(seen)?, Role::Text))
 }
 
+/// The number of separate trainings, and the one that is shown.
+pub fn trainings(seen: &Snapshot) -> Option<(String, Role)> {
+    Some((ranks::trainings(seen)?, Role::Text))
+}
+
 /// The GPUs of the machine: the busiest one, and what slows one down.
 pub fn boards(seen: &Snapshot) -> Vec<(String, Role)> {
     let busy = |board: &&Board| board.busy.unwrap_or(0.0);

@@ -80,7 +80,8 @@ impl Attached {
             let steps = (1, u64::from(self.iterations));
             let file = trace.path.display().to_string();
             let windows = vec![Recorded { number: 1, steps, file, bytes: trace.bytes, cuda: None }];
-            recording.processes.insert(trace.pid, Process { has_torch: true, rank, windows, ..Process::default() });
+            let process = Process { pid: trace.pid, has_torch: true, rank, windows, ..Process::default() };
+            recording.processes.insert(trace.pid, process);
         }
         recording
     }

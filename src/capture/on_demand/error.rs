@@ -176,6 +176,17 @@ pub enum AttachError {
         /// Its user.
         uid: u32,
     },
+    /// A trace could end the process.
+    #[error(
+        "process {pid} would be ended by a file over {bytes} bytes (ulimit -f), and a trace may be longer; raise the \
+         limit, or use `habitat-tui run`, which looks at it"
+    )]
+    FileSize {
+        /// The process.
+        pid: u32,
+        /// Size that its files may have.
+        bytes: u64,
+    },
     /// The folder for traces cannot be made.
     #[error("{}: {source}; PyTorch writes such traces to /tmp only, which must be writable for us and the job",
         if *.is_contained {

@@ -1,6 +1,7 @@
 //! What `/proc` says of a process. What cannot be read is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -63,8 +64,24 @@ fn value<'a>(environment: &'a [String], name: &str) -> Option<&'a str> {
     environment.iter().find_map(|entry| entry.strip_prefix(name)?.strip_prefix('=')).filter(|value| !value.is_empty())
 }
 
+/// A variable that a process was started with; `None` if it is not set or empty.
+pub(in crate::capture) fn variable(pid: u32, name: &str) -> Option<String> {
+    value(&entries(pid, "environ").ok()?, name).map(str::to_owned)
+}
+
+/// The processes of a job: those of the process group that its first process led, and those that
+/// were started with its socket.
+pub(in crate::capture) fn of_job(job: u32, socket: &OsStr) -> Vec<u32> {
+    let group = |pid: u32| -> Option<u32> {
+        stat_fields(&fs::read_to_string(folder(pid).join("stat")).ok()?)?.get(2)?.parse().ok()
+    };
+    let has_socket = |pid: u32| variable(pid, "HABITAT_TUI_SOCKET").is_some_and(|own| OsStr::new(&own) == socket);
+    let own = std::process::id();
+    all().filter(|pid| *pid != own && runs(*pid) && (group(*pid) == Some(job) || has_socket(*pid))).collect()
+}
+
 /// Program and arguments of a process; empty where they cannot be read.
-pub(super) fn command(pid: u32) -> Vec<String> {
+pub(in crate::capture) fn command(pid: u32) -> Vec<String> {
     entries(pid, "cmdline").unwrap_or_default()
 }
 
@@ -74,7 +91,7 @@ pub(super) fn runs(pid: u32) -> bool {
 }
 
 /// A process and those that descend from it.
-pub(super) fn tree(pid: u32) -> BTreeSet<u32> {
+pub(in crate::capture) fn tree(pid: u32) -> BTreeSet<u32> {
     let parent = |pid: u32| -> Option<u32> {
         stat_fields(&fs::read_to_string(folder(pid).join("stat")).ok()?)?.get(1)?.parse().ok()
     };
@@ -140,7 +157,7 @@ pub(super) fn sockets(pid: u32, inodes: &[u64]) -> Vec<u64> {
 }
 
 /// Processes that run a Python interpreter, and when each started, in the kernel's ticks.
-pub(super) fn pythons() -> impl Iterator<Item = (u32, u64)> {
+pub(in crate::capture) fn pythons() -> impl Iterator<Item = (u32, u64)> {
     all().filter_map(|pid| {
         let program = fs::read_link(folder(pid).join("exe")).ok()?;
         if !program.file_name()?.to_string_lossy().starts_with("python") {
@@ -159,7 +176,7 @@ pub(super) fn age(start: u64) -> Option<Duration> {
 }
 
 /// Whether a process has loaded `PyTorch`.
-pub(super) fn has_torch(pid: u32) -> bool {
+pub(in crate::capture) fn has_torch(pid: u32) -> bool {
     fs::read_to_string(folder(pid).join("maps")).is_ok_and(|maps| library(&maps).is_some())
 }
 
@@ -193,6 +210,19 @@ fn parse_version(text: &str) -> Option<&str> {
 fn namespace(pid: &str, kind: &str) -> Option<u64> {
     let link = fs::read_link(Path::new("/proc").join(pid).join("ns").join(kind)).ok()?;
     link.to_string_lossy().split(['[', ']']).nth(1)?.parse().ok()
+}
+
+/// Size that a file of a process may have if a longer one ends the process; `None` without such a
+/// limit, or if the process ignores SIGXFSZ, as Python does at its start.
+pub(super) fn deadly_file_size(pid: u32) -> Option<u64> {
+    let read = |name: &str| fs::read_to_string(folder(pid).join(name)).unwrap_or_default();
+    let limits = read("limits");
+    let soft = limits.lines().find_map(|line| line.strip_prefix("Max file size"))?.split_whitespace().next()?;
+    let status = read("status");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    let ignored = u64::from_str_radix(ignored.trim(), 16).ok()?;
+    // `unlimited` is not a number. Signal 25 is SIGXFSZ.
+    soft.parse().ok().filter(|_| ignored >> 24 & 1 == 0)
 }
 
 /// Whether it sees other files than we.
@@ -312,6 +342,24 @@ mod tests {
         assert_eq!(parse_version(text), Some("2.6.0+cu124"));
         assert_eq!(parse_version("__version__ = 2"), None);
         assert_eq!(torch(std::process::id()), None);
+    }
+
+    #[test]
+    fn a_limit_on_files_is_deadly_unless_its_signal_is_ignored() {
+        let size = |before: &str| {
+            let mut child =
+                std::process::Command::new("bash").args(["-c", &format!("{before}; exec sleep 9")]).spawn().unwrap();
+            while command(child.id()).first().is_none_or(|program| program != "sleep") {
+                std::thread::yield_now();
+            }
+            let size = deadly_file_size(child.id());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            size
+        };
+        assert_eq!(size("ulimit -S -f 200"), Some(200 * 1024));
+        assert_eq!(size("trap '' XFSZ; ulimit -S -f 200"), None);
+        assert_eq!(size("ulimit -S -f unlimited"), None);
     }
 
     #[test]

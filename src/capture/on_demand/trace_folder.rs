@@ -11,6 +11,9 @@ use super::process::{self, Known};
 use super::request;
 use crate::capture::folder::{Folder, remove_dead};
 
+/// Bytes that a trace may have: one of 400,000 events.
+const LONGEST_TRACE: u64 = 200_000_000;
+
 /// Where a process writes its traces.
 pub(super) struct TraceFolder {
     /// As we see it.
@@ -49,6 +52,9 @@ pub(super) fn places(
         let uid = known.facts.uid.unwrap_or(own);
         if own != 0 && uid != own {
             return Err(AttachError::OtherUser { pid: *pid, uid });
+        }
+        if let Some(bytes) = process::deadly_file_size(*pid).filter(|bytes| *bytes < LONGEST_TRACE) {
+            return Err(AttachError::FileSize { pid: *pid, bytes });
         }
         let own_pid = client.lineage.first().copied().unwrap_or_default();
         let is_plain = !known.facts.is_contained && uid == own;

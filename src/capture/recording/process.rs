@@ -1,7 +1,7 @@
 //! One process of a recorded job, and the steps and windows that it made.
 
-use crate::capture::messages::{Held, Hello, Model, Stage, Window};
-use crate::live::Waiting;
+use crate::capture::messages::{Held, Hello, Model, Stage, Window, World};
+use crate::live::{Exchange, Waiting};
 use crate::regress::quantile::median;
 use crate::units::{Micros, Range};
 
@@ -26,6 +26,16 @@ pub(super) fn short(text: &str) -> String {
 /// One process of the job.
 #[derive(Debug, Clone, Default)]
 pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Number of the first message after it imported PyTorch or started CUDA, and of its last one.
+    pub heard: [u64; 2],
+    /// The processes that it trains with, known from its first step on.
+    pub world: Option<World>,
+    /// Other frameworks that it imported.
+    pub frameworks: Vec<String>,
+    /// Backward passes before its first step, known at its end.
+    pub backward_passes: u64,
     /// Whether it imported PyTorch.
     pub has_torch: bool,
     /// Whether it started CUDA with our recorder.
@@ -87,6 +97,8 @@ pub struct Timed {
     pub time_us: f64,
     /// Microseconds of it that the training waited for a `DataLoader`; `None` where that is not known.
     pub wait_us: Option<f64>,
+    /// Microseconds of it in which `backward()` waited for other ranks; `None` if unknown.
+    pub idle_us: Option<f64>,
 }
 
 /// A recorded window.
@@ -174,6 +186,15 @@ impl Process {
         (times > 0.0).then(|| Waiting { share: waits / times, steps, workers: self.workers })
     }
 
+    /// Time that each of the last steps waits for other ranks, median. `None` if unknown.
+    pub fn exchange(&self) -> Option<Exchange> {
+        let settled = self.settled();
+        let last = &settled[settled.len().saturating_sub(WAITED_STEPS)..];
+        let known = || last.iter().filter_map(|timed| Some((timed.idle_us?.min(timed.time_us), timed.time_us)));
+        let middle = |of: fn((f64, f64)) -> f64| Micros::new(median(&mut known().map(of).collect::<Vec<_>>())?).ok();
+        Some(Exchange { waiting: middle(|it| it.0)?, step: middle(|it| it.1)? })
+    }
+
     /// Whether the trace of a closed window is being written.
     pub fn is_writing(&self) -> bool {
         !self.exited && self.closed > self.written.saturating_add(self.unwritten)
@@ -211,6 +232,15 @@ impl Model {
 }
 
 impl Process {
+    /// Takes in that message number `number` came from process `pid`.
+    pub(super) fn hear_at(&mut self, pid: u32, number: u64) {
+        self.pid = pid;
+        if !(self.has_torch || self.has_cuda) || self.heard[0] == 0 {
+            self.heard[0] = number;
+        }
+        self.heard[1] = number;
+    }
+
     pub(super) fn greet(&mut self, hello: &Hello) {
         self.has_torch |= hello.stage == Stage::Torch;
         self.has_cuda |= hello.stage == Stage::Cuda;
@@ -220,13 +250,20 @@ impl Process {
     }
 
     /// Takes in the times of steps, from the step `first` on, and what of each was waited for
-    /// data, in microseconds.
-    pub(super) fn add_steps(&mut self, first: u64, times_us: &[f64], waits_us: &[f64]) {
+    /// data and for other ranks, in microseconds.
+    pub(super) fn add_steps(&mut self, first: u64, times_us: &[f64], waits_us: &[f64], idle_us: &[f64]) {
         let is_time = |time: &f64| time.is_finite() && *time >= 0.0;
-        let waits = if waits_us.len() == times_us.len() { waits_us } else { &[] };
-        let waits = waits.iter().map(|wait| Some(*wait).filter(is_time)).chain(std::iter::repeat(None));
-        let timed = (first..).zip(times_us).zip(waits).filter(|((_, time), _)| is_time(time));
-        self.times.extend(timed.map(|((step, &time_us), wait_us)| Timed { step, time_us, wait_us }));
+        let of_each = |part: &[f64], at: usize| {
+            let part = if part.len() == times_us.len() { part } else { &[] };
+            part.get(at).copied().filter(is_time)
+        };
+        let timed = (first..).zip(times_us.iter().enumerate()).filter(|(_, (_, time))| is_time(time));
+        self.times.extend(timed.map(|(step, (at, &time_us))| Timed {
+            step,
+            time_us,
+            wait_us: of_each(waits_us, at),
+            idle_us: of_each(idle_us, at),
+        }));
         if self.times.len() > MOST_TIMES {
             self.times.drain(..self.times.len() - MOST_TIMES / 2);
             // One message may hold half a million.

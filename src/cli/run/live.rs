@@ -193,7 +193,8 @@ fn follow_to_the_end(
     if log.read() {
         let _ = news.send(Update::Output(log.lines()));
     }
-    let last = Snapshot { remedy, ..snapshot::at_end(&finished, state) };
+    let mut last = Snapshot { remedy, ..snapshot::at_end(&finished, state) };
+    snapshot::with_exchanges(&mut last, &conclusion.exchanges);
     let _ = news.send(Update::Snapshot(Box::new(last)));
     conclusion
 }
@@ -227,6 +228,7 @@ impl Watch for Watcher {
         self.heard.look(progress.recording, now);
         let mut seen = snapshot::snapshot(progress, &self.options, self.heard, now);
         seen.boards = self.boards.latest();
+        snapshot::with_exchanges(&mut seen, &self.maker.exchanges());
         // What the clock and the machine tell is no word of the training.
         let shown = Snapshot {
             silent: None,
@@ -244,7 +246,7 @@ impl Watch for Watcher {
         }
         let recorder = Recorder::new(&self.options);
         let long = if recorder == Recorder::Cupti { NO_CUDA } else { NO_PYTHON };
-        if seen.state == State::Started && silent >= long {
+        if seen.state == State::Started && seen.remedy.is_none() && silent >= long {
             seen.remedy =
                 Some(report::remedy(&RecordingStatus::NoPython, &self.options.settings, recorder, End::NotYet));
         }

@@ -45,7 +45,15 @@ impl Who {
                 "killed by SIGKILL, not by habitat-tui (out of memory? `dmesg` or the container's log shows it)"
                     .to_owned()
             }
-            Self::Outside(signal) => format!("ended by {}, not by habitat-tui", signal_name(signal)),
+            Self::Outside(signal) => match &*signal_name(signal) {
+                name @ "SIGXFSZ" => {
+                    format!("ended by {name}: it wrote beyond the size that files may have (`ulimit -f`)")
+                }
+                name @ "SIGXCPU" => {
+                    format!("ended by {name}: it used the processor time that it may take (`ulimit -t`)")
+                }
+                name => format!("ended by {name}, not by habitat-tui"),
+            },
         }
     }
 }
@@ -139,12 +147,13 @@ pub(super) fn by_user(finished: &Finished) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::{Folder, Recording, Settings};
+    use crate::capture::{Folder, ProcessScan, Recording, Settings};
 
     fn finished(ended: Ended, asked: Option<Asked>, passed: Option<i32>) -> Finished {
         let folder = Folder::new(&std::env::temp_dir()).unwrap();
         let (cut, lasted, recording) = (None, Duration::ZERO, Recording::default());
-        Finished { ended, asked, passed, interrupted: false, folder, cut, lasted, recording }
+        let scan = ProcessScan::default();
+        Finished { ended, asked, passed, interrupted: false, folder, cut, lasted, recording, scan }
     }
 
     fn options() -> JobOptions {
@@ -177,6 +186,10 @@ mod tests {
             assert_eq!(of_signal(15, asked, passed), (text.to_owned(), end));
         }
         assert!(of_signal(9, None, None).0.contains("out of memory?"));
+        for (signal, limit) in [(25, "ulimit -f"), (24, "ulimit -t")] {
+            let said = of_signal(signal, None, None).0;
+            assert!(said.contains(limit) && !said.contains("not by"), "{said}");
+        }
         assert_eq!(of_signal(11, None, None), ("crashed with SIGSEGV".to_owned(), End::Failed));
         assert_eq!(said(Ended::Code(0), None, None), ("ended with exit code 0".to_owned(), End::Well));
         assert_eq!(said(Ended::Code(3), None, None).1, End::Failed);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::outcome;
 use super::report::{self, Part};
 use super::snapshot;
+use super::surroundings::Surroundings;
 use crate::capture::assemble::{self, Assembled};
 use crate::capture::{self, Asked, Finished, JobOptions, Private, Recording, RecordingStatus, Settings};
 use crate::catalog::Catalog;
@@ -17,11 +18,11 @@ use crate::cli::input::{import_options, resolve};
 use crate::cli::named::{job_name, unused_profile};
 use crate::cli::options;
 use crate::cli::output::check_writable;
-use crate::live::{Aim, State};
+use crate::live::{Aim, Exchange, State};
 use crate::predict::predict;
 use crate::pricing::PriceBook;
+use crate::profile::DeviceInfo;
 use crate::profile::import::ImportOptions;
-use crate::profile::{DeviceInfo, Profile};
 use crate::report::run::RunReport;
 use crate::settings::args::{InputArgs, RunArgs};
 use crate::store::{self, Paths};
@@ -36,6 +37,8 @@ pub(super) struct Conclusion {
     pub(super) code: u8,
     /// Why nothing was recorded, and what to do where there is something to do.
     pub(super) remedy: Option<String>,
+    /// Time that a step of each recorded rank waits for the others, by the number of its process.
+    pub(super) exchanges: Vec<(u32, Exchange)>,
 }
 
 /// Writes what was seen as JSON where asked to, and keeps the traces where they made no
@@ -55,8 +58,11 @@ pub(super) fn conclude(
         None => {
             let (recorder, end) = (report::Recorder::new(options), outcome::End::new(finished));
             let folder = finished.folder.path();
+            let (command, recording, scan) = (&options.command, &finished.recording, &finished.scan);
             let remedy = if folder.is_dir() {
-                report::remedy(&seen, &options.settings, recorder, end)
+                Surroundings { command, recording, scan, recorder }
+                    .reason(&seen, end)
+                    .unwrap_or_else(|| report::remedy(&seen, &options.settings, recorder, end))
             } else {
                 report::gone(folder)
             };
@@ -69,7 +75,7 @@ pub(super) fn conclude(
         Some(_) if finished.asked == Some(Asked::Recorded) => 0,
         _ => finished.ended.exit_code(),
     };
-    let run = session.report(finished, assembled.as_ref().map(|assembled| &assembled.profile));
+    let run = session.report(finished, assembled.as_ref());
     // Writing to a Vec cannot fail.
     if let Some(path) = &args.json {
         let output = &session.output;
@@ -102,7 +108,8 @@ pub(super) fn conclude(
     if assembled.is_none() && !args.quiet && session.part.is_none() {
         let _ = report::unrecorded(finished, &run, &mut text);
     }
-    Conclusion { text, code, remedy }
+    let exchanges = assembled.map(|assembled| assembled.exchanges).unwrap_or_default();
+    Conclusion { text, code, remedy, exchanges }
 }
 
 pub(super) fn job_options(args: &RunArgs) -> Result<JobOptions, CliError> {
@@ -172,8 +179,10 @@ impl Session {
     }
 
     /// What was measured of the run, at its end.
-    fn report(&self, finished: &Finished, profile: Option<&Profile>) -> RunReport {
-        let seen = snapshot::at_end(finished, State::Ended { words: String::new(), well: true });
+    fn report(&self, finished: &Finished, assembled: Option<&Assembled>) -> RunReport {
+        let mut seen = snapshot::at_end(finished, State::Ended { words: String::new(), well: true });
+        snapshot::with_exchanges(&mut seen, assembled.map_or(&[], |assembled| &assembled.exchanges));
+        let profile = assembled.map(|assembled| &assembled.profile);
         // Predictions take a second: they are made where they are asked for.
         let predictions = profile.filter(|_| self.args.total_steps.is_some()).and_then(|profile| {
             let options = options::options(&InputArgs::default(), &[], &self.catalog, &Paths::find()).ok()?;

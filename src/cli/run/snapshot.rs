@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::outcome::End;
 use super::report::{self, Recorder};
+use super::surroundings::Surroundings;
 use crate::capture::recording::Timed;
 use crate::capture::{Finished, JobOptions, Process, Progress, Recording, RecordingStatus, Settings, cupti};
-use crate::live::{self, Kernels, Snapshot, State, Times};
+use crate::live::{self, Exchange, Kernels, Snapshot, State, Times};
 use crate::units::Micros;
 
 /// Steps whose times are summed up, the last ones.
@@ -62,7 +63,13 @@ pub(super) fn snapshot(progress: Progress<'_>, options: &JobOptions, heard: Hear
         RecordingStatus::Dropped(reasons) if reasons.len() >= PATIENCE => Some(RecordingStatus::Dropped(reasons)),
         _ => None,
     };
-    seen.remedy = hopeless.map(|seen| report::remedy(&seen, settings, Recorder::new(options), End::NotYet));
+    let recorder = Recorder::new(options);
+    let (command, scan) = (&options.command, progress.scan);
+    // Processes without the hook, or another framework, are seen long before the end.
+    let surroundings = Surroundings { command, recording, scan, recorder };
+    seen.remedy = hopeless
+        .map(|seen| report::remedy(&seen, settings, recorder, End::NotYet))
+        .or_else(|| surroundings.so_far(&recording.seen()));
     seen
 }
 
@@ -73,6 +80,16 @@ pub(super) fn at_end(finished: &Finished, state: State) -> Snapshot {
     last
 }
 
+/// Takes in what recorded steps of ranks wait for one another: of their own windows, which hold more
+/// than is measured outside.
+pub(super) fn with_exchanges(seen: &mut Snapshot, exchanges: &[(u32, Exchange)]) {
+    for process in &mut seen.processes {
+        // The last of its windows.
+        let own = exchanges.iter().rev().find(|(pid, _)| *pid == process.pid);
+        process.exchange = own.map(|(_, exchange)| *exchange).or(process.exchange);
+    }
+}
+
 /// What is new every second only.
 const fn whole_seconds(time: Duration) -> Duration {
     Duration::from_secs(time.as_secs())
@@ -80,16 +97,16 @@ const fn whole_seconds(time: Duration) -> Duration {
 
 /// All but the state, and what the clock and the machine tell.
 fn from_recording(recording: &Recording) -> Snapshot {
-    let mut training: Vec<(&u32, &Process)> = recording.training().collect();
-    training.sort_by_key(|(pid, process)| (process.rank, **pid));
-    let mut shown = training.clone();
+    let trainings = recording.trainings();
+    let mut shown: Vec<&Process> = trainings.iter().flatten().copied().filter(|process| process.steps > 0).collect();
+    let most = shown.iter().copied().max_by_key(|process| process.steps);
     if shown.is_empty() {
-        shown.extend(recording.processes.iter().filter(|(_, process)| process.has_cuda));
+        shown.extend(recording.processes.values().filter(|process| process.has_cuda));
     }
     if shown.is_empty() {
-        shown.extend(recording.processes.iter().max_by_key(|(_, process)| process.has_torch));
+        shown.extend(recording.processes.values().max_by_key(|process| process.has_torch));
     }
-    let most = training.iter().map(|(_, process)| *process).max_by_key(|process| process.steps);
+    let ranks = trainings.first().filter(|training| training.len() > 1).map_or(&[][..], |ranks| ranks);
     let main = recording.recorded().first().copied().or(most);
     let times: &[Timed] = main.map_or(&[], |main| &main.times);
     let micros = |timed: &Timed| Micros::new(timed.time_us).ok();
@@ -97,17 +114,20 @@ fn from_recording(recording: &Recording) -> Snapshot {
         state: State::default(),
         processes: shown
             .iter()
-            .map(|(pid, process)| live::Process {
-                pid: **pid,
-                rank: process.rank,
+            .map(|process| live::Process {
+                pid: process.pid,
+                rank: process.rank.filter(|_| process.world.as_ref().is_none_or(|world| world.size > 1)),
                 python: process.python.clone(),
                 torch: process.torch.clone(),
                 steps: process.steps,
                 median: summed(process).map(|times| times.median),
                 waiting: process.waiting(),
+                exchange: process.exchange(),
+                is_rank: ranks.iter().any(|rank| rank.pid == process.pid),
             })
             .collect(),
         steps: most.map_or(0, |process| process.steps),
+        trainings: main.filter(|_| trainings.len() > 1).map(|main| (trainings.len(), main.pid)),
         times: main.and_then(summed),
         recent: times[times.len().saturating_sub(report::RECENT)..].iter().filter_map(micros).collect(),
         waiting: main.and_then(Process::waiting),
@@ -213,6 +233,7 @@ fn dropped(process: &Process) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capture::ProcessScan;
     use crate::capture::messages::{Hello, Message, Stage, Window};
 
     fn seen(messages: &[Message]) -> Snapshot {
@@ -221,8 +242,15 @@ mod tests {
             recording.hear(7, message.clone());
         }
         let folder = std::path::Path::new("/none");
-        let progress =
-            Progress { recording: &recording, folder, stopped: false, ending: None, cut: None, lasted: Duration::ZERO };
+        let progress = Progress {
+            recording: &recording,
+            folder,
+            stopped: false,
+            ending: None,
+            cut: None,
+            scan: &ProcessScan::default(),
+            lasted: Duration::ZERO,
+        };
         snapshot(progress, &options(None), Heard::default(), Instant::now())
     }
 
@@ -256,6 +284,7 @@ mod tests {
                 stopped: false,
                 ending: None,
                 cut: None,
+                scan: &ProcessScan::default(),
                 lasted: Duration::ZERO,
             };
             snapshot(progress, &options, heard, now)
@@ -304,8 +333,15 @@ mod tests {
             recording.hear(7, message);
         }
         let folder = std::path::Path::new("/none");
-        let progress =
-            Progress { recording: &recording, folder, stopped: false, ending: None, cut: None, lasted: Duration::ZERO };
+        let progress = Progress {
+            recording: &recording,
+            folder,
+            stopped: false,
+            ending: None,
+            cut: None,
+            scan: &ProcessScan::default(),
+            lasted: Duration::ZERO,
+        };
         let seen = snapshot(progress, &options, Heard::default(), now);
         assert_eq!(seen.state, State::Running);
         assert_eq!(seen.remedy.as_deref(), Some("nothing recorded: nothing ran on a GPU"));
@@ -317,7 +353,7 @@ mod tests {
     }
 
     fn steps(times_us: Vec<f64>) -> Message {
-        Message::Steps { first: 2, times_us, waits_us: vec![], workers: None }
+        Message::Steps { first: 2, times_us, waits_us: vec![], workers: None, idle_us: vec![] }
     }
 
     #[test]

@@ -100,4 +100,17 @@ pub struct Summary {
     pub overlaps: u64,
     /// Time of the shortest used step on the host while it was recorded.
     pub host_step: Micros,
+    /// Time that each rank's step waits for the others, in the order of the traces; `None` for one that
+    /// calls no collective.
+    pub exchanges: Vec<Option<Exchange>>,
+}
+
+/// How a step of one of several ranks is divided between its own work and what it waits for the
+/// others, on the host or in collectives on the GPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Exchange {
+    /// The step.
+    pub step: Micros,
+    /// Time of it that the rank waits and exchanges.
+    pub waiting: Micros,
 }

@@ -17,9 +17,11 @@ pub fn combine(mut imports: Vec<Import>) -> Option<Import> {
     if count <= 1 {
         return imports.pop();
     }
+    let exchanges = imports.iter().flat_map(|import| import.summary.exchanges.clone()).collect();
     let duration = |import: &Import| import.profile.measured_step().unwrap_or_default();
     imports.sort_by(|a, b| duration(a).total_cmp(&duration(b)));
     let mut chosen = imports[(count - 1) / 2].clone();
+    chosen.summary.exchanges = exchanges;
     let others: Vec<HashMap<(String, usize), &Operation>> = imports
         .iter()
         .map(|import| identities(&import.profile.operations).into_iter().zip(&import.profile.operations).collect())

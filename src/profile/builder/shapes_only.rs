@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::join::{self, Joined, Occurrence};
 use super::nest::{self, LOADER, NO_RANGE, Nesting};
 use super::options::{Import, ImportOptions, Summary};
-use super::{group, timing, update, workload};
+use super::{exchange, group, timing, update, workload};
 use crate::op::name::{self, is_autograd_node};
 use crate::profile::{Phase, Profile, Recording, Step};
 use crate::trace::{Fault, Range, RangeKind, Span, StepMarks, Trace};
@@ -52,6 +52,7 @@ pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Impor
         joined_to: trace.recorder.joined_to,
         overlaps: nesting.overlaps,
         host_step: Micros::known(kept_spans.iter().map(|span| span.duration).reduce(f64::min).unwrap_or(0.0)),
+        exchanges: vec![exchange::on_host(trace, &kept_spans)],
     };
     let step = data_wait.map(|_| Step { data_wait, ..Step::default() });
     let mut profile = Profile::new(workload, None, step, operations)?;

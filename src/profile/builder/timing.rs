@@ -190,8 +190,12 @@ pub(super) struct Busy {
 
 impl Busy {
     pub(super) fn new(trace: &Trace, device: u32) -> Self {
-        let mut all: Vec<(f64, f64)> =
-            trace.work.iter().filter(|event| event.device == device).map(|event| (event.start, event.end)).collect();
+        Self::of(trace.work.iter().filter(|event| event.device == device).map(|event| (event.start, event.end)))
+    }
+
+    /// When anything of these intervals was on.
+    pub(super) fn of(intervals: impl Iterator<Item = (f64, f64)>) -> Self {
+        let mut all: Vec<(f64, f64)> = intervals.collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut intervals: Vec<(f64, f64, f64)> = Vec::new();
         let mut before = 0.0;
@@ -207,8 +211,13 @@ impl Busy {
         Self { intervals }
     }
 
+    /// Whether it never was.
+    pub(super) fn is_empty(&self) -> bool {
+        self.intervals.is_empty()
+    }
+
     /// Busy time from `start` to `end`.
-    fn within(&self, start: f64, end: f64) -> f64 {
+    pub(super) fn within(&self, start: f64, end: f64) -> f64 {
         self.until(end) - self.until(start)
     }
 

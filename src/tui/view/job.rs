@@ -126,6 +126,7 @@ fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room:
     }
     let known = |(_, role): &(String, Role), weight| if *role == Role::Muted { 0 } else { weight };
     facts.extend(job::ranks(&live.seen).map(|ranks| (6, lines("ranks", ranks, 2))));
+    facts.extend(job::trainings(&live.seen).map(|words| (6, lines("trainings", words, 2))));
     facts.extend(job::data(&live.seen).map(|data| (known(&data, 6), short("data", data))));
     facts.extend(job::held_back(app, live).map(|verdict| (8, lines("verdict", verdict, 3))));
     for (label, words) in job::economy(app, live) {

@@ -3,13 +3,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::capture::Recording;
 use crate::capture::assemble::Assembled;
 use crate::cli::error::CliError;
 use crate::cli::run::session::Session;
-use crate::live::Update;
+use crate::live::{Exchange, Update};
 
 /// So many times as many timed steps as before are worth another profile.
 const MORE: usize = 4;
@@ -24,11 +25,18 @@ pub(super) struct Maker {
     thread: JoinHandle<Made>,
     /// Windows and timed steps of the last one.
     last: (usize, usize),
+    /// What the recorded ranks of the last one wait for one another.
+    exchanges: Exchanges,
 }
+
+/// Of each rank, by the number of its process.
+type Exchanges = Arc<Mutex<Vec<(u32, Exchange)>>>;
 
 impl Maker {
     /// For the profile of `session`.
     pub(super) fn new(session: Session, news: Sender<Update>) -> Self {
+        let exchanges = Exchanges::default();
+        let made_of = exchanges.clone();
         let (requests, asked) = mpsc::channel::<(Recording, PathBuf)>();
         let thread = std::thread::spawn(move || {
             let mut made: Made = None;
@@ -39,6 +47,9 @@ impl Maker {
                 }
                 let written = session.write(&request.0, &request.1, is_ours);
                 is_ours |= written.is_ok();
+                if let Ok(assembled) = &written {
+                    made_of.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&assembled.exchanges);
+                }
                 // Nobody may be there to see it any more.
                 let _ = news.send(match &written {
                     Ok(assembled) => Update::Recorded(Box::new(assembled.profile.clone())),
@@ -48,7 +59,12 @@ impl Maker {
             }
             made
         });
-        Self { requests, thread, last: (0, 0) }
+        Self { requests, thread, last: (0, 0), exchanges }
+    }
+
+    /// What the recorded ranks of the last profile wait for one another.
+    pub(super) fn exchanges(&self) -> Vec<(u32, Exchange)> {
+        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Makes a profile where there is a new window, or many more steps were timed.
