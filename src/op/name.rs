@@ -2,8 +2,10 @@
 
 mod arguments;
 mod calls;
+mod communication;
 mod lists;
 mod nodes;
+mod product_kernels;
 mod renamed;
 mod results;
 mod tables;
@@ -12,12 +14,13 @@ mod traits;
 
 pub use arguments::positions;
 pub use calls::{
-    accumulates_gradients, calls_a_convolution, helps, is_collective_call, is_collective_kernel, is_convolution,
-    is_copy, is_detach, is_first_layer, is_foreach, is_in_place, is_loss, is_product, is_whole, only_looks, tensors,
-    weight,
+    accumulates_gradients, calls_a_convolution, helps, is_convolution, is_copy, is_detach, is_first_layer, is_foreach,
+    is_in_place, is_loss, is_product, is_whole, only_looks, tensors, weight,
 };
+pub use communication::{is_collective_call, is_collective_kernel, is_copy_between_gpus, split_collective};
 pub use lists::{UpdateStep, each, fused_lists, has_lists, is_each, takes_lists, update_step};
 pub use nodes::{is_autograd_node, is_loss_node};
+pub use product_kernels::{Factors, factors_of_kernel, is_product_kernel};
 pub use renamed::{carried_out_for, gradients_since, with_lists};
 pub use results::{ResultForm, result};
 pub use traits::{
@@ -27,8 +30,8 @@ pub use traits::{
 
 use super::Family;
 use tables::{
-    ATTENTION, CELLS, COLLECTIVES, COMPARISONS, ELEMENTWISE, FILLS, GEMM_PARTS, GEMMS, LOOKUPS, NORMALISATIONS,
-    REARRANGEMENTS, RECURRENT, REDUCTION_PARTS, REDUCTIONS, SPLIT, VIEWS,
+    ATTENTION, CELLS, COMPARISONS, ELEMENTWISE, FILLS, GEMM_PARTS, GEMMS, LOOKUPS, NORMALISATIONS,
+    REARRANGEMENTS, RECURRENT, REDUCTION_PARTS, REDUCTIONS, VIEWS,
 };
 use traits::is_generated;
 
@@ -287,12 +290,6 @@ pub fn is_own(name: &str) -> bool {
     short(name) != name
 }
 
-/// The collective of a model split over GPUs, in words.
-pub fn split_collective(name: &str) -> Option<&'static str> {
-    let name = name.to_ascii_lowercase().replace('_', "");
-    SPLIT.iter().find(|(part, _)| name.contains(part)).map(|(_, word)| *word)
-}
-
 /// Of the name in lower case, in full and without name space and leading underscores.
 fn form(full: &str, bare: &str) -> Form {
     let has = |parts: &[&str]| parts.iter().any(|part| bare.contains(part));
@@ -312,7 +309,7 @@ fn form(full: &str, bare: &str) -> Form {
         } else {
             Form::Reduction(ReductionForm::Sum)
         }
-    } else if has(COLLECTIVES) || full.contains("c10d") {
+    } else if communication::is_communication(full, bare) {
         Form::Communication
     } else if has(ATTENTION) {
         Form::Attention(if bare.contains("flex_attention") {

@@ -265,6 +265,13 @@ impl Notes {
             trace.names.overflowed + trace.tensors.overflowed + trace.scalars.overflowed,
             "names or shapes were not kept: the trace has too many different ones",
         );
+        if let Some(ranks) = trace.recorder.world_size.filter(|ranks| *ranks > 1)
+            && !steps.joined.occurrences.iter().any(|occurrence| occurrence.phase == Phase::Communication)
+        {
+            notes.0.push(format!(
+                "the recording is of one of {ranks} GPUs (distributedInfo), but no communication is in its steps: kernels of an unknown library that exchange data count as computation"
+            ));
+        }
         if steps.marks == StepMarks::WholeTrace {
             notes.0.push(format!("no step marks: the whole trace is taken as one step{}", trace.recorder.whole_remedy));
         }

@@ -72,6 +72,7 @@ impl Recorded {
             framework: Some("pytorch".to_owned()),
             runtime: None,
             driver: None,
+            world_size: None,
             without_shapes: "the trace has no shapes: record it with record_shapes=True for better predictions",
             joined_to: "an operator",
             whole_remedy: "",
@@ -129,6 +130,7 @@ impl Recorded {
             "cuda_driver_version" => {
                 recorder.driver = version().map(|version| format!("CUDA {}", cuda_version(version)));
             }
+            "distributedInfo" => recorder.world_size = world_size(value).or(recorder.world_size),
             "kernels_only" if whole(value) == Some(1) => recorder.grouping = Grouping::RangesOnly,
             _ => {}
         }
@@ -177,6 +179,15 @@ impl Recorded {
         let failed = |source: io::Error| Format::Kineto.error(Fault::Io { events, source });
         self.parts.each(|extent| keep.meets(extent), |part| collector.part(part, keep)).map_err(failed)
     }
+}
+
+/// Ranks of the job by `distributedInfo`: its world size, else those of its largest process group.
+fn world_size(value: &[u8]) -> Option<u64> {
+    let info: Value = serde_json::from_slice(value).ok()?;
+    let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
+    let groups = info.get("pg_config").and_then(Value::as_array);
+    let largest = || groups?.iter().filter_map(|group| group.get("pg_size").and_then(number)).max();
+    info.get("world_size").and_then(number).or_else(largest)
 }
 
 /// A device as one entry of `deviceProperties` describes it.

@@ -1,12 +1,5 @@
 //! Names of operators by what they do.
 
-/// Names of collectives, in whole or in part.
-#[rustfmt::skip]
-pub(super) const COLLECTIVES: &[&str] = &[
-    "nccl", "rccl", "all_reduce", "allreduce", "all_gather", "allgather", "reduce_scatter",
-    "broadcast_coalesced", "all_to_all", "alltoall", "reducescatter", "msccl", "record_param_comms",
-];
-
 /// Parts of the names of attention operators.
 #[rustfmt::skip]
 pub(super) const ATTENTION: &[&str] = &[
@@ -134,14 +127,4 @@ pub(super) const COMPARISONS: &[&str] = &[
 pub(super) const WIDE: &[&str] = &[
     "pow", "exp", "log", "rsqrt", "reciprocal", "cosh", "sinh", "tan_", "softplus", "acos", "asin", "erfinv",
     "cumsum", "cumprod", "prod", "renorm", "cdist",
-];
-
-/// Parts of the names of collectives that models split over GPUs need, without underscores.
-pub(super) const SPLIT: [(&str, &str); 6] = [
-    ("allgather", "all-gather"),
-    ("reducescatter", "reduce-scatter"),
-    ("alltoall", "all-to-all"),
-    ("sendrecv", "send and receive"),
-    ("c10dfunctional", "collectives of DTensor"),
-    ("dtensor", "collectives of DTensor"),
 ];

@@ -248,6 +248,7 @@ impl<'a> Recording<'a> {
             framework: Some("xla".to_owned()),
             runtime: None,
             driver: None,
+            world_size: None,
             without_shapes: "the recording has no programs, so no shapes: record it with JAX's profiler in the process that compiled them",
             joined_to: "an instruction of a compiled program",
             whole_remedy: " (jax.profiler.StepTraceAnnotation marks steps)",
