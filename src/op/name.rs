@@ -30,7 +30,7 @@ pub use traits::{
 
 use super::Family;
 use tables::{
-    ATTENTION, CELLS, COMPARISONS, ELEMENTWISE, FILLS, GEMM_PARTS, GEMMS, LOOKUPS, NORMALISATIONS,
+    ATTENTION, ATTENTION_PACKAGES, CELLS, COMPARISONS, ELEMENTWISE, FILLS, GEMM_PARTS, GEMMS, LOOKUPS, NORMALISATIONS,
     REARRANGEMENTS, RECURRENT, REDUCTION_PARTS, REDUCTIONS, VIEWS,
 };
 use traits::is_generated;
@@ -125,6 +125,8 @@ pub enum ProductForm {
         /// Columns to a word of the first extent.
         word: u64,
     },
+    /// Both factors of a bilinear form: an input, a matrix for each result, another input.
+    Trilinear,
     /// Of one factor two of four numbers are kept.
     Sparse {
         /// Whether it is the weight of a linear layer; else the first factor.
@@ -186,6 +188,8 @@ pub enum ReductionForm {
     Likelihood,
     /// Another loss.
     Loss,
+    /// The distance of every row of a matrix from every row of another.
+    Distances,
     /// A result as large as what is read: sums so far, an order.
     Scan,
 }
@@ -230,6 +234,7 @@ impl Name {
         // The templates and arguments of kernels name other things.
         let whole = full.split(['<', '(']).next().unwrap_or(&full).trim();
         let bare = whole.rsplit("::").next().unwrap_or(whole).trim_start_matches("void ").trim_start_matches('_');
+        let form = form(&full, bare);
         let pass = if is_generated(bare) {
             // What it is made of is in its name, backward parts too; it passes over its tensors.
             Pass::Forward
@@ -237,12 +242,12 @@ impl Name {
             Pass::DataGradient
         } else if full.contains("backward_weight") {
             Pass::WeightGradient
-        } else if full.contains("backward") {
+        } else if full.contains("backward") || matches!(form, Form::Attention(_)) && bare.contains("bwd") {
             Pass::Backward
         } else {
             Pass::Forward
         };
-        Self { form: form(&full, bare), pass, loss: full.contains("loss") || full.contains("entropy") }
+        Self { form, pass, loss: full.contains("loss") || full.contains("entropy") }
     }
 
     /// The kind of operator.
@@ -311,7 +316,7 @@ fn form(full: &str, bare: &str) -> Form {
         }
     } else if communication::is_communication(full, bare) {
         Form::Communication
-    } else if has(ATTENTION) {
+    } else if has(ATTENTION) || ATTENTION_PACKAGES.iter().any(|package| full.starts_with(package)) {
         Form::Attention(if bare.contains("flex_attention") {
             AttentionForm::Flex
         } else if full.contains("scaled_dot_product") {
@@ -348,6 +353,8 @@ fn form(full: &str, bare: &str) -> Form {
     } else if REDUCTIONS.contains(&stem) || has(REDUCTION_PARTS) {
         Form::Reduction(if bare.starts_with("nll_loss") {
             ReductionForm::Likelihood
+        } else if stem.starts_with("cdist") {
+            ReductionForm::Distances
         } else if full.contains("loss") {
             ReductionForm::Loss
         } else if ["cumsum", "cumprod", "sort"].contains(&stem) {
@@ -366,12 +373,15 @@ fn product(bare: &str) -> ProductForm {
     match bare {
         "einsum" => ProductForm::Einsum,
         "linear_backward" => ProductForm::LinearBackward,
-        "linear" | "mkldnn_linear" => ProductForm::Linear,
+        "linear" | "mkldnn_linear" | "euclidean_dist" | "cdist" => ProductForm::Linear,
+        "trilinear" => ProductForm::Trilinear,
         "weight_int4pack_mm" => ProductForm::Packed { word: 8 },
         "weight_int8pack_mm" | "weight_int4pack_mm_for_cpu" => ProductForm::Packed { word: 1 },
         _ if bare.starts_with("sparse_semi_structured") => ProductForm::Sparse { linear: bare.ends_with("linear") },
         _ if bare.contains("grouped_mm") => ProductForm::Grouped,
-        _ if ["addm", "addbmm", "baddbmm"].iter().any(|start| bare.starts_with(start)) => ProductForm::BiasFirst,
+        _ if ["addm", "addbmm", "baddbmm", "sparse_addmm"].iter().any(|start| bare.starts_with(start)) => {
+            ProductForm::BiasFirst
+        }
         _ => ProductForm::Plain,
     }
 }

@@ -194,13 +194,13 @@ fn world_size(value: &[u8]) -> Option<u64> {
 fn device(value: &Value) -> (Option<u64>, DeviceInfo) {
     let number = |key: &str| value.get(key).and_then(Value::as_u64);
     let small = |key: &str| number(key).and_then(|number| u32::try_from(number).ok());
-    let info = DeviceInfo {
-        name: crate::text::clean(value.get("name").and_then(Value::as_str).unwrap_or(""), 120),
-        compute_capability: small("computeMajor").zip(small("computeMinor")),
-        multiprocessors: small("numSms"),
-        memory_bytes: number("totalGlobalMem"),
-    };
-    (number("id"), info)
+    let name = crate::text::clean(value.get("name").and_then(Value::as_str).unwrap_or("").trim(), 120);
+    // What is not known is 0 in some traces.
+    let capability = small("computeMajor").zip(small("computeMinor")).filter(|(major, _)| *major > 0);
+    let multiprocessors = small("numSms").filter(|count| *count > 0);
+    let unnamed =
+        DeviceInfo::unnamed("", capability, multiprocessors, number("totalGlobalMem").filter(|bytes| *bytes > 0));
+    (number("id"), if name.is_empty() { unnamed } else { DeviceInfo { name, ..unnamed } })
 }
 
 /// 12040 → 12.4

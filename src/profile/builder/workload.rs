@@ -252,9 +252,9 @@ impl Products {
 
 fn factors(dtype: &DType) -> Option<Factors> {
     Some(match dtype {
-        DType::Float64 => Factors::Float64,
-        DType::Float32 => Factors::Float32,
-        DType::Float16 => Factors::Float16,
+        DType::Float64 | DType::Complex128 => Factors::Float64,
+        DType::Float32 | DType::Complex64 => Factors::Float32,
+        DType::Float16 | DType::Complex32 => Factors::Float16,
         DType::Bfloat16 => Factors::Bfloat16,
         DType::Float8E4m3 | DType::Float8E5m2 => Factors::Float8,
         _ => return None,

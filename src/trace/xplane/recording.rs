@@ -228,11 +228,6 @@ impl<'a> Recording<'a> {
     /// is the operator.
     pub(super) fn trace(mut self, plane: &Plane<'_>, options: &ReadOptions<'_>) -> Trace {
         let info = device_info(plane);
-        if !options.is_gpu_given && options.finds(&info) {
-            self.notes.push(
-                "the recording does not name its GPU, which was found by its figures; --origin sets it".to_owned(),
-            );
-        }
         let (described, all) = self.described;
         if all > 0.0 && described < 0.995 * all {
             self.notes.push(format!(
