@@ -97,7 +97,7 @@ pub(crate) struct Recorder {
     /// Version of CUDA or HIP.
     pub(crate) runtime: Option<String>,
     pub(crate) driver: Option<String>,
-    /// GPUs of the job that the recording is one rank of, where the recorder reports them.
+    /// GPUs of the job that the recording is one rank of, if the recorder reports them.
     pub(crate) world_size: Option<u64>,
     /// The note on a trace without shapes.
     pub(crate) without_shapes: &'static str,

@@ -6,7 +6,7 @@ use super::{Catalog, GpuSpec, Vendor};
 use crate::text;
 use crate::units::{GIB, GpuSlug};
 
-/// What a recording says of the GPU it was made on.
+/// A recording's facts about its GPU.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceIdentity {
     /// Name the driver gives.
@@ -71,7 +71,7 @@ fn list(slugs: &[GpuSlug]) -> String {
 }
 
 impl DeviceIdentity {
-    /// Whether it has a name that tells a model: drivers call GPUs that they do not know "Graphics Device".
+    /// Whether the name has a model in it: drivers call GPUs that they do not know "Graphics Device".
     fn has_model(&self) -> bool {
         !words(&self.name).is_empty()
     }
@@ -153,11 +153,11 @@ impl Catalog {
         })
     }
 
-    /// The GPU a driver calls `identity.name`, told from its siblings by compute
+    /// The GPU a driver calls `identity.name`, distinguished from its siblings by compute
     /// capability, multiprocessors and memory; `None` unless exactly one remains best.
     ///
-    /// Boards that differ only in what a driver does not tell (SXM or `PCIe` with equal
-    /// memory and multiprocessors) are told apart by the words of the name.
+    /// Boards that differ only in facts that drivers do not report (SXM or `PCIe` with equal
+    /// memory and multiprocessors) are distinguished by the words of the name.
     pub fn identify(&self, identity: &DeviceIdentity) -> Option<&GpuSpec> {
         if identity.is_mig() {
             return None;
@@ -204,7 +204,7 @@ impl Catalog {
     }
 }
 
-/// Of GPUs with one name the one with the memory that the name tells: `80gb` of an A100-SXM4-80GB.
+/// Of GPUs with one name the one with the memory in that name: `80gb` of an A100-SXM4-80GB.
 fn likeliest<'a>(named: &[(i32, &'a GpuSpec)], name: &str) -> Option<&'a GpuSpec> {
     let (best, first) = named.first()?;
     let name = name.to_lowercase();
@@ -219,7 +219,7 @@ fn memory_agrees(reported: f64, nominal: f64) -> bool {
     (0.90..=1.03).contains(&(reported / nominal))
 }
 
-/// The words that tell a board by its name: model numbers and form factors, not makers.
+/// The words of a name that identify a board: model numbers and form factors, not makers.
 fn words(name: &str) -> Vec<String> {
     const SILENT: [&str; 13] = [
         "nvidia",

@@ -160,7 +160,7 @@ pub(super) fn traces(paths: &[PathBuf], options: &ImportOptions<'_>) -> Result<I
 pub fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Result<GpuSlug, String> {
     let narrow = |(major, minor): (u32, u32)| Some((u8::try_from(major).ok()?, u8::try_from(minor).ok()?));
     let identity = DeviceIdentity {
-        // Figures in place of a name name no model.
+        // A name made of figures has no model in it.
         name: if device.is_named() { device.name.clone() } else { String::new() },
         compute_capability: device.compute_capability.and_then(narrow),
         sm_count: device.multiprocessors,

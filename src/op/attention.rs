@@ -80,7 +80,7 @@ impl Attention {
         Some(Self { seen: seen(operation, form, sized.queries, sized.keys), ..sized })
     }
 
-    /// Of sequences that lie one after another, taken as so many of one length that they have as many pairs of queries
+    /// Sequences that lie one after another, as sequences of one length with the same number of pairs of queries
     /// and keys: as recorded, else somewhere between those of equal lengths, which are the fewest, and those of as
     /// many sequences of the longest length as fit. `None` if the number of sequences is unknown.
     fn packed(self, operation: &Operation) -> Option<Self> {

@@ -83,7 +83,8 @@ impl Product {
         Some(nonzero.map_or(sizes, |count| sizes.of_sparse(count as f64)))
     }
 
-    /// With a first factor of so many elements, each with its place in 64 bits: as many a row on average are summed over.
+    /// The same with a sparse first factor of `nonzero` elements, each with its place in 64 bits: a row sums over the mean
+    /// number of elements in a row.
     fn of_sparse(self, nonzero: f64) -> Self {
         let all = self.batch * self.rows * self.reduction;
         let nonzero = nonzero.min(all);

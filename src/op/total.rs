@@ -19,7 +19,7 @@ pub struct StepWork {
     pub bytes: Bytes,
     /// Calls that compute, views left out.
     pub calls: u64,
-    /// Calls among them whose shapes do not tell their work, or only roughly.
+    /// Calls among them whose work is unknown, or known only roughly.
     pub unknown: u64,
 }
 

@@ -7,6 +7,7 @@ use super::decoded::Decoded;
 use super::estimate::Estimate;
 use super::method::Method;
 use super::warning::{Warning, WarningKind};
+use crate::profile::DType;
 use crate::units::Range;
 
 /// Operators that a warning names.
@@ -27,8 +28,14 @@ pub(super) fn warnings(decoded: &[Decoded<'_>]) -> Vec<Warning> {
             "FLOPs estimated of {names}: the lengths of its packed sequences are unknown, so its range reaches from equal lengths to as many of the longest as there may be"
         )
     });
+    let is_wide = |one: &&Decoded<'_>| matches!(one.dtype, Some(DType::Float64 | DType::Complex128));
+    let wide = names(decoded.iter().filter(|one| one.family.varies_kernels()).filter(is_wide)).map(|names| {
+        format!(
+            "products in float64 ({names}) are predicted at rates of FP32, for the catalog has none of FP64: GPUs for data centres take about twice as long, others up to 64 times"
+        )
+    });
     let warning = |text| Warning { kind: WarningKind::Uncounted, text };
-    uncounted.into_iter().chain(doubted).map(warning).collect()
+    uncounted.into_iter().chain(doubted).chain(wide).map(warning).collect()
 }
 
 /// A time that may be as many times shorter and longer as the arithmetic.
@@ -85,5 +92,7 @@ mod tests {
             "{found:?}"
         );
         assert!(of(r#"{"name": "aten::mm", "phase": "forward", "inputs": [[8, 4], [4, 8]]}"#).is_empty());
+        let found = of(r#"{"name": "aten::mm", "phase": "forward", "inputs": [[8, 4], [4, 8]], "dtype": "float64"}"#);
+        assert!(matches!(&found[..], [one] if one.starts_with("products in float64 (aten::mm (×1))")), "{found:?}");
     }
 }

@@ -127,7 +127,7 @@ fn parameters(trace: &Trace, span: &Span) -> Option<u64> {
     (sinks > 0 && total > 0 && backward_passes == 1).then_some(total)
 }
 
-/// Precision of the products, and where it was read; or why it is unknown, if products were recorded.
+/// Precision of the products and its source; or the reason why it is unknown, if products were recorded.
 fn precision(operations: &[Operation]) -> Result<(Precision, &'static str), Option<String>> {
     let works = |operation: &&Operation| matches!(operation.phase, Phase::Forward | Phase::Backward | Phase::Other);
     let products = Products::of(operations.iter().filter(works));
@@ -159,8 +159,8 @@ fn precision(operations: &[Operation]) -> Result<(Precision, &'static str), Opti
     Ok((precision, how))
 }
 
-/// Device time of the products of a step, by the types of their factors, in microseconds; one for each where no
-/// times were recorded.
+/// Device time of the products of a step, by the types of their factors, in microseconds; 1 for each product without a
+/// recorded time.
 #[derive(Default)]
 struct Products {
     by_type: BTreeMap<Factors, f64>,
@@ -177,7 +177,7 @@ struct Products {
 
 impl Products {
     /// The part of the unknown kernels' time that products of known types take at least, if they are to stand for
-    /// the step: a product of some microseconds says nothing of a step replayed in a CUDA graph.
+    /// the step: a product of some microseconds does not represent a step replayed in a CUDA graph.
     const DECIDES: f64 = 0.1;
 
     fn of<'a>(operations: impl Iterator<Item = &'a Operation>) -> Self {
@@ -221,7 +221,7 @@ impl Products {
         }
     }
 
-    /// The type that takes most time, and where it was read.
+    /// The type that takes most time, and its source.
     fn types(&self) -> Option<(Factors, &'static str)> {
         let (&types, _) = self.by_type.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
         let known: f64 = self.by_type.values().sum();
@@ -237,7 +237,7 @@ impl Products {
         })
     }
 
-    /// Why there is no type; `None` without kernels that may be products.
+    /// The reason for an unknown type; `None` without kernels that may be products.
     fn doubt(&self) -> Option<String> {
         let known: f64 = self.by_type.values().sum();
         (self.unknown > 0.0).then(|| {
