@@ -125,7 +125,8 @@ impl Catalog {
     /// # Errors
     /// [`Unrecognised`] with the reason.
     pub fn recognise(&self, identity: &DeviceIdentity) -> Result<&GpuSpec, Unrecognised> {
-        let name = if identity.has_model() { text::clean(&identity.name, 120) } else { identity.figures() };
+        let name = text::clean(identity.name.trim(), 120);
+        let name = if name.is_empty() { identity.figures() } else { name };
         let slugs = |gpus: &[&GpuSpec]| gpus.iter().map(|gpu| gpu.slug.clone()).collect::<Vec<_>>();
         if !identity.has_model() {
             return match self.with_figures(identity)[..] {

@@ -65,7 +65,7 @@ fn jagged_tensors_are_packed(python: &str) {
         let [backward] = named(&profile, &format!("{name}_backward"))[..] else { panic!("no backward") };
         assert_eq!((flops(forward), flops(backward)), (4.0 * pairs * HEADS, 10.0 * pairs * HEADS));
     }
-    let text = place.refused(python, &fixture("packed.py:nested"), &[]);
+    let text = Place::new().refused(python, &fixture("packed.py:nested"), &[]);
     assert!(text.contains("layout=torch.jagged"), "{text}");
 }
 
