@@ -49,7 +49,12 @@ pub struct Op {
     pub name: Name,
     /// The sizes; `None` where the shapes do not tell, and of what does nothing on the device.
     pub sizes: Option<Sizes>,
+    /// Whether its numbers are complex: a product of two takes four real ones.
+    is_complex: bool,
 }
+
+/// Real products for one of complex numbers.
+const COMPLEX_PRODUCTS: f64 = 4.0;
 
 /// The sizes of an operator by its kind.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,7 +101,22 @@ impl Op {
             Form::Stream(form) => Stream::of(operation, form).map(Sizes::Stream),
             Form::Pooling | Form::Unknown => Stream::of(operation, name::StreamForm::Plain).map(Sizes::Stream),
         };
-        Self { name, sizes }
+        Self { name, sizes, is_complex: operation.dtype.as_ref().is_some_and(DType::is_complex) }
+    }
+
+    /// Whether it is known to multiply (a product, a convolution, attention, a recurrent layer), but its shapes are not
+    /// those that its name leads to expect, so that its arithmetic is unknown.
+    pub fn is_uncounted(&self) -> bool {
+        self.sizes.is_none() && self.family().varies_kernels()
+    }
+
+    /// The factor, 1 or more, by which its arithmetic may be larger or smaller than counted: that of attention over
+    /// packed sequences depends on how long each is.
+    pub fn doubt(&self) -> f64 {
+        match &self.sizes {
+            Some(Sizes::Attention(attention)) => attention.doubt,
+            _ => 1.0,
+        }
     }
 
     /// The kind of operator.
@@ -119,14 +139,16 @@ impl Op {
     ///
     /// Operators not known are taken as memory-bound when they have shapes.
     pub fn work(&self, element: f64) -> Option<Work> {
-        match self.sizes.as_ref()? {
+        let work = match self.sizes.as_ref()? {
             Sizes::Product(product) => product.work(element),
             Sizes::Convolution(convolution) => Some(convolution.work(element)),
             Sizes::Attention(attention) => attention.work(element),
             Sizes::Recurrent(recurrent) => recurrent.work(element),
             Sizes::Rows(rows) => Some(rows.stream.work(element)),
             Sizes::Stream(stream) => Some(stream.work(element)),
-        }
+        };
+        let multiplies = self.is_complex && self.family().varies_kernels();
+        work.map(|work| if multiplies { Work { flops: work.flops * COMPLEX_PRODUCTS, ..work } } else { work })
     }
 
     /// The parts of one occurrence for learned models, with elements of `element_bytes`; empty
@@ -142,8 +164,13 @@ impl Op {
             Some(Sizes::Rows(rows)) => vec![(rows.primitive(), 1.0)],
             Some(Sizes::Stream(stream)) => vec![(Primitive::Stream { moved: stream.elements(element_bytes) }, 1.0)],
         };
+        // Four products of real numbers of half the size.
+        let (products, element_bytes) = match self.is_complex && self.family().varies_kernels() {
+            true => (COMPLEX_PRODUCTS, element_bytes / 2.0),
+            false => (1.0, element_bytes),
+        };
         let sound = found.into_iter().filter(|(primitive, times)| *times > 0.0 && primitive.is_sound());
-        sound.map(|(primitive, times)| Part { primitive, times, element_bytes }).collect()
+        sound.map(|(primitive, times)| Part { primitive, times: times * products, element_bytes }).collect()
     }
 }
 

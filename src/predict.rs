@@ -47,6 +47,7 @@ mod shares;
 mod step;
 pub mod suggest;
 pub mod transformer;
+mod uncounted;
 mod unshaped;
 pub mod warning;
 pub mod wave;

@@ -97,6 +97,8 @@ pub(crate) struct Recorder {
     /// Version of CUDA or HIP.
     pub(crate) runtime: Option<String>,
     pub(crate) driver: Option<String>,
+    /// GPUs of the job that the recording is one rank of, if the recorder reports them.
+    pub(crate) world_size: Option<u64>,
     /// The note on a trace without shapes.
     pub(crate) without_shapes: &'static str,
     /// What kernels are joined to.

@@ -77,6 +77,79 @@ fn names_that_drivers_give() {
     assert_eq!(Catalog::new(bundled::gpus()).identify(&amd).map(|gpu| gpu.slug.to_string()).as_deref(), Some("mi300x"));
 }
 
+fn recognised(name: &str, figures: Option<((u8, u8), u32, f64)>) -> Result<String, String> {
+    let identity = DeviceIdentity {
+        name: name.to_owned(),
+        compute_capability: figures.map(|(capability, ..)| capability),
+        sm_count: figures.map(|(_, sms, _)| sms),
+        memory_bytes: figures.map(|(.., gib)| (gib * f64::from(1 << 30)) as u64),
+    };
+    let catalog = Catalog::new(bundled::gpus());
+    catalog.recognise(&identity).map(|gpu| gpu.slug.to_string()).map_err(|reason| reason.to_string())
+}
+
+#[test]
+fn names_without_a_number_and_names_of_two_boards() {
+    for (name, figures, slug) in [
+        ("NVIDIA TITAN RTX", ((7, 5), 72, 23.6), "titan-rtx"),
+        ("TITAN RTX", ((7, 5), 72, 23.6), "titan-rtx"),
+        ("NVIDIA TITAN V", ((7, 0), 80, 11.8), "titan-v"),
+        ("NVIDIA TITAN Xp", ((6, 1), 30, 11.9), "titan-xp"),
+        ("NVIDIA TITAN Xp COLLECTORS EDITION", ((6, 1), 30, 11.9), "titan-xp"),
+        ("AMD Instinct MI250X / MI250", ((9, 0), 104, 64.0), "mi250-gcd"),
+    ] {
+        assert_eq!(recognised(name, Some(figures)).as_deref(), Ok(slug), "{name}");
+    }
+    assert_eq!(recognised("NVIDIA TITAN V", None).as_deref(), Ok("titan-v"));
+    for (name, figures) in [
+        ("NVIDIA TITAN X (Pascal)", ((6, 1), 28, 11.9)),
+        ("NVIDIA GeForce GTX TITAN X", ((5, 2), 24, 11.9)),
+        ("NVIDIA GeForce GTX TITAN Black", ((3, 5), 15, 6.0)),
+    ] {
+        let reason = recognised(name, Some(figures)).unwrap_err();
+        assert_eq!(reason, format!("the catalog has no GPU that is {name:?}"));
+    }
+}
+
+#[test]
+fn gpus_without_a_name_are_recognised_by_their_figures() {
+    for (figures, slug) in [
+        (((9, 4), 304, 192.0), "mi300x"),
+        (((9, 4), 304, 256.0), "mi325x"),
+        (((9, 5), 256, 288.0), "mi355x"),
+        (((9, 0), 120, 32.0), "mi100"),
+        (((9, 0), 132, 79.1), "h100-sxm5-80gb"),
+        (((7, 5), 40, 14.6), "t4"),
+    ] {
+        for name in ["", "NVIDIA Graphics Device", "AMD Radeon Graphics"] {
+            assert_eq!(recognised(name, Some(figures)).as_deref(), Ok(slug), "{name:?} {figures:?}");
+        }
+    }
+    // Two boards with the same figures, and none.
+    let reason = recognised("", Some(((9, 0), 104, 64.0))).unwrap_err();
+    assert!(reason.contains("mi210 or mi250-gcd"), "{reason}");
+    let reason = recognised("", Some(((9, 9), 7, 3.0))).unwrap_err();
+    assert_eq!(reason, "the catalog has no GPU that is \"7 multiprocessors, 3.0 GiB\"");
+    assert!(recognised("", None).is_err());
+}
+
+#[test]
+fn a_slice_of_a_gpu_is_not_the_whole_one() {
+    for (name, figures) in [
+        ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", None),
+        ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", Some(((8, 0), 14, 9.8))),
+        ("NVIDIA A100-SXM4-80GB", Some(((8, 0), 14, 9.8))),
+        ("NVIDIA H100 80GB HBM3 MIG 7g.80gb", Some(((9, 0), 132, 79.1))),
+        ("NVIDIA H100 80GB HBM3", Some(((9, 0), 60, 39.3))),
+    ] {
+        let reason = recognised(name, figures).unwrap_err();
+        let whole = if name.contains("A100") { "a100-sxm4-80gb" } else { "h100-sxm5-80gb" };
+        assert!(reason.contains(&format!("is a MIG slice of {whole} (")), "{name}: {reason}");
+    }
+    let reason = recognised("NVIDIA GeForce RTX 3080", Some(((8, 6), 70, 11.8))).unwrap_err();
+    assert!(reason.contains("another edition"), "{reason}");
+}
+
 /// Where the name leaves two boards, none is guessed.
 #[test]
 fn what_is_not_certain_is_left_open() {

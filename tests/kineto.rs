@@ -2,10 +2,14 @@
 
 #[path = "kineto/broken.rs"]
 mod broken;
+#[path = "kineto/communication.rs"]
+mod communication;
 #[path = "kineto/execution.rs"]
 mod execution;
 #[path = "kineto/large.rs"]
 mod large;
+#[path = "kineto/precision.rs"]
+mod precision;
 #[path = "kineto/small.rs"]
 mod small;
 #[path = "kineto/timeline.rs"]

@@ -23,12 +23,15 @@ const VERSION: u32 = 1;
 /// The script that is started.
 const START: &str = "start.py";
 /// What it is made of; the first is the script.
-const FILES: [(&str, &[u8]); 11] = [
+const FILES: [(&str, &[u8]); 14] = [
     (START, include_bytes!("../../profiler/shapes/start.py")),
     ("habitat_shapes/__init__.py", include_bytes!("../../profiler/shapes/habitat_shapes/__init__.py")),
     ("habitat_shapes/as_on_gpu.py", include_bytes!("../../profiler/shapes/habitat_shapes/as_on_gpu.py")),
     ("habitat_shapes/drive.py", include_bytes!("../../profiler/shapes/habitat_shapes/drive.py")),
     ("habitat_shapes/failure.py", include_bytes!("../../profiler/shapes/habitat_shapes/failure.py")),
+    ("habitat_shapes/flex.py", include_bytes!("../../profiler/shapes/habitat_shapes/flex.py")),
+    ("habitat_shapes/jagged.py", include_bytes!("../../profiler/shapes/habitat_shapes/jagged.py")),
+    ("habitat_shapes/losses.py", include_bytes!("../../profiler/shapes/habitat_shapes/losses.py")),
     ("habitat_shapes/memory.py", include_bytes!("../../profiler/shapes/habitat_shapes/memory.py")),
     ("habitat_shapes/compiled.py", include_bytes!("../../profiler/shapes/habitat_shapes/compiled.py")),
     ("habitat_shapes/recorder.py", include_bytes!("../../profiler/shapes/habitat_shapes/recorder.py")),

@@ -117,7 +117,7 @@ pub(super) fn import_options<'a>(
     given: &WorkloadArgs,
     name: String,
     origin: Option<GpuSlug>,
-    resolve_gpu: &'a (dyn Fn(&DeviceInfo) -> Option<GpuSlug> + Sync),
+    resolve_gpu: &'a (dyn Fn(&DeviceInfo) -> Result<GpuSlug, String> + Sync),
 ) -> ImportOptions<'a> {
     ImportOptions {
         workload: given.name.clone().unwrap_or(name),
@@ -153,17 +153,20 @@ pub(super) fn traces(paths: &[PathBuf], options: &ImportOptions<'_>) -> Result<I
     })
 }
 
-/// The catalog's slug of what a trace says of its GPU.
-pub fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Option<GpuSlug> {
+/// The catalog's slug of a recording's GPU.
+///
+/// # Errors
+/// In words, why the catalog has none.
+pub fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Result<GpuSlug, String> {
     let narrow = |(major, minor): (u32, u32)| Some((u8::try_from(major).ok()?, u8::try_from(minor).ok()?));
     let identity = DeviceIdentity {
-        name: device.name.clone(),
+        // A name made of figures has no model in it.
+        name: if device.is_named() { device.name.clone() } else { String::new() },
         compute_capability: device.compute_capability.and_then(narrow),
         sm_count: device.multiprocessors,
         memory_bytes: device.memory_bytes,
     };
-    let found = if device.is_named() { catalog.identify(&identity) } else { catalog.only_with(&identity) };
-    found.map(|gpu| gpu.slug.clone())
+    catalog.recognise(&identity).map(|gpu| gpu.slug.clone()).map_err(|reason| reason.to_string())
 }
 
 /// The trace's file name without its endings.

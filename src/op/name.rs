@@ -2,8 +2,10 @@
 
 mod arguments;
 mod calls;
+mod communication;
 mod lists;
 mod nodes;
+mod product_kernels;
 mod renamed;
 mod results;
 mod tables;
@@ -12,12 +14,15 @@ mod traits;
 
 pub use arguments::positions;
 pub use calls::{
-    accumulates_gradients, calls_a_convolution, helps, is_collective_call, is_collective_kernel, is_convolution,
-    is_copy, is_detach, is_first_layer, is_foreach, is_host_collective, is_in_place, is_loss, is_product, is_whole,
-    only_looks, tensors, weight,
+    accumulates_gradients, calls_a_convolution, helps, is_convolution, is_copy, is_detach, is_first_layer, is_foreach,
+    is_in_place, is_loss, is_product, is_whole, only_looks, tensors, weight,
+};
+pub use communication::{
+    is_collective_call, is_collective_kernel, is_copy_between_gpus, is_host_collective, split_collective,
 };
 pub use lists::{UpdateStep, each, fused_lists, has_lists, is_each, takes_lists, update_step};
 pub use nodes::{is_autograd_node, is_loss_node};
+pub use product_kernels::{Factors, factors_of_kernel, is_product_kernel};
 pub use renamed::{carried_out_for, gradients_since, with_lists};
 pub use results::{ResultForm, result};
 pub use traits::{
@@ -27,8 +32,8 @@ pub use traits::{
 
 use super::Family;
 use tables::{
-    ATTENTION, CELLS, COLLECTIVES, COMPARISONS, ELEMENTWISE, FILLS, GEMM_PARTS, GEMMS, LOOKUPS, NORMALISATIONS,
-    REARRANGEMENTS, RECURRENT, REDUCTION_PARTS, REDUCTIONS, SPLIT, VIEWS,
+    ATTENTION, ATTENTION_PACKAGES, CELLS, COMPARISONS, ELEMENTWISE, FILLS, GEMM_PARTS, GEMMS, LOOKUPS, NORMALISATIONS,
+    REARRANGEMENTS, RECURRENT, REDUCTION_PARTS, REDUCTIONS, VIEWS,
 };
 use traits::is_generated;
 
@@ -122,6 +127,8 @@ pub enum ProductForm {
         /// Columns to a word of the first extent.
         word: u64,
     },
+    /// Both factors of a bilinear form: an input, a matrix for each result, another input.
+    Trilinear,
     /// Of one factor two of four numbers are kept.
     Sparse {
         /// Whether it is the weight of a linear layer; else the first factor.
@@ -183,6 +190,8 @@ pub enum ReductionForm {
     Likelihood,
     /// Another loss.
     Loss,
+    /// The distance of every row of a matrix from every row of another.
+    Distances,
     /// A result as large as what is read: sums so far, an order.
     Scan,
 }
@@ -227,6 +236,7 @@ impl Name {
         // The templates and arguments of kernels name other things.
         let whole = full.split(['<', '(']).next().unwrap_or(&full).trim();
         let bare = whole.rsplit("::").next().unwrap_or(whole).trim_start_matches("void ").trim_start_matches('_');
+        let form = form(&full, bare);
         let pass = if is_generated(bare) {
             // What it is made of is in its name, backward parts too; it passes over its tensors.
             Pass::Forward
@@ -234,12 +244,12 @@ impl Name {
             Pass::DataGradient
         } else if full.contains("backward_weight") {
             Pass::WeightGradient
-        } else if full.contains("backward") {
+        } else if full.contains("backward") || matches!(form, Form::Attention(_)) && bare.contains("bwd") {
             Pass::Backward
         } else {
             Pass::Forward
         };
-        Self { form: form(&full, bare), pass, loss: full.contains("loss") || full.contains("entropy") }
+        Self { form, pass, loss: full.contains("loss") || full.contains("entropy") }
     }
 
     /// The kind of operator.
@@ -287,12 +297,6 @@ pub fn is_own(name: &str) -> bool {
     short(name) != name
 }
 
-/// The collective of a model split over GPUs, in words.
-pub fn split_collective(name: &str) -> Option<&'static str> {
-    let name = name.to_ascii_lowercase().replace('_', "");
-    SPLIT.iter().find(|(part, _)| name.contains(part)).map(|(_, word)| *word)
-}
-
 /// Of the name in lower case, in full and without name space and leading underscores.
 fn form(full: &str, bare: &str) -> Form {
     let has = |parts: &[&str]| parts.iter().any(|part| bare.contains(part));
@@ -312,9 +316,9 @@ fn form(full: &str, bare: &str) -> Form {
         } else {
             Form::Reduction(ReductionForm::Sum)
         }
-    } else if has(COLLECTIVES) || full.contains("c10d") {
+    } else if communication::is_communication(full, bare) {
         Form::Communication
-    } else if has(ATTENTION) {
+    } else if has(ATTENTION) || ATTENTION_PACKAGES.iter().any(|package| full.starts_with(package)) {
         Form::Attention(if bare.contains("flex_attention") {
             AttentionForm::Flex
         } else if full.contains("scaled_dot_product") {
@@ -351,6 +355,8 @@ fn form(full: &str, bare: &str) -> Form {
     } else if REDUCTIONS.contains(&stem) || has(REDUCTION_PARTS) {
         Form::Reduction(if bare.starts_with("nll_loss") {
             ReductionForm::Likelihood
+        } else if stem.starts_with("cdist") {
+            ReductionForm::Distances
         } else if full.contains("loss") {
             ReductionForm::Loss
         } else if ["cumsum", "cumprod", "sort"].contains(&stem) {
@@ -369,12 +375,15 @@ fn product(bare: &str) -> ProductForm {
     match bare {
         "einsum" => ProductForm::Einsum,
         "linear_backward" => ProductForm::LinearBackward,
-        "linear" | "mkldnn_linear" => ProductForm::Linear,
+        "linear" | "mkldnn_linear" | "euclidean_dist" | "cdist" => ProductForm::Linear,
+        "trilinear" => ProductForm::Trilinear,
         "weight_int4pack_mm" => ProductForm::Packed { word: 8 },
         "weight_int8pack_mm" | "weight_int4pack_mm_for_cpu" => ProductForm::Packed { word: 1 },
         _ if bare.starts_with("sparse_semi_structured") => ProductForm::Sparse { linear: bare.ends_with("linear") },
         _ if bare.contains("grouped_mm") => ProductForm::Grouped,
-        _ if ["addm", "addbmm", "baddbmm"].iter().any(|start| bare.starts_with(start)) => ProductForm::BiasFirst,
+        _ if ["addm", "addbmm", "baddbmm", "sparse_addmm"].iter().any(|start| bare.starts_with(start)) => {
+            ProductForm::BiasFirst
+        }
         _ => ProductForm::Plain,
     }
 }

@@ -42,6 +42,7 @@ impl Product {
                 let sizes = Self { batch: 1.0, rows, columns, reduction, is_backward: true, moved, other_bytes: 0.0 };
                 return Some(sizes);
             }
+            ProductForm::Trilinear => return trilinear(operation, read),
             ProductForm::Packed { word } => return packed(operation, word),
             ProductForm::Sparse { linear } => return sparse(operation, linear, read),
             ProductForm::Plain | ProductForm::BiasFirst | ProductForm::Linear | ProductForm::Grouped => {}
@@ -69,8 +70,30 @@ impl Product {
         let from: Moved = Moved::inputs(operation).into_iter().skip(usize::from(ignores_first)).sum();
         let result = Moved::outputs(operation).first().copied().filter(|result| result.other_bytes > 0.0);
         let moved = from + result.unwrap_or(Moved::own(batch * rows * columns));
-        let (reduction, other_bytes) = (reduction as f64, moved.other_bytes);
-        Some(Self { batch, rows, columns, reduction, is_backward: false, moved: moved.elements, other_bytes })
+        let sizes = Self {
+            batch,
+            rows,
+            columns,
+            reduction: reduction as f64,
+            is_backward: false,
+            moved: moved.elements,
+            other_bytes: moved.other_bytes,
+        };
+        let nonzero = operation.attributes.get("nonzero").and_then(Attribute::as_int).filter(|count| *count >= 0);
+        Some(nonzero.map_or(sizes, |count| sizes.of_sparse(count as f64)))
+    }
+
+    /// The same with a sparse first factor of `nonzero` elements, each with its place in 64 bits: a row sums over the mean
+    /// number of elements in a row.
+    fn of_sparse(self, nonzero: f64) -> Self {
+        let all = self.batch * self.rows * self.reduction;
+        let nonzero = nonzero.min(all);
+        Self {
+            reduction: self.reduction * if all > 0.0 { nonzero / all } else { 0.0 },
+            moved: self.moved - all + nonzero,
+            other_bytes: self.other_bytes + 8.0 * nonzero,
+            ..self
+        }
     }
 
     /// Floating-point operations.
@@ -129,6 +152,20 @@ fn packed(operation: &Operation, word: u64) -> Option<Product> {
     let other_bytes = volume(weight) * if word > 1 { 4.0 } else { 1.0 };
     let moved = total(&operation.inputs) - volume(weight) + rows * columns;
     Some(Product { batch: 1.0, rows, columns, reduction, is_backward: false, moved, other_bytes })
+}
+
+/// The product of `[.., reduction]` with `[results, reduction, others]`, which is the larger part of a bilinear form;
+/// what it gives meets `[.., others]` element by element.
+fn trilinear(operation: &Operation, read: f64) -> Option<Product> {
+    let [left, weight, _] = operation.inputs.get(..3)? else { return None };
+    let &[results, inner, others] = &weight[..] else { return None };
+    let reduction = *left.last()?;
+    if inner != reduction || reduction == 0 {
+        return None;
+    }
+    let (rows, columns, reduction) = (volume(left) / reduction as f64, (results * others) as f64, reduction as f64);
+    let moved = read + rows * results as f64;
+    Some(Product { batch: 1.0, rows, columns, reduction, is_backward: false, moved, other_bytes: 0.0 })
 }
 
 /// A product with a factor of which two of four numbers are kept: the operations that are done,

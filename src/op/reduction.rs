@@ -10,6 +10,9 @@ use crate::profile::{Operation, Shape};
 /// The negative log likelihood picks one number of each row and writes a whole matrix in
 /// backward; the gradients of other losses are as large as their largest input.
 pub(super) fn moved(operation: &Operation, pass: Pass, form: ReductionForm) -> Option<Stream> {
+    if form == ReductionForm::Distances {
+        return distances(operation, pass);
+    }
     let (read, largest) = (total(&operation.inputs), largest(&operation.inputs));
     let each = Moved::inputs(operation);
     let from: Moved = each.iter().copied().sum();
@@ -30,4 +33,17 @@ pub(super) fn moved(operation: &Operation, pass: Pass, form: ReductionForm) -> O
         _ => read,
     };
     (read > 0.0).then_some(Stream { moved: moved.elements, other_bytes: moved.other_bytes, flops })
+}
+
+/// Distances between the rows of two matrices, feature by feature: a difference, its absolute value or power, and a sum.
+/// Backward takes the gradient, both matrices and the distances; it writes the gradient of every difference, and then
+/// sums these (`cdist_backward` in `PyTorch`'s DistanceKernel.cu).
+fn distances(operation: &Operation, pass: Pass) -> Option<Stream> {
+    let first = usize::from(pass.is_backward());
+    let [one, other] = operation.inputs.get(first..first + 2)? else { return None };
+    let (rows, features) = (*other.get(other.len().checked_sub(2)?)?, *one.last()?);
+    let differences = volume(one) * rows as f64;
+    let pairs = if features > 0 { differences / features as f64 } else { 0.0 };
+    let moved = total(&operation.inputs) + if pass.is_backward() { 2.0 * differences + volume(one) } else { pairs };
+    Some(Stream { moved, other_bytes: 0.0, flops: 3.0 * differences })
 }

@@ -19,7 +19,7 @@ pub struct StepWork {
     pub bytes: Bytes,
     /// Calls that compute, views left out.
     pub calls: u64,
-    /// Calls among them whose shapes do not tell their work.
+    /// Calls among them whose work is unknown, or known only roughly.
     pub unknown: u64,
 }
 
@@ -38,6 +38,9 @@ impl StepWork {
                 continue;
             };
             sum.calls += u64::from(operation.count);
+            if op.doubt() > 1.0 {
+                sum.unknown += u64::from(operation.count);
+            }
             sum.bytes += work.bytes * count;
             if work.arithmetic == Arithmetic::Vector {
                 continue;

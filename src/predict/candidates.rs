@@ -35,7 +35,7 @@ pub fn candidates(profile: &Profile, catalog: &Catalog) -> Candidates {
     if let Some(figures) = name.strip_prefix(DeviceInfo::UNNAMED) {
         // Figures that no GPU of the catalog has say that it is none of them.
         let gpus = figures_of(figures).map_or_else(Vec::new, |(capability, count)| {
-            let alike = |gpu: &&GpuSpec| gpu.compute_capability == Some(capability) && gpu.sm_count == count;
+            let alike = |gpu: &&GpuSpec| gpu.reported_capability() == Some(capability) && gpu.sm_count == count;
             catalog.iter().filter(alike).collect()
         });
         return Candidates { gpus: slugs(gpus), why: None };

@@ -20,6 +20,7 @@ use super::rate::Rates;
 use super::route::{Fitted, LearnedColumns, Route, asks_models};
 use super::step::{Context, predict_one};
 use super::transformer::Layers;
+use super::uncounted;
 use super::unshaped::Unshaped;
 use super::warning::Warning;
 use crate::catalog::{Catalog, GpuSpec};
@@ -88,6 +89,7 @@ impl<'a> Prepared<'a> {
         });
         let unshaped = origin.and_then(|_| Unshaped::of(decoded));
         let mut warnings = of_every_gpu(base.as_ref(), communication.as_ref(), unshaped);
+        warnings.extend(uncounted::warnings(decoded));
         warnings.extend(options.host.warning());
         let need = MemoryNeed::of(profile, origin.map(|rates| rates.gpu));
         let trains = profile.workload.mode == Mode::Training;

@@ -19,6 +19,7 @@ use super::learned::LearnedTime;
 use super::method::{Method, MethodChoice};
 use super::rate::{Rates, SHORTEST_KERNEL_US};
 use super::roofline::roofline;
+use super::uncounted;
 use super::unshaped;
 use super::wave::{GammaSource, WaveForm, choose_gamma, scale_kernel};
 use crate::op::{Arithmetic, Family, Work};
@@ -92,6 +93,14 @@ impl Route<'_> {
                 }
                 Err(why) => (None, why, false),
             },
+        };
+        let doubt = decoded.op.doubt();
+        let time = match time {
+            Some(time) if doubt > 1.0 && (self.origin.is_none() || operation.device_time.is_none()) => {
+                why = self.say(|| format!("{why}; lengths of the packed sequences unknown: × {doubt:.1} either way"));
+                Some(uncounted::doubted(time, doubt))
+            }
+            time => time,
         };
         if let Some(unknown) = unknown {
             why = self.say(|| format!("{unknown}; {why}"));

@@ -12,6 +12,8 @@ pub enum WarningKind {
     OneRank,
     /// The GPU has no matrix cores for the element type of products.
     NoMatrixCores,
+    /// Operators that multiply were not counted, or only roughly.
+    Uncounted,
     /// Shapes are missing: nothing tells what bounds the kernels.
     NoShapes,
     /// The host, not the GPU, sets the pace.
@@ -29,6 +31,7 @@ impl WarningKind {
             Self::Sharded => "model split over GPUs: one may not run it",
             Self::OneRank => "one rank of several: no communication",
             Self::NoMatrixCores => "no matrix cores for its type: FP32 rate",
+            Self::Uncounted => "arithmetic of some operators unknown",
             Self::NoShapes => "no shapes recorded: wide ranges",
             Self::HostBound => "bound by the host, not the GPU",
             Self::WaitsForData => "waits for its data loader",

@@ -208,19 +208,28 @@ fn joined_share(trace: &Trace, steps: &Steps) -> f64 {
     if all > 0.0 { joined / all } else { 0.0 }
 }
 
+/// Note on a GPU without a name.
+const BY_FIGURES: &str = "the recording does not name its GPU, which was found by its figures; --origin sets it";
+
 fn origin(trace: &Trace, device: u32, options: &ImportOptions<'_>, notes: &mut Vec<String>) -> Origin {
     let info = device_info(&trace.devices, device);
-    let found = info.as_ref().and_then(|info| options.resolve_gpu.and_then(|resolve| resolve(info)));
-    let gpu = options.origin.clone().or(found);
-    if gpu.is_none() {
-        notes.push(match &info {
-            Some(info) if options.resolve_gpu.is_some() => {
-                format!("the catalog has no GPU that is {:?}; --origin sets it", info.name)
+    let found = match (&info, options.resolve_gpu) {
+        (Some(info), Some(resolve)) => resolve(info),
+        (Some(info), None) => Err(format!("the GPU is {:?}, of the catalog unknown", info.name)),
+        (None, _) => Err("the file does not name its GPU".to_owned()),
+    };
+    let gpu = options.origin.clone().or_else(|| {
+        let reason = match found {
+            Ok(gpu) => {
+                let is_by_figures = info.as_ref().is_some_and(|info| !info.is_named());
+                notes.extend(is_by_figures.then(|| BY_FIGURES.to_owned()));
+                return Some(gpu);
             }
-            Some(info) => format!("the GPU is {:?}; --origin sets which of the catalog that is", info.name),
-            None => "the file does not name its GPU; --origin sets it".to_owned(),
-        });
-    }
+            Err(reason) => reason,
+        };
+        notes.push(format!("{reason}; --origin sets it"));
+        None
+    });
     Origin {
         gpu,
         gpu_name: info.map(|info| info.name),
@@ -267,6 +276,13 @@ impl Notes {
             trace.names.overflowed + trace.tensors.overflowed + trace.scalars.overflowed,
             "names or shapes were not kept: the trace has too many different ones",
         );
+        if let Some(ranks) = trace.recorder.world_size.filter(|ranks| *ranks > 1)
+            && !steps.joined.occurrences.iter().any(|occurrence| occurrence.phase == Phase::Communication)
+        {
+            notes.0.push(format!(
+                "the recording is of one of {ranks} GPUs (distributedInfo), but no communication is in its steps: kernels of an unknown library that exchange data count as computation"
+            ));
+        }
         if steps.marks == StepMarks::WholeTrace {
             notes.0.push(format!("no step marks: the whole trace is taken as one step{}", trace.recorder.whole_remedy));
         }

@@ -68,7 +68,7 @@ fn ranks(format: Format, options: &ImportOptions<'_>, read: &mut Read<'_>) -> Re
 }
 
 fn knows<'a>(options: &'a ImportOptions<'_>) -> impl Fn(&DeviceInfo) -> bool + 'a {
-    |gpu| options.resolve_gpu.is_some_and(|resolve| resolve(gpu).is_some())
+    |gpu| options.resolve_gpu.is_some_and(|resolve| resolve(gpu).is_ok())
 }
 
 /// What of the options is the reader's.

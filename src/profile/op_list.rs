@@ -261,8 +261,16 @@ fn precision(info: &Info, operations: &[Operation]) -> Option<Precision> {
         Some("float16") => return Some(Precision::AmpFp16),
         _ => {}
     }
-    let first = multiplying().next()?;
-    match first.dtype.as_ref()? {
+    // Models in 16 bits compute some small products, as of positions, in FP32.
+    let mut by_type: BTreeMap<&DType, f64> = BTreeMap::new();
+    for operation in multiplying() {
+        if let Some(dtype) = &operation.dtype {
+            let flops = op::work(operation, None).map_or(0.0, |work| work.flops.get());
+            *by_type.entry(dtype).or_default() += flops * f64::from(operation.count);
+        }
+    }
+    let (most, _) = by_type.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    match most {
         DType::Float32 if info.tf32 => Some(Precision::Tf32),
         DType::Float32 => Some(Precision::Fp32),
         DType::Float16 => Some(Precision::Fp16),
@@ -394,6 +402,27 @@ mod tests {
           "outputs": [{"shape": [], "dtype": "float32"}], "count": 1, "access": "strided"},
         {"phase": "optimizer", "op": "aten._foreach_add_.List", "inputs": [[{"shape": [64, 3, 7, 7], "dtype": "float32"}, {"shape": [64], "dtype": "float32"}],
           [{"shape": [64, 3, 7, 7], "dtype": "float32"}, {"shape": [64], "dtype": "float32"}]], "kwargs": {"alpha": -0.1}, "outputs": [], "count": 2, "access": "transposed"}]}"#;
+
+    #[test]
+    fn the_largest_products_decide_the_precision() {
+        let product = |size: u64, dtype: &str| {
+            let factor = format!(r#"{{"shape": [{size}, {size}], "dtype": "{dtype}"}}"#);
+            format!(
+                r#"{{"phase": "forward", "op": "aten.mm.default", "inputs": [{factor}, {factor}], "kwargs": null, "outputs": [{factor}], "count": 1}}"#
+            )
+        };
+        let precision = |rows: &[String]| {
+            let json = format!(
+                r#"{{"format": "habitat-op-list", "version": 1, "info": {{"case": "x", "mode": "inference"}}, "ops": [{}]}}"#,
+                rows.join(", ")
+            );
+            from_op_list(json.as_bytes(), "x").unwrap().workload.precision
+        };
+        // Positions in FP32 come first in a model in BF16.
+        assert_eq!(precision(&[product(8, "float32"), product(64, "bfloat16")]), Some(Precision::Bf16));
+        assert_eq!(precision(&[product(8, "float32")]), Some(Precision::Fp32));
+        assert_eq!(precision(&[product(64, "float64"), product(8, "float32")]), None);
+    }
 
     #[test]
     fn an_op_list_becomes_a_profile_without_origin() {

@@ -252,6 +252,12 @@ pub enum DType {
     /// 8-bit floating point, 5 exponent bits.
     #[serde(alias = "float8_e5m2fnuz")]
     Float8E5m2,
+    /// Complex number of two 16-bit floating-point parts.
+    Complex32,
+    /// Complex number of two 32-bit floating-point parts.
+    Complex64,
+    /// Complex number of two 64-bit floating-point parts.
+    Complex128,
     /// 64-bit integer.
     Int64,
     /// 32-bit integer.
@@ -279,8 +285,9 @@ impl DType {
     /// Bytes of one element; `None` for a type not known here.
     pub const fn size_bytes(&self) -> Option<u64> {
         match self {
-            Self::Float64 | Self::Int64 => Some(8),
-            Self::Float32 | Self::Int32 => Some(4),
+            Self::Complex128 => Some(16),
+            Self::Float64 | Self::Int64 | Self::Complex64 => Some(8),
+            Self::Float32 | Self::Int32 | Self::Complex32 => Some(4),
             Self::Float16 | Self::Bfloat16 | Self::Int16 => Some(2),
             Self::Float8E4m3 | Self::Float8E5m2 | Self::Int8 | Self::Uint8 | Self::Bool => Some(1),
             Self::Other(_) => None,
@@ -295,9 +302,17 @@ impl DType {
         )
     }
 
+    /// Whether its numbers have a real and an imaginary part.
+    pub const fn is_complex(&self) -> bool {
+        matches!(self, Self::Complex32 | Self::Complex64 | Self::Complex128)
+    }
+
     /// The name in files and on screen.
     pub fn name(&self) -> &str {
         match self {
+            Self::Complex32 => "complex32",
+            Self::Complex64 => "complex64",
+            Self::Complex128 => "complex128",
             Self::Float64 => "float64",
             Self::Float32 => "float32",
             Self::Float16 => "float16",

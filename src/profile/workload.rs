@@ -156,6 +156,24 @@ impl DeviceInfo {
     /// What stands in front of a name that is made of figures.
     pub const UNNAMED: &'static str = "unnamed ";
 
+    /// A GPU of which figures alone were recorded, with these for a name; no name at all without any.
+    pub fn unnamed(
+        vendor: &str,
+        compute_capability: Option<(u32, u32)>,
+        multiprocessors: Option<u32>,
+        memory_bytes: Option<u64>,
+    ) -> Self {
+        let figures = [
+            compute_capability.map(|(major, minor)| format!("compute capability {major}.{minor}")),
+            multiprocessors.map(|count| format!("{count} multiprocessors")),
+            memory_bytes.map(|bytes| format!("{:.0} GB", bytes as f64 / 1e9)),
+        ];
+        let maker = (!vendor.is_empty()).then(|| format!("{} GPU", crate::text::clean(vendor, 20)));
+        let facts: Vec<String> = maker.into_iter().chain(figures.into_iter().flatten()).collect();
+        let name = if facts.is_empty() { String::new() } else { format!("{}{}", Self::UNNAMED, facts.join(", ")) };
+        Self { name, compute_capability, multiprocessors, memory_bytes }
+    }
+
     /// Whether the name is the driver's.
     pub fn is_named(&self) -> bool {
         !self.name.starts_with(Self::UNNAMED)

@@ -72,6 +72,7 @@ impl Recorded {
             framework: Some("pytorch".to_owned()),
             runtime: None,
             driver: None,
+            world_size: None,
             without_shapes: "the trace has no shapes: record it with record_shapes=True for better predictions",
             joined_to: "an operator",
             whole_remedy: "",
@@ -129,6 +130,7 @@ impl Recorded {
             "cuda_driver_version" => {
                 recorder.driver = version().map(|version| format!("CUDA {}", cuda_version(version)));
             }
+            "distributedInfo" => recorder.world_size = world_size(value).or(recorder.world_size),
             "kernels_only" if whole(value) == Some(1) => recorder.grouping = Grouping::RangesOnly,
             _ => {}
         }
@@ -179,17 +181,26 @@ impl Recorded {
     }
 }
 
+/// Ranks of the job by `distributedInfo`: its world size, else those of its largest process group.
+fn world_size(value: &[u8]) -> Option<u64> {
+    let info: Value = serde_json::from_slice(value).ok()?;
+    let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
+    let groups = info.get("pg_config").and_then(Value::as_array);
+    let largest = || groups?.iter().filter_map(|group| group.get("pg_size").and_then(number)).max();
+    info.get("world_size").and_then(number).or_else(largest)
+}
+
 /// A device as one entry of `deviceProperties` describes it.
 fn device(value: &Value) -> (Option<u64>, DeviceInfo) {
     let number = |key: &str| value.get(key).and_then(Value::as_u64);
     let small = |key: &str| number(key).and_then(|number| u32::try_from(number).ok());
-    let info = DeviceInfo {
-        name: crate::text::clean(value.get("name").and_then(Value::as_str).unwrap_or(""), 120),
-        compute_capability: small("computeMajor").zip(small("computeMinor")),
-        multiprocessors: small("numSms"),
-        memory_bytes: number("totalGlobalMem"),
-    };
-    (number("id"), info)
+    let name = crate::text::clean(value.get("name").and_then(Value::as_str).unwrap_or("").trim(), 120);
+    // What is not known is 0 in some traces.
+    let capability = small("computeMajor").zip(small("computeMinor")).filter(|(major, _)| *major > 0);
+    let multiprocessors = small("numSms").filter(|count| *count > 0);
+    let unnamed =
+        DeviceInfo::unnamed("", capability, multiprocessors, number("totalGlobalMem").filter(|bytes| *bytes > 0));
+    (number("id"), if name.is_empty() { unnamed } else { DeviceInfo { name, ..unnamed } })
 }
 
 /// 12040 → 12.4

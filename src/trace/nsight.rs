@@ -213,6 +213,7 @@ fn recorder(facts: &Facts) -> Recorder {
         framework: None,
         runtime: None,
         driver: facts.driver.clone(),
+        world_size: None,
         without_shapes: "the recording has no shapes: run the step in torch.autograd.profiler.emit_nvtx(record_shapes=True) for better predictions",
         joined_to: "an operator or an NVTX range",
         whole_remedy: " (--step-range names the NVTX range of a step)",

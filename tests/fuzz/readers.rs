@@ -89,7 +89,7 @@ fn in_a_file<T>(name: &str, bytes: &[u8], read: impl FnOnce(&Path) -> T) -> T {
     })
 }
 
-fn resolved(device: &DeviceInfo) -> Option<GpuSlug> {
+fn resolved(device: &DeviceInfo) -> Result<GpuSlug, String> {
     resolve(device, &CATALOG)
 }
 

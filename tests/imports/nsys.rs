@@ -109,8 +109,10 @@ impl Made {
     }
 
     fn take(&self) -> Import {
-        let find =
-            |device: &DeviceInfo| (device.name == "NVIDIA GeForce RTX 3080").then(|| GpuSlug::new("rtx-3080").unwrap());
+        let find = |device: &DeviceInfo| {
+            let known = (device.name == "NVIDIA GeForce RTX 3080").then(|| GpuSlug::new("rtx-3080").unwrap());
+            known.ok_or_else(|| format!("the catalog has no GPU that is {:?}", device.name))
+        };
         self.import(&ImportOptions { resolve_gpu: Some(&find), ..ImportOptions::default() }).unwrap()
     }
 }

@@ -389,7 +389,7 @@ fn the_caller_knows_better() {
                 memory_bytes: Some(16_945_512_448),
             }
         );
-        GpuSlug::new("v100-sxm2-16gb").ok()
+        GpuSlug::new("v100-sxm2-16gb").map_err(|error| error.to_string())
     };
     let options = ImportOptions {
         workload: "toy".to_owned(),
@@ -840,4 +840,27 @@ fn of_two_trainings_at_once_one_is_read() {
     let profile = on_a_cpu(&trace).profile;
     assert_eq!(counted(&profile, Phase::Forward), 1);
     assert!(notes(&profile).contains("2 threads train at once"), "{}", notes(&profile));
+}
+
+/// Figures alone, as some recorders of AMD GPUs give.
+#[test]
+fn a_gpu_without_a_name_has_its_figures() {
+    let named = two_steps().json();
+    let json = named.replace("Tesla V100-SXM2-16GB", "");
+    assert_ne!(json, named);
+    let resolve = |device: &DeviceInfo| {
+        assert!(!device.is_named());
+        assert_eq!(device.name, "unnamed compute capability 7.0, 80 multiprocessors, 17 GB");
+        GpuSlug::new("v100-sxm2-16gb").map_err(|error| error.to_string())
+    };
+    let options = ImportOptions { resolve_gpu: Some(&resolve), ..ImportOptions::default() };
+    let profile = read(json.as_bytes(), &options).unwrap().profile;
+    assert_eq!(profile.origin.unwrap().gpu.unwrap().as_str(), "v100-sxm2-16gb");
+    let notes = profile.recording.unwrap().notes;
+    assert!(notes.iter().any(|note| note.contains("found by its figures")), "{notes:?}");
+    let refuse = |_: &DeviceInfo| Err("it is a MIG slice".to_owned());
+    let options = ImportOptions { resolve_gpu: Some(&refuse), ..ImportOptions::default() };
+    let profile = read(named.as_bytes(), &options).unwrap().profile;
+    let notes = profile.recording.unwrap().notes;
+    assert!(notes.contains(&"it is a MIG slice; --origin sets it".to_owned()), "{notes:?}");
 }

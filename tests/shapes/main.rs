@@ -10,11 +10,15 @@
 #[path = "../common/needs.rs"]
 mod needs;
 #[cfg(unix)]
+mod packed;
+#[cfg(unix)]
 mod tests;
 
 fn main() -> std::process::ExitCode {
     needs::run([
         #[cfg(unix)]
         tests::trials(),
+        #[cfg(unix)]
+        packed::trials(),
     ])
 }

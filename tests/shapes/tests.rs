@@ -6,7 +6,7 @@ use habitat_tui::profile::{Attribute, DType, Execution, MemorySource, Mode, Oper
 use serde_json::Value;
 
 #[path = "../common/place.rs"]
-mod place;
+pub(crate) mod place;
 
 use crate::needs::{python, torch};
 use place::{Place, err, out};
@@ -50,12 +50,12 @@ trials! {
     ],
 }
 
-fn fixture(name: &str) -> String {
+pub(crate) fn fixture(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/shapes").join(name).to_str().unwrap().to_owned()
 }
 
 impl Place {
-    fn trace(&self, python: &str, target: &str, more: &[&str]) -> Output {
+    pub(crate) fn trace(&self, python: &str, target: &str, more: &[&str]) -> Output {
         self.habitat(&[&["trace-shapes", target, "--python", python], more].concat()).output().unwrap()
     }
 
@@ -64,7 +64,7 @@ impl Place {
     }
 
     /// The profile of one function of a fixture.
-    fn profile(&self, python: &str, target: &str, more: &[&str]) -> Profile {
+    pub(crate) fn profile(&self, python: &str, target: &str, more: &[&str]) -> Profile {
         let options = [&["-o", "p.habitat.json", "--force"], more].concat();
         let output = self.trace(python, &fixture(target), &options);
         assert!(output.status.success(), "{}", err(&output));
@@ -72,7 +72,7 @@ impl Place {
     }
 
     /// What is told of a function that cannot be traced.
-    fn refused(&self, python: &str, target: &str, more: &[&str]) -> String {
+    pub(crate) fn refused(&self, python: &str, target: &str, more: &[&str]) -> String {
         let output = self.trace(python, target, more);
         assert_eq!(output.status.code(), Some(2), "{target}: {}", out(&output));
         assert!(out(&output).is_empty());
@@ -82,11 +82,11 @@ impl Place {
     }
 }
 
-fn named<'a>(profile: &'a Profile, name: &str) -> Vec<&'a Operation> {
+pub(crate) fn named<'a>(profile: &'a Profile, name: &str) -> Vec<&'a Operation> {
     profile.operations.iter().filter(|operation| operation.name == name).collect()
 }
 
-fn notes(profile: &Profile) -> String {
+pub(crate) fn notes(profile: &Profile) -> String {
     profile.recording.as_ref().unwrap().notes.join("\n")
 }
 

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from . import norms, recurrent, values
+from . import jagged, losses, norms, recurrent, values
 from .compiled import compiling
 
 aten = torch.ops.aten
@@ -134,6 +134,7 @@ class Calls:
             yield place, "dropout", self.unless_inside(self.dropout, torch._C._VariableFunctions.dropout)
         if hasattr(torch, "rms_norm"):
             yield torch, "rms_norm", self.unless_inside(norms.layer, torch.rms_norm)
+        yield torch, "ctc_loss", self.unless_inside(losses.ctc, torch.ctc_loss)
         for kind in recurrent.MODES:
             original = getattr(torch._C._VariableFunctions, kind)
             for place in (torch._VF, torch):
@@ -171,6 +172,8 @@ class Calls:
     def attention(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
         """Flash attention in 16 bits without a mask, else the memory-efficient one, else the products one by
         one (`_fused_sdp_choice_cuda` of sdp_utils.cpp); cuDNN's where nothing else is allowed."""
+        if jagged.is_jagged(query):
+            return jagged.attention(query, key, value, dropout_p, is_causal, scale)
         q, k, v = query, key, value
         if torch.is_autocast_cpu_enabled():
             q, k, v = map(takes(torch.get_autocast_cpu_dtype()), (q, k, v))

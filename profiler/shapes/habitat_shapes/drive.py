@@ -53,15 +53,19 @@ def run(request):
     if not request["verbose"] and "TORCH_LOGS" not in os.environ:
         quiet()
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    from . import as_on_gpu, recorder
+    from . import as_on_gpu, flex, recorder
 
     step = recorder.Step()
     mode = recorder.Recorder(step)
     written = []
     with contextlib.ExitStack() as stack:
-        fake = FakeTensorMode(allow_non_fake_inputs=True)
-        for context in (fake, as_on_gpu.patched(step), as_on_gpu.Devices(), step.watched(), mode):
+        # Jagged nested tensors need something that knows symbols; sizes stay numbers, and values unknown.
+        symbols = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+        fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=symbols, static_shapes=True)
+        patches = as_on_gpu.patched(step), flex.Finder(step)
+        for context in (fake, *patches, as_on_gpu.Devices(), step.watched(), mode):
             stack.enter_context(context)
         function = find(request["target"])
         for index, batch in enumerate(request["batch_sizes"] or [None]):

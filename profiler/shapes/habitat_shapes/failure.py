@@ -115,6 +115,12 @@ def of(error, where, refused=None):
             "it reads a value of a tensor (%s), and a trace by shapes has none" % operator,
             "leave .item(), .tolist() or `if tensor:` out of the traced step",
         )
+    if "UnsupportedOperatorException" in names and "nested" in operator:
+        return failure(
+            "custom_operator",
+            "nested tensors in strided layout have no shapes to trace (%s)" % operator,
+            "make them with layout=torch.jagged, which is traced" + RECORD,
+        )
     if "UnsupportedOperatorException" in names or "no fake impl" in text or "no abstract impl" in text:
         defined = re.search(r"CustomOpDef\(([^)]+)\)", text)
         named = operator if "UnsupportedOperatorException" in names else defined.group(1) if defined else "its operator"

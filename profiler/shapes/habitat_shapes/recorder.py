@@ -12,26 +12,31 @@ import weakref
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from . import norms, recurrent, values
+from . import flex, losses, norms, recurrent, values
 from .as_on_gpu import APART
 from .compiled import ASKED, COMPILED, NOTE, NOTHING, Fusion, fuses, is_padded
 from .failure import RebuildsEachStep, TrainsAtImport
 from .memory import GRADIENTS, PARAMETERS, STATE, Memory
 
 # Calls that are answered by their shapes.
-CALLS = {**recurrent.CALLS, **norms.CALLS}
+CALLS = {**recurrent.CALLS, **norms.CALLS, **losses.CALLS, **flex.CALLS}
 # Read back from a tensor in place of the number that nobody computed.
 ANSWER = 1.0
 # Where a sparse tensor keeps how many rows it has: without values PyTorch knows of none.
 ROWS = "_habitat_rows"
+# The same of all elements that a sparse matrix has.
+ELEMENTS = "_habitat_elements"
 # Where something depends on values that nobody computed.
 CHOSEN = (
     "a size or a value that the step reads depends on what a top-k or an argmax chose; the choices were spread evenly, "
     "as tokens over experts"
 )
+# Beginnings of the names of arguments with the ends of sequences that lie one after another.
+ENDS = ("cu_seq", "cum_seq", "seqstart")
 # The number of a layer in a module's path: layers.3.norm, encoder_layer_3.
 NUMBER = re.compile(r"(^|[._])\d+(?=\.|$)")
 
@@ -139,6 +144,25 @@ def note_rows(args, out):
             setattr(made, ROWS, max(rows))
 
 
+def note_elements(args, out):
+    """Notes on sparse matrices how many elements they have: those of the values that they are made of, or of the
+    matrix."""
+    for made in flat((out,)):
+        if made.layout is torch.strided or hasattr(made, ROWS) or made.layout is torch.sparse_coo and made.sparse_dim() < 2:
+            continue
+        given = list(flat(args))
+        counts = [getattr(value, ELEMENTS) for value in given if hasattr(value, ELEMENTS)]
+        # The values come last, behind their places.
+        counts = counts or [value.shape[0] for value in given[1:][-1:] if value.layout is torch.strided and value.dim()]
+        if counts:
+            setattr(made, ELEMENTS, counts[0])
+
+
+def elements(given):
+    """Elements of the first sparse matrix among some tensors; None without one."""
+    return next((getattr(value, ELEMENTS) for value in given if hasattr(value, ELEMENTS)), None)
+
+
 def part_of_rows(func, args):
     """The values or the places of a tensor whose rows are sparse; None of another."""
     rows = getattr(args[0], ROWS, None) if args else None
@@ -156,6 +180,23 @@ def dense(func, args):
         return str(func), short(args, torch.Tag.pointwise in func.tags)
     places = {"shape": [getattr(args[1], ROWS)], "dtype": "int64"}
     return "aten.index_add_.default", [short(args[0]), 0, places, short(args[1])]
+
+
+def pairs_of_packed(func, args, kwargs):
+    """Pairs of a query and a key in attention over sequences that lie one after another, by the ends of the sequences;
+    None for other calls, and if the ends are unknown."""
+    ends = []
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.name.startswith(ENDS):
+            value = args[place] if place < len(args) else kwargs.get(argument.name)
+            ends.append(values.of(value) if isinstance(value, torch.Tensor) else None)
+    # Some operators take the keys' ends from the queries'.
+    ends = [ends[0] if value is None else value for value in ends[:2]]
+    if not ends or any(value is None or value.dim() != 1 for value in ends):
+        return None
+    with no_dispatch():
+        queries, keys = (value.long().diff() for value in (ends[0], ends[-1]))
+        return int((queries * keys).sum()) if queries.shape == keys.shape else None
 
 
 class Step:
@@ -389,7 +430,7 @@ class Recorder(TorchDispatchMode):
         self.calls += sum(row["count"] for row in fused)
         if fused:
             self.step.note(NOTE)
-        elif self.step.compiles_all or ASKED:
+        elif (self.step.compiles_all or ASKED) and flex.INSIDE not in self.step.notes:
             self.step.note(NOTHING)
         return [*self.rows.values(), *fused]
 
@@ -405,12 +446,15 @@ class Recorder(TorchDispatchMode):
                 return apart(*args, **kwargs)
         step = self.step
         if step.stage != "step":
-            return self.valued(func, args, kwargs)
+            out = self.valued(func, args, kwargs)
+            note_elements(args, out)
+            return out
         phase = step.phase()
         # Module and phase are those of the call; what it is made of is not the user's.
         with torch._C.DisableTorchFunction():
             out = self.valued(func, args, kwargs)
         note_rows(args, out)
+        note_elements(args, out)
         view = func.is_view or func is torch.ops.aten.detach.default
         if view and self.rows is None:
             return out
@@ -527,6 +571,12 @@ class Recorder(TorchDispatchMode):
         module = self.step.module(phase)
         how = access([*flat(args), *flat(kwargs.values())], list(flat((out,))))
         spread = torch.Tag.pointwise in func.tags
+        pairs = pairs_of_packed(func, args, kwargs)
+        if pairs is not None:
+            kwargs = dict(kwargs, pairs=pairs)
+        count = elements(flat(args))
+        if count is not None:
+            kwargs = dict(kwargs, nonzero=count)
         named = tuple((name, frozen(value)) for name, value in kwargs.items())
         key = (func, phase, module, frozen(args, spread), named, how)
         row = self.rows.get(key)

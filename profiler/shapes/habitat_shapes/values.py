@@ -60,7 +60,7 @@ def of(tensor):
     if not isinstance(tensor, FakeTensor):
         return tensor if isinstance(tensor, torch.Tensor) and tensor.numel() <= most(tensor) else None
     kept = getattr(tensor, KEPT, None)
-    if kept is None or kept.untyped_storage()._cdata in LOST:
+    if kept is None or kept.layout is torch.strided and kept.untyped_storage()._cdata in LOST:
         return None
     # What was resized or filled behind our back is another tensor.
     return kept if kept.shape == tensor.shape else None
@@ -208,8 +208,9 @@ def lose(value):
     """Forgets the values of a tensor, and of all that share its memory."""
     kept = getattr(value, KEPT, None)
     if isinstance(value, FakeTensor) and kept is not None:
-        storage = kept.untyped_storage()
-        LOST[storage._cdata] = weakref.finalize(storage, LOST.pop, storage._cdata, None)
+        if kept.layout is torch.strided:
+            storage = kept.untyped_storage()
+            LOST[storage._cdata] = weakref.finalize(storage, LOST.pop, storage._cdata, None)
         setattr(value, KEPT, None)
 
 

@@ -57,10 +57,6 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
         "aten::_scaled_dot_product_flash_attention_backward" => &[(10, "dropout_p"), (11, "is_causal"), (14, "scale")],
         "aten::_scaled_dot_product_efficient_attention_backward" => &[(9, "dropout_p"), (11, "is_causal")],
         "aten::_scaled_dot_product_cudnn_attention_backward" => &[(13, "dropout_p"), (14, "is_causal")],
-        "aten::_flash_attention_forward" => &[(7, "dropout_p"), (8, "is_causal")],
-        "aten::_flash_attention_backward" => &[(10, "dropout_p"), (11, "is_causal")],
-        "aten::_efficient_attention_forward" => &[(8, "dropout_p"), (9, "custom_mask_type")],
-        "aten::_efficient_attention_backward" => &[(11, "dropout_p"), (14, "custom_mask_type")],
         "aten::baddbmm" => &[(3, "beta")],
         "aten::slice_backward" | "aten::select_backward" | "aten::diagonal_backward" | "aten::unfold_backward" => {
             &[(1, "input_sizes")]
@@ -95,13 +91,100 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
             (17, "bidirectional"),
             (18, "batch_sizes"),
         ],
+        "aten::_cdist_forward" => &[(2, "p")],
         "aten::sum" | "aten::mean" => &[(1, "dim"), (2, "keepdim")],
         "aten::_softmax" | "aten::_log_softmax" | "aten::cat" | "aten::index_select" | "aten::gather"
         | "aten::cumsum" => &[(1, "dim")],
-        // By name alone: whether the compiler pads it.
-        "aten::mm" | "aten::addmm" | "aten::bmm" => &[(usize::MAX, "padded")],
+        // By name alone: whether the compiler pads it, and the elements of a sparse factor.
+        "aten::mm" | "aten::addmm" | "aten::bmm" => &[(usize::MAX, "padded"), (usize::MAX, "nonzero")],
+        "aten::_sparse_mm" | "aten::_sparse_addmm" => &[(usize::MAX, "nonzero")],
         "aten::gelu" => &[(1, "approximate")],
         "aten::gelu_backward" => &[(2, "approximate")],
+        _ => of_packed_attention(name),
+    }
+}
+
+/// The same of attention that takes sequences one after another, from the schemas of `PyTorch`, flash-attn 2 and 3,
+/// xFormers and aiter. `trace-shapes` adds the pairs of queries and keys, by name alone.
+fn of_packed_attention(name: &str) -> &'static [(usize, &'static str)] {
+    const PAIRS: (usize, &str) = (usize::MAX, "pairs");
+    match name {
+        "aten::_flash_attention_forward" => &[
+            PAIRS,
+            (5, "max_q"),
+            (6, "max_k"),
+            (7, "dropout_p"),
+            (8, "is_causal"),
+            (11, "window_size_left"),
+            (12, "window_size_right"),
+        ],
+        "aten::_flash_attention_backward" => &[
+            PAIRS,
+            (8, "max_q"),
+            (9, "max_k"),
+            (10, "dropout_p"),
+            (11, "is_causal"),
+            (15, "window_size_left"),
+            (16, "window_size_right"),
+        ],
+        "aten::_efficient_attention_forward" => {
+            &[PAIRS, (6, "max_q"), (7, "max_k"), (8, "dropout_p"), (9, "custom_mask_type")]
+        }
+        "aten::_efficient_attention_backward" => {
+            &[PAIRS, (8, "max_q"), (9, "max_k"), (11, "dropout_p"), (14, "custom_mask_type")]
+        }
+        "torch_attn::_varlen_attn" => &[PAIRS, (5, "max_q"), (6, "max_k"), (7, "is_causal"), (9, "window_size")],
+        "torch_attn::_varlen_attn_backward" => {
+            &[PAIRS, (8, "max_q"), (9, "max_k"), (10, "is_causal"), (13, "window_size")]
+        }
+        "flash_attn::_flash_attn_forward" => &[(5, "is_causal"), (6, "window_size_left"), (7, "window_size_right")],
+        "flash_attn::_flash_attn_backward" => &[(11, "is_causal"), (12, "window_size_left"), (13, "window_size_right")],
+        "flash_attn::_flash_attn_varlen_forward" => {
+            &[PAIRS, (5, "max_q"), (6, "max_k"), (9, "is_causal"), (10, "window_size_left"), (11, "window_size_right")]
+        }
+        "flash_attn::_flash_attn_varlen_backward" => &[
+            PAIRS,
+            (11, "max_q"),
+            (12, "max_k"),
+            (15, "is_causal"),
+            (16, "window_size_left"),
+            (17, "window_size_right"),
+        ],
+        "flash_attn_3::fwd" => &[
+            PAIRS,
+            (12, "max_q"),
+            (13, "max_k"),
+            (24, "is_causal"),
+            (25, "window_size_left"),
+            (26, "window_size_right"),
+        ],
+        "flash_attn_3::bwd" => &[
+            PAIRS,
+            (13, "max_q"),
+            (14, "max_k"),
+            (16, "is_causal"),
+            (17, "window_size_left"),
+            (18, "window_size_right"),
+        ],
+        "habitat::flex_attention" | "habitat::flex_attention_backward" => &[(3, "seen")],
+        "xformers::efficient_attention_forward_cutlass" => &[PAIRS, (6, "max_q"), (9, "custom_mask_type")],
+        "xformers_flash::flash_fwd" => {
+            &[PAIRS, (6, "max_q"), (7, "max_k"), (10, "is_causal"), (11, "window_size_left"), (12, "window_size_right")]
+        }
+        "xformers_flash::flash_bwd" => {
+            &[PAIRS, (8, "max_q"), (9, "max_k"), (12, "is_causal"), (13, "window_size_left"), (14, "window_size_right")]
+        }
+        "aiter::mha_fwd" | "aiter::fmha_v3_fwd" => {
+            &[(5, "is_causal"), (6, "window_size_left"), (7, "window_size_right")]
+        }
+        "aiter::mha_bwd" | "aiter::fmha_v3_bwd" => {
+            &[(8, "is_causal"), (9, "window_size_left"), (10, "window_size_right")]
+        }
+        "aiter::mha_varlen_fwd" => &[PAIRS, (5, "max_q"), (6, "max_k"), (12, "is_causal")],
+        "aiter::mha_varlen_bwd" => &[PAIRS, (8, "max_q"), (9, "max_k"), (13, "is_causal")],
+        _ if name.starts_with("sageattention::") || name.starts_with("_qattn") => {
+            &[(6, "tensor_layout"), (7, "is_causal")]
+        }
         _ => &[],
     }
 }

@@ -132,21 +132,6 @@ pub fn tensors(name: &str) -> Option<usize> {
     }
 }
 
-/// Whether a call, or the range around one, hands tensors to a collective.
-pub fn is_collective_call(name: &str) -> bool {
-    ["c10d::", "nccl:", "rccl:"].iter().any(|start| name.starts_with(start)) || name == "record_param_comms"
-}
-
-/// Whether a range is a collective that the host itself carries out, from its call to its end.
-pub fn is_host_collective(name: &str) -> bool {
-    ["gloo:", "mpi:", "ucc:"].iter().any(|start| name.starts_with(start))
-}
-
-/// Whether a kernel is a collective of NCCL, RCCL or MSCCL.
-pub fn is_collective_kernel(name: &str) -> bool {
-    ["nccl", "rccl", "msccl"].iter().any(|start| name.starts_with(start))
-}
-
 /// Whether a node of the backward graph adds up the gradients of a parameter.
 pub fn accumulates_gradients(name: &str) -> bool {
     name.contains("AccumulateGrad")

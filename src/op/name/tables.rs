@@ -1,17 +1,17 @@
 //! Names of operators by what they do.
 
-/// Names of collectives, in whole or in part.
-#[rustfmt::skip]
-pub(super) const COLLECTIVES: &[&str] = &[
-    "nccl", "rccl", "all_reduce", "allreduce", "all_gather", "allgather", "reduce_scatter",
-    "broadcast_coalesced", "all_to_all", "alltoall", "reducescatter", "msccl", "record_param_comms",
-];
-
 /// Parts of the names of attention operators.
 #[rustfmt::skip]
 pub(super) const ATTENTION: &[&str] = &[
     "scaled_dot_product", "flash_attention", "efficient_attention", "attention_forward", "attention_backward",
-    "unified_attention", "fmha", "flash_attn", "flex_attention",
+    "unified_attention", "fmha", "flash_attn", "flex_attention", "varlen_attn", "flash_fwd", "flash_bwd", "flashattn",
+    "fusedattnfunc", "mha_fwd", "mha_bwd", "mha_varlen", "efficient_attn", "qk_int8_sv", "attn_fwd", "attn_bwd",
+];
+
+/// Beginnings of the names of operators of attention packages, whose functions are called `fwd` and `bwd`.
+#[rustfmt::skip]
+pub(super) const ATTENTION_PACKAGES: &[&str] = &[
+    "flash_attn", "xformers_flash", "_vllm_fa", "vllm_flash_attn", "sageattention",
 ];
 
 /// Parts of the names of recurrent operators.
@@ -33,13 +33,14 @@ pub(super) const GEMMS: &[&str] = &[
     "int_mm", "addmm_activation", "addbmm", "addbmm_", "addmv_", "dot", "vdot", "einsum", "inner",
     "linear_backward", "mkldnn_linear", "weight_int4pack_mm", "weight_int4pack_mm_for_cpu",
     "weight_int8pack_mm", "sparse_semi_structured_mm", "sparse_semi_structured_addmm",
-    "sparse_semi_structured_linear",
+    "sparse_semi_structured_linear", "euclidean_dist", "cdist", "trilinear",
+    "sparse_mm", "sparse_addmm",
 ];
 
 /// Parts of the names of matrix products, library kernels among them.
 #[rustfmt::skip]
 pub(super) const GEMM_PARTS: &[&str] = &[
-    "gemm", "gemv", "grouped_mm", "cijk_",
+    "gemm", "gemv", "grouped_mm", "scaled_mm", "cijk_", "nvjet_",
 ];
 
 /// Parts of the names of normalisations.
@@ -74,6 +75,7 @@ pub(super) const REDUCTIONS: &[&str] = &[
     "sum", "mean", "norm", "var", "std", "amax", "amin", "argmax", "max_dim", "logsumexp", "cumsum", "cumprod",
     "prod", "min", "max", "any", "all", "argmin", "std_mean", "var_mean", "median", "aminmax", "topk", "sort",
     "count_nonzero", "nonzero", "unique2", "bincount", "searchsorted", "multinomial", "trace",
+    "cdist_forward", "cdist",
 ];
 
 /// Parts of the names of reductions.
@@ -134,14 +136,4 @@ pub(super) const COMPARISONS: &[&str] = &[
 pub(super) const WIDE: &[&str] = &[
     "pow", "exp", "log", "rsqrt", "reciprocal", "cosh", "sinh", "tan_", "softplus", "acos", "asin", "erfinv",
     "cumsum", "cumprod", "prod", "renorm", "cdist",
-];
-
-/// Parts of the names of collectives that models split over GPUs need, without underscores.
-pub(super) const SPLIT: [(&str, &str); 6] = [
-    ("allgather", "all-gather"),
-    ("reducescatter", "reduce-scatter"),
-    ("alltoall", "all-to-all"),
-    ("sendrecv", "send and receive"),
-    ("c10dfunctional", "collectives of DTensor"),
-    ("dtensor", "collectives of DTensor"),
 ];

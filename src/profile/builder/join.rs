@@ -16,7 +16,9 @@
 
 use super::Map;
 use super::nest::{Context, NO_RANGE, Nesting};
-use crate::op::name::{calls_a_convolution, carried_out_for, is_autograd_node, is_collective_kernel};
+use crate::op::name::{
+    calls_a_convolution, carried_out_for, is_autograd_node, is_collective_kernel, is_copy_between_gpus,
+};
 use crate::profile::{Phase, is_host_transfer};
 use crate::trace::{Span, Trace, Work, WorkKind};
 
@@ -137,7 +139,11 @@ pub(super) fn join(trace: &Trace, nesting: &Nesting, launched: &[Launched], span
                 *known
             })
             .or_else(|| around(nesting, launch.range, |context| context.of_optimizer));
-        let collective = device.kind == WorkKind::Kernel && is_collective_kernel(trace.name(device.name));
+        let collective = match device.kind {
+            WorkKind::Kernel => is_collective_kernel(trace.name(device.name)),
+            WorkKind::Copy => is_copy_between_gpus(trace.name(device.name)),
+            WorkKind::Set => false,
+        };
         // A collective is an operation of its own, named by its kernel.
         if let (Some(operator), false) = (operator, collective) {
             let (last_step, index) = &mut open[operator as usize];

@@ -4,8 +4,8 @@ use crate::profile::{DeviceInfo, Mode, Precision, Profile};
 use crate::trace::StepMarks;
 use crate::units::{GpuSlug, Micros};
 
-/// Finds the catalog's slug of a GPU, by what a recording says of it.
-pub type ResolveGpu<'a> = dyn Fn(&DeviceInfo) -> Option<GpuSlug> + Sync + 'a;
+/// Finds the catalog's slug of a recording's GPU, or the reason in words why there is none.
+pub type ResolveGpu<'a> = dyn Fn(&DeviceInfo) -> Result<GpuSlug, String> + Sync + 'a;
 
 /// What the caller knows and wants; everything left at its default is taken from the
 /// trace as far as possible.

@@ -1,12 +1,13 @@
 //! What the trace and the caller say about the workload.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use super::nest::Nesting;
 use super::options::ImportOptions;
 use super::samples::{first_layer, samples};
-use crate::op::{self, name};
-use crate::profile::{DType, Mode, Operation, Phase, Precision, Shape, Workload};
+use crate::op::name::{self, Factors, factors_of_kernel, is_product_kernel};
+use crate::op::{self, Family};
+use crate::profile::{DType, Kernel, Mode, Operation, Phase, Precision, Shape, Workload};
 use crate::trace::{Span, Trace};
 
 /// What the trace and the caller say about the workload.
@@ -59,17 +60,22 @@ pub(super) fn workload(
         Some(length)
     });
     let found = precision(operations);
-    if let (Some(given), Some((found, how))) = (options.precision, found)
-        && !given.has_types_of(found)
+    if let (Some(given), Ok((found, how))) = (options.precision, &found)
+        && !given.has_types_of(*found)
     {
         notes.push(format!(
             "precision {given} as given, {found} {how}: what is given names the step and does not convert it, as `predict --precision {given}` does"
         ));
     }
-    let precision = options.precision.or_else(|| {
-        let (precision, how) = found?;
-        notes.push(format!("precision {precision}, {how}; --precision sets it"));
-        Some(precision)
+    let precision = options.precision.or_else(|| match found {
+        Ok((precision, how)) => {
+            notes.push(format!("precision {precision}, {how}; --precision sets it"));
+            Some(precision)
+        }
+        Err(reason) => {
+            notes.extend(reason.map(|reason| format!("precision unknown: {reason}; --precision sets it")));
+            None
+        }
     });
     let parameter_count = options.parameter_count.or_else(|| {
         let count =
@@ -121,35 +127,13 @@ fn parameters(trace: &Trace, span: &Span) -> Option<u64> {
     (sinks > 0 && total > 0 && backward_passes == 1).then_some(total)
 }
 
-/// The arithmetic of the products, and how it was told.
-fn precision(operations: &[Operation]) -> Option<(Precision, &'static str)> {
-    let works = |operation: &Operation| matches!(operation.phase, Phase::Forward | Phase::Backward);
-    let is_product = |operation: &Operation| works(operation) && op::family(operation).varies_kernels();
+/// Precision of the products and its source; or the reason why it is unknown, if products were recorded.
+fn precision(operations: &[Operation]) -> Result<(Precision, &'static str), Option<String>> {
+    let works = |operation: &&Operation| matches!(operation.phase, Phase::Forward | Phase::Backward | Phase::Other);
+    let products = Products::of(operations.iter().filter(works));
     // In a compiled graph the products have no names of their own.
-    let any_product = operations.iter().any(is_product);
-    let weight = |operation: &Operation| operation.total_device_time().map_or(1.0, |time| time.get() + 1e-9);
-    let mut by_type: HashMap<&DType, f64> = HashMap::new();
-    let mut kernels: Vec<(&str, f64)> = Vec::new();
-    for operation in operations.iter().filter(|o| if any_product { is_product(o) } else { works(o) }) {
-        if let Some(dtype) = &operation.dtype {
-            *by_type.entry(dtype).or_default() += weight(operation);
-        }
-        let count = f64::from(operation.count);
-        kernels.extend(
-            operation
-                .kernels
-                .iter()
-                .filter(|kernel| any_product || multiplies(&kernel.name))
-                .map(|kernel| (kernel.name.as_str(), kernel.duration.get() * f64::from(kernel.count) * count)),
-        );
-    }
-    let share = |test: &dyn Fn(&str) -> bool| -> f64 {
-        let total: f64 = kernels.iter().map(|(_, time)| time).sum();
-        let of: f64 = kernels.iter().filter(|(name, _)| test(name)).map(|(_, time)| time).sum();
-        if total > 0.0 { of / total } else { 0.0 }
-    };
-    let tf32 = share(&|name| name.contains("tf32") || (name.contains("s1688") && !name.contains("fp16")));
-    let dtype = by_type.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(dtype, _)| dtype);
+    let others = || Some((of_others(operations.iter().filter(works))?, "from the element types of the operators"));
+    let (types, how) = products.types().or_else(others).ok_or_else(|| products.doubt())?;
     // Master weights in float32 tell mixed precision from a model cast as a whole.
     let mixed = || {
         operations.iter().any(|operation| {
@@ -158,27 +142,138 @@ fn precision(operations: &[Operation]) -> Option<(Precision, &'static str)> {
                 && operation.inputs.iter().any(|s| !s.is_empty())
         }) || casts(operations)
     };
-    let from_types = "from the element types of the matrix products";
-    Some(match dtype {
-        Some(DType::Float32) if tf32 > 0.5 => (Precision::Tf32, "from float32 products in kernels named tf32"),
-        Some(DType::Float32 | DType::Float64) => (Precision::Fp32, from_types),
-        Some(DType::Float16) if mixed() => (Precision::AmpFp16, from_types),
-        Some(DType::Float16) => (Precision::Fp16, from_types),
-        Some(DType::Bfloat16) if mixed() => (Precision::AmpBf16, from_types),
-        Some(DType::Bfloat16) => (Precision::Bf16, from_types),
-        Some(DType::Float8E4m3 | DType::Float8E5m2) => (Precision::Fp8, from_types),
-        None if tf32 > 0.5 => (Precision::Tf32, "from kernel names"),
-        None if share(&|name| name.contains("sgemm") || name.contains("scudnn") || name.contains("<float")) > 0.5 => {
-            (Precision::Fp32, "from kernel names")
+    let precision = match types {
+        Factors::Tf32 => Precision::Tf32,
+        Factors::Float32 => Precision::Fp32,
+        Factors::Float16 if mixed() => Precision::AmpFp16,
+        Factors::Float16 => Precision::Fp16,
+        Factors::Bfloat16 if mixed() => Precision::AmpBf16,
+        Factors::Bfloat16 => Precision::Bf16,
+        Factors::Float8 => Precision::Fp8,
+        Factors::Float64 => {
+            return Err(Some(
+                "the products are in float64, a precision without predictions: those in FP32 would be too fast, by up to 64 times on GPUs for games".to_owned(),
+            ));
         }
+    };
+    Ok((precision, how))
+}
+
+/// Device time of the products of a step, by the types of their factors, in microseconds; 1 for each product without a
+/// recorded time.
+#[derive(Default)]
+struct Products {
+    by_type: BTreeMap<Factors, f64>,
+    /// By the names of the kernels alone, of what is in `by_type`.
+    by_kernels: f64,
+    /// In FP32 by the operator's tensors; of these, in kernels for TF32.
+    single: f64,
+    single_as_tf32: f64,
+    /// Kernels without a type that may be products.
+    unknown: f64,
+    /// All kernels.
+    all: f64,
+}
+
+impl Products {
+    /// The part of the unknown kernels' time that products of known types take at least, if they are to stand for
+    /// the step: a product of some microseconds does not represent a step replayed in a CUDA graph.
+    const DECIDES: f64 = 0.1;
+
+    fn of<'a>(operations: impl Iterator<Item = &'a Operation>) -> Self {
+        let mut products = Self::default();
+        for operation in operations {
+            products.add(operation);
+        }
+        products
+    }
+
+    fn add(&mut self, operation: &Operation) {
+        let family = op::family(operation);
+        let time = operation.total_device_time().map_or(1.0, |time| time.get() + 1e-9);
+        self.all += time;
+        let of_kernel = |kernel: &Kernel| kernel.duration.get() * f64::from(kernel.count) * f64::from(operation.count);
+        let own = operation.dtype.as_ref().filter(|_| family.varies_kernels()).and_then(factors);
+        if let Some(own) = own {
+            let named = |kind| operation.kernels.iter().any(|kernel| factors_of_kernel(&kernel.name) == Some(kind));
+            // Libraries narrow factors of 16 bits on the way to such a kernel.
+            let own = if named(Factors::Float8) { Factors::Float8 } else { own };
+            *self.by_type.entry(own).or_default() += time;
+            if own == Factors::Float32 {
+                self.single += time;
+                let in_tf32 = |kernel: &&Kernel| factors_of_kernel(&kernel.name) == Some(Factors::Tf32);
+                self.single_as_tf32 += operation.kernels.iter().filter(in_tf32).map(of_kernel).sum::<f64>();
+            }
+            return;
+        }
+        let mut rest = time;
+        for kernel in operation.kernels.iter().filter(|kernel| is_product_kernel(&kernel.name)) {
+            let time = of_kernel(kernel);
+            if let Some(found) = factors_of_kernel(&kernel.name) {
+                *self.by_type.entry(found).or_default() += time;
+                self.by_kernels += time;
+                rest -= time;
+            }
+        }
+        let may_multiply = family.varies_kernels() || family == Family::Unknown;
+        if may_multiply && operation.dtype.is_none() && operation.device_time.is_some() {
+            self.unknown += rest.max(0.0);
+        }
+    }
+
+    /// The type that takes most time, and its source.
+    fn types(&self) -> Option<(Factors, &'static str)> {
+        let (&types, _) = self.by_type.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+        let known: f64 = self.by_type.values().sum();
+        if known < Self::DECIDES * self.unknown {
+            return None;
+        }
+        Some(match types {
+            Factors::Float32 if self.single_as_tf32 > 0.5 * self.single.max(f64::MIN_POSITIVE) => {
+                (Factors::Tf32, "from float32 products in kernels named tf32")
+            }
+            _ if self.by_kernels > 0.5 * known => (types, "from the names of the kernels"),
+            _ => (types, "from the element types of the matrix products"),
+        })
+    }
+
+    /// The reason for an unknown type; `None` without kernels that may be products.
+    fn doubt(&self) -> Option<String> {
+        let known: f64 = self.by_type.values().sum();
+        (self.unknown > 0.0).then(|| {
+            format!(
+                "{:.0} % of the GPU's time is in kernels whose names show no element type, {:.1} % in products of a known one",
+                100.0 * self.unknown / self.all,
+                100.0 * known / self.all
+            )
+        })
+    }
+}
+
+fn factors(dtype: &DType) -> Option<Factors> {
+    Some(match dtype {
+        DType::Float64 | DType::Complex128 => Factors::Float64,
+        DType::Float32 | DType::Complex64 => Factors::Float32,
+        DType::Float16 | DType::Complex32 => Factors::Float16,
+        DType::Bfloat16 => Factors::Bfloat16,
+        DType::Float8E4m3 | DType::Float8E5m2 => Factors::Float8,
         _ => return None,
     })
 }
 
-/// Whether a kernel is a matrix product or a convolution, by the names that the libraries
-/// give them.
-fn multiplies(kernel: &str) -> bool {
-    ["gemm", "tensorop", "xmma", "conv"].iter().any(|part| kernel.contains(part))
+/// The type that takes most time of a step without products, if most of its time has a type.
+fn of_others<'a>(operations: impl Iterator<Item = &'a Operation>) -> Option<Factors> {
+    let mut by_type: BTreeMap<Factors, f64> = BTreeMap::new();
+    let mut all = 0.0;
+    for operation in operations {
+        let time = operation.total_device_time().map_or(1.0, |time| time.get() + 1e-9);
+        all += time;
+        if let Some(found) = operation.dtype.as_ref().and_then(factors) {
+            *by_type.entry(found).or_default() += time;
+        }
+    }
+    let known: f64 = by_type.values().sum();
+    by_type.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| known >= 0.5 * all).map(|(types, _)| types)
 }
 
 /// Whether weights are cast in every forward pass, as autocast does: a copy to another

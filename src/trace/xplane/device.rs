@@ -61,19 +61,7 @@ pub(super) fn device_info(plane: &Plane<'_>) -> DeviceInfo {
     let vendor = plane.stat("device_vendor").map(|stat| plane.text(stat)).unwrap_or_default();
     let (cores, memory) = (small("core_count"), whole("memory_size").filter(|bytes| *bytes > 0));
     let capability = small("compute_cap_major").zip(whole("compute_cap_minor").and_then(|n| u32::try_from(n).ok()));
-    let facts = [
-        (!vendor.is_empty()).then(|| format!("{} GPU", crate::text::clean(&vendor, 20))),
-        capability.map(|(major, minor)| format!("compute capability {major}.{minor}")),
-        cores.map(|count| format!("{count} multiprocessors")),
-        memory.map(|bytes| format!("{:.0} GB", bytes as f64 / 1e9)),
-    ];
-    let facts: Vec<String> = facts.into_iter().flatten().collect();
-    DeviceInfo {
-        name: if facts.is_empty() { String::new() } else { format!("{}{}", DeviceInfo::UNNAMED, facts.join(", ")) },
-        compute_capability: capability,
-        multiprocessors: cores,
-        memory_bytes: memory,
-    }
+    DeviceInfo::unnamed(&vendor, capability, cores, memory)
 }
 
 #[cfg(test)]

@@ -228,11 +228,6 @@ impl<'a> Recording<'a> {
     /// is the operator.
     pub(super) fn trace(mut self, plane: &Plane<'_>, options: &ReadOptions<'_>) -> Trace {
         let info = device_info(plane);
-        if !options.is_gpu_given && options.finds(&info) {
-            self.notes.push(
-                "the recording does not name its GPU, which was found by its figures; --origin sets it".to_owned(),
-            );
-        }
         let (described, all) = self.described;
         if all > 0.0 && described < 0.995 * all {
             self.notes.push(format!(
@@ -248,6 +243,7 @@ impl<'a> Recording<'a> {
             framework: Some("xla".to_owned()),
             runtime: None,
             driver: None,
+            world_size: None,
             without_shapes: "the recording has no programs, so no shapes: record it with JAX's profiler in the process that compiled them",
             joined_to: "an instruction of a compiled program",
             whole_remedy: " (jax.profiler.StepTraceAnnotation marks steps)",
