@@ -1,10 +1,12 @@
 //! Text made fit to show: names from files made safe and short, digits grouped.
 
 mod command_line;
+mod secrets;
 
 use std::fmt::Write as _;
 
 pub use command_line::CommandLine;
+pub use secrets::{MASK, without_secrets};
 
 /// `text` without control characters (terminal escape sequences among them), cut to at
 /// most `width` characters with an ellipsis.

@@ -63,9 +63,9 @@ fn value<'a>(environment: &'a [String], name: &str) -> Option<&'a str> {
     environment.iter().find_map(|entry| entry.strip_prefix(name)?.strip_prefix('=')).filter(|value| !value.is_empty())
 }
 
-/// Program and arguments of a process; empty where they cannot be read.
+/// Program and arguments of a process, without secrets; empty where they cannot be read.
 pub(super) fn command(pid: u32) -> Vec<String> {
-    entries(pid, "cmdline").unwrap_or_default()
+    crate::text::without_secrets(&entries(pid, "cmdline").unwrap_or_default())
 }
 
 /// Whether there is such a process, and it has not ended.
