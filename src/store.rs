@@ -21,7 +21,7 @@ pub use files::{Limit, StoreError, open, read, read_as_it_is, read_profile, read
 pub use kind::{Kind, kind};
 pub use paths::Paths;
 pub use prices::prices;
-pub use save::save_atomically;
+pub use save::{save_atomically, save_private};
 
 use std::path::{Path, PathBuf};
 

@@ -1,10 +1,12 @@
 //! Text made fit to show: names from files made safe and short, digits grouped.
 
 mod command_line;
+mod secrets;
 
 use std::fmt::Write as _;
 
 pub use command_line::CommandLine;
+pub use secrets::{MASK, without_secrets};
 
 /// `text` without control characters (terminal escape sequences among them), cut to at
 /// most `width` characters with an ellipsis.
@@ -148,9 +150,15 @@ pub fn dollars(value: f64) -> String {
     if value < 1000.0 { format!("${value:.2}") } else { format!("${}", grouped(value)) }
 }
 
+/// Longest text, in bytes, that is compared with known names: comparing takes the product of the lengths.
+const LONGEST_NAME: usize = 300;
+
 /// The members of `known` nearest to `name`, best first, at most `count` of them: for
 /// "did you mean" in errors.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, count: usize) -> Vec<&'a str> {
+    if name.len() > LONGEST_NAME {
+        return Vec::new();
+    }
     let name = name.to_lowercase();
     // Model names, such as the "a100" of "NVIDIA A100-PG509-200", tell more than spelling.
     let has = |word: &&str, kind: fn(&char) -> bool| word.chars().any(|c| kind(&c));
@@ -174,6 +182,9 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, count: 
 /// The word of `known` that `word` is a misspelling of, if any is near enough to say so.
 pub fn misspelt<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const NEAR: f64 = 0.85;
+    if word.len() > LONGEST_NAME {
+        return None;
+    }
     let word = word.to_lowercase();
     let scored = known.into_iter().map(|candidate| (strsim::jaro_winkler(&word, candidate), candidate));
     scored.filter(|(score, _)| *score >= NEAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, candidate)| candidate)

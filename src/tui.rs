@@ -4,6 +4,27 @@ mod clipboard;
 mod input;
 mod launch;
 mod paint;
+#[cfg(unix)]
+mod pause;
+#[cfg(not(unix))]
+mod pause {
+    //! Nothing stops a process here.
+    pub(super) enum Pause {
+        Stop,
+        Retake,
+    }
+    pub(super) struct Pauses;
+
+    impl Pauses {
+        pub(super) fn watch() -> std::io::Result<Self> {
+            Ok(Self)
+        }
+
+        pub(super) async fn asked(&mut self) -> Pause {
+            std::future::pending().await
+        }
+    }
+}
 mod runner;
 mod screenshot;
 mod terminal;

@@ -31,6 +31,15 @@ pub mod most {
     pub const OCCURRENCES: u32 = 1_000_000_000;
     /// Different operations of a step: each is predicted for every GPU.
     pub const OPERATIONS: usize = 100_000;
+    /// Batch sizes that a step is predicted at in one go.
+    pub const BATCH_SIZES: usize = 100;
+    /// Operations times GPUs times batch sizes of one go: about a minute.
+    pub const OPERATIONS_AT_SIZES: usize = 40_000_000;
+    /// Names in a list of providers, regions, GPUs or offers, and quotas: each is compared with every
+    /// offer.
+    pub const NAMES: usize = 200;
+    /// Bytes of such a name.
+    pub const NAME: usize = 300;
     /// Operations times GPUs whose predictions are kept one by one: about 700 bytes each.
     pub const PREDICTED_OPERATIONS: usize = 4_000_000;
     /// Intervals of the timeline of a step: about 50 kB of compressed JSON.

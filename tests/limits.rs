@@ -116,6 +116,50 @@ fn limits_that_rule_each_other_out_are_named_before_anything_is_solved() {
     plan(&folder, &some);
 }
 
+/// A file that someone else made must not take minutes, or all memory.
+#[test]
+fn lists_that_are_too_long_name_their_limit() {
+    let folder = folder();
+    let long = "a".repeat(1_000_000);
+    let names = |count: usize| (0..count).map(|number| format!("r{number}")).collect::<Vec<_>>();
+    let typed = refused(&folder, &["--regions", &names(201).join(",")]);
+    assert!(typed.contains("regions: 201 entries; a plan takes at most 200"), "{typed}");
+    folder.ok(&["plan", "p.habitat.json", "--samples", "1e6", "-o", "plan.toml"]);
+    let written = std::fs::read_to_string(folder.0.path().join("plan.toml")).unwrap();
+    let with = |table: &str, line: &str| {
+        folder.write("other.toml", &written.replacen(table, &format!("{table}\n{line}"), 1));
+        folder.error(&["plan", "--from", "other.toml"])
+    };
+    for list in ["gpus", "exclude_gpus", "providers", "exclude_providers", "regions", "exclude_regions", "offers"] {
+        let error = with("[goal.limits]", &format!("{list} = {:?}", names(20_000)));
+        let said = format!("other.toml: goal.limits.{list}: 20000 entries; a plan takes at most 200");
+        assert!(error.contains(&said), "{list}: {error}");
+    }
+    let error = with("[goal.limits]", &format!("regions = [\"us\", {long:?}]"));
+    assert!(error.contains("goal.limits.regions: entry 2 is a name of 1000000 bytes"), "{error}");
+    let quota = vec!["{ provider = \"aws\", gpus = 1 }"; 201].join(", ");
+    let error = with("[goal.limits]", &format!("quota = [{quota}]"));
+    assert!(error.contains("goal.limits.quota: 201 entries"), "{error}");
+    let sizes: Vec<u64> = (1..=2000).collect();
+    let error = with("[request]", &format!("batch_sizes = {sizes:?}"));
+    assert!(error.contains("other.toml: request.batch_sizes: 2000 sizes; at most 100"), "{error}");
+    let error = with("[request]", "batch_sizes = [0]");
+    assert!(error.contains("request.batch_sizes: each must be 1 to"), "{error}");
+    folder.write("config/config.toml", &format!("[plan]\nregions = {:?}\n", names(201)));
+    let error = refused(&folder, &[]);
+    assert!(error.contains("config.toml: regions: 201 entries"), "{error}");
+    folder.write("config/config.toml", "");
+    let job = format!("[[job]]\nname = \"a\"\nprofile = \"p.habitat.json\"\nsteps = 10\ngpus = {:?}\n", names(201));
+    folder.write("jobs.toml", &job);
+    let error = folder.error(&["plan-jobs", "jobs.toml"]);
+    assert!(error.contains("jobs.toml: line 1: job \"a\": gpus: 201 entries"), "{error}");
+    let sizes = (1..=101).map(|size| size.to_string()).collect::<Vec<_>>().join(",");
+    for command in [&["batches", "p.habitat.json", "--at", &sizes][..], &[&PLAN[..], &["--batch-sizes", &sizes]].concat()] {
+        let error = folder.error(command);
+        assert!(error.contains("101") && error.contains("at most 100 are predicted in one go"), "{error}");
+    }
+}
+
 #[test]
 fn what_is_named_is_all_that_is_used() {
     let folder = folder();

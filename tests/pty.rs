@@ -179,14 +179,90 @@ fn a_terminal_that_goes_away_ends_the_program() {
     terminal.ends();
 }
 
+fn kill(signal: &str, id: &str) {
+    assert!(std::process::Command::new("kill").args([signal, id]).status().unwrap().success());
+}
+
 /// `kill` ends the program in order, with the code that shells expect.
 #[test]
-fn sigterm_gives_the_terminal_back() {
+fn signals_that_end_the_program_give_the_terminal_back() {
+    for (signal, code) in [
+        ("-HUP", 129),
+        ("-INT", 130),
+        ("-QUIT", 131),
+        ("-ABRT", 134),
+        ("-USR1", 138),
+        ("-USR2", 140),
+        ("-ALRM", 142),
+        ("-TERM", 143),
+        ("-XCPU", 152),
+    ] {
+        let mut terminal = opened(&[]);
+        kill(signal, &terminal.child.process_id().unwrap().to_string());
+        assert_eq!(terminal.ends(), code, "{signal}");
+        assert_eq!(terminal.taken(), [""; 0], "{signal}");
+    }
+}
+
+/// Stopped by another program, with a signal that can be caught and one that cannot, and continued.
+#[test]
+fn stopped_from_outside_it_comes_back() {
+    for signal in ["-TSTP", "-STOP"] {
+        let mut terminal = Terminal::open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "ready> ")]);
+        terminal.sees("ready>");
+        terminal.press(&format!("sh -c 'echo $$ >id; exec {PROGRAM}'\n"));
+        terminal.sees("Recommended offer");
+        let id = terminal.read("id").trim().to_owned();
+        kill(signal, &id);
+        terminal.sees("Stopped");
+        if signal == "-TSTP" {
+            let taken = terminal.taken();
+            assert!(taken.is_empty() || taken == ["bracketed paste"], "{taken:?}");
+        }
+        // The shell has its own mode of the terminal meanwhile.
+        terminal.press("echo a; stty -a | grep -o -e '-*icanon'; fg\n");
+        terminal.sees("Recommended offer");
+        terminal.press("4");
+        terminal.sees("v: timeline");
+        terminal.press("q");
+        terminal.sees("ready> ");
+        terminal.press("exit\n");
+        assert_eq!(terminal.ends(), 0);
+        assert!(!terminal.taken().contains(&"alternate screen"));
+    }
+    // Nothing could continue it here, so it goes on.
     let mut terminal = opened(&[]);
     let id = terminal.child.process_id().unwrap().to_string();
-    assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-    assert_eq!(terminal.ends(), 143);
-    assert_eq!(terminal.taken(), [""; 0]);
+    for signal in ["-TSTP", "-CONT"] {
+        kill(signal, &id);
+        terminal.press("4");
+        terminal.sees("v: timeline");
+        terminal.press("2");
+        terminal.sees("convolution_backward");
+    }
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+}
+
+/// A terminal may report any size; memory for all its cells is not there.
+#[test]
+fn a_terminal_of_any_size_is_drawn_on_as_far_as_is_sensible() {
+    let mut terminal = opened(&[]);
+    for (cols, rows) in [(65_535, 65_535), (65_535, 1), (1, 65_535), (0, 0)] {
+        let size = portable_pty::PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
+        terminal.master.as_ref().unwrap().resize(size).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    terminal.resize(120, 40);
+    terminal.press("4");
+    terminal.sees("v: timeline");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+    let start = "stty rows 65535 columns 65535; exec \"$0\"";
+    let mut terminal = Terminal::open("sh", &["-c", start, PROGRAM], &[]);
+    terminal.sees("habitat-tui");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
 }
 
 /// The file of jobs is opened in the editor, read anew and planned anew; where it cannot be read, the

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::error::CliError;
+use super::error::{At, CliError};
 use super::gpu;
 use crate::catalog::Catalog;
-use crate::plan::{Goal, Quota, Work};
+use crate::plan::{Goal, Quota, Work, check_list};
 use crate::pricing::{Offer, PriceBook};
 use crate::settings::wish::Wish;
 use crate::store::Paths;
@@ -26,7 +26,11 @@ pub(super) fn goal(
 ) -> Result<Goal, CliError> {
     let mut goal = Goal::new(work);
     settings.apply(&mut goal);
+    goal.limits.check_lists().at(Paths::find().settings().display())?;
     typed.apply(&mut goal);
+    goal.limits.check_lists()?;
+    check_list("gpus", typed.gpus.iter().map(String::len))?;
+    check_list("exclude_gpus", typed.exclude_gpus.iter().map(String::len))?;
     goal.limits.gpus = gpu::all(catalog, "--gpus", &typed.gpus)?;
     goal.limits.exclude_gpus = gpu::all(catalog, "--exclude-gpus", &typed.exclude_gpus)?;
     check_names(&goal, typed, catalog, prices)?;

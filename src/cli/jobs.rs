@@ -16,7 +16,7 @@ use crate::predict::{Host, MethodChoice, PredictError, Predictions, predict};
 use crate::pricing::PriceBook;
 use crate::report::jobs::JobsForm;
 use crate::settings::args::{InputArgs, ModelArgs, PlanJobsArgs, RecordedArgs, TableForm};
-use crate::settings::jobs::{JobTable, JobsFile, MachineTable};
+use crate::settings::jobs::{JobTable, JobsFile, MachineTable, StepTable};
 use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths};
 use crate::text;
@@ -72,7 +72,9 @@ impl Jobs {
         let machines = machines.collect::<Result<Vec<_>, _>>()?;
         let (prices, usual) =
             if machines.is_empty() { (store::prices(&paths)?, usual) } else { (book(&machines), usual.for_machines()) };
-        let jobs = file.jobs.iter().map(|job| self.job_of(job, &file, &usual, &catalog, &prices, read).at(&path));
+        let mut steps = Vec::new();
+        let mut job_of = |job| self.job_of(job, &file, &usual, &catalog, &prices, (&mut steps, read)).at(&path);
+        let jobs = file.jobs.iter().map(&mut job_of);
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
         let supply = if machines.is_empty() { Supply::Rent(&prices) } else { Supply::Machines(&machines) };
         let confidence = file.confidence.or(usual.confidence).or(jobs.first().map(|job| job.goal.confidence));
@@ -87,7 +89,7 @@ impl Jobs {
         plan_jobs(&jobs, supply, &shared, Settings::default()).at(&path)
     }
 
-    /// A job with its step predicted.
+    /// A job with its step predicted; jobs of the same step share the prediction.
     fn job_of(
         &self,
         job: &JobTable,
@@ -95,7 +97,7 @@ impl Jobs {
         usual: &Wish,
         catalog: &Catalog,
         prices: &PriceBook,
-        read: fn(&Loaded),
+        (steps, read): (&mut Vec<(StepTable, Predictions)>, fn(&Loaded)),
     ) -> Result<Job, CliError> {
         let place = format!("line {}: job {:?}", job.line, job.name);
         let work = job.wish.work().ok_or_else(|| CliError::Refused("no work".to_owned())).at(&place)?;
@@ -108,7 +110,15 @@ impl Jobs {
             prices,
         )
         .at("all jobs")?;
-        let predictions = self.predicted(job, catalog, read).at(&place)?;
+        let known = steps.iter().find(|(step, _)| *step == job.step).map(|(_, predictions)| predictions.clone());
+        let predictions = match known {
+            Some(predictions) => predictions,
+            None => {
+                let predictions = self.predicted(job, catalog, read).at(&place)?;
+                steps.push((job.step.clone(), predictions.clone()));
+                predictions
+            }
+        };
         Ok(Job { name: job.name.clone(), predictions, goal, earliest: job.time.not_before_hours })
     }
 

@@ -100,6 +100,7 @@ pub(crate) fn amount(predictions: &Predictions, goal: &Goal) -> Result<Amount, P
         return Err(PlanError::ShardingOfInference);
     }
     check_model_parallel(predictions, goal)?;
+    goal.limits.check_lists()?;
     if let Some(gb) = goal.data.as_ref().map(|data| data.gb).filter(|gb| !(0.0..=most::WORK).contains(gb)) {
         return Err(PlanError::Data(gb));
     }

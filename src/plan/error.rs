@@ -54,6 +54,30 @@ pub enum PlanError {
     /// Machines that no plan is made for.
     #[error("{0} machines: a plan is made for 1 to {most}", most = crate::units::most::MACHINES)]
     Machines(u32),
+    /// A list of the limits that is too long.
+    #[error(
+        "{list}: {count} entries; a plan takes at most {most}: leave some out, or give names that hold for several \
+         (a country, a continent, a provider)", most = crate::units::most::NAMES
+    )]
+    LongList {
+        /// Its key.
+        list: &'static str,
+        /// Its entries.
+        count: usize,
+    },
+    /// A name in a list of the limits that is too long to be one.
+    #[error(
+        "{list}: entry {number} is a name of {length} bytes; names have at most {most}: correct it, or leave it out",
+        most = crate::units::most::NAME
+    )]
+    LongName {
+        /// The key of the list.
+        list: &'static str,
+        /// Position in the list, from 1.
+        number: usize,
+        /// Bytes of the name.
+        length: usize,
+    },
     /// No amount of work.
     #[error("{0} is not an amount of work: it must be more than 0 and at most 1e18 samples")]
     Work(f64),

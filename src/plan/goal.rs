@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::predict::Sharding;
 use crate::predict::scale::ModelParallel;
 use crate::pricing::{Tier, region};
-use crate::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Range, Samples, Usd, UsdPerHour};
+use super::PlanError;
+use crate::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Range, Samples, Usd, UsdPerHour, most};
 
 /// A job to be planned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -281,7 +282,43 @@ const fn is_one(machines: &u32) -> bool {
     *machines == 1
 }
 
+/// Refuses a list of names that is too long to be compared with every offer, or has such a name;
+/// `lengths` in bytes.
+///
+/// # Errors
+/// [`PlanError::LongList`] and [`PlanError::LongName`], naming the list by its key.
+pub fn check_list(list: &'static str, lengths: impl ExactSizeIterator<Item = usize>) -> Result<(), PlanError> {
+    if lengths.len() > most::NAMES {
+        return Err(PlanError::LongList { list, count: lengths.len() });
+    }
+    match (1..).zip(lengths).find(|(_, length)| *length > most::NAME) {
+        Some((number, length)) => Err(PlanError::LongName { list, number, length }),
+        None => Ok(()),
+    }
+}
+
 impl Limits {
+    /// As [`check_list`], of every list.
+    ///
+    /// # Errors
+    /// As [`check_list`].
+    pub fn check_lists(&self) -> Result<(), PlanError> {
+        for (list, names) in [
+            ("providers", &self.providers),
+            ("exclude_providers", &self.exclude_providers),
+            ("regions", &self.regions),
+            ("exclude_regions", &self.exclude_regions),
+            ("offers", &self.offers),
+        ] {
+            check_list(list, names.iter().map(String::len))?;
+        }
+        for (list, gpus) in [("gpus", &self.gpus), ("exclude_gpus", &self.exclude_gpus)] {
+            check_list(list, gpus.iter().map(|gpu| gpu.as_str().len()))?;
+        }
+        let longest = |quota: &Quota| quota.provider.len().max(quota.region.as_ref().map_or(0, String::len));
+        check_list("quota", self.quotas.iter().map(longest))
+    }
+
     /// The numbers of machines to try: 1, 2, 4, … times so many as make whole replicas of the model,
     /// and the most; 1 where so many are not allowed, or there is one only.
     pub(super) fn machines(&self, whole: u32, is_one: bool) -> impl Iterator<Item = u32> {

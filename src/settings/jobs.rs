@@ -43,6 +43,8 @@ use crate::units::{Bytes, Hours, UsdPerHour, most};
 
 /// Machines at most.
 const MOST_MACHINES: u32 = 200;
+/// Jobs times machines at most: the search compares all of them.
+const MOST_PAIRS: usize = 50_000;
 /// Jobs of one file at most: they take a minute or two to plan.
 const MOST_JOBS: usize = 1000;
 
@@ -240,6 +242,15 @@ impl JobsFile {
             }
         }
         let machines = machines(file.machine, text)?;
+        let all: usize = machines.iter().map(|machine| machine.count as usize).sum();
+        if jobs.len() * all > MOST_PAIRS {
+            let problem = format!(
+                "{} jobs on {all} machines; {MOST_PAIRS} pairs of a job and a machine at most are planned together, \
+                 so that it takes a minute at most: divide the file, and give each a part of the machines",
+                jobs.len()
+            );
+            return at(machines.first().map_or(1, |machine| machine.line), problem);
+        }
         if file.wait && !machines.is_empty() {
             let problem = "wait: jobs on a [[machine]] always follow one another; leave it out";
             return at(line_of(text, &whole, Some("wait")), problem.to_owned());
@@ -403,6 +414,12 @@ mod tests {
     fn what_is_wrong_is_named_with_its_line() {
         assert!(said("").contains("no [[job]]"));
         assert!(said("[[job]]\nsteps = 1").starts_with("line 1: the job has no name"));
+        let job = |number| format!("[[job]]\nname = \"{number}\"\nprofile = \"p\"\nsteps = 1\n");
+        let jobs: String = (0..MOST_JOBS).map(job).collect();
+        let on = |count| JobsFile::parse(&format!("{jobs}[[machine]]\ngpu = \"l4\"\ncount = {count}\n"));
+        assert!(on(50).is_ok());
+        let said_of_pairs = on(51).unwrap_err().to_string();
+        assert!(said_of_pairs.starts_with("line 4001: 1000 jobs on 51 machines; 50000 pairs"), "{said_of_pairs}");
         let many = said(&"[[job]]\n".repeat(MOST_JOBS + 1));
         assert!(many.starts_with("line 1001: 1001 jobs; 1000 at most"), "{many}");
         assert!(said("[[job]]\nname = 7").starts_with("line 1: name: 7 is not a name"));

@@ -206,6 +206,10 @@ pub fn batch_sizes(text: &str) -> Result<BatchSizes, String> {
     if text.trim() == "auto" {
         return Ok(BatchSizes::Auto);
     }
+    let count = text.split(',').count();
+    if count > most::BATCH_SIZES {
+        return Err(format!("{count} sizes; at most {} are predicted in one go: leave some out", most::BATCH_SIZES));
+    }
     text.split(',').map(|size| batch_size(size.trim())).collect::<Result<_, _>>().map(BatchSizes::Given)
 }
 

@@ -16,6 +16,18 @@ use super::files::{STANDARD_INPUT, StoreError};
 /// # Errors
 /// [`StoreError::Exists`] unless `replace`; [`StoreError::Write`] otherwise.
 pub fn save_atomically(path: &Path, bytes: &[u8], replace: bool) -> Result<(), StoreError> {
+    save(path, bytes, replace, false)
+}
+
+/// The same, readable for this user alone, also where it replaces a file that others could read.
+///
+/// # Errors
+/// As [`save_atomically`].
+pub fn save_private(path: &Path, bytes: &[u8], replace: bool) -> Result<(), StoreError> {
+    save(path, bytes, replace, true)
+}
+
+fn save(path: &Path, bytes: &[u8], replace: bool, private: bool) -> Result<(), StoreError> {
     let failed = |source| StoreError::Write { path: path.to_owned(), source };
     if path == Path::new(STANDARD_INPUT) {
         let problem = "names no file; /dev/stdout writes to standard output, ./- to a file of that name";
@@ -39,7 +51,11 @@ pub fn save_atomically(path: &Path, bytes: &[u8], replace: bool) -> Result<(), S
         Some(_) if !replace => return Err(StoreError::Exists { path: path.to_owned() }),
         _ => {}
     }
-    let permissions = there.map(|there| there.permissions());
+    #[cfg(unix)]
+    let own = private.then(|| std::os::unix::fs::PermissionsExt::from_mode(0o600));
+    #[cfg(not(unix))]
+    let own = None;
+    let permissions = own.or_else(|| there.map(|there| there.permissions()));
     replace_file(&target, &content, permissions, replace).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => StoreError::Exists { path: path.to_owned() },
         _ => failed(error),

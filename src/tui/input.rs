@@ -15,7 +15,10 @@ pub(super) fn message(event: Event, hits: &Hits) -> Option<Msg> {
     match event {
         Event::Key(key) if key.kind != KeyEventKind::Release => key_of(key).map(Msg::Key),
         Event::Paste(text) => Some(Msg::Paste(text)),
-        Event::Resize(columns, rows) => Some(Msg::Resize(columns, rows)),
+        Event::Resize(columns, rows) => {
+            let size = super::terminal::drawable(columns, rows);
+            Some(Msg::Resize(size.width, size.height))
+        }
         Event::Mouse(mouse) => mouse_message(mouse, hits),
         _ => None,
     }

@@ -10,11 +10,14 @@ use crossterm::event::EventStream;
 use crossterm::execute;
 use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
 use futures_util::StreamExt;
+#[cfg(unix)]
+use signal_hook::consts::{SIGABRT, SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 
 use super::paint::Memory;
+use super::pause::{Pause, Pauses};
 use super::terminal::{self, Screen};
 use super::{clipboard, input, view};
 use crate::app::{App, Effect, Engine, Msg};
@@ -45,6 +48,8 @@ struct Runner {
     leave: bool,
     redraw: bool,
     suspend: bool,
+    /// Whether the terminal is to be taken again after others had it.
+    retake: bool,
     /// The file that the user's editor is to open.
     edit: Option<String>,
 }
@@ -71,11 +76,13 @@ pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Res
         leave: false,
         redraw: false,
         suspend: false,
+        retake: false,
         edit: None,
     };
-    let size = screen.terminal.size()?;
+    let size = screen.fit()?;
     runner.handle(Msg::Resize(size.width, size.height));
     runner.handle(Msg::Start);
+    let mut pauses = Pauses::watch()?;
     let mut events = EventStream::new();
     let stop = watch_for_stop(control.zip(is_done))?;
     let mut dirty = true;
@@ -88,19 +95,25 @@ pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Res
         if dirty {
             draw(&mut screen, &runner.app, &mut memory)?;
         }
-        dirty = runner.wait(&mut events, &mut results, &stop.asked, &memory).await?;
+        dirty = runner.wait(&mut events, &mut results, (&stop.asked, &mut pauses), &memory).await?;
         let (suspend, edit) = (std::mem::take(&mut runner.suspend), runner.edit.take());
-        if suspend || edit.is_some() {
+        let retake = std::mem::take(&mut runner.retake);
+        if suspend || retake || edit.is_some() {
             // The stream reads the terminal in the background; nobody may while stopped, or while
             // the editor does.
             drop(events);
             #[cfg(unix)]
             if suspend {
                 screen.suspend(runner.app.mouse)?;
+                pauses.forget();
+            }
+            #[cfg(unix)]
+            if retake && !suspend {
+                screen.retake(runner.app.mouse)?;
             }
             let edited = edit.map(|path| screen.edit(Path::new(&path), runner.app.mouse)).transpose()?;
             events = EventStream::new();
-            let size = screen.terminal.size()?;
+            let size = screen.fit()?;
             runner.handle(Msg::Resize(size.width, size.height));
             if let Some(edited) = edited {
                 runner.handle(Msg::Edited(edited));
@@ -123,6 +136,7 @@ fn pass_on(updates: std::sync::mpsc::Receiver<live::Update>, sender: UnboundedSe
 }
 
 fn draw(screen: &mut Screen, app: &App, memory: &mut Memory) -> io::Result<()> {
+    screen.fit()?;
     execute!(stdout(), BeginSynchronizedUpdate)?;
     let drawn = screen.terminal.draw(|frame| {
         let area = frame.area();
@@ -165,11 +179,11 @@ impl Runner {
         &mut self,
         events: &mut EventStream,
         results: &mut UnboundedReceiver<Msg>,
-        stop: &Notify,
+        (stop, pauses): (&Notify, &mut Pauses),
         memory: &Memory,
     ) -> io::Result<bool> {
         let (mut dirty, mut end) = (false, None);
-        while !self.leave && !self.suspend && self.edit.is_none() {
+        while !self.leave && !self.suspend && !self.retake && self.edit.is_none() {
             let quiet = async {
                 match end {
                     Some(end) => tokio::time::sleep_until((Instant::now() + PAUSE).min(end)).await,
@@ -185,6 +199,13 @@ impl Runner {
                 Some(msg) = results.recv() => Some(msg),
                 () = stop.notified() => {
                     self.leave = true;
+                    None
+                }
+                pause = pauses.asked() => {
+                    match pause {
+                        Pause::Stop => self.suspend = true,
+                        Pause::Retake => self.retake = true,
+                    }
                     None
                 }
                 () = quiet => break,
@@ -314,26 +335,32 @@ fn watch_for_stop(job: Option<Followed>) -> io::Result<StopWatch> {
     Ok(StopWatch { asked, code, task })
 }
 
+/// Signals that end a program that does not catch them, but for those that tell of its own faults.
+#[cfg(unix)]
+const ENDING: [i32; 9] = [SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGXCPU];
+
 /// The system's wish that the program end.
 #[cfg(unix)]
-struct Stop {
-    terminate: tokio::signal::unix::Signal,
-    hang_up: tokio::signal::unix::Signal,
-}
+struct Stop(Vec<(i32, tokio::signal::unix::Signal)>);
 
 #[cfg(unix)]
 impl Stop {
     fn new() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { terminate: signal(SignalKind::terminate())?, hang_up: signal(SignalKind::hangup())? })
+        let watched = ENDING.into_iter().map(|number| Ok((number, signal(SignalKind::from_raw(number))?)));
+        watched.collect::<io::Result<_>>().map(Self)
     }
 
     /// Waits; the exit code that tells the signal, by the convention of shells.
     async fn asked(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.terminate.recv() => 143,
-            _ = self.hang_up.recv() => 129,
-        }
+        let each = self.0.iter_mut().map(|(number, signal)| {
+            Box::pin(async move {
+                signal.recv().await;
+                *number
+            })
+        });
+        let (number, ..) = futures_util::future::select_all(each).await;
+        128 + number as u8
     }
 }
 

@@ -13,8 +13,9 @@ use crossterm::execute;
 use crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use ratatui::layout::{Rect, Size};
+use ratatui::{Terminal, TerminalOptions, Viewport};
 
 /// Whether the screen is ours: shared by guard and panic hook, so that it is given back once.
 static ENTERED: AtomicBool = AtomicBool::new(false);
@@ -60,17 +61,49 @@ fn set_mouse(mouse: bool) -> io::Result<()> {
     if mouse { execute!(stdout(), EnableMouseCapture) } else { execute!(stdout(), DisableMouseCapture) }
 }
 
+/// Largest part of a terminal that is drawn on, columns and rows. A terminal may report any size,
+/// and each cell takes memory.
+const LARGEST: Size = Size::new(1000, 400);
+
+/// A terminal's size, as far as it is drawn on.
+pub(super) fn drawable(columns: u16, rows: u16) -> Size {
+    Size::new(columns.min(LARGEST.width), rows.min(LARGEST.height))
+}
+
 /// The screen while it is ours; dropped, it is given back.
 pub(super) struct Screen {
     /// To draw on.
     pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Its size when it was taken or redrawn.
+    size: Size,
+}
+
+fn drawn_on(size: Size) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
+    let viewport = Viewport::Fixed(Rect::new(0, 0, size.width, size.height));
+    Terminal::with_options(CrosstermBackend::new(stdout()), TerminalOptions { viewport })
+}
+
+fn current_size() -> io::Result<Size> {
+    let (columns, rows) = crossterm::terminal::size()?;
+    Ok(drawable(columns, rows))
 }
 
 impl Screen {
     /// Takes the screen.
     pub(super) fn new(mouse: bool) -> io::Result<Self> {
-        let entered = enter(mouse).and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
-        entered.map(|terminal| Self { terminal }).inspect_err(|_| restore())
+        let entered = enter(mouse).and_then(|()| {
+            let size = current_size()?;
+            Ok(Self { terminal: drawn_on(size)?, size })
+        });
+        entered.inspect_err(|_| restore())
+    }
+
+    /// The size that is drawn on; where it has changed, the next picture is drawn whole.
+    pub(super) fn fit(&mut self) -> io::Result<Size> {
+        if current_size()? != self.size {
+            self.anew()?;
+        }
+        Ok(self.size)
     }
 
     /// Takes or leaves the mouse.
@@ -83,9 +116,16 @@ impl Screen {
     #[cfg(unix)]
     pub(super) fn suspend(&mut self, mouse: bool) -> io::Result<()> {
         restore();
-        // The whole group, so that a wrapper such as `cargo run` stops too. The shell is
-        // stopped with it, so waiting for the shell is waiting to be continued.
-        Command::new("sh").args(["-c", "kill -TSTP 0"]).status()?;
+        super::pause::stop_group()?;
+        enter(mouse)?;
+        self.anew()
+    }
+
+    /// Takes the screen again after the process was stopped by others: whoever had the terminal
+    /// meanwhile may have changed everything about it.
+    #[cfg(unix)]
+    pub(super) fn retake(&mut self, mouse: bool) -> io::Result<()> {
+        restore();
         enter(mouse)?;
         self.anew()
     }
@@ -113,7 +153,8 @@ impl Screen {
     /// to the event stream.
     pub(super) fn anew(&mut self) -> io::Result<()> {
         execute!(stdout(), Clear(ClearType::All))?;
-        self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        self.size = current_size()?;
+        self.terminal = drawn_on(self.size)?;
         self.terminal.hide_cursor()
     }
 }

@@ -20,6 +20,7 @@ trials! {
         nothing_is_started_that_could_not_be_written,
         batch_sizes_that_make_no_sense_start_nothing,
         the_jobs_output_can_go_to_a_file,
+        secrets_of_the_command_stay_out_of_what_is_written,
         #[cfg(target_os = "linux")]
         a_full_disk_under_the_log_does_not_end_the_job,
         what_the_job_loads_is_where_nobody_else_can_put_anything,
@@ -229,6 +230,23 @@ fn batch_sizes_that_make_no_sense_start_nothing() {
     for line in ["batch size 32 (2 of 2): sh -c echo", "batch size 32 was not recorded (2 of 2, exit code 32, "] {
         assert!(ran.err().contains(line), "{line}: {}", ran.err());
     }
+}
+
+fn secrets_of_the_command_stay_out_of_what_is_written() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let seen = PathBuf::from(place.path("seen.json"));
+    std::fs::write(&seen, "old").unwrap();
+    std::fs::set_permissions(&seen, PermissionsExt::from_mode(0o644)).unwrap();
+    let job = ["env", "WANDB_API_KEY=S3CRET", "sh", "-c", "echo $WANDB_API_KEY {batch}", "x", "--token", "S3CRET"];
+    let ran = place.run(&["--json", "seen.json", "--force"], &job);
+    assert!(ran.code() == 0 && ran.out().contains("S3CRET"), "the job has it: {}", ran.err());
+    let text = std::fs::read_to_string(&seen).unwrap();
+    assert!(text.contains("\"WANDB_API_KEY=***\"") && text.contains("\"--token\",\"***\""), "{text}");
+    assert!(!text.contains("S3CRET") && !ran.err().contains("S3CRET"), "{text} {}", ran.err());
+    assert_eq!(seen.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let ran = place.run(&["--batches", "16", "-q"], &job);
+    assert!(!ran.err().contains("S3CRET"), "{}", ran.err());
 }
 
 fn the_jobs_output_can_go_to_a_file() {

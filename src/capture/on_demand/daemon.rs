@@ -65,11 +65,11 @@ pub struct Daemon {
 impl Daemon {
     /// Takes in a datagram of the process `pid` (as we count), heard at `at`; answers with
     /// what to send back. `is_stale`: the sender has stopped waiting for the answer.
-    pub fn hear(&mut self, pid: Option<u32>, datagram: &[u8], at: Instant, is_stale: bool) -> Option<Vec<u8>> {
+    pub fn hear(&mut self, pid: u32, datagram: &[u8], at: Instant, is_stale: bool) -> Option<Vec<u8>> {
         let message = match wire::read(datagram) {
             Ok(message) => message,
             Err(fault) => {
-                self.ignored = (self.ignored.0 + 1, Some(fault));
+                self.ignore(fault);
                 return None;
             }
         };
@@ -77,7 +77,6 @@ impl Daemon {
             Message::Context { pid, .. } => *pid,
             Message::Poll { pids, .. } => pids[0],
         };
-        let pid = pid.unwrap_or(own.unsigned_abs());
         if self.clients.len() >= MOST_CLIENTS && !self.clients.contains_key(&pid) {
             return None;
         }
@@ -98,6 +97,11 @@ impl Daemon {
                 Some(wire::poll_reply(&self.answer(pid, at).unwrap_or_default()))
             }
         }
+    }
+
+    /// Counts a datagram that is left unanswered.
+    pub fn ignore(&mut self, fault: WireError) {
+        self.ignored = (self.ignored.0 + 1, Some(fault));
     }
 
     /// Asks these processes, from their next polls on; what was asked before is forgotten.
@@ -230,7 +234,7 @@ mod tests {
         /// What the process is told when it polls then.
         fn poll(&mut self, pid: i32, seconds: f64, kinds: u32) -> String {
             let at = self.at(seconds);
-            let reply = self.daemon.hear(None, &poll(&[pid, 1], kinds), at, false).unwrap();
+            let reply = self.daemon.hear(pid.unsigned_abs(), &poll(&[pid, 1], kinds), at, false).unwrap();
             wire::read_poll_reply(&reply).unwrap()
         }
 
@@ -262,9 +266,9 @@ mod tests {
     #[test]
     fn of_a_flood_of_processes_so_many_are_kept() {
         let mut scene = Scene::new();
-        for pid in 1..10_000 {
+        for pid in 1..10_000_i32 {
             let at = scene.at(f64::from(pid));
-            scene.daemon.hear(None, &poll(&[pid, 1], 2), at, false);
+            scene.daemon.hear(pid.unsigned_abs(), &poll(&[pid, 1], 2), at, false);
         }
         assert_eq!(scene.daemon.clients.len(), MOST_CLIENTS);
         scene.ask(&[7], 10_000.0);
@@ -325,7 +329,7 @@ mod tests {
         scene.daemon.began(7);
         for second in [2.0, 3.0] {
             let at = scene.at(second);
-            assert_eq!(scene.daemon.hear(None, &poll(&[7], 2), at, true), None);
+            assert_eq!(scene.daemon.hear(7, &poll(&[7], 2), at, true), None);
         }
         assert_eq!(scene.poll(7, 4.0, 2), "");
         assert!(matches!(scene.daemon.clients[&7].state, State::Began { free: 1, .. }));
@@ -370,7 +374,7 @@ mod tests {
         let mut scene = Scene::new();
         scene.ask(&[7], 0.0);
         let at = scene.at(1.0);
-        assert_eq!(scene.daemon.hear(None, &poll(&[7], 2), at, true), None);
+        assert_eq!(scene.daemon.hear(7, &poll(&[7], 2), at, true), None);
         assert_eq!(scene.daemon.stale, 1);
         assert_eq!(scene.poll(7, 2.0, 2), "do", "the next one is");
     }
@@ -380,7 +384,7 @@ mod tests {
         let mut scene = Scene::new();
         let now = scene.start;
         for bytes in [&b""[..], b"GET /", &poll(&[7], 2)[..50]] {
-            assert_eq!(scene.daemon.hear(Some(7), bytes, now, false), None);
+            assert_eq!(scene.daemon.hear(7, bytes, now, false), None);
         }
         assert_eq!((scene.daemon.ignored.0, scene.daemon.clients.len()), (3, 0));
     }
@@ -390,11 +394,11 @@ mod tests {
         let mut scene = Scene::new();
         let now = scene.start;
         scene.daemon.ask(BTreeMap::from([(500, member(true))]), now);
-        let reply = scene.daemon.hear(Some(500), &poll(&[7, 1], 2), now, false).unwrap();
+        let reply = scene.daemon.hear(500, &poll(&[7, 1], 2), now, false).unwrap();
         assert_eq!(wire::read_poll_reply(&reply).unwrap(), "do");
         assert_eq!(scene.daemon.clients[&500].lineage, [7, 1]);
         let context = Message::Context { gpu: 2, pid: 7, job: 0 }.to_bytes();
-        assert!(scene.daemon.hear(Some(500), &context, now, false).is_some());
+        assert!(scene.daemon.hear(500, &context, now, false).is_some());
         assert_eq!(scene.daemon.clients[&500].gpu, Some(2));
     }
 

@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::PassCred;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixAddr, UnixCredentials, recvmsg, sendto, setsockopt};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrLike, UnixAddr, UnixCredentials, recvmsg, sendto, setsockopt,
+};
 
 use super::error::AttachError;
 use super::wire::LARGEST;
@@ -31,13 +33,22 @@ pub(super) const CLIENT: &str = "dynoconfigclient";
 /// bytes (unix(7)): `/`, its name, and a closing zero beside it.
 pub const LONGEST_FOLDER: usize = 107 - 1 - CLIENT.len() - 36;
 
+/// Sender of a datagram, as the kernel names it.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) pid: u32,
+    pub(super) uid: u32,
+    /// Never unnamed.
+    pub(super) address: UnixAddr,
+}
+
 /// A datagram as it came.
 #[derive(Debug)]
 pub(super) struct Heard {
     pub(super) endpoint: usize,
-    pub(super) pid: Option<u32>,
-    pub(super) uid: Option<u32>,
-    pub(super) from: Option<UnixAddr>,
+    /// `None` for a datagram that nobody answers for: its socket has no name, its sender lives
+    /// in a numbering of processes that we do not see, or it passes more than its credentials.
+    pub(super) sender: Option<Sender>,
     pub(super) bytes: Vec<u8>,
     pub(super) at: Instant,
     /// It may have waited for longer than its sender.
@@ -111,12 +122,10 @@ impl Endpoint {
                 // machine is overloaded), it may have lain there for as long.
                 let is_stale = at.duration_since(since) > PATIENCE;
                 since = at;
-                let Ok((length, from, sender)) = received else { continue };
+                let Ok((length, sender)) = received else { continue };
                 let told = Heard {
                     endpoint: number,
-                    pid: sender.and_then(|sender| u32::try_from(sender.pid()).ok()).filter(|pid| *pid > 0),
-                    uid: sender.map(|sender| sender.uid()),
-                    from,
+                    sender,
                     bytes: buffer[..length].to_vec(),
                     at,
                     is_stale,
@@ -153,19 +162,25 @@ impl Drop for Endpoint {
     }
 }
 
-type Received = (usize, Option<UnixAddr>, Option<UnixCredentials>);
-
-fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> nix::Result<Received> {
+fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> nix::Result<(usize, Option<Sender>)> {
     let mut space = cmsg_space!(UnixCredentials);
     let mut parts = [IoSliceMut::new(buffer)];
     let message = recvmsg::<UnixAddr>(socket.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
-    let sender = message.cmsgs().ok().and_then(|mut all| {
+    // An error where other control messages (open files) came along. The sender's own word must
+    // never replace the kernel's.
+    let credentials = message.cmsgs().ok().and_then(|mut all| {
         all.find_map(|one| match one {
             ControlMessageOwned::ScmCredentials(sender) => Some(sender),
             _ => None,
         })
     });
-    Ok((message.bytes, message.address, sender))
+    // The address of an unnamed socket has length 0, which nix must not be asked to decode.
+    let address = message.address.filter(|address| address.len() as usize > size_of::<nix::libc::sa_family_t>());
+    let sender = credentials.zip(address).and_then(|(credentials, address)| {
+        let pid = u32::try_from(credentials.pid()).ok().filter(|pid| *pid > 0)?;
+        Some(Sender { pid, uid: credentials.uid(), address })
+    });
+    Ok((message.bytes, sender))
 }
 
 /// The sender's name as `/proc/net/unix` shows it.
@@ -233,14 +248,40 @@ mod tests {
         client.send_to(b"hello", folder.path().join("dynolog")).unwrap();
         let told = hearing.recv_timeout(Duration::from_secs(10)).unwrap();
         assert_eq!((told.endpoint, told.bytes.as_slice()), (3, &b"hello"[..]));
-        assert_eq!(told.pid, Some(std::process::id()));
-        let from = told.from.unwrap();
+        let sender = told.sender.unwrap();
+        assert_eq!(sender.pid, std::process::id());
+        let from = sender.address;
         assert!(shown(&from).unwrap().ends_with("dynoconfigclient-me"));
         assert!(polling().contains(&shown(&from).unwrap()));
         endpoint.answer(&from, b"back");
         let mut buffer = [0; 10];
         client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         assert_eq!(client.recv(&mut buffer).unwrap(), 4);
+    }
+
+    /// Any user of the machine can send one to the abstract name.
+    #[test]
+    fn a_datagram_that_nobody_answers_for_has_no_sender() {
+        use nix::sys::socket::{ControlMessage, sendmsg};
+        use std::io::IoSlice;
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = Endpoint::in_folder(folder.path()).unwrap();
+        let (heard, hearing) = mpsc::sync_channel(9);
+        endpoint.listen(0, heard);
+        let next = || hearing.recv_timeout(Duration::from_secs(10)).unwrap();
+        let place = folder.path().join("dynolog");
+        for bytes in [&b""[..], b"x", &[b'x'; LARGEST], &[b'x'; 2 * LARGEST]] {
+            UnixDatagram::unbound().unwrap().send_to(bytes, &place).unwrap();
+            assert!(next().sender.is_none());
+        }
+        // Open files beside the credentials leave no room for these.
+        let client = UnixDatagram::bind(folder.path().join("dynoconfigclient-me")).unwrap();
+        let (to, files) = (UnixAddr::new(&place).unwrap(), [client.as_raw_fd()]);
+        let (parts, rights) = ([IoSlice::new(b"hello")], [ControlMessage::ScmRights(&files)]);
+        sendmsg(client.as_raw_fd(), &parts, &rights, MsgFlags::empty(), Some(&to)).unwrap();
+        assert!(next().sender.is_none());
+        client.send_to(b"hello", &place).unwrap();
+        assert!(next().sender.is_some());
     }
 
     #[test]

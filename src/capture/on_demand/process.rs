@@ -80,9 +80,9 @@ pub(in crate::capture) fn of_job(job: u32, socket: &OsStr) -> Vec<u32> {
     all().filter(|pid| *pid != own && runs(*pid) && (group(*pid) == Some(job) || has_socket(*pid))).collect()
 }
 
-/// Program and arguments of a process; empty where they cannot be read.
+/// Program and arguments of a process, without secrets; empty where they cannot be read.
 pub(in crate::capture) fn command(pid: u32) -> Vec<String> {
-    entries(pid, "cmdline").unwrap_or_default()
+    crate::text::without_secrets(&entries(pid, "cmdline").unwrap_or_default())
 }
 
 /// Whether there is such a process, and it has not ended.
@@ -237,7 +237,7 @@ pub(super) fn own_uid() -> Option<u32> {
 
 impl Known {
     /// Looks at a process for the first time; `uid` is what the kernel said of it.
-    pub(super) fn new(pid: u32, uid: Option<u32>) -> Self {
+    pub(super) fn new(pid: u32, uid: u32) -> Self {
         let environment = entries(pid, "environ").unwrap_or_default();
         let get = |name: &str| value(&environment, name);
         let number = |names: [&str; 3]| names.iter().find_map(|name| get(name)?.parse().ok());
@@ -249,7 +249,7 @@ impl Known {
             .or_else(|| get("PMIX_NAMESPACE").map(str::to_owned));
         let facts = Facts {
             command: command(pid),
-            uid: uid.or_else(|| fs::metadata(folder(pid)).ok().map(|there| there.uid())),
+            uid,
             rank: number(["RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK"]),
             local_world_size: number(["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "HOROVOD_LOCAL_SIZE"]),
             torch: torch(pid),
@@ -386,15 +386,14 @@ mod tests {
     #[test]
     fn what_is_known_of_ourselves() {
         let own = std::process::id();
-        let mut known = Known::new(own, None);
+        let mut known = Known::new(own, own_uid().unwrap());
         assert!(!known.facts.command.is_empty() && !known.facts.is_contained && known.is_alive(own));
-        assert_eq!(known.facts.uid, own_uid());
         assert_eq!(known.facts.cpu_share, None, "not watched yet");
         known.look(own, Instant::now() + Duration::from_secs(2));
         assert!(known.facts.cpu_share.is_some());
         known.started = Some(1);
         assert!(!known.is_alive(own), "another process with the same number");
-        assert!(!Known::new(u32::MAX, None).is_alive(u32::MAX));
+        assert!(!Known::new(u32::MAX, 0).is_alive(u32::MAX));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct Facts {
     /// Program and arguments; empty where they cannot be read.
     pub command: Vec<String>,
     /// Its user.
-    pub uid: Option<u32>,
+    pub uid: u32,
     /// Rank, from the environment it was started with.
     pub rank: Option<u32>,
     /// Where the ranks of its job meet.
@@ -98,6 +98,10 @@ enum Relation {
 
 fn is_ancestor(ancestor: &Candidate<'_>, of: &Candidate<'_>) -> bool {
     let Some(own) = ancestor.lineage.first() else { return false };
+    // A process reports its own ancestors: those of another user only on the word of root.
+    if of.facts.uid != ancestor.facts.uid && of.facts.uid != 0 {
+        return false;
+    }
     ancestor.facts.pid_namespace == of.facts.pid_namespace && of.lineage.iter().skip(1).any(|pid| pid == own)
 }
 
@@ -456,6 +460,17 @@ mod tests {
         assert_eq!(chosen(&all, Some(20), false), Choice::Record(vec![20]));
         assert_eq!(chosen(&[], None, false), Choice::Wait);
         assert_eq!(choose(&candidates(&all), Wanted { pid: None, all: false }, false), Choice::Wait);
+    }
+
+    #[test]
+    fn another_users_word_makes_no_ancestor() {
+        let mut stranger = one(&[9, 7]).rank(0);
+        stranger.facts.uid = 1000;
+        assert_eq!(chosen(&[one(&[7, 1]).busy(0.9), stranger], Some(7), false), Choice::Record(vec![7]));
+        let mut root = one(&[9, 7]).rank(0);
+        let mut launcher = one(&[7, 1]);
+        (root.facts.uid, launcher.facts.uid) = (0, 1000);
+        assert_eq!(chosen(&[launcher, root], None, false), Choice::Record(vec![9]));
     }
 
     #[test]

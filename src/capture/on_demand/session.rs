@@ -13,6 +13,7 @@ use super::options::{AttachEvent, AttachOptions};
 use super::process::{self, DAEMON_VARIABLE, Known, Started};
 use super::roles::{self, Candidate, Choice, Role};
 use super::starting::Starting;
+use super::wire::WireError;
 use crate::capture::signals::Signals;
 
 /// A process polls every 5 s unless told otherwise; a little more has heard them all.
@@ -25,6 +26,8 @@ const QUIET: Duration = Duration::from_millis(300);
 const ANSWER_WITHIN: Duration = Duration::from_millis(60);
 /// Messages that wait until they are looked at; what comes then waits in its process.
 const WAITING: usize = 256;
+/// Processes of other users that are kept for the list.
+const MOST_FOREIGN: usize = 64;
 /// Senders whose names are kept.
 const MOST_ADDRESSES: usize = 10_000;
 /// Between looks at files and processes.
@@ -53,6 +56,7 @@ pub(super) struct Session {
     newest: Instant,
     looked: Instant,
     signals: Signals,
+    own_uid: Option<u32>,
 }
 
 impl Session {
@@ -83,6 +87,7 @@ impl Session {
             newest: now,
             looked: now,
             signals,
+            own_uid: process::own_uid(),
         };
         session.look_out(report)?;
         Ok(session)
@@ -145,21 +150,35 @@ impl Session {
     }
 
     fn hear(&mut self, heard: &Heard) {
-        let is_stale = heard.is_stale || heard.at.elapsed() > ANSWER_WITHIN;
-        let before = self.daemon.clients.len();
-        let answer = self.daemon.hear(heard.pid, &heard.bytes, heard.at, is_stale);
-        if let (Some(answer), Some(from), Some(endpoint)) = (answer, &heard.from, self.endpoints.get(heard.endpoint)) {
-            endpoint.answer(from, &answer);
-        }
-        if self.addresses.len() < MOST_ADDRESSES {
-            self.addresses.extend(heard.from.as_ref().and_then(endpoint::shown));
-        }
-        if self.daemon.clients.len() > before {
-            self.newest = heard.at;
-            for pid in self.daemon.clients.keys() {
-                self.known.entry(*pid).or_insert_with(|| Known::new(*pid, heard.uid));
+        let Some(sender) = &heard.sender else { return self.daemon.ignore(WireError::Anonymous) };
+        let is_foreign = self.is_foreign(sender.uid);
+        let is_new = !self.daemon.clients.contains_key(&sender.pid);
+        if is_foreign && is_new {
+            let foreign = self.known.values().filter(|known| self.is_foreign(known.facts.uid)).count();
+            if foreign >= MOST_FOREIGN {
+                return;
             }
         }
+        let is_stale = heard.is_stale || heard.at.elapsed() > ANSWER_WITHIN;
+        let answer = self.daemon.hear(sender.pid, &heard.bytes, heard.at, is_stale);
+        if let (Some(answer), Some(endpoint)) = (answer, self.endpoints.get(heard.endpoint)) {
+            endpoint.answer(&sender.address, &answer);
+        }
+        if self.addresses.len() < MOST_ADDRESSES {
+            self.addresses.extend(endpoint::shown(&sender.address));
+        }
+        if is_new && self.daemon.clients.contains_key(&sender.pid) {
+            self.known.insert(sender.pid, Known::new(sender.pid, sender.uid));
+            // Another user's process must not keep us waiting for more.
+            if !is_foreign {
+                self.newest = heard.at;
+            }
+        }
+    }
+
+    /// Whether this is another user, whose processes we cannot record; root can record all.
+    fn is_foreign(&self, uid: u32) -> bool {
+        self.own_uid.is_some_and(|own| own != 0 && own != uid)
     }
 
     fn candidates(&self) -> Vec<Candidate<'_>> {
@@ -174,6 +193,14 @@ impl Session {
                 known.is_alive(*pid).then_some(candidate)
             })
             .collect()
+    }
+
+    /// The processes to choose from: another user's process is one only if it is named, since any
+    /// user can send what makes it look like a job, or like a part of ours.
+    fn recordable(&self, named: Option<u32>) -> Vec<Candidate<'_>> {
+        let mut all = self.candidates();
+        all.retain(|one| named == Some(one.pid) || !self.is_foreign(one.facts.uid));
+        all
     }
 
     /// Whether all that will poll here have done so.
@@ -204,7 +231,6 @@ impl Session {
 
     fn listed(&self) -> Vec<Listed> {
         let candidates = self.candidates();
-        let own = process::own_uid();
         let mut all: Vec<Listed> = candidates
             .iter()
             .zip(roles::roles(&candidates))
@@ -218,7 +244,7 @@ impl Session {
                     job: client.job,
                     interval: client.interval,
                     is_busy: client.is_busy,
-                    is_foreign: own.is_some_and(|own| own != 0 && one.facts.uid.is_some_and(|uid| uid != own)),
+                    is_foreign: self.is_foreign(one.facts.uid),
                     facts: one.facts.clone(),
                 })
             })
@@ -244,7 +270,7 @@ impl Session {
         }
         loop {
             self.turn(report)?;
-            let choice = roles::choose(&self.candidates(), options.wanted, self.is_settled());
+            let choice = roles::choose(&self.recordable(options.wanted.pid), options.wanted, self.is_settled());
             let is_late = self.is_late(options.wait);
             match choice {
                 Choice::Record(pids) => return Ok(pids),
@@ -257,7 +283,7 @@ impl Session {
                 _ if !is_late => {}
                 _ if self.held_back.is_some() => return Err(self.nobody()),
                 Choice::NotThere(pid) => return Err(self.not_there(pid)),
-                _ if self.candidates().is_empty() => {
+                _ if self.recordable(options.wanted.pid).is_empty() => {
                     return Err(options.wanted.pid.map_or_else(|| self.nobody(), |pid| self.not_there(pid)));
                 }
                 _ => return Err(self.unclear()),

@@ -49,7 +49,7 @@ pub(super) fn places(
     let mut shared: Option<PathBuf> = None;
     for pid in members {
         let (Some(known), Some(client)) = (known.get(pid), clients.get(pid)) else { continue };
-        let uid = known.facts.uid.unwrap_or(own);
+        let uid = known.facts.uid;
         if own != 0 && uid != own {
             return Err(AttachError::OtherUser { pid: *pid, uid });
         }

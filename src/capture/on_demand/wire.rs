@@ -62,6 +62,9 @@ pub enum WireError {
         /// There.
         there: usize,
     },
+    /// Nobody answers for it.
+    #[error("the kernel names no process that can be answered")]
+    Anonymous,
     /// No kind that is known.
     #[error("unknown kind {0:?}")]
     Kind(String),

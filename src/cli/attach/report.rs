@@ -94,7 +94,7 @@ pub(super) fn table(all: &[Listed], out: &mut dyn Write) -> io::Result<()> {
             command = format!("{command} (in a container, as {})", one.own_pid);
         }
         if one.is_foreign {
-            command = format!("{command} (user {})", one.facts.uid.unwrap_or_default());
+            command = format!("{command} (user {})", one.facts.uid);
         }
         if one.is_busy {
             command = format!("{command} (its own profiler is on)");

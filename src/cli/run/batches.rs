@@ -141,7 +141,7 @@ fn named(path: &Path, batch: u64) -> PathBuf {
 
 fn shown(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    words.join(" ")
+    crate::text::without_secrets(&words).join(" ")
 }
 
 /// When a file was last written.

@@ -82,12 +82,13 @@ fn wanted(options: &JobOptions) -> Wanted {
     }
 }
 
-/// The command with its program by name alone: there is little room, and the user typed it.
+/// The command with its program by name alone, since there is little room, and without secrets.
 fn in_short(command: &[OsString]) -> String {
     let (program, rest) = command.split_first().map_or((None, &[][..]), |(program, rest)| (Some(program), rest));
     let program = program.map(|program| Path::new(program).file_name().unwrap_or(program));
     let words: Vec<_> = program.into_iter().chain(rest.iter().map(OsString::as_os_str)).collect();
-    words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    crate::text::without_secrets(&words).join(" ")
 }
 
 /// The profile before there is one.

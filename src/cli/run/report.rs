@@ -296,6 +296,7 @@ pub(super) fn json(
     run: &RunReport,
 ) -> Value {
     let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
+    let command = crate::text::without_secrets(&command);
     let processes: Vec<Value> = finished
         .recording
         .processes

@@ -80,7 +80,7 @@ pub(super) fn conclude(
     if let Some(path) = &args.json {
         let output = &session.output;
         let json = report::json(options, pid, finished, &seen, assembled.as_ref(), problem.as_deref(), output, &run);
-        if let Err(error) = store::save_atomically(path, json.to_string().as_bytes(), args.force) {
+        if let Err(error) = store::save_private(path, json.to_string().as_bytes(), args.force) {
             let _ = writeln!(text, "error: {error}");
             code = 2;
         }

@@ -3,6 +3,7 @@
 use super::curve::CurveError;
 use super::rebatch::RebatchError;
 use crate::predict::error::PredictError;
+use crate::units::most;
 
 /// Why there is no sweep.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -30,6 +31,24 @@ pub enum SweepError {
         of_first: String,
         /// The other one's.
         of_other: String,
+    },
+    /// More batch sizes than are predicted in one go.
+    #[error("{0} batch sizes; at most {most} are predicted in one go: leave some out", most = most::BATCH_SIZES)]
+    Sizes(usize),
+    /// More operations than are predicted one by one.
+    #[error(
+        "{operations} operations on {gpus} GPUs at {sizes} batch sizes are more than can be predicted one by one ({} on \
+         the GPUs, {} with the sizes): give fewer batch sizes, or fewer GPUs (`habitat-tui batches FILE --to GPU`)",
+        most::PREDICTED_OPERATIONS,
+        most::OPERATIONS_AT_SIZES
+    )]
+    Large {
+        /// Operations of the recorded step.
+        operations: usize,
+        /// GPUs.
+        gpus: usize,
+        /// Batch sizes.
+        sizes: usize,
     },
     /// A profile cannot be predicted.
     #[error(transparent)]

@@ -65,7 +65,7 @@ pub fn rebatch(profile: &Profile, batch: u64) -> Result<Rebatched, RebatchError>
         for place in rules.places(operation) {
             let tensors = if place.output { &mut operation.outputs } else { &mut operation.inputs };
             if let Some(extent) = tensors.get_mut(place.tensor).and_then(|shape| shape.get_mut(place.dimension)) {
-                *extent = *extent / each * scaled_each;
+                *extent = (*extent / each).saturating_mul(scaled_each);
             }
         }
         let changed = before != (operation.inputs.clone(), operation.outputs.clone());

@@ -1,5 +1,7 @@
 //! A step at another batch size from one recording, by its shapes.
 
+use std::rc::Rc;
+
 use super::error::SweepError;
 use super::rebatch::{Rebatched, rebatch};
 use crate::catalog::Catalog;
@@ -25,9 +27,26 @@ pub struct ScaledShapes {
     /// What becomes of the time that the host was waited for: a data loader makes each sample.
     waiting: f64,
     /// From shapes alone, by GPU: at the recorded batch size.
-    before: Vec<Prediction>,
+    before: Rc<ShapesAlone>,
     /// At the other.
-    after: Vec<Prediction>,
+    after: ShapesAlone,
+}
+
+/// Predictions from shapes alone, by GPU: the method of the step, and the time of each operation.
+#[derive(Debug)]
+pub(super) struct ShapesAlone(Vec<(Method, Vec<Option<Micros>>)>);
+
+impl ShapesAlone {
+    /// On the GPUs of `options`.
+    pub(super) fn of(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Self, PredictError> {
+        let alone = Options { ignore_origin: true, origin: None, ..options.clone() };
+        let predictions = predict(&profile.without_origin(), catalog, &alone)?.predictions;
+        let times = |prediction: Prediction| {
+            let of = prediction.operations.iter().map(|of| of.time.as_ref().map(|time| time.range.mid));
+            (prediction.step.as_estimate().method, of.collect())
+        };
+        Ok(Self(predictions.into_iter().map(times).collect()))
+    }
 }
 
 impl ScaledShapes {
@@ -36,25 +55,37 @@ impl ScaledShapes {
     /// # Errors
     /// Where the profile cannot be scaled or predicted.
     pub fn of(profile: &Profile, batch: u64, catalog: &Catalog, options: &Options) -> Result<Self, SweepError> {
+        Self::beside(&mut None, profile, batch, catalog, options)
+    }
+
+    /// The same; `before`, which is the same at every batch size, is filled by the first.
+    pub(super) fn beside(
+        before: &mut Option<Rc<ShapesAlone>>,
+        profile: &Profile,
+        batch: u64,
+        catalog: &Catalog,
+        options: &Options,
+    ) -> Result<Self, SweepError> {
         let scaled = rebatch(profile, batch)?;
-        let alone = Options { ignore_origin: true, origin: None, ..options.clone() };
-        let bare = |profile: &Profile| -> Result<Vec<Prediction>, PredictError> {
-            Ok(predict(&profile.without_origin(), catalog, &alone)?.predictions)
+        let before = match before {
+            Some(before) => before.clone(),
+            None => before.insert(Rc::new(ShapesAlone::of(profile, catalog, options)?)).clone(),
         };
         let recorded = profile.workload.batch_size.filter(|_| data_wait(profile).is_some());
         let waiting = recorded.map_or(1.0, |recorded| batch as f64 / recorded as f64);
-        Ok(Self { before: bare(profile)?, after: bare(&scaled.profile)?, scaled, waiting })
+        let after = ShapesAlone::of(&scaled.profile, catalog, options)?;
+        Ok(Self { scaled, waiting, before, after })
     }
 
     /// The step on GPU number `index`, from the prediction at the recorded batch size.
     pub fn step(&self, index: usize, recorded: &Prediction) -> Estimate {
-        let (before, after) = (&self.before[index], &self.after[index]);
+        let ((_, before), (after_method, after)) = (&self.before.0[index], &self.after.0[index]);
         let (mut was, mut becomes) = (0.0, 0.0);
-        for ((of, before), after) in recorded.operations.iter().zip(&before.operations).zip(&after.operations) {
+        for ((of, before), after) in recorded.operations.iter().zip(before).zip(after) {
             let Some(time) = &of.time else { continue };
             let time = time.range.mid.get() * f64::from(of.count);
-            let ratio = match (&before.time, &after.time) {
-                (Some(before), Some(after)) if before.range.mid.get() > 0.0 => after.range.mid / before.range.mid,
+            let ratio = match (before, after) {
+                (Some(before), Some(after)) if before.get() > 0.0 => *after / *before,
                 _ => 1.0,
             };
             was += time;
@@ -69,7 +100,7 @@ impl ScaledShapes {
         let ratio = if was > 0.0 { becomes / was } else { 1.0 };
         let mid = device * ratio + idle * self.waiting;
         let (low, high) = (step.range.low / step.range.mid, step.range.high / step.range.mid);
-        let method = match (step.method, after.step.as_estimate().method) {
+        let method = match (step.method, *after_method) {
             (recorded, of_shapes) if recorded == of_shapes => recorded,
             (Method::Measured | Method::Derived | Method::LearnedRatio, Method::Learned) => Method::LearnedRatio,
             (Method::Measured | Method::Derived | Method::RooflineRatio, Method::Roofline) => Method::RooflineRatio,

@@ -25,7 +25,7 @@ use crate::predict::warning::{Warning, distinct};
 use crate::profile::{Profile, Workload};
 use crate::regress::line::{Line, Point};
 use crate::text;
-use crate::units::{Micros, OpenRange, SamplesPerSecond};
+use crate::units::{Micros, OpenRange, SamplesPerSecond, most};
 
 /// What a sweep rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -118,6 +118,7 @@ pub fn sweep(
 ) -> Result<Sweep, SweepError> {
     // What grows with the batch is found operation by operation.
     let options = &Options { steps_only: false, ..options.clone() };
+    check_size(profiles, catalog, options, batches)?;
     let mut sorted: Vec<(u64, &(String, Profile))> = Vec::new();
     for named in profiles {
         let batch = named.1.workload.batch_size.ok_or_else(|| SweepError::NoBatch(named.0.clone()))?;
@@ -144,16 +145,24 @@ pub fn sweep(
     let warnings = shown.into_iter().map(|(warning, _)| warning.clone()).collect();
     let basis = if recorded.len() > 1 { Basis::Lines } else { Basis::Shapes };
     notes.extend(far_beyond(&recorded, &wanted));
-    let mut scaled = Vec::new();
+    let mut by_size = Vec::new();
     if basis == Basis::Shapes {
         notes.push(format!(
             "one batch size recorded ({}): shapes scaled to the others; a second recording at another batch size would say how the step really grows",
             recorded[0]
         ));
+        let (mut before, mut note) = (None, None);
         for &batch in &wanted {
-            scaled.push((batch, ScaledShapes::of(first, batch, catalog, options)?));
+            // One at a time: the times of all operations on all GPUs take much memory.
+            let other = (batch != recorded[0])
+                .then(|| ScaledShapes::beside(&mut before, first, batch, catalog, options))
+                .transpose()?;
+            if let (Some(shapes), None) = (&other, &note) {
+                note = Some(shapes.note(first));
+            }
+            by_size.push(rows_by_shapes(&answers[0], other.as_ref(), recorded[0], batch));
         }
-        notes.extend(scaled.iter().find(|(batch, _)| *batch != recorded[0]).and_then(|(_, shapes)| shapes.note(first)));
+        notes.extend(note.flatten());
     } else {
         notes.extend(other_operations(&own));
     }
@@ -165,7 +174,7 @@ pub fn sweep(
         let mut sweep = if basis == Basis::Lines {
             by_line(&of_gpu, &own, &wanted)?
         } else {
-            by_shapes(of_gpu[0].1, &scaled, index, recorded[0])
+            by_shapes(of_gpu[0].1, by_size.iter().map(|rows| rows[index].clone()).collect())
         };
         finish(&mut sweep, memory.as_ref(), catalog, &own);
         gpus.push(sweep);
@@ -176,6 +185,26 @@ pub fn sweep(
     let shapes_only = first.origin.is_none();
     let (workload, host) = (first.workload.clone(), options.host);
     Ok(Sweep { workload, host, basis, recorded, shapes_only, gpus, memory, warnings, notes })
+}
+
+/// Refuses what would take too long, or more memory than a laptop has.
+fn check_size(
+    profiles: &[(String, Profile)],
+    catalog: &Catalog,
+    options: &Options,
+    batches: &[u64],
+) -> Result<(), SweepError> {
+    let sizes = batches.len();
+    if sizes > most::BATCH_SIZES {
+        return Err(SweepError::Sizes(sizes));
+    }
+    let gpus = if options.targets.is_empty() { catalog.len() } else { options.targets.len() };
+    let operations: usize = profiles.iter().map(|(_, profile)| profile.operations.len()).sum();
+    let on_gpus = operations.saturating_mul(gpus);
+    if on_gpus > most::PREDICTED_OPERATIONS || on_gpus.saturating_mul(sizes) > most::OPERATIONS_AT_SIZES {
+        return Err(SweepError::Large { operations, gpus, sizes });
+    }
+    Ok(())
 }
 
 /// Times the largest recorded batch from which on nothing seen says anything.
@@ -334,19 +363,22 @@ fn row(batch: u64, step: Estimate, wide: [Micros; 2], prediction: &Prediction) -
     SweepRow { batch, step, wide, throughput: step.throughput(batch), memory: prediction.memory.clone() }
 }
 
-fn by_shapes(recorded: &Prediction, scaled: &[(u64, ScaledShapes)], index: usize, batch: u64) -> GpuSweep {
-    let rows = scaled
-        .iter()
-        .map(|(to, shapes)| {
-            if *to == batch {
+/// The step at one batch size on each GPU; `shapes` is `None` at the recorded one.
+fn rows_by_shapes(recorded: &[Prediction], shapes: Option<&ScaledShapes>, batch: u64, to: u64) -> Vec<SweepRow> {
+    let rows = recorded.iter().enumerate().map(|(index, recorded)| {
+        let (step, wide) = match shapes {
+            Some(shapes) => with_scaling_range(&shapes.step(index, recorded), batch, to),
+            None => {
                 let step = recorded.step.as_estimate();
-                let wide = [step.range.low, step.range.high];
-                return row(*to, step, wide, recorded);
+                (step, [step.range.low, step.range.high])
             }
-            let (step, wide) = with_scaling_range(&shapes.step(index, recorded), batch, *to);
-            row(*to, step, wide, recorded)
-        })
-        .collect();
+        };
+        row(to, step, wide, recorded)
+    });
+    rows.collect()
+}
+
+fn by_shapes(recorded: &Prediction, rows: Vec<SweepRow>) -> GpuSweep {
     GpuSweep {
         gpu: recorded.gpu.clone(),
         rows,

@@ -2,11 +2,12 @@
 
 use serde::Deserialize;
 
-use super::{FORMAT, OLDEST, PlanFile, VERSION};
+use super::{FORMAT, OLDEST, PlanFile, Request, VERSION};
+use crate::plan::PlanError;
 use crate::units::{Micros, most};
 
 /// Why a text is not a plan that can be read; the message names the place and the remedy.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanFileError {
     /// Not TOML, or something is missing or wrong in it.
     #[error("{0}\nthe file is damaged or was changed: write it anew with `habitat-tui plan … -o FILE`")]
@@ -24,6 +25,12 @@ pub enum PlanFileError {
         "version: found {0}, this habitat-tui reads {OLDEST} and {VERSION}; a newer one wrote the file, and reads it"
     )]
     Newer(u32),
+    /// A list of the limits that is too long.
+    #[error("goal.limits.{0}")]
+    List(PlanError),
+    /// More batch sizes than are predicted in one go.
+    #[error("request.batch_sizes: {0} sizes; at most {most} are predicted in one go: leave some out", most = most::BATCH_SIZES)]
+    BatchSizes(usize),
     /// A number that no plan has.
     #[error("{place}: {problem}")]
     Number {
@@ -65,12 +72,33 @@ pub fn parse(text: &str) -> Result<PlanFile, PlanFileError> {
     Ok(file)
 }
 
+/// The recorded step.
+fn check_request(request: &Request) -> Result<(), PlanFileError> {
+    if request.batch_sizes.len() > most::BATCH_SIZES {
+        return Err(PlanFileError::BatchSizes(request.batch_sizes.len()));
+    }
+    let sizes = request.batch_sizes.iter().copied();
+    for (key, values, largest, problem) in [
+        ("batch_sizes", sizes.collect::<Vec<_>>(), most::BATCH, "each must be 1 to 1,000,000,000 samples"),
+        ("batch_size", Vec::from_iter(request.batch_size), most::BATCH, "must be 1 to 1,000,000,000 samples"),
+        ("sequence_length", Vec::from_iter(request.sequence_length), most::SEQUENCE, "must be 1 to 1,000,000,000 tokens"),
+        ("parameters", Vec::from_iter(request.parameters), most::PARAMETERS, "must be 1 to 1e15"),
+    ] {
+        if values.iter().any(|value| !(1..=largest).contains(value)) {
+            return Err(PlanFileError::Number { place: format!("request.{key}"), problem });
+        }
+    }
+    Ok(())
+}
+
 /// What the types do not rule out.
 fn check(file: &PlanFile) -> Result<(), PlanFileError> {
     let wrong = |place: String, problem| Err(PlanFileError::Number { place, problem });
     if !(1..=3).contains(&file.goal.max_parts) {
         return wrong("goal.max_parts".to_owned(), "must be 1, 2 or 3");
     }
+    file.goal.limits.check_lists().map_err(PlanFileError::List)?;
+    check_request(&file.request)?;
     if !(1..=most::MACHINES).contains(&file.goal.limits.max_machines) {
         return wrong("goal.limits.max_machines".to_owned(), "must be 1 to 1024");
     }

@@ -1,0 +1,250 @@
+//! Command lines without the secrets in them, for files and screens.
+//!
+//! A value is replaced where its name looks like that of a secret: `--api-key VALUE`,
+//! `--token=VALUE`, `WANDB_API_KEY=VALUE`, `"password": VALUE`, `Authorization: Bearer VALUE`,
+//! `?token=VALUE` in an address; likewise `user:password@` in addresses, and tokens that start as
+//! those of well-known services do. Text within quotes (`sh -c "…"`) is searched as well. It errs
+//! towards replacing: `--sort-key name` loses its value. A secret without a name, and one behind a
+//! flag of one letter, cannot be recognised.
+
+/// Written in place of a secret.
+pub const MASK: &str = "***";
+
+/// The words of a command with their secrets replaced by [`MASK`].
+pub fn without_secrets<S: AsRef<str>>(words: &[S]) -> Vec<String> {
+    let mut masker = Masker::default();
+    words.iter().map(|word| masker.argument(word.as_ref())).collect()
+}
+
+#[derive(Default)]
+struct Masker {
+    /// Whether the next word is a secret's value.
+    expects: bool,
+}
+
+/// Part names of secrets, wherever they are in a name.
+const WITHIN: [&str; 9] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "secret",
+    "credential",
+    "apikey",
+    "accesskey",
+    "authorization",
+];
+/// Part names of secrets as whole words of a name.
+const WORDS: [&str; 11] = ["pass", "pwd", "pw", "auth", "bearer", "cookie", "sig", "signature", "dsn", "jwt", "sas"];
+/// Beginnings of well-known tokens: Hugging Face, GitHub, GitLab, OpenAI, AWS, Slack, Google, JWT.
+const PREFIXES: [&str; 12] = [
+    "hf_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "AKIA", "ASIA", "xoxb-", "AIza", "eyJ",
+];
+/// Shortest of these, in bytes.
+const SHORTEST_TOKEN: usize = 16;
+/// Schemes of authorisation, before the secret itself.
+const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
+
+impl Masker {
+    /// One argument, which may be a command itself.
+    fn argument(&mut self, argument: &str) -> String {
+        if self.expects && !argument.starts_with('-') {
+            // A scheme before the secret, or both in one argument.
+            self.expects = SCHEMES.contains(&argument.trim().to_lowercase().as_str());
+            return MASK.to_owned();
+        }
+        self.expects = false;
+        if argument.starts_with('-')
+            && let Some(masked) = self.assignment(argument)
+        {
+            return masked;
+        }
+        let mut masked = String::with_capacity(argument.len());
+        for (word, space) in shell_words(argument) {
+            masked.push_str(&self.word(word));
+            masked.push_str(space);
+        }
+        masked
+    }
+
+    fn word(&mut self, word: &str) -> String {
+        let bare = word.trim_matches(['"', '\'']);
+        if self.expects && !bare.is_empty() && !bare.starts_with('-') {
+            self.expects = SCHEMES.contains(&bare.to_lowercase().as_str());
+            return MASK.to_owned();
+        }
+        if bare.len() < word.len() && bare.contains(char::is_whitespace) {
+            // A quoted text of several words is a command of its own.
+            let start = word.find(bare).unwrap_or_default();
+            return format!("{}{}{}", &word[..start], self.argument(bare), &word[start + bare.len()..]);
+        }
+        self.expects = bare.starts_with('-') && !bare.contains(['=', ':']) && is_secret(bare);
+        if let Some(masked) = self.assignment(word) {
+            return masked;
+        }
+        let word = without_user(word);
+        let mut masked = String::with_capacity(word.len());
+        for piece in word.split_inclusive(is_delimiter) {
+            let end = piece.trim_end_matches(is_delimiter);
+            masked.push_str(&self.assignment(end).unwrap_or_else(|| token(end)));
+            masked.push_str(&piece[end.len()..]);
+        }
+        masked
+    }
+
+    /// `name=value` or `name:value` of a secret; `None` for anything else.
+    fn assignment(&mut self, word: &str) -> Option<String> {
+        let at = word.find(['=', ':'])?;
+        let (name, value) = (&word[..at], &word[at + 1..]);
+        if name.contains(is_delimiter) || value.starts_with("//") || !is_secret(name) {
+            return None;
+        }
+        let value = value.trim_start();
+        self.expects = value.trim_matches(['"', '\'']).is_empty();
+        let mask = if self.expects { value } else { MASK };
+        Some(format!("{}{mask}", &word[..=at]))
+    }
+}
+
+/// What separates assignments within a word: JSON, lists, queries of addresses.
+fn is_delimiter(c: char) -> bool {
+    matches!(c, ',' | ';' | '&' | '?' | '{' | '}' | '[' | ']' | '(' | ')' | '|')
+}
+
+/// The words of a text with the white space after each; quotes keep a word together.
+fn shell_words(text: &str) -> Vec<(&str, &str)> {
+    let mut words = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let mut quote = None;
+        let end = rest.find(|c: char| {
+            match quote {
+                Some(open) if c == open => quote = None,
+                None if matches!(c, '"' | '\'') => quote = Some(c),
+                _ => {}
+            }
+            quote.is_none() && c.is_whitespace()
+        });
+        let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let next = after.find(|c: char| !c.is_whitespace()).unwrap_or(after.len());
+        words.push((word, &after[..next]));
+        rest = &after[next..];
+    }
+    words
+}
+
+/// Whether a name is that of a secret.
+fn is_secret(name: &str) -> bool {
+    let parts = parts(name);
+    let joined: String = parts.concat();
+    let is_key = |(place, part): (usize, &String)| {
+        let before = place.checked_sub(1).map(|before| parts[before].as_str());
+        let qualified = matches!(before, Some("api" | "access" | "secret" | "private" | "auth" | "account"));
+        matches!(part.as_str(), "key" | "keys") && (qualified || place + 1 == parts.len())
+    };
+    WITHIN.iter().any(|within| joined.contains(within))
+        || parts.iter().any(|part| WORDS.contains(&part.as_str()) || part.ends_with("token"))
+        || parts.iter().enumerate().any(is_key)
+}
+
+/// The words of a name in small letters: `--apiKey`, `WANDB_API_KEY`.
+fn parts(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut was_small = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (was_small && c.is_uppercase()) {
+            parts.push(String::new());
+        }
+        was_small = c.is_lowercase();
+        if c.is_alphanumeric()
+            && let Some(last) = parts.last_mut()
+        {
+            last.extend(c.to_lowercase());
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// An address without its user and password.
+fn without_user(word: &str) -> String {
+    let mut masked = String::with_capacity(word.len());
+    let mut rest = word;
+    while let Some(at) = rest.find("://") {
+        let (scheme, after) = rest.split_at(at + 3);
+        masked.push_str(scheme);
+        let end = after.find(['/', '?', '#', '"', '\'']).unwrap_or(after.len());
+        match after[..end].rfind('@') {
+            Some(user) => {
+                masked.push_str(MASK);
+                rest = &after[user..];
+            }
+            None => rest = after,
+        }
+    }
+    masked + rest
+}
+
+/// A word that starts as a well-known token does, or has one behind `=` or `:`, masked.
+fn token(word: &str) -> String {
+    let start = word.rfind(['=', ':', '"', '\'']).map_or(0, |at| at + 1);
+    let bare = word[start..].trim_end_matches(['"', '\'']);
+    let quoted = word.trim_matches(['"', '\'']);
+    let is_token = |text: &str| text.len() >= SHORTEST_TOKEN && PREFIXES.iter().any(|prefix| text.starts_with(prefix));
+    if is_token(bare) {
+        return format!("{}{MASK}", &word[..start]);
+    }
+    if is_token(quoted) { MASK.to_owned() } else { word.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masked(line: &[&str]) -> String {
+        without_secrets(line).join(" | ")
+    }
+
+    #[test]
+    fn values_of_secrets_are_replaced_however_they_are_given() {
+        for (words, expected) in [
+            (&["t.py", "--api-key", "S3", "--lr", "1"][..], "t.py | --api-key | *** | --lr | 1"),
+            (&["--api_key=S3", "--apiKey=S3", "--token", "S3"], "--api_key=*** | --apiKey=*** | --token | ***"),
+            (&["--password=a,b;c&d e", "--hf-token=S3"], "--password=*** | --hf-token=***"),
+            (&["--secret", "-S3", "x"], "--secret | -S3 | x"),
+            (&["--password", "two words", "x"], "--password | *** | x"),
+            (&["env", "WANDB_API_KEY=S3", "A=1", "AWS_ACCESS_KEY_ID=S3"], "env | WANDB_API_KEY=*** | A=1 | AWS_ACCESS_KEY_ID=***"),
+            (&["docker", "-e", "HF_TOKEN=S3"], "docker | -e | HF_TOKEN=***"),
+            (&["++wandb.api_key=S3", "model.dim=3"], "++wandb.api_key=*** | model.dim=3"),
+            (&["postgres://u:S3@h/db", "https://S3@h"], "postgres://***@h/db | https://***@h"),
+            (&["--db=mysql://u:S3@h/x?a=1&token=S3&b=2"], "--db=mysql://***@h/x?a=1&token=***&b=2"),
+            (&["-H", "Authorization: Bearer S3"], "-H | Authorization: *** ***"),
+            (&["-H", "X-Api-Key:S3"], "-H | X-Api-Key:***"),
+            (&["--config", r#"{"lr": 1, "api_key": "S3"}"#], r#"--config | {"lr": 1, "api_key": ***"#),
+            (&["--config", r#"{"lr":1,"api_key":"S3","x":2}"#], r#"--config | {"lr":1,"api_key":***,"x":2}"#),
+            (&["sh", "-c", "TOKEN=S3 python t.py --password 'S3 S3' -n 2"], "sh | -c | TOKEN=*** python t.py --password *** -n 2"),
+            (&["sh", "-c", "sh -c 'python t.py --token S3' && x"], "sh | -c | sh -c 'python t.py --token ***' && x"),
+            (&["login", "hf_abcdefghijklmnopqrst", "--x=ghp_abcdefghijklmnopqrst"], "login | *** | --x=***"),
+        ] {
+            let found = masked(words);
+            assert_eq!(found, expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn other_arguments_stay() {
+        let line = [
+            "torchrun", "--nproc-per-node=8", "train.py", "--tokenizer", "gpt2", "--max-tokens", "4096", "--lr=1e-3",
+            "--num-key-value-heads", "8", "https://example.org/a@b", "a=b", "C:\\x", "-p", "y", "--passes", "3", "",
+            "data.path=/x:y", "\"q\"", "é", "lr=1 x=2",
+        ];
+        assert_eq!(without_secrets(&line), line);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_words_are_searched_without_panic(words in proptest::collection::vec(".{0,40}", 0..6)) {
+            assert_eq!(without_secrets(&words).len(), words.len());
+        }
+    }
+}
