@@ -127,7 +127,7 @@ impl Scanner {
     fn survivors(&self, recording: &Recording) -> Vec<(u32, String)> {
         let is_over = |pid: u32| recording.processes.get(&pid).is_some_and(|process| process.exited);
         let all = process::of_job(self.job, &self.socket).into_iter().filter(|pid| !is_over(*pid));
-        let named = all.map(|pid| (pid, process::command(pid)));
+        let named = all.map(|pid| (pid, settled_command(pid)));
         // Python's own helpers end a moment after their program.
         let is_helper = |command: &[String]| {
             let helpers = ["multiprocessing.resource_tracker", "multiprocessing.forkserver", "compile_worker"];
@@ -145,6 +145,19 @@ impl Scanner {
     fn survivors(&self, _recording: &Recording) -> Vec<(u32, String)> {
         Vec::new()
     }
+}
+
+/// The command of a process, which has none for a moment while another program takes its place.
+#[cfg(target_os = "linux")]
+fn settled_command(pid: u32) -> Vec<String> {
+    for _ in 0..20 {
+        let command = process::command(pid);
+        if !command.is_empty() || !process::runs(pid) {
+            return command;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Vec::new()
 }
 
 /// The first entry of a search path.

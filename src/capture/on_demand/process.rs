@@ -86,7 +86,7 @@ pub(in crate::capture) fn command(pid: u32) -> Vec<String> {
 }
 
 /// Whether there is such a process, and it has not ended.
-pub(super) fn runs(pid: u32) -> bool {
+pub(in crate::capture) fn runs(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, ..)| !matches!(state, 'Z' | 'X'))
 }
 

@@ -1,10 +1,12 @@
 //! Reasons why nothing was recorded that come from the processes and the command of a job.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use super::outcome::End;
 use super::report::Recorder;
 use crate::capture::{Barrier, ProcessScan, Recording, RecordingStatus, WithoutHook};
+use crate::store::{self, Limit};
 
 /// Facts about a job beside the hook's messages.
 #[derive(Debug, Clone, Copy)]
@@ -89,8 +91,7 @@ impl Surroundings<'_> {
     /// A command that hands the training to another program, and ends.
     fn handed_over(&self) -> Option<String> {
         let words: Vec<String> = self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let script = words.iter().take(2).filter(|word| word.ends_with(".sh") || !word.contains(' '));
-        let scripts = script.filter_map(|word| script_text(word));
+        let scripts = words.iter().take(2).filter_map(|word| script_text(Path::new(word)));
         let lines: Vec<String> = words.iter().cloned().chain(scripts).collect();
         lines
             .iter()
@@ -133,19 +134,18 @@ impl Surroundings<'_> {
     }
 }
 
-/// Bytes of a script that are read.
+/// Bytes of a script that is looked into.
 const SCRIPT: u64 = 1 << 16;
 
 /// The text of a shell script; `None` for other files.
-fn script_text(path: &str) -> Option<String> {
-    use std::io::Read;
-    let is_file = std::fs::metadata(path).is_ok_and(|there| there.is_file());
-    let mut text = Vec::new();
-    std::fs::File::open(path).ok().filter(|_| is_file)?.take(SCRIPT).read_to_end(&mut text).ok()?;
-    let text = String::from_utf8(text).ok()?;
+fn script_text(path: &Path) -> Option<String> {
+    if !std::fs::metadata(path).is_ok_and(|there| there.is_file() && there.len() <= SCRIPT) {
+        return None;
+    }
+    let text = store::read_text(path, Limit::SETTINGS).ok()?;
     let first = text.lines().next().unwrap_or_default();
     let is_shell = first.starts_with("#!") && first.ends_with("sh");
-    (is_shell || path.ends_with(".sh")).then_some(text)
+    (is_shell || path.extension().is_some_and(|extension| extension == "sh")).then_some(text)
 }
 
 /// The commands of a shell's text, in words; quotes are passed over.
