@@ -165,10 +165,9 @@ impl Op {
             Some(Sizes::Stream(stream)) => vec![(Primitive::Stream { moved: stream.elements(element_bytes) }, 1.0)],
         };
         // Four products of real numbers of half the size.
-        let (products, element_bytes) = match self.is_complex && self.family().varies_kernels() {
-            true => (COMPLEX_PRODUCTS, element_bytes / 2.0),
-            false => (1.0, element_bytes),
-        };
+        let multiplies = self.is_complex && self.family().varies_kernels();
+        let (products, element_bytes) =
+            if multiplies { (COMPLEX_PRODUCTS, element_bytes / 2.0) } else { (1.0, element_bytes) };
         let sound = found.into_iter().filter(|(primitive, times)| *times > 0.0 && primitive.is_sound());
         sound.map(|(primitive, times)| Part { primitive, times: times * products, element_bytes }).collect()
     }

@@ -90,14 +90,13 @@ impl Attention {
         if all == 0.0 {
             return Some(self);
         }
-        let (pairs, doubt) = match number("pairs") {
-            Some(pairs) => ((pairs as f64).clamp(1.0, all), 1.0),
-            None => {
-                let fewest = all / sequences(operation)?.max(1.0);
-                let longest = number("max_k").or(number("max_q")).filter(|longest| *longest > 0);
-                let most = longest.map_or(all, |longest| queries * longest as f64).clamp(fewest, all.max(fewest));
-                ((fewest * most).sqrt(), (most / fewest).sqrt())
-            }
+        let (pairs, doubt) = if let Some(pairs) = number("pairs") {
+            ((pairs as f64).clamp(1.0, all), 1.0)
+        } else {
+            let fewest = all / sequences(operation)?.max(1.0);
+            let longest = number("max_k").or(number("max_q")).filter(|longest| *longest > 0);
+            let most = longest.map_or(all, |longest| queries * longest as f64).clamp(fewest, all.max(fewest));
+            ((fewest * most).sqrt(), (most / fewest).sqrt())
         };
         let batch = all / pairs;
         Some(Self { batch, queries: queries / batch, keys: keys / batch, doubt, ..self })

@@ -22,11 +22,11 @@ fn with_kernel(name: &str) -> Trace {
 
 fn profile(trace: &Trace, info: &str) -> Profile {
     let json = trace.json().replacen('{', &format!(r#"{{"distributedInfo": {info}, "#), 1);
-    read(json.as_bytes(), &ImportOptions::default()).unwrap().profile
+    read(json.as_bytes(), &ImportOptions::default()).expect("the trace is sound").profile
 }
 
 fn notes_of_ranks(profile: &Profile) -> Vec<String> {
-    let notes = profile.recording.as_ref().unwrap().notes.clone();
+    let notes = profile.recording.as_ref().expect("it was recorded").notes.clone();
     notes.into_iter().filter(|note| note.contains("distributedInfo")).collect()
 }
 

@@ -20,11 +20,11 @@ fn replayed(kernels: &[(&str, f64)], operator: (&str, &str)) -> Profile {
             start += duration;
         }
     }
-    trace.import().unwrap().profile
+    trace.import().expect("the trace is sound").profile
 }
 
 fn note(profile: &Profile) -> String {
-    let notes = &profile.recording.as_ref().unwrap().notes;
+    let notes = &profile.recording.as_ref().expect("it was recorded").notes;
     notes.iter().find(|note| note.starts_with("precision")).cloned().unwrap_or_default()
 }
 

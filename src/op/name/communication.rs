@@ -2,7 +2,7 @@
 //! libraries are known to communicate.
 //!
 //! Sources of the kernels' names: NCCL, RCCL, MSCCL and MSCCL++, oneCCL; `csrc/custom_all_reduce.cuh` of vLLM
-//! (also in `SGLang` and aiter), quick reduce; `csrc/kernels` of DeepEP (also in UCCL and in DeepSeek's own traces);
+//! (also in `SGLang` and aiter), quick reduce; `csrc/kernels` of `DeepEP` (also in UCCL and in `DeepSeek`'s own traces);
 //! NVSHMEM, rocSHMEM, MORI, pplx-kernels; `userbuffers.cu` of Transformer Engine; the all-reduce and all-to-all of
 //! TensorRT-LLM and `FlashInfer`; `CUDASymmetricMemoryOps.cu` of `PyTorch`.
 

@@ -3,7 +3,7 @@
 //! Libraries write the type of the factors into the names of their kernels: cuBLAS (`ampere_sgemm`, `s16816gemm_bf16`,
 //! `nvjet_tst`), CUTLASS (`cutlass_80_tensorop_f16_s16816gemm`, `cutlass::bfloat16_t`), cuDNN (`xmma`,
 //! `implicit_convolve_sgemm<float …>`), `FlashAttention`, rocBLAS and hipBLASLt (`Cijk_Ailk_Bljk_BBS`, Tensile's
-//! `ProblemType`), Composable Kernel and `MIOpen` (`igemm_fwd_gtcx3_nhwc_bf16`), DeepGEMM, TensorRT-LLM and Triton.
+//! `ProblemType`), Composable Kernel and `MIOpen` (`igemm_fwd_gtcx3_nhwc_bf16`), `DeepGEMM`, TensorRT-LLM and Triton.
 
 /// Element type of the factors of a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
