@@ -8,6 +8,8 @@ mod execution;
 mod large;
 #[path = "kineto/small.rs"]
 mod small;
+#[path = "kineto/steps.rs"]
+mod steps;
 #[path = "kineto/timeline.rs"]
 mod timeline;
 #[path = "kineto/trace.rs"]

@@ -12,9 +12,9 @@ mod traits;
 
 pub use arguments::positions;
 pub use calls::{
-    accumulates_gradients, calls_a_convolution, helps, is_collective_call, is_collective_kernel, is_convolution,
-    is_copy, is_detach, is_first_layer, is_foreach, is_in_place, is_loss, is_product, is_whole, only_looks, tensors,
-    weight,
+    accumulates_gradients, calls_a_convolution, checks_gradients, helps, is_collective_call, is_collective_kernel,
+    is_convolution, is_copy, is_detach, is_first_layer, is_foreach, is_in_place, is_loss, is_product, is_whole,
+    only_looks, tensors, weight,
 };
 pub use lists::{UpdateStep, each, fused_lists, has_lists, is_each, takes_lists, update_step};
 pub use nodes::{is_autograd_node, is_loss_node};
