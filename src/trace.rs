@@ -26,12 +26,12 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 pub(crate) use self::arguments::{Layout, Scalars, TENSORS, Tensors};
-pub use self::error::{Fault, Format, TraceError};
+pub use self::error::{Fault, Foreign, Format, TraceError};
 use self::intern::Interned;
 pub(crate) use self::intern::NONE;
+pub use self::record::{CallKind, StepMarks, WorkKind};
 pub(crate) use self::record::{Configuration, Launch, MarkedSteps, Range, RangeKind, Span, Work};
 use self::record::{Configurations, Unusable};
-pub use self::record::{StepMarks, WorkKind};
 use crate::profile::DeviceInfo;
 use crate::units::Micros;
 
@@ -169,6 +169,8 @@ pub(crate) struct Trace {
     pub(crate) records: u64,
     pub(crate) kernels: u64,
     pub(crate) operators: u64,
+    /// Calls that launch a kernel.
+    pub(crate) kernel_launches: u64,
     /// Some operator has arguments with shapes.
     pub(crate) has_shapes: bool,
     /// The recorder says that the program trains.
@@ -208,6 +210,7 @@ impl Trace {
             records: 0,
             kernels: 0,
             operators: 0,
+            kernel_launches: 0,
             has_shapes: false,
             trains: false,
             is_part: false,
@@ -249,9 +252,23 @@ impl Trace {
         thread
     }
 
+    /// The process of each thread of a Kineto trace, as numbers.
+    fn processes(&self) -> HashMap<u32, u32> {
+        let mut numbers: HashMap<&[u8], u32> = HashMap::new();
+        let mut processes = HashMap::new();
+        let mut threads: Vec<(&Box<[u8]>, &u32)> = self.threads.iter().collect();
+        threads.sort_by_key(|(_, thread)| **thread);
+        for (key, thread) in threads {
+            let next = numbers.len() as u32 + 1;
+            let process = key.split(|byte| *byte == b'/').next().unwrap_or(key);
+            processes.insert(*thread, *numbers.entry(process).or_insert(next));
+        }
+        processes
+    }
+
     /// Counts an event whose times cannot be.
     fn has_bad_times(&mut self, name: Option<u32>, start: f64, end: f64) -> bool {
-        let (field, value) = if !(start.is_finite() && start >= 0.0) {
+        let (field, value) = if !start.is_finite() {
             ("start", start)
         } else if (0.0..Micros::MOST).contains(&(end - start)) {
             return false;
@@ -295,6 +312,7 @@ impl Trace {
         self.events += 1;
         if self.has_room() && !self.has_bad_times(None, launch.start, launch.end) {
             self.records += 1;
+            self.kernel_launches += u64::from(launch.kind == CallKind::Kernel);
             self.launches.push(launch);
         }
     }
@@ -336,6 +354,10 @@ impl Trace {
         if self.kernels > 0 {
             return Ok(());
         }
-        Err(self.recorder.format.error(Fault::NoKernels { operators: self.operators, with_shapes: self.has_shapes }))
+        Err(self.recorder.format.error(Fault::NoKernels {
+            operators: self.operators,
+            launches: self.kernel_launches,
+            with_shapes: self.has_shapes,
+        }))
     }
 }

@@ -12,6 +12,8 @@ mod large;
 mod precision;
 #[path = "kineto/small.rs"]
 mod small;
+#[path = "kineto/steps.rs"]
+mod steps;
 #[path = "kineto/timeline.rs"]
 mod timeline;
 #[path = "kineto/trace.rs"]

@@ -14,8 +14,8 @@ mod traits;
 
 pub use arguments::positions;
 pub use calls::{
-    accumulates_gradients, calls_a_convolution, helps, is_convolution, is_copy, is_detach, is_first_layer, is_foreach,
-    is_in_place, is_loss, is_product, is_whole, only_looks, tensors, weight,
+    accumulates_gradients, calls_a_convolution, checks_gradients, helps, is_convolution, is_copy, is_detach,
+    is_first_layer, is_foreach, is_in_place, is_loss, is_product, is_whole, only_looks, tensors, weight,
 };
 pub use communication::{
     is_collective_call, is_collective_kernel, is_copy_between_gpus, is_host_collective, split_collective,

@@ -3,15 +3,15 @@
 
 use super::communication::{Communication, Doubt};
 use super::decoded::Decoded;
-use super::estimate::OperationPrediction;
+use super::estimate::{Estimate, OperationPrediction};
 use super::host::Host;
 use super::learned::Answering;
 use super::route::Route;
 use super::shares::{device_time, shares};
-use super::warning::Warning;
+use super::warning::{Warning, WarningKind};
 use crate::op::Family;
 use crate::profile::Profile;
-use crate::units::Micros;
+use crate::units::{Micros, Range};
 
 /// What the origin tells of the step as a whole.
 pub(super) struct Base {
@@ -26,9 +26,24 @@ pub(super) struct Base {
     pub(super) left_out: Micros,
     /// How far the step without its communication may be off, where it had any.
     pub(super) doubt: Option<Doubt>,
+    /// Time of the device that belongs to no operation, as a share of the operations'; 0 unless it is
+    /// much of the step.
+    pub(super) unassigned: f64,
     /// What is to be shown with every time that starts from this step.
     pub(super) warnings: Vec<Warning>,
     pub(super) notes: Vec<String>,
+}
+
+/// Share of the device's time that may belong to no operation: small gaps in a recording do no harm.
+const UNASSIGNED: f64 = 0.1;
+
+fn unassigned_work(time: Micros, busy: Micros) -> Warning {
+    let text = format!(
+        "the GPU worked {:.2} ms of a step, {:.2} ms of them for no operation of the profile: times count the operations alone, and the high end of each range adds the rest; record the step again",
+        busy.as_millis(),
+        time.as_millis()
+    );
+    Warning { kind: WarningKind::Unassigned, text }
 }
 
 impl Base {
@@ -75,20 +90,34 @@ impl Base {
         let communicating = communication.as_ref().map_or(Micros::ZERO, |communication| communication.total);
         let busy = profile.step.as_ref().and_then(|step| step.device_busy).unwrap_or(sum + communicating);
         let busy = profile.measured_step().map_or(busy, |step| busy.min(step));
-        let overlap = if sum.get() > 0.0 { (busy / sum).min(1.0) } else { 1.0 };
+        // What was not hidden is at most the whole, whatever medians say.
+        let most = busy.min(communicating);
+        let alone = profile.step.as_ref().and_then(|step| step.exposed_communication).map(|time| time.min(most));
+        let computing = busy.checked_sub(alone.unwrap_or_default()).unwrap_or_default();
+        let overlap = if sum.get() > 0.0 { (computing / sum).min(1.0) } else { 1.0 };
         let waiting = profile.measured_step().map_or(Micros::ZERO, |step| step.checked_sub(busy).unwrap_or_default());
         let (host_idle, left_out) = host.split(waiting);
-        let exposed =
-            if communicating.get() > 0.0 { busy.checked_sub(sum * overlap).unwrap_or_default() } else { Micros::ZERO };
+        let exposed = alone.unwrap_or_else(|| busy.checked_sub(sum * overlap).unwrap_or_default().min(most));
+        let rest = computing.checked_sub(sum * overlap).filter(|_| alone.is_some() || communicating.get() <= 0.0);
         let exposed = profile.measured_step().map(|_| exposed);
         let doubt = communication.as_ref().zip(exposed).map(|(of, exposed)| of.doubt(exposed, host_idle));
-        let warnings = communication.map_or_else(Vec::new, |communication| communication.warnings(exposed));
+        let mut warnings = communication.map_or_else(Vec::new, |communication| communication.warnings(exposed));
+        let unassigned = rest.filter(|rest| rest.get() > busy.get() * UNASSIGNED).unwrap_or_default();
+        if unassigned.get() > 0.0 {
+            warnings.push(unassigned_work(unassigned, busy));
+        }
         if overlap < 0.98 {
             notes
                 .push(format!("operations overlap on the origin: their sum counts {:.0} %, as there", overlap * 100.0));
         }
         notes.extend(host.note(profile, waiting));
-        Self { overlap, deviation: 1.0, host_idle, left_out, doubt, warnings, notes }
+        let unassigned = if sum.get() > 0.0 { unassigned / sum } else { 0.0 };
+        Self { overlap, deviation: 1.0, host_idle, left_out, doubt, unassigned, warnings, notes }
+    }
+
+    /// The range of a step that also holds the work of no operation.
+    pub(super) fn with_unassigned(&self, step: Estimate) -> Estimate {
+        Estimate { range: Range { high: step.range.high * (1.0 + self.unassigned), ..step.range }, ..step }
     }
 
     /// Operators that were measured apart from the step (their sum differs from it by the
@@ -132,6 +161,7 @@ impl Base {
             host_idle: Micros::ZERO,
             left_out: Micros::ZERO,
             doubt: None,
+            unassigned: 0.0,
             warnings: Vec::new(),
             notes: std::iter::once(note).chain(host.note(profile, Micros::ZERO)).collect(),
         })

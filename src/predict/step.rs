@@ -78,6 +78,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
                 None => step_estimate(&shares, &operations, base, (gpu, &profile.workload), models),
             };
             let step = if change.is_some() { precision::widened(step) } else { step };
+            let step = base.map_or(step, |base| base.with_unassigned(step));
             StepTime::Predicted(doubt.map_or(step, |doubt| doubt.widened(step)))
         }
     };

@@ -10,6 +10,8 @@ pub enum WarningKind {
     Sharded,
     /// One rank of a job over several GPUs: its communication is taken off.
     OneRank,
+    /// Much of the GPU's time belongs to no operation of the profile.
+    Unassigned,
     /// The GPU has no matrix cores for the element type of products.
     NoMatrixCores,
     /// Operators that multiply were not counted, or only roughly.
@@ -30,6 +32,7 @@ impl WarningKind {
         match self {
             Self::Sharded => "model split over GPUs: one may not run it",
             Self::OneRank => "one rank of several: no communication",
+            Self::Unassigned => "part of the GPU's work is in no operation",
             Self::NoMatrixCores => "no matrix cores for its type: FP32 rate",
             Self::Uncounted => "arithmetic of some operators unknown",
             Self::NoShapes => "no shapes recorded: wide ranges",

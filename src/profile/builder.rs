@@ -9,11 +9,14 @@
 //!   is the mean device time of a step;
 //! - the step time: from the last device work of one step to that of the next, median.
 
+mod accumulate;
+mod choose;
 mod describe;
 mod exchange;
 mod execution;
 mod group;
 mod join;
+mod launched;
 mod nest;
 mod options;
 mod pattern;
@@ -22,12 +25,14 @@ mod samples;
 mod shapes_only;
 mod timeline;
 mod timing;
+mod twice;
 mod update;
 mod workload;
 
 use std::collections::HashMap;
 
-use self::join::{Joined, Launched};
+use self::join::Joined;
+use self::launched::Launches;
 use self::nest::Nesting;
 pub use self::options::{Exchange, Import, ImportOptions, ModelInput, ResolveGpu, Summary};
 pub use self::ranks::combine;
@@ -51,11 +56,25 @@ struct Steps {
 }
 
 impl Steps {
-    fn new(trace: &Trace, nesting: &Nesting, launched: &[Launched], spans: Vec<Span>, marks: StepMarks) -> Self {
-        let joined = join::join(trace, nesting, launched, &spans);
-        let work = timing::work_of(trace, &joined, spans.len());
-        let (kept, notes) = timing::choose(&work, &spans);
+    fn new(trace: &Trace, nesting: &Nesting, launches: &Launches, spans: Vec<Span>, marks: StepMarks) -> Self {
+        let joined = join::join(trace, nesting, &launches.list, &spans);
+        let work = timing::work_of(trace, &joined, &spans, &launches.lost);
+        let (kept, notes) = choose::choose(&work, &spans);
         Self { spans, marks, joined, work, kept, notes }
+    }
+
+    /// The same with marked micro-batches made steps.
+    fn of_micro_batches(self, trace: &Trace, nesting: &Nesting, launches: &Launches) -> Self {
+        if !self.marks.may_be_parts() {
+            return self;
+        }
+        let Some((spans, note)) = accumulate::steps(trace, &self.joined, &self.spans) else { return self };
+        let mut whole = Self::new(trace, nesting, launches, spans, self.marks);
+        if whole.kept.is_empty() {
+            return self;
+        }
+        whole.notes.insert(0, note);
+        whole
     }
 
     /// Ranges of the program may mark anything: as steps they must hold most of the work.
@@ -79,6 +98,7 @@ impl Steps {
 /// # Errors
 /// [`Fault`] where no step has work, or no operator shapes where these are wanted.
 pub(super) fn build(mut trace: Trace, options: &ImportOptions<'_>) -> Result<Import, TraceError> {
+    twice::remove(&mut trace);
     if trace.recorder.leaves_out_lists {
         update::fill_lists(&mut trace);
     }
@@ -89,17 +109,18 @@ pub(super) fn build(mut trace: Trace, options: &ImportOptions<'_>) -> Result<Imp
 /// The profile of a trace with work of a GPU.
 fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault> {
     let nesting = nest::nest(trace);
-    let (launches, without_launch) = join::launched(trace, &nesting);
+    let launches = Launches::new(trace, &nesting);
     let marked = trace
         .steps
         .clone()
         .map(|MarkedSteps { spans, marks, .. }| Steps::new(trace, &nesting, &launches, spans, marks));
     // Marks around which nothing is launched (another process') are no better than none.
     let steps = match marked {
-        Some(steps) if !steps.kept.is_empty() && steps.cover() => steps,
+        Some(steps) if !steps.kept.is_empty() && steps.cover() => steps.of_micro_batches(trace, &nesting, &launches),
         _ => {
             let main = join::main_device(&trace.work);
             let kernels: Vec<pattern::Launch> = launches
+                .list
                 .iter()
                 .map(|launched| (launched.time, &trace.work[launched.device as usize]))
                 .filter(|(_, work)| work.kind == WorkKind::Kernel && work.device == main)
@@ -123,7 +144,7 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
         return Err(Fault::StepTooLong { seconds: longest / 1e6 });
     }
     let joined_share = joined_share(trace, &steps);
-    let mut notes = Notes::new(trace, &nesting, &steps, without_launch);
+    let mut notes = Notes::new(trace, &nesting, &steps, &launches);
     notes.durations(&steps, &walls);
     notes.joined(trace, joined_share, grouped.inferred);
     let workload = workload(trace, &nesting, &steps.kept_spans(), &grouped.operations, options, &mut notes.0);
@@ -148,7 +169,7 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
         ),
         exchanges: vec![exchange::on_device(trace, steps.joined.device, &walls)],
     };
-    let timeline = timeline::timeline(trace, &nesting, &launches, &steps.joined, &grouped.of, &walls);
+    let timeline = timeline::timeline(trace, &nesting, &launches.list, &steps.joined, &grouped.of, &walls);
     let mut profile = Profile::new(workload, Some(origin), Some(step), grouped.operations)?;
     profile.timeline = timeline;
     profile.recording = Some(Recording {
@@ -169,7 +190,10 @@ fn step(trace: &Trace, steps: &Steps, walls: &[Wall], execution: Option<Executio
         .get(&steps.joined.device)
         .or_else(|| trace.peak_memory.values().max())
         .map(|bytes| Bytes::known(*bytes as f64));
+    let communicates = steps.kept.iter().any(|step| steps.work[*step].exposed > 0.0)
+        || steps.joined.occurrences.iter().any(|occurrence| occurrence.phase == Phase::Communication);
     Step {
+        exposed_communication: communicates.then(|| Micros::known(steps.mean(|work| work.exposed))),
         duration: Some(Micros::known(median(walls.iter().map(|wall| wall.duration)))),
         duration_range: (walls.len() > 1).then(range),
         device_busy: Some(Micros::known(median(walls.iter().map(|wall| wall.busy)))),
@@ -251,10 +275,15 @@ fn device_info(devices: &[(Option<u64>, DeviceInfo)], device: u32) -> Option<Dev
 struct Notes(Vec<String>);
 
 impl Notes {
-    fn new(trace: &Trace, nesting: &Nesting, steps: &Steps, without_launch: u64) -> Self {
+    fn new(trace: &Trace, nesting: &Nesting, steps: &Steps, launches: &Launches) -> Self {
         let mut notes = Self(trace.recorder.notes.clone());
         notes.0.extend(steps.notes.iter().cloned());
-        notes.count(without_launch, "kernels were launched before the recording began and belong to no step");
+        notes.count(launches.before, "kernels were launched before the recording began and belong to no step");
+        notes.count(
+            launches.by_time,
+            "kernels have no launch in the recording: they are assigned to steps by their time, and to no operator",
+        );
+        notes.missing(trace, steps);
         notes.count(steps.joined.outside, "kernels were launched outside the steps and are left out");
         notes.count(steps.joined.elsewhere, "kernels ran on other devices than the step's and are left out");
         notes.count(nesting.overlaps, "host ranges overlap others of their thread without nesting");
@@ -289,6 +318,32 @@ impl Notes {
         notes
     }
 
+    /// Kernels of the steps whose time is missing.
+    fn missing(&mut self, trace: &Trace, steps: &Steps) {
+        let kernels = steps.mean(|work| (work.kernels + work.lost) as f64);
+        let lost = steps.mean(|work| work.lost as f64);
+        if lost > 0.0 {
+            let share = 100.0 * lost / kernels;
+            self.0.push(format!(
+                "{share:.1} % of the kernels of a step were launched and are not in the recording: their time is missing"
+            ));
+        }
+        let kernels = || trace.work.iter().filter(|work| work.kind == WorkKind::Kernel);
+        let untimed = kernels().filter(|kernel| !kernel.is_timed).count();
+        if untimed > 0 {
+            let used = steps.mean(|work| work.untimed as f64);
+            let what = if used > 0.0 { "their time is missing" } else { "the steps used have none of them" };
+            self.0.push(format!("{untimed} of {} kernels have no times in the recording: {what}", trace.kernels));
+        }
+        let short = kernels().filter(|kernel| kernel.is_timed && kernel.end <= kernel.start).count();
+        if short > 0 {
+            self.0.push(format!(
+                "{short} of {} kernels have a duration of 0 (rounded down to whole microseconds, or not recorded): their time is missing",
+                trace.kernels
+            ));
+        }
+    }
+
     fn count(&mut self, count: u64, what: &str) {
         if count > 0 {
             self.0.push(format!("{count} {what}"));
@@ -306,7 +361,17 @@ impl Notes {
                     100.0 * busy / device
                 ));
             }
-        } else if device > 0.0 && ((host - device) / device).abs() > 0.03 {
+            return;
+        }
+        let longest = walls.iter().map(|wall| wall.duration).fold(0.0, f64::max);
+        if longest >= 2.0 * device && device > 0.0 {
+            self.0.push(format!(
+                "the longest of {} steps took {:.1} times as long as the step time, their median: it may have stalled",
+                walls.len(),
+                longest / device
+            ));
+        }
+        if device > 0.0 && ((host - device) / device).abs() > 0.03 {
             self.0.push(format!(
                 "the step time is that of the device ({:.3} ms from step to step); the host marks are {:.3} ms apart",
                 device / 1e3,

@@ -192,6 +192,10 @@ pub struct Step {
     /// Union of the device's kernel and copy intervals in the step, median over steps.
     #[serde(default, rename = "device_busy_us", skip_serializing_if = "Option::is_none")]
     pub device_busy: Option<Micros>,
+    /// Time of the step in which the device did nothing but communicate, mean over the steps; only where it
+    /// communicated.
+    #[serde(default, rename = "exposed_communication_us", skip_serializing_if = "Option::is_none")]
+    pub exposed_communication: Option<Micros>,
     /// What a recorded step waited for its data loader, mean over the steps; only where the rest of it was not
     /// measured on a GPU, whose idle time holds it.
     #[serde(default, rename = "data_wait_us", skip_serializing_if = "Option::is_none")]

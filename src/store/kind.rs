@@ -156,6 +156,15 @@ fn of_bytes(head: &[u8], path: &Path) -> Option<Other> {
     if let Some((what, remedy)) = nsys::remedy(path) {
         return Some(Other { what: what.to_owned(), remedy: Some(remedy) });
     }
+    if is_utf16(head) {
+        let file = text::shell_word(&path.display().to_string());
+        let remedy = format!("`iconv -f UTF-16 -t UTF-8 {file} > NEW.json` makes a file that can be read");
+        return other("text in UTF-16, as PowerShell's `>` writes it", Some(&remedy));
+    }
+    if head.starts_with(b"version https://git-lfs.github.com/spec/") {
+        let remedy = "`git lfs pull` in its repository fetches the file";
+        return other("a Git LFS pointer, not the file itself", Some(remedy));
+    }
     if head.iter().all(u8::is_ascii_whitespace) {
         return other("an empty file", Some("the program that wrote it may have ended early, or the disk been full"));
     }
@@ -186,6 +195,19 @@ fn of_bytes(head: &[u8], path: &Path) -> Option<Other> {
     let valid = std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
     let controls = head.iter().filter(|byte| **byte < 9 || (14..32).contains(*byte)).count();
     if !valid || controls > 0 { other("binary data of no kind known here", None) } else { None }
+}
+
+/// Whether bytes are text in UTF-16, of either order: a byte of 0 beside every letter.
+fn is_utf16(head: &[u8]) -> bool {
+    let (marked, text) = match head {
+        [0xff, 0xfe, rest @ ..] | [0xfe, 0xff, rest @ ..] => (true, rest),
+        _ => (false, head),
+    };
+    let letters = |at: usize| {
+        let pairs = text.as_chunks::<2>().0.iter().take(64);
+        pairs.clone().next().is_some() && pairs.clone().all(|pair| pair[at] == 0 && (9..127).contains(&pair[1 - at]))
+    };
+    (marked || text.len() >= 8) && (letters(0) || letters(1))
 }
 
 /// What kind of text it is.
@@ -266,6 +288,14 @@ mod tests {
             ("x", b"[plan]\nformat = 1", "TOML"),
             ("x.txt", b"hello", "text"),
             ("x", b"\xff\xfe\x00\x01", "binary data of no kind known here"),
+            ("x.json", b"\xff\xfe{\0\"\0", "text in UTF-16, as PowerShell's `>` writes it"),
+            ("x.json", b"\xfe\xff\0{\0\"", "text in UTF-16, as PowerShell's `>` writes it"),
+            ("x.json", b"{\0\"\0a\0\"\0", "text in UTF-16, as PowerShell's `>` writes it"),
+            (
+                "x.json.gz",
+                b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n",
+                "a Git LFS pointer, not the file itself",
+            ),
         ] {
             assert_eq!(told(name, head), what, "{name}");
         }

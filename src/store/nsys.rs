@@ -20,8 +20,8 @@ use self::database::{Database, explain, named, unsigned, whole};
 use super::decompress::Compression;
 use super::files::{StoreError, compression};
 use crate::profile::DeviceInfo;
-use crate::trace::WorkKind;
 use crate::trace::nsight::{CallRow, Facts, Gpu, Part, Process, RangeRow, Source, SourceError, WorkRow};
+use crate::trace::{CallKind, WorkKind};
 
 /// The first bytes of every SQLite file.
 const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -320,8 +320,8 @@ impl Source for Export {
             return Ok(());
         }
         let mut texts = self.0.texts();
-        // Whether a call by this name starts a graph; none of those that start no work.
-        let mut starts_graph: HashMap<i64, Option<bool>> = HashMap::new();
+        // What a call of this name starts; `None` where it starts no work.
+        let mut kinds: HashMap<i64, Option<CallKind>> = HashMap::new();
         let within =
             part.window.map_or_else(String::new, |(from, to)| format!(" AND start >= {from} AND start < {to}"));
         let sql = format!(
@@ -333,24 +333,24 @@ impl Source for Export {
             let (Some(start), Some(end), Some(correlation)) = (whole(row, 0)?, whole(row, 1)?, whole(row, 3)?) else {
                 return Ok(());
             };
-            let mut is_graph = false;
+            let mut kind = CallKind::Other;
             if let Some(name) = whole(row, 4)? {
-                let starts = if let Some(known) = starts_graph.get(&name) {
+                let starts = if let Some(known) = kinds.get(&name) {
                     *known
                 } else {
                     let text = texts.get(name)?;
-                    let starts = launches(text).then(|| text.contains("GraphLaunch"));
-                    if starts_graph.len() >= NAMES {
-                        starts_graph.clear();
+                    let starts = launches(text).then(|| CallKind::new(text.as_bytes()));
+                    if kinds.len() >= NAMES {
+                        kinds.clear();
                     }
-                    starts_graph.insert(name, starts);
+                    kinds.insert(name, starts);
                     starts
                 };
                 let Some(starts) = starts else { return Ok(()) };
-                is_graph = starts;
+                kind = starts;
             }
             let thread = whole(row, 2)?.unwrap_or(0).cast_unsigned();
-            pass(CallRow { start, end, thread, correlation: correlation.cast_unsigned(), is_graph });
+            pass(CallRow { start, end, thread, correlation: correlation.cast_unsigned(), kind });
             Ok(())
         })
     }

@@ -91,6 +91,18 @@ pub enum Fault {
         /// What stands there.
         found: String,
     },
+    /// The list of events makes no sense from some place on.
+    #[error(
+        "after {events} events, byte {offset} is {found:?}, not JSON: the file is damaged, or several ranks wrote it at the same time; record each rank to a file of its own"
+    )]
+    Garbled {
+        /// Events before it.
+        events: u64,
+        /// Where in the (decompressed) text, from 0.
+        offset: u64,
+        /// What stands there.
+        found: String,
+    },
     /// The JSON ends before its closing bracket.
     #[error(
         "the JSON is cut off after {events} events ({bytes} bytes): the trace was not written to its end; export or copy it again"
@@ -133,7 +145,7 @@ pub enum Fault {
     },
     /// Too many events have unusable times to trust the rest.
     #[error(
-        "{count} of {events} events have unusable times, the first is event {index} ({name:?}): {field} is {value}; expected a finite number of microseconds, 0 or more"
+        "{count} of {events} events have unusable times, the first is event {index} ({name:?}): {field} is {value}; expected a finite number of microseconds, and a duration of 0 or more"
     )]
     BadTimes {
         /// How many.
@@ -157,7 +169,7 @@ pub enum Fault {
     },
     /// Too many events are not readable to trust the rest.
     #[error(
-        "{count} of {events} events are malformed, the first is event {index}: the file is damaged; export it again"
+        "{count} of {events} events are malformed, the first is event {index}: the file is damaged, or several ranks wrote it at the same time; export it again, each rank to a file of its own"
     )]
     Malformed {
         /// How many.
@@ -173,12 +185,22 @@ pub enum Fault {
         /// The devices there are.
         found: Vec<String>,
     },
-    /// Operators, and no work of a GPU.
-    #[error("the trace has no GPU kernels ({operators} operators on the CPU){}", shapes_remedy(*.with_shapes))]
+    /// Events of a trace, none of which is of PyTorch's profiler.
+    #[error("{}", foreign(*.events, .kind))]
+    NotOfPyTorch {
+        /// Events in the file.
+        events: u64,
+        /// Who wrote them.
+        kind: Foreign,
+    },
+    /// Operators or launches, and no work of a GPU.
+    #[error("the trace has no GPU kernels ({}){}", counts(*.operators, *.launches), remedy(*.launches, *.with_shapes))]
     NoKernels {
         /// Operators in the trace.
         operators: u64,
-        /// Whether some of them have input shapes.
+        /// Launches of kernels in the trace.
+        launches: u64,
+        /// Whether some operators have input shapes.
         with_shapes: bool,
     },
     /// Nothing ran on any GPU of the recording.
@@ -251,6 +273,58 @@ fn ranges(known: &[String]) -> String {
     } else {
         format!("; there are {}", known.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "))
     }
+}
+
+/// The origin of a trace in Chrome's format without events of PyTorch's profiler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Foreign {
+    /// Not even events: none at all, or metadata alone.
+    Nothing,
+    /// `torch.autograd.profiler` without Kineto, as before PyTorch 1.8.1.
+    LegacyAutograd,
+    /// XProf, the profile plugin of TensorBoard.
+    Xprof,
+    /// Another program, with the categories of its events (the first few).
+    Other(Vec<String>),
+}
+
+fn foreign(events: u64, kind: &Foreign) -> String {
+    match kind {
+        Foreign::Nothing if events == 0 => {
+            "the list of events is empty: nothing ran while the profiler was on, or it was exported too early; record at least one whole step and export it after the profiler has stopped".to_owned()
+        }
+        Foreign::Nothing => format!(
+            "its {events} events are metadata, none has a duration: nothing ran while the profiler was on, or it was exported too early; record at least one whole step"
+        ),
+        Foreign::LegacyAutograd => {
+            "an export of the old torch.autograd.profiler, which has no kernels, launches or shapes; record the step with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True)".to_owned()
+        }
+        Foreign::Xprof => {
+            "a trace viewer's copy of an XProf profile (JAX, TensorFlow); give the .xplane.pb file beside it".to_owned()
+        }
+        Foreign::Other(categories) => {
+            let categories = categories.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+            let categories = if categories.is_empty() { String::new() } else { format!(" (categories: {categories})") };
+            format!(
+                "a trace of another program than PyTorch's profiler: none of its {events} events{categories} is an operator, launch or kernel; record the step with torch.profiler, ProfilerActivity.CUDA and record_shapes=True"
+            )
+        }
+    }
+}
+
+fn counts(operators: u64, launches: u64) -> String {
+    let operators = format!("{operators} operators on the CPU");
+    if launches > 0 { format!("{operators}, {launches} kernel launches") } else { operators }
+}
+
+fn remedy(launches: u64, with_shapes: bool) -> String {
+    if launches == 0 {
+        return shapes_remedy(with_shapes).to_owned();
+    }
+    let shapes = if with_shapes { "; --shapes-only imports the shapes, and all times are then predicted" } else { "" };
+    format!(
+        "; kernels were launched, but CUPTI gave no records of them: it may lack the permission (NVreg_RestrictProfilingToAdminUsers), another profiler may have been attached, or the driver of WSL may not support it{shapes}"
+    )
 }
 
 fn shapes_remedy(with_shapes: bool) -> &'static str {

@@ -26,10 +26,12 @@ use serde_json::Value;
 
 use self::collect::{Collector, Correlations, Keep};
 use self::json::whole;
+use self::pack::Strangers;
 pub use self::pack::{Events, Packer};
 use self::parts::Parts;
 pub use self::parts::{Scratch, Spill};
 pub use self::scan::{Pieces, Reader};
+use super::error::Foreign;
 use super::record::Unusable;
 use super::{Fault, Format, Grouping, OnProgress, ReadOptions, Recorder, Trace, TraceError, steps};
 use crate::profile::DeviceInfo;
@@ -47,6 +49,9 @@ pub struct Recorded {
     bad_times: Unusable,
     malformed: Unusable,
     peak_memory: BTreeMap<u32, u64>,
+    foreign: Strangers,
+    /// The outer object is one that XProf writes.
+    of_xprof: bool,
 }
 
 impl Recorded {
@@ -93,6 +98,8 @@ impl Recorded {
             bad_times: Unusable::default(),
             malformed: Unusable::default(),
             peak_memory: BTreeMap::new(),
+            foreign: Strangers::default(),
+            of_xprof: false,
         }
     }
 
@@ -108,6 +115,7 @@ impl Recorded {
         self.events += events.count;
         self.records += events.records;
         self.kept += events.kept;
+        self.foreign.join(&events.foreign);
         for (device, allocated) in events.peak_memory {
             pack::peak(&mut self.peak_memory, device, allocated);
         }
@@ -131,6 +139,7 @@ impl Recorded {
                 recorder.driver = version().map(|version| format!("CUDA {}", cuda_version(version)));
             }
             "distributedInfo" => recorder.world_size = world_size(value).or(recorder.world_size),
+            "metadata" => self.of_xprof |= value.windows(13).any(|part| part == b"highres-ticks"),
             "kernels_only" if whole(value) == Some(1) => recorder.grouping = Grouping::RangesOnly,
             _ => {}
         }
@@ -148,8 +157,15 @@ impl Recorded {
         (trace.devices, trace.peak_memory) =
             (std::mem::take(&mut self.devices), std::mem::take(&mut self.peak_memory).into_iter().collect());
         trace.check()?;
+        if trace.kernels + trace.operators + trace.kernel_launches == 0 && trace.ranges.is_empty() && self.kept == 0 {
+            let (events, kind) = (self.events, self.stranger());
+            return Err(Format::Kineto.error(Fault::NotOfPyTorch { events, kind }));
+        }
         if !options.shapes_only {
             trace.needs_kernels()?;
+        }
+        if !is_part {
+            settle::processes(trace);
         }
         let window = steps::select(trace, options);
         if let (None, Some(name)) = (&trace.steps, options.step_range) {
@@ -172,6 +188,19 @@ impl Recorded {
         settle::ranges(&mut collected.trace);
         settle::threads(&mut collected.trace);
         Ok(collected.trace)
+    }
+
+    /// Who wrote a trace that has nothing of PyTorch's profiler.
+    fn stranger(&self) -> Foreign {
+        if self.of_xprof {
+            Foreign::Xprof
+        } else if self.foreign.autograd {
+            Foreign::LegacyAutograd
+        } else if self.foreign.timed {
+            Foreign::Other(self.foreign.categories.clone())
+        } else {
+            Foreign::Nothing
+        }
     }
 
     fn collect(&mut self, collector: &mut Collector, keep: &Keep) -> Result<(), TraceError> {

@@ -12,8 +12,6 @@
 mod marks;
 mod source;
 
-use std::collections::HashSet;
-
 use self::marks::Marks;
 pub use self::source::{CallRow, Facts, Gpu, Part, Process, RangeRow, Source, SourceError, WorkRow};
 use super::nvtx::{Described, describe};
@@ -96,11 +94,12 @@ fn read_process(
         .calls(part, &mut |row| {
             let (start, end, correlation) = (micros(row.start), micros(row.end), row.correlation);
             let thread = trace.thread(&row.thread.to_le_bytes());
-            trace.add_launch(Launch { start, end, correlation, thread, is_graph: row.is_graph });
+            trace.add_launch(Launch { start, end, correlation, thread, kind: row.kind });
         })
         .map_err(tables)?;
-    let launched: Option<HashSet<u64>> =
-        window.map(|_| trace.launches.iter().map(|launch| launch.correlation).collect());
+    // Calls are numbered in their order: this is also work whose call was not recorded.
+    let numbers = || trace.launches.iter().map(|launch| launch.correlation);
+    let launched = window.map(|_| numbers().min().unwrap_or(u64::MAX)..=numbers().max().unwrap_or(0));
     source
         .work(part, &mut |row| {
             let launched = launched.as_ref().is_none_or(|launched| launched.contains(&row.correlation));
@@ -146,6 +145,7 @@ fn work(trace: &mut Trace, row: &WorkRow<'_>) -> Work {
     Work {
         name: trace.names.plain(row.name),
         kind: row.kind,
+        is_timed: true,
         start: micros(row.start),
         end: micros(row.end),
         correlation: row.correlation,

@@ -47,6 +47,32 @@ impl Range {
     }
 }
 
+/// What a call of the CUDA or HIP runtime or driver starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallKind {
+    /// One kernel.
+    Kernel,
+    /// A whole CUDA graph.
+    Graph,
+    /// A copy, a fill or a function of the host.
+    Other,
+}
+
+impl CallKind {
+    /// The kind of a call that starts work, by its name (`cudaLaunchKernel`, `cuLaunchKernelEx`,
+    /// `hipModuleLaunchKernel`, `cudaGraphLaunch`, each also with a version).
+    pub fn new(name: &[u8]) -> Self {
+        let has = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
+        if has(b"GraphLaunch") {
+            Self::Graph
+        } else if has(b"aunch") && !has(b"HostFunc") {
+            Self::Kernel
+        } else {
+            Self::Other
+        }
+    }
+}
+
 /// A call that starts work on a device.
 #[derive(Debug, Clone)]
 pub(crate) struct Launch {
@@ -54,8 +80,7 @@ pub(crate) struct Launch {
     pub(crate) end: f64,
     pub(crate) correlation: u64,
     pub(crate) thread: u32,
-    /// Launches a whole CUDA graph.
-    pub(crate) is_graph: bool,
+    pub(crate) kind: CallKind,
 }
 
 /// What a device does.
@@ -84,6 +109,8 @@ pub(crate) struct Work {
     /// The stream of the device that it runs on, 0 where the recorder does not say.
     pub(crate) stream: u32,
     pub(crate) kind: WorkKind,
+    /// Whether its duration was recorded.
+    pub(crate) is_timed: bool,
 }
 
 /// How a kernel is launched; number 0 is the empty one.
@@ -189,6 +216,12 @@ pub enum StepMarks {
 }
 
 impl StepMarks {
+    /// Whether a mark may be a part of a step, such as a micro-batch. Those of an optimizer end a
+    /// step, and `--step-range` names whole ones.
+    pub(crate) const fn may_be_parts(self) -> bool {
+        matches!(self, Self::ProfilerStep | Self::Annotation | Self::Recorder)
+    }
+
     /// In words, as written to the profile.
     pub const fn name(self) -> &'static str {
         match self {

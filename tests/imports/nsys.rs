@@ -8,7 +8,7 @@ use habitat_tui::profile::import::{self, Import, ImportOptions};
 use habitat_tui::profile::{DeviceInfo, Mode, Operation, Phase};
 use habitat_tui::store::nsys::Export;
 use habitat_tui::trace::nsight::{CallRow, Facts, Part, Process, RangeRow, Source, SourceError, WorkRow};
-use habitat_tui::trace::{StepMarks, TraceError, WorkKind};
+use habitat_tui::trace::{CallKind, StepMarks, TraceError, WorkKind};
 use habitat_tui::units::GpuSlug;
 use proptest::prelude::*;
 use rusqlite::{Connection, params};
@@ -355,7 +355,8 @@ impl Source for Rows {
     fn calls(&mut self, _: Part, row: &mut dyn FnMut(CallRow)) -> Result<(), SourceError> {
         for (_, start, end, thread, _) in self.0.iter().filter(|row| row.0 == 1) {
             let (thread, correlation) = (thread % 3, *thread);
-            row(CallRow { start: *start, end: *end, thread, correlation, is_graph: correlation % 5 == 0 });
+            let kind = if correlation % 5 == 0 { CallKind::Graph } else { CallKind::Kernel };
+            row(CallRow { start: *start, end: *end, thread, correlation, kind });
         }
         Ok(())
     }

@@ -132,6 +132,12 @@ pub fn tensors(name: &str) -> Option<usize> {
     }
 }
 
+/// Whether an operator checks gradients for infinite values, as `torch.amp.GradScaler` does before
+/// it updates or skips the update.
+pub fn checks_gradients(name: &str) -> bool {
+    name.contains("_amp_foreach_non_finite_check_and_unscale_") || name == "aten::_amp_update_scale_"
+}
+
 /// Whether a node of the backward graph adds up the gradients of a parameter.
 pub fn accumulates_gradients(name: &str) -> bool {
     name.contains("AccumulateGrad")

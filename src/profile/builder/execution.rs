@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::{Map, Steps};
 use crate::profile::Execution;
 use crate::text;
-use crate::trace::{Launch, Trace, WorkKind};
+use crate::trace::{CallKind, Launch, Trace, WorkKind};
 
 /// Share of the kernels of a step from which on it counts as launched so.
 const MOST: f64 = 0.5;
@@ -52,7 +52,7 @@ fn counts(trace: &Trace, steps: &Steps) -> Counts {
     for kernel in kernels.filter(|work| work.kind == WorkKind::Kernel) {
         let launch = launches.get(&kernel.correlation);
         counts.all += 1;
-        if launch.is_some_and(|launch| launch.is_graph) {
+        if launch.is_some_and(|launch| launch.kind == CallKind::Graph) {
             counts.graphs += 1;
         } else if trace.name(kernel.name).starts_with("triton_") || launch.is_some_and(|launch| is_in(&regions, launch))
         {

@@ -15,6 +15,7 @@
 //! range. Collectives are operations of their own, named by their kernels.
 
 use super::Map;
+use super::launched::Launched;
 use super::nest::{Context, NO_RANGE, Nesting};
 use crate::op::name::{
     calls_a_convolution, carried_out_for, is_autograd_node, is_collective_kernel, is_copy_between_gpus,
@@ -55,49 +56,6 @@ pub(super) struct Joined {
     pub(super) maker_of: Map<u32, u32>,
     /// The nearest operator with a sequence number around a convolution without one.
     pub(super) around: Map<u32, u32>,
-}
-
-/// Device events with a launch, in launch order: launch time and index of the device
-/// event, and the innermost host range.
-pub(super) struct Launched {
-    pub(super) time: f64,
-    /// When the call returned.
-    pub(super) end: f64,
-    pub(super) device: u32,
-    pub(super) range: u32,
-    pub(super) thread: u32,
-}
-
-/// Finds the launch of every kernel, copy and fill.
-pub(super) fn launched(trace: &Trace, nesting: &Nesting) -> (Vec<Launched>, u64) {
-    let mut by_correlation: Map<u64, u32> = Map::default();
-    by_correlation.reserve(trace.launches.len());
-    for (index, launch) in trace.launches.iter().enumerate() {
-        by_correlation.entry(launch.correlation).or_insert(index as u32);
-    }
-    let mut without = 0;
-    let mut found: Vec<Launched> = Vec::with_capacity(trace.work.len());
-    for (index, device) in trace.work.iter().enumerate() {
-        let device_index = index as u32;
-        match by_correlation.get(&device.correlation) {
-            Some(&launch) => found.push(Launched {
-                time: trace.launches[launch as usize].start,
-                end: trace.launches[launch as usize].end,
-                device: device_index,
-                range: nesting.of_launch[launch as usize],
-                thread: trace.launches[launch as usize].thread,
-            }),
-            // A trace without any launch calls: the device's own time must serve.
-            None if trace.launches.is_empty() => {
-                let (time, end) = (device.start, device.start);
-                found.push(Launched { time, end, device: device_index, range: NO_RANGE, thread: 0 });
-            }
-            None => without += u64::from(device.kind == WorkKind::Kernel),
-        }
-    }
-    let start = |launched: &Launched| trace.work[launched.device as usize].start;
-    found.sort_by(|a, b| a.time.total_cmp(&b.time).then_with(|| start(a).total_cmp(&start(b))));
-    (found, without)
 }
 
 /// The device with most kernel time.

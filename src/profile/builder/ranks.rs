@@ -91,6 +91,7 @@ fn combine_steps(step: &mut Step, imports: &[Import]) {
     };
     step.duration = over(|step| step.duration);
     step.device_busy = over(|step| step.device_busy);
+    step.exposed_communication = over(|step| step.exposed_communication);
     let low =
         steps().filter_map(|step| step.duration_range.map(|range| range[0]).or(step.duration)).reduce(Micros::min);
     let high =

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::join::{self, Joined, Occurrence};
 use super::nest::{self, LOADER, NO_RANGE, Nesting};
 use super::options::{Import, ImportOptions, Summary};
-use super::{exchange, group, timing, update, workload};
+use super::{accumulate, choose, exchange, group, timing, update, workload};
 use crate::op::name::{self, is_autograd_node};
 use crate::profile::{Phase, Profile, Recording, Step};
 use crate::trace::{Fault, Range, RangeKind, Span, StepMarks, Trace};
@@ -23,12 +23,21 @@ pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Impor
             StepMarks::WholeTrace,
         )
     });
-    let joined = occurrences(trace, &nesting, &spans);
+    let mut joined = occurrences(trace, &nesting, &spans);
     if joined.occurrences.is_empty() {
         return Err(Fault::NoShapes);
     }
     let mut notes = vec!["shapes only: nothing was measured on a GPU, all times are predicted".to_owned()];
-    let (kept, unlike) = timing::choose(&timing::operators_of(&joined, spans.len()), &spans);
+    let parts = accumulate::steps(trace, &joined, &spans).filter(|_| marks.may_be_parts());
+    let is_whole = parts.is_none();
+    let spans = parts.map_or(spans, |(steps, note)| {
+        notes.push(note);
+        steps
+    });
+    if !is_whole {
+        joined = occurrences(trace, &nesting, &spans);
+    }
+    let (kept, unlike) = choose::choose(&timing::operators_of(&joined, spans.len()), &spans);
     notes.extend(trace.recorder.notes.iter().cloned().chain(unlike));
     let kept = of_one_shape(trace, &joined, kept, &spans, &mut notes);
     let kept_spans: Vec<Span> = kept.iter().map(|step| spans[*step]).collect();
@@ -99,7 +108,7 @@ fn of_one_shape(
     // Of groups of one size the one that comes first.
     let largest = groups.into_values().max_by_key(|steps| (steps.len(), Reverse(steps[0])));
     let chosen = largest.filter(|steps| steps.len() > 1).unwrap_or_else(|| vec![by_work[(by_work.len() - 1) / 2]]);
-    let names: Vec<String> = chosen.iter().map(|step| timing::name(spans, *step)).collect();
+    let names: Vec<String> = chosen.iter().map(|step| choose::name(spans, *step)).collect();
     notes.push(format!(
         "the {} recorded steps have different shapes: the profile is that of {}",
         kept.len(),

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::join::{Joined, Launched};
+use super::join::Joined;
+use super::launched::Launched;
 use super::nest::{LOADER, NO_RANGE, Nesting};
 use super::timing::{Wall, median};
 use crate::op::name::is_collective_kernel;
@@ -129,11 +130,13 @@ fn host(
                     launches.push((begins(work).unwrap_or(launch.time).max(start), of(work)));
                 }
             }
-            None if meets(launch.time, launch.end) => {
-                let piece = Piece { start: launch.time, end: launch.end, of: of(work) };
-                lanes.entry((LaneKind::Host, launch.thread)).or_default().push(piece);
+            None => {
+                let Some(call) = launch.call.map(|call| &trace.launches[call as usize]) else { continue };
+                if meets(call.start, call.end) {
+                    let piece = Piece { start: call.start, end: call.end, of: of(work) };
+                    lanes.entry((LaneKind::Host, call.thread)).or_default().push(piece);
+                }
             }
-            None => {}
         }
     }
     for (index, mut launches) in within {

@@ -1,14 +1,21 @@
-//! What each step took, and which steps are alike enough to be one profile.
+//! What each step took.
 
 use super::join::Joined;
 use crate::profile::Phase;
 use crate::regress::quantile;
-use crate::trace::{Span, Trace, WorkKind};
+use crate::trace::{RangeKind, Span, Trace, WorkKind};
 
 /// What the device did for one step.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StepWork {
     pub(super) kernels: u64,
+    /// Operators that the host called, and those of them that launched work.
+    pub(super) operators: u64,
+    pub(super) calls: u64,
+    /// Kernels that were launched and are not in the recording.
+    pub(super) lost: u64,
+    /// Kernels without times.
+    pub(super) untimed: u64,
     /// Of the forward pass, and of what runs beside the training.
     pub(super) forward: u64,
     pub(super) kernel_time: f64,
@@ -16,16 +23,27 @@ pub(super) struct StepWork {
     pub(super) device_time: f64,
     /// Union of their intervals.
     pub(super) busy: f64,
+    /// The part of it in which only collectives ran.
+    pub(super) exposed: f64,
     pub(super) first: f64,
     pub(super) last: f64,
 }
 
 /// Adds up the work of every step.
-pub(super) fn work_of(trace: &Trace, joined: &Joined, steps: usize) -> Vec<StepWork> {
-    let mut intervals: Vec<Vec<(f64, f64)>> = vec![Vec::new(); steps];
-    let mut work = vec![StepWork::default(); steps];
+pub(super) fn work_of(trace: &Trace, joined: &Joined, spans: &[Span], lost: &[f64]) -> Vec<StepWork> {
+    let mut intervals: Vec<Vec<Interval>> = vec![Vec::new(); spans.len()];
+    let mut work = vec![StepWork::default(); spans.len()];
+    for step in lost.iter().filter_map(|time| Span::at(spans, *time)) {
+        work[step].lost += 1;
+    }
+    for operator in trace.ranges.iter().filter(|range| range.kind == RangeKind::Operator) {
+        if let Some(step) = Span::at(spans, operator.start) {
+            work[step].operators += 1;
+        }
+    }
     for occurrence in &joined.occurrences {
         let step = occurrence.step as usize;
+        work[step].calls += u64::from(occurrence.operator.is_some());
         for device in occurrence.work.iter().map(|index| &trace.work[*index as usize]) {
             let time = device.end - device.start;
             work[step].device_time += time;
@@ -34,98 +52,43 @@ pub(super) fn work_of(trace: &Trace, joined: &Joined, steps: usize) -> Vec<StepW
                 work[step].forward += u64::from(matches!(occurrence.phase, Phase::Forward | Phase::Other));
                 work[step].kernel_time += time;
             }
-            intervals[step].push((device.start, device.end));
+            if device.is_timed {
+                let communicates = occurrence.phase == Phase::Communication;
+                intervals[step].push(Interval { start: device.start, end: device.end, communicates });
+            } else {
+                work[step].untimed += 1;
+            }
         }
     }
     for (work, intervals) in work.iter_mut().zip(&mut intervals) {
-        intervals.sort_by(|a, b| a.0.total_cmp(&b.0));
-        work.busy = union(intervals);
-        work.first = intervals.first().map_or(0.0, |interval| interval.0);
-        work.last = intervals.iter().map(|interval| interval.1).fold(work.first, f64::max);
+        intervals.sort_by(|a, b| a.start.total_cmp(&b.start));
+        work.busy = union(intervals.iter());
+        if intervals.iter().any(|interval| interval.communicates) {
+            work.exposed = work.busy - union(intervals.iter().filter(|interval| !interval.communicates));
+        }
+        work.first = intervals.first().map_or(0.0, |interval| interval.start);
+        work.last = intervals.iter().map(|interval| interval.end).fold(work.first, f64::max);
     }
     work
 }
 
+/// When a piece of work ran.
+#[derive(Debug, Clone, Copy)]
+struct Interval {
+    start: f64,
+    end: f64,
+    communicates: bool,
+}
+
 /// Length of the union of intervals sorted by start.
-fn union(intervals: &[(f64, f64)]) -> f64 {
+fn union<'a>(intervals: impl Iterator<Item = &'a Interval>) -> f64 {
     let mut covered_to = f64::NEG_INFINITY;
     let mut length = 0.0;
-    for &(start, end) in intervals {
+    for &Interval { start, end, .. } in intervals {
         length += (end - start.max(covered_to)).max(0.0);
         covered_to = covered_to.max(end);
     }
     length
-}
-
-/// Kernels of a step may differ by this much from the median: a scheduler or a metric now
-/// and then adds some.
-const KERNEL_TOLERANCE: f64 = 0.1;
-/// Device time of a step may differ by this much from the median.
-const TIME_TOLERANCE: f64 = 0.25;
-
-/// The steps to use, and why others are left out.
-///
-/// Steps whose backward pass and update are alike make the same step of the training. What
-/// one of them has more of before that is something else, such as a validation, so the
-/// shortest forward pass of them is the step's.
-pub(super) fn choose(work: &[StepWork], spans: &[Span]) -> (Vec<usize>, Vec<String>) {
-    let mut notes = Vec::new();
-    let mut kept: Vec<usize> = (0..work.len()).filter(|step| work[*step].device_time > 0.0).collect();
-    let empty = work.len() - kept.len();
-    if empty > 0 && !kept.is_empty() {
-        notes.push(format!("{empty} of {} steps have no work and were left out", work.len()));
-    }
-    let alike = |kept: &mut Vec<usize>,
-                 notes: &mut Vec<String>,
-                 measure: &dyn Fn(&StepWork) -> f64,
-                 tolerance: f64,
-                 what: &str| {
-        let middle = median(kept.iter().map(|step| measure(&work[*step])));
-        let (like, unlike): (Vec<usize>, Vec<usize>) =
-            kept.iter().copied().partition(|step| (measure(&work[*step]) - middle).abs() <= tolerance * middle);
-        // With two steps none can be told to be the odd one.
-        if like.len() > unlike.len() {
-            let why = format!("in {what} by more than {:.0} %", tolerance * 100.0);
-            notes.extend(unlike.iter().map(|step| left_out(spans, *step, &like, &why)));
-            *kept = like;
-        } else if !unlike.is_empty() {
-            notes.push(format!("the {} recorded steps differ in {what}: the profile is their mean", kept.len()));
-        }
-    };
-    let rest = |work: &StepWork| (work.kernels - work.forward) as f64;
-    alike(&mut kept, &mut notes, &rest, KERNEL_TOLERANCE, "backward pass and update");
-    if kept.iter().any(|step| rest(&work[*step]) > 0.0) {
-        let least = kept.iter().map(|step| work[*step].forward).min().unwrap_or(0) as f64;
-        let (like, unlike): (Vec<usize>, Vec<usize>) =
-            kept.iter().partition(|step| work[**step].forward as f64 <= (1.0 + KERNEL_TOLERANCE) * least);
-        let why = "in operators before its backward pass: a validation, or longer sequences";
-        notes.extend(unlike.iter().map(|step| left_out(spans, *step, &like, why)));
-        kept = like;
-    } else {
-        alike(&mut kept, &mut notes, &|work| work.forward as f64, KERNEL_TOLERANCE, "number of operators");
-    }
-    alike(&mut kept, &mut notes, &|work| work.device_time, TIME_TOLERANCE, "device time");
-    (kept, notes)
-}
-
-/// A step as it is called in notes.
-pub(super) fn name(spans: &[Span], step: usize) -> String {
-    match spans[step].number {
-        Some(number) => format!("step {number}"),
-        None => format!("step {} of the {} recorded", step + 1, spans.len()),
-    }
-}
-
-/// Says that a step is left out, and why.
-fn left_out(spans: &[Span], step: usize, like: &[usize], why: &str) -> String {
-    let name = name(spans, step);
-    let times = spans[step].duration / median(like.iter().map(|step| spans[*step].duration));
-    if times.is_finite() && times >= 1.5 {
-        let places = usize::from(times < 10.0);
-        format!("{name} was left out: it took {times:.places$} times as long as the others, and differs {why}")
-    } else {
-        format!("{name} was left out: it differs {why}")
-    }
 }
 
 /// What each step computes, in operators of the host.
@@ -156,31 +119,51 @@ pub(super) struct Wall {
 /// between host and device is full or always empty, but while it fills the host runs
 /// ahead and its marks are too short. Prefetched copies make the *first* work of a step
 /// a worse mark than the last. Where no step follows another: the longer of the host range
-/// and the span of the device work.
+/// and the span of the device work. This also stands beside one or two steps of which one
+/// stalled, which their median would halve.
 pub(super) fn walls(spans: &[Span], work: &[StepWork], kept: &[usize], device: &Busy) -> Vec<Wall> {
-    let between: Vec<Wall> = kept
-        .iter()
-        .filter(|step| **step > 0 && spans[**step - 1].followed && work[**step - 1].device_time > 0.0)
-        .map(|step| (work[*step - 1].last, work[*step].last))
-        .filter(|(start, end)| end > start)
-        .map(|(start, end)| Wall { start, duration: end - start, busy: device.within(start, end) })
-        .collect();
-    if !between.is_empty() {
-        return between;
-    }
-    kept.iter()
-        .map(|step| Wall {
-            // A span that stands for the whole trace has no start of its own.
-            start: if spans[*step].duration > 0.0 {
-                spans[*step].start.min(work[*step].first)
-            } else {
-                work[*step].first
-            },
-            duration: spans[*step].duration.max(work[*step].last - work[*step].first),
-            busy: work[*step].busy,
+    let after = |step: usize, strict: bool| {
+        let before = &work[step.checked_sub(1).filter(|before| spans[*before].followed)?];
+        // A step that lost its last kernels seems to end too early.
+        let is_whole = !strict || before.lost + before.untimed <= work[step].lost + work[step].untimed;
+        let (start, end) = (before.last, work[step].last);
+        (is_whole && before.device_time > 0.0 && end > start).then(|| Wall {
+            start,
+            duration: end - start,
+            busy: device.within(start, end),
         })
-        .collect()
+    };
+    let alone = |step: usize| Wall {
+        // A span that stands for the whole trace has no start of its own.
+        start: if spans[step].duration > 0.0 { spans[step].start.min(work[step].first) } else { work[step].first },
+        duration: spans[step].duration.max(work[step].last - work[step].first),
+        busy: work[step].busy,
+    };
+    let strict = kept.iter().any(|step| after(*step, true).is_some());
+    let (mut walls, mut others) = (Vec::new(), Vec::new());
+    for step in kept {
+        match after(*step, strict) {
+            Some(wall) => walls.push(wall),
+            None => others.push(alone(*step)),
+        }
+    }
+    if walls.is_empty() {
+        return others;
+    }
+    let least = walls.iter().chain(&others).map(|wall| wall.duration).fold(f64::INFINITY, f64::min);
+    if walls.len() < FEW && walls.iter().any(|wall| wall.duration > STALLED * least) {
+        walls.extend(others);
+        if walls.len() < FEW {
+            walls.retain(|wall| wall.duration <= STALLED * least);
+        }
+    }
+    walls
 }
+
+/// Steps from which on a median is not moved by one of them.
+const FEW: usize = 3;
+/// Times the shortest step from which on a step stalled.
+const STALLED: f64 = 1.5;
 
 /// When a device was busy, with whatever.
 pub(super) struct Busy {
@@ -243,7 +226,12 @@ mod tests {
 
     #[test]
     fn a_union_counts_overlap_once() {
-        assert_eq!(union(&[(0.0, 4.0), (1.0, 2.0), (3.0, 6.0), (10.0, 11.0)]), 7.0);
+        let intervals = [(0.0, 4.0), (1.0, 2.0), (3.0, 6.0), (10.0, 11.0)].map(|(start, end)| Interval {
+            start,
+            end,
+            communicates: false,
+        });
+        assert_eq!(union(intervals.iter()), 7.0);
     }
 
     #[test]
@@ -252,44 +240,5 @@ mod tests {
         assert_eq!(busy.within(2.0, 11.0), 2.0 + 1.0 + 1.0);
         assert_eq!(busy.within(4.5, 5.5), 0.0);
         assert_eq!(busy.within(-1.0, 100.0), 7.0);
-    }
-
-    fn spans(durations: &[f64]) -> Vec<Span> {
-        let span = |(number, duration): (u64, &f64)| Span {
-            start: 0.0,
-            end: *duration,
-            duration: *duration,
-            followed: true,
-            number: Some(number),
-        };
-        (11..).zip(durations).map(span).collect()
-    }
-
-    #[test]
-    fn odd_steps_are_left_out_if_they_are_few() {
-        let step = |kernels, time| StepWork { kernels, device_time: time, ..StepWork::default() };
-        let steps = [step(4, 9.0), step(10, 20.0), step(10, 21.0), step(10, 60.0), step(10, 20.0)];
-        let (kept, notes) = choose(&steps, &spans(&[1.0, 2.0, 2.0, 6.0, 2.0]));
-        assert_eq!(kept, [1, 2, 4]);
-        assert_eq!(
-            notes,
-            [
-                "step 11 was left out: it differs in backward pass and update by more than 10 %",
-                "step 14 was left out: it took 3.0 times as long as the others, and differs in device time by more than 25 %"
-            ]
-        );
-        let (kept, notes) = choose(&[step(4, 9.0), step(10, 20.0)], &spans(&[1.0, 2.0]));
-        assert_eq!((kept.len(), notes.len()), (2, 2), "{notes:?}");
-    }
-
-    /// Whether it is in one of three steps or in two.
-    #[test]
-    fn a_validation_is_no_part_of_a_step() {
-        let step = |forward| StepWork { kernels: forward + 20, forward, device_time: 1.0, ..StepWork::default() };
-        let (kept, notes) = choose(&[step(9), step(477), step(9)], &spans(&[2.0, 52.0, 2.0]));
-        assert_eq!(kept, [0, 2]);
-        assert!(notes[0].starts_with("step 12 was left out: it took 26 times as long as the others"), "{notes:?}");
-        let (kept, notes) = choose(&[step(477), step(9), step(477)], &spans(&[52.0, 2.0, 52.0]));
-        assert_eq!((kept, notes.len()), (vec![1], 2), "{notes:?}");
     }
 }

@@ -1,8 +1,6 @@
 //! The trace that packed records make.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-
-use foldhash::fast::RandomState;
+use std::collections::{BTreeSet, HashMap};
 
 use super::demangle;
 use super::json::{extents, unescape, unquote, whole};
@@ -10,23 +8,23 @@ use super::pack::Extent;
 use super::unpack::{PackedLaunch, PackedRange, PackedWork, Record, Unpacker};
 use crate::trace::arguments::{Layout, scalars_from_pytorch};
 use crate::trace::intern::{NAME_BYTES, NONE};
-use crate::trace::record::{Configuration, Launch, Range, RangeKind, Work, WorkKind};
+use crate::trace::record::{CallKind, Configuration, Launch, Range, RangeKind, Work, WorkKind};
 use crate::trace::steps::{is_named, may_mark, stem};
 use crate::trace::{Recorder, Tensors, Trace, nvtx};
 
-/// Launches by the numbers that join device work to them.
+/// The least and the greatest number that joins device work to launches of some time. Calls are
+/// numbered in their order, so work with a number between them was launched in that time, also
+/// if its call was not recorded.
 #[derive(Debug)]
 pub(super) struct Correlations {
-    all: HashSet<u64, RandomState>,
     least: u64,
     greatest: u64,
 }
 
 impl Correlations {
     pub(super) fn of(launches: &[Launch]) -> Self {
-        let all: HashSet<u64, RandomState> = launches.iter().map(|launch| launch.correlation).collect();
-        let (least, greatest) = (all.iter().min().copied(), all.iter().max().copied());
-        Self { all, least: least.unwrap_or(u64::MAX), greatest: greatest.unwrap_or(0) }
+        let all = || launches.iter().map(|launch| launch.correlation);
+        Self { least: all().min().unwrap_or(u64::MAX), greatest: all().max().unwrap_or(0) }
     }
 }
 
@@ -39,7 +37,7 @@ pub(super) enum Keep {
     Marks,
     /// Of such a trace, what the host did in a window of time.
     HostOf { from: f64, to: f64 },
-    /// Of such a trace, the work of these launches.
+    /// Of such a trace, the work that was launched between these launches.
     DevicesOf(Correlations),
 }
 
@@ -76,8 +74,6 @@ pub(super) struct Collector {
 const MARKS: usize = 1 << 20;
 /// Names of ranges that an error lists.
 const RANGES: usize = 12;
-/// In the names of the calls that launch a whole graph, such as `cudaGraphLaunch`.
-const GRAPH_LAUNCH: &[u8] = b"GraphLaunch";
 
 impl Collector {
     pub(super) fn new(recorder: Recorder, step_range: Option<&str>) -> Self {
@@ -178,6 +174,10 @@ impl Collector {
 
     fn launch(&mut self, part: &mut Unpacker<'_>, packed: &PackedLaunch, keep: &Keep) {
         let &PackedLaunch { start, end, correlation, .. } = packed;
+        let name = part.names.text(packed.name);
+        if keep.is_first() {
+            self.trace.kernel_launches += u64::from(CallKind::new(name) == CallKind::Kernel);
+        }
         let wanted = match keep {
             Keep::All => true,
             Keep::HostOf { from, to } => start >= *from && start < *to,
@@ -186,7 +186,6 @@ impl Collector {
         if !wanted || !self.trace.has_room() {
             return;
         }
-        let name = part.names.text(packed.name);
         // Of a call on AMD, which alone has the launch.
         let configuration =
             packed.launch.map_or(NONE, |launch| part.launches.number(launch, |key| self.configuration(key)));
@@ -196,9 +195,7 @@ impl Collector {
             self.hip_launches.insert(correlation, (configuration, in_threads));
         }
         let thread = self.thread(part, packed.thread);
-        // `cudaGraphLaunch`, `cuGraphLaunch`, `hipGraphLaunch`, each also with a version.
-        let is_graph = name.windows(GRAPH_LAUNCH.len()).any(|part| part == GRAPH_LAUNCH);
-        self.trace.launches.push(Launch { start, end, correlation, thread, is_graph });
+        self.trace.launches.push(Launch { start, end, correlation, thread, kind: CallKind::new(name) });
     }
 
     fn work(&mut self, part: &mut Unpacker<'_>, packed: &PackedWork, keep: &Keep) {
@@ -208,7 +205,7 @@ impl Collector {
         }
         let wanted = match keep {
             Keep::All => true,
-            Keep::DevicesOf(launches) => launches.all.contains(&correlation),
+            Keep::DevicesOf(launches) => (launches.least..=launches.greatest).contains(&correlation),
             Keep::Marks | Keep::HostOf { .. } => false,
         };
         if !wanted || !self.trace.has_room() {
@@ -217,7 +214,8 @@ impl Collector {
         let configuration =
             packed.launch.map_or(NONE, |launch| part.launches.number(launch, |key| self.configuration(key)));
         let name = part.names.number(packed.name, |raw| self.kernel_name(raw));
-        self.trace.work.push(Work { start, end, correlation, name, configuration, device, stream, kind });
+        let (end, is_timed) = if end.is_nan() { (start, false) } else { (end, true) };
+        self.trace.work.push(Work { start, end, correlation, name, configuration, device, stream, kind, is_timed });
     }
 
     fn configuration(&mut self, key: &[u8]) -> u32 {

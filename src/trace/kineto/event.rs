@@ -21,7 +21,7 @@ pub(super) enum Category {
 pub(super) struct Event<'a> {
     /// `X` for an event with a duration, `i` for a moment.
     ph: u8,
-    category: &'a [u8],
+    pub(super) category: &'a [u8],
     pub(super) name: &'a [u8],
     pub(super) pid: &'a [u8],
     pub(super) tid: &'a [u8],
@@ -90,6 +90,11 @@ impl<'a> Event<'a> {
             }
             read => read,
         }
+    }
+
+    /// Whether it has a duration.
+    pub(super) fn is_complete(&self) -> bool {
+        self.ph == b'X'
     }
 
     /// What it stands for, by its category in the old names and the present ones; `None` where no reader keeps it.

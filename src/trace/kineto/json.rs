@@ -241,12 +241,14 @@ pub(super) fn number(value: &[u8]) -> Option<f64> {
 /// Ticks a microsecond: profilers write nanoseconds.
 pub(super) const TICKS: f64 = 1000.0;
 
-/// Ticks of a time in microseconds, where they tell it exactly: as many as 2^53, so that ticks divided by [`TICKS`] are
-/// rounded to what the decimal number is rounded to.
-pub(super) fn ticks(value: &[u8]) -> Option<u64> {
-    let (number, decimals) = decimal(value)?;
+/// Ticks of a time in microseconds, if they hold it exactly: at most 2^53 either way, so that ticks divided by [`TICKS`]
+/// are rounded to what the decimal number is rounded to.
+pub(super) fn ticks(value: &[u8]) -> Option<i64> {
+    let digits = value.strip_prefix(b"-");
+    let (number, decimals) = decimal(digits.unwrap_or(value))?;
     let ticks = number.checked_mul(10_u64.pow(3_u32.checked_sub(decimals as u32)?))?;
-    (ticks <= EXACT).then_some(ticks)
+    let ticks = i64::try_from(ticks).ok().filter(|_| ticks <= EXACT)?;
+    Some(if digits.is_some() { -ticks } else { ticks })
 }
 
 /// A whole number from 0 (floating-point notation included).
@@ -366,11 +368,11 @@ mod tests {
     proptest::proptest! {
         /// A shorter way to a number leads to the same one, and ticks as well.
         #[test]
-        fn decimal_numbers_are_those_of_the_standard_library(text in r"[0-9]{1,16}(\.[0-9]{1,9})?") {
+        fn decimal_numbers_are_those_of_the_standard_library(text in r"-?[0-9]{1,16}(\.[0-9]{1,9})?") {
             let expected: f64 = text.parse().unwrap();
             proptest::prop_assert_eq!(number(text.as_bytes()).map(f64::to_bits), Some(expected.to_bits()));
             if let Some(ticks) = ticks(text.as_bytes()) {
-                proptest::prop_assert_eq!((ticks as f64 / TICKS).to_bits(), expected.to_bits());
+                proptest::prop_assert_eq!(ticks as f64 / TICKS, expected);
             }
         }
     }

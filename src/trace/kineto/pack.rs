@@ -17,6 +17,8 @@ use crate::trace::record::{RangeKind, Unusable, WorkKind};
 const LONGEST_TEXT: usize = 256 << 10;
 /// Devices whose memory is kept at most; no machine has as many.
 pub(super) const DEVICES: usize = 4096;
+/// The correlation of work that has none, such as -1 on some AMD GPUs.
+const NO_CORRELATION: u64 = u64::MAX;
 /// Beyond a year, in microseconds, something is wrong with a duration.
 const LONGEST_TIME: f64 = 3.2e13;
 
@@ -84,6 +86,48 @@ pub struct Events {
     pub(super) malformed: Unusable,
     /// Largest device memory allocated, by device, in bytes.
     pub(super) peak_memory: BTreeMap<u32, u64>,
+    pub(super) foreign: Strangers,
+}
+
+/// Events that are not of PyTorch's profiler, as far as they tell who wrote them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Strangers {
+    seen: u32,
+    /// Some have a duration.
+    pub(super) timed: bool,
+    /// Processes are called as the old autograd profiler does.
+    pub(super) autograd: bool,
+    pub(super) categories: Vec<String>,
+}
+
+impl Strangers {
+    /// Events looked at in a part, and categories kept.
+    const MOST: u32 = 256;
+    const CATEGORIES: usize = 6;
+
+    fn see(&mut self, event: &Event<'_>) {
+        if self.seen >= Self::MOST {
+            return;
+        }
+        self.seen += 1;
+        self.timed |= event.is_complete();
+        self.autograd |= matches!(event.pid, b"CPU functions" | b"CUDA functions");
+        if event.is_complete() && !event.category.is_empty() {
+            self.add(&unescape(&event.category[..event.category.len().min(60)]));
+        }
+    }
+
+    fn add(&mut self, category: &str) {
+        if self.categories.len() < Self::CATEGORIES && !self.categories.iter().any(|known| known == category) {
+            self.categories.push(crate::text::clean(category, 40));
+        }
+    }
+
+    pub(super) fn join(&mut self, other: &Self) {
+        self.timed |= other.timed;
+        self.autograd |= other.autograd;
+        other.categories.iter().for_each(|category| self.add(category));
+    }
 }
 
 impl Default for Events {
@@ -99,6 +143,7 @@ impl Default for Events {
             bad_times: Unusable::default(),
             malformed: Unusable::default(),
             peak_memory: BTreeMap::new(),
+            foreign: Strangers::default(),
         }
     }
 }
@@ -131,8 +176,10 @@ pub(super) struct Last {
 /// A time as it is packed: ticks where they tell it exactly.
 #[derive(Clone, Copy)]
 enum Time {
-    Ticks(u64),
+    Ticks(i64),
     Micros(f64),
+    /// The duration of a kernel that has none; packed as NaN.
+    Unknown,
 }
 
 impl Time {
@@ -144,6 +191,7 @@ impl Time {
         match self {
             Self::Ticks(ticks) => micros(ticks),
             Self::Micros(time) => time,
+            Self::Unknown => f64::NAN,
         }
     }
 }
@@ -206,20 +254,20 @@ impl Packer {
     }
 
     fn event(&mut self, event: &Event<'_>) {
-        let Some(category) = event.category() else { return };
+        let Some(category) = event.category() else { return self.events.foreign.see(event) };
         if category == Category::Memory {
             return self.memory(event);
         }
-        let start = Time::read(event.ts).filter(|time| match time {
-            Time::Ticks(_) => true,
-            Time::Micros(time) => time.is_finite() && *time >= 0.0,
-        });
+        // Traces may be rebased to one of their steps, so that earlier times are negative.
+        let start = Time::read(event.ts).filter(|time| time.micros().is_finite());
         let Some(start) = start else { return self.bad_time(event, "ts", event.ts) };
-        let duration = if event.dur.is_empty() { Some(Time::Ticks(0)) } else { Time::read(event.dur) };
-        let duration = duration.filter(|time| match time {
-            Time::Ticks(_) => true,
-            Time::Micros(time) => (0.0..LONGEST_TIME).contains(time),
-        });
+        let is_kernel = category == Category::Device(WorkKind::Kernel);
+        let duration = match Time::read(event.dur) {
+            None if event.dur.is_empty() && is_kernel => Some(Time::Unknown),
+            None if event.dur.is_empty() => Some(Time::Ticks(0)),
+            Some(Time::Ticks(0)) if is_kernel && start.micros() == 0.0 => Some(Time::Unknown),
+            given => given.filter(|time| (0.0..LONGEST_TIME).contains(&time.micros())),
+        };
         let Some(duration) = duration else { return self.bad_time(event, "dur", event.dur) };
         self.events.records += 1;
         let kind = KINDS.iter().position(|kind| *kind == category).map_or(0, |kind| kind as u8);
@@ -240,10 +288,12 @@ impl Packer {
             }
             Category::Device(_) | Category::Memory => {
                 self.begin(event, kind, event.args.launch, start, duration);
-                let correlation = whole(event.args.correlation).unwrap_or(0);
+                let correlation = whole(event.args.correlation).unwrap_or(NO_CORRELATION);
                 self.correlation(correlation);
                 let (least, greatest) = &mut self.events.extent.correlations;
-                (*least, *greatest) = (correlation.min(*least), correlation.max(*greatest));
+                if correlation != NO_CORRELATION {
+                    (*least, *greatest) = (correlation.min(*least), correlation.max(*greatest));
+                }
                 for (given, known) in [(event.args.device, event.pid), (event.args.stream, event.tid)] {
                     let number = whole(given).or_else(|| whole(known)).unwrap_or(0) as u32;
                     put(&mut self.events.packed, u64::from(number));
@@ -323,14 +373,15 @@ impl Packer {
         };
         match start {
             Time::Ticks(ticks) => {
+                let ticks = ticks.cast_unsigned();
                 put(out, zigzag(ticks.wrapping_sub(self.last.start)) << 1);
                 self.last.start = ticks;
             }
-            Time::Micros(time) => exact(out, time),
+            time => exact(out, time.micros()),
         }
         match duration {
-            Time::Ticks(ticks) => put(out, ticks << 1),
-            Time::Micros(time) => exact(out, time),
+            Time::Ticks(ticks) => put(out, ticks.cast_unsigned() << 1),
+            time => exact(out, time.micros()),
         }
     }
 
@@ -404,7 +455,7 @@ fn join<const N: usize>(key: &mut Vec<u8>, texts: [&[u8]; N]) {
     }
 }
 
-pub(super) fn micros(ticks: u64) -> f64 {
+pub(super) fn micros(ticks: i64) -> f64 {
     ticks as f64 / TICKS
 }
 

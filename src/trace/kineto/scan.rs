@@ -216,8 +216,18 @@ impl Reader {
             match read {
                 Ok(()) => {}
                 Err(Stop::End) => return Ok(start),
-                Err(Stop::Bad) => return Err(cursor.unexpected(passed)),
+                Err(Stop::Bad) => return Err(self.unexpected(&cursor, passed)),
             }
+        }
+    }
+
+    /// The fault of text that cannot stand where it does.
+    fn unexpected(&self, cursor: &Cursor<'_>, passed: u64) -> Fault {
+        match cursor.unexpected(passed) {
+            Fault::NotJson { offset, found } if self.recorded.events > 0 => {
+                Fault::Garbled { events: self.recorded.events, offset, found }
+            }
+            fault => fault,
         }
     }
 
@@ -273,7 +283,7 @@ impl Reader {
             (End::Unexpected, _) => {
                 let mut cursor = Cursor::new(text);
                 cursor.at = start + length;
-                return Err(cursor.unexpected(self.passed));
+                return Err(self.unexpected(&cursor, self.passed));
             }
         }
         Ok(length)
@@ -359,7 +369,8 @@ mod tests {
         ));
         assert!(matches!(counts("hello"), Err(Fault::NotJson { offset: 0, .. })));
         assert!(matches!(counts(r#"{"format": "x"}"#), Err(Fault::NotATrace { .. })));
-        assert!(matches!(counts(r#"{"traceEvents": [{"a": 1}, :"#), Err(Fault::NotJson { offset: 27, .. })));
+        assert!(matches!(counts(r#"{"traceEvents": [{"a": 1}, :"#), Err(Fault::Garbled { events: 1, offset: 27, .. })));
+        assert!(matches!(counts(r#"{"traceEvents": [:"#), Err(Fault::NotJson { offset: 17, .. })));
         let cut = r#"{"traceEvents": [{"a": 1}, {"b""#;
         let Err(Fault::Truncated { events: whole, bytes }) = counts(cut) else { panic!("not told as cut off") };
         assert_eq!((whole, bytes), (1, cut.len() as u64));

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::collect::Collector;
-use crate::trace::{Range, RangeKind, Trace, WorkKind};
+use crate::trace::{CallKind, Range, RangeKind, Trace, Work, WorkKind};
 
 /// Takes the launch configurations that only the launch calls have (AMD), and brings
 /// grids in threads to blocks.
@@ -48,6 +48,93 @@ pub(super) fn ranges(trace: &mut Trace) {
     for (index, end) in ends {
         trace.ranges[index].end = end;
     }
+}
+
+/// Share of the launches of kernels from which on a process counts as a rank.
+const RANK: f64 = 0.1;
+
+/// Of the ranks of a job that were merged into one file, keeps one; a note says so. Their launches
+/// have the same correlation numbers, so that kernels of one would be joined to calls of another.
+pub(super) fn processes(trace: &mut Trace) {
+    let process_of = trace.processes();
+    let process = |thread: u32| process_of.get(&thread).copied().unwrap_or(0);
+    let mut launches: HashMap<u32, usize> = HashMap::new();
+    for launch in trace.launches.iter().filter(|launch| launch.kind == CallKind::Kernel) {
+        *launches.entry(process(launch.thread)).or_default() += 1;
+    }
+    let all: usize = launches.values().sum();
+    launches.retain(|_, count| *count as f64 >= RANK * all as f64);
+    if launches.len() < 2 {
+        return;
+    }
+    // By correlation, the launch of each rank, in the order of the file.
+    let mut calls: HashMap<u64, Vec<(u32, f64)>> = HashMap::new();
+    for launch in trace.launches.iter().filter(|launch| launches.contains_key(&process(launch.thread))) {
+        let calls = calls.entry(launch.correlation).or_default();
+        if !calls.iter().any(|(known, _)| *known == process(launch.thread)) {
+            calls.push((process(launch.thread), launch.start));
+        }
+    }
+    let owners = owners(trace, &calls);
+    let mut times: HashMap<u32, f64> = HashMap::new();
+    for (work, owner) in trace.work.iter().zip(&owners) {
+        if let Some(owner) = owner {
+            *times.entry(*owner).or_default() += work.end - work.start;
+        }
+    }
+    let Some(main) = times.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0))).map(|(main, _)| *main) else {
+        return;
+    };
+    let is_own = |thread: u32| process(thread) == main;
+    let mut owners = owners.into_iter();
+    trace.work.retain(|_| owners.next().flatten().is_none_or(|owner| owner == main));
+    trace.ranges.retain(|range| is_own(range.thread));
+    trace.marks.retain(|mark| is_own(mark.thread));
+    trace.launches.retain(|launch| is_own(launch.thread));
+    trace.kernels = trace.work.iter().filter(|work| work.kind == WorkKind::Kernel).count() as u64;
+    trace.recorder.notes.push(format!(
+        "the file holds {} processes that launch kernels, as where ranks were merged: this is one of them; importing a file of each rank in one command gives medians over the ranks",
+        launches.len()
+    ));
+}
+
+/// The process of each piece of work, `None` if no rank launched it.
+fn owners(trace: &Trace, calls: &HashMap<u64, Vec<(u32, f64)>>) -> Vec<Option<u32>> {
+    // A GPU that only one rank can have used, by how long kernels would have waited for each.
+    let mut waits: HashMap<(u32, u32), (usize, f64)> = HashMap::new();
+    let mut count: HashMap<(u32, u64), usize> = HashMap::new();
+    for work in &trace.work {
+        *count.entry((work.device, work.correlation)).or_default() += 1;
+        for (process, start) in calls.get(&work.correlation).into_iter().flatten() {
+            let (early, wait) = waits.entry((work.device, *process)).or_default();
+            *early += usize::from(work.start < *start);
+            *wait += work.start - start;
+        }
+    }
+    let devices: HashSet<u32> = waits.keys().map(|(device, _)| *device).collect();
+    let owner_of: HashMap<u32, u32> = devices
+        .iter()
+        .filter_map(|device| {
+            let of_device = waits.iter().filter(|((other, _), _)| other == device);
+            let best = of_device.min_by(|(a, x), (b, y)| x.0.cmp(&y.0).then(x.1.total_cmp(&y.1)).then(a.1.cmp(&b.1)));
+            best.map(|((_, process), _)| (*device, *process))
+        })
+        .collect();
+    let mut seen: HashMap<u64, usize> = HashMap::new();
+    let by_device = devices.len() > 1;
+    let owner = |work: &Work| {
+        let calls = calls.get(&work.correlation)?;
+        if by_device {
+            let owner = owner_of.get(&work.device).copied();
+            return owner.filter(|owner| calls.iter().any(|(process, _)| process == owner)).or(Some(calls[0].0));
+        }
+        // Every rank calls its GPU 0: kernels of one correlation are in the order of their ranks.
+        let number = seen.entry(work.correlation).or_default();
+        let each = count[&(work.device, work.correlation)].div_ceil(calls.len());
+        *number += 1;
+        calls.get((*number - 1) / each.max(1)).map(|(process, _)| *process)
+    };
+    trace.work.iter().map(owner).collect()
 }
 
 /// Of trainings in threads beside one another, keeps the one whose steps are marked, where

@@ -127,6 +127,7 @@ pub(super) struct PackedLaunch {
 pub(super) struct PackedWork {
     pub(super) kind: WorkKind,
     pub(super) start: f64,
+    /// NaN of a kernel without a duration.
     pub(super) end: f64,
     pub(super) name: usize,
     pub(super) launch: Option<usize>,
@@ -178,12 +179,12 @@ impl<'a> Unpacker<'a> {
             1 => bytes.exact()?,
             ticks => {
                 self.last.start = self.last.start.wrapping_add(unzigzag(ticks >> 1));
-                micros(self.last.start)
+                micros(self.last.start.cast_signed())
             }
         };
         let duration = match bytes.number()? {
             1 => bytes.exact()?,
-            ticks => micros(ticks >> 1),
+            ticks => micros((ticks >> 1).cast_signed()),
         };
         let (end, name) = (start + duration, self.names.read(bytes)?);
         Some(match category {
@@ -254,13 +255,13 @@ mod tests {
             )
         };
         // A time that ticks do not tell, too.
-        let text = [event("1.001"), event("1712195495519689.3"), event("5")].concat();
+        let text = [event("1.001"), event("1712195495519689.3"), event("-5")].concat();
         let events = Packer::default().read(text.as_bytes());
         assert_eq!((events.kept, events.length, events.end), (3, text.len(), End::Text));
         let one = Packer::default().read(event("1.001").as_bytes()).packed.len();
         assert!(events.packed.len() < one + 40, "{} {one}", events.packed.len());
         let mut part = Unpacker::new(&events.packed);
-        for start in [1.001, 1_712_195_495_519_689.3, 5.0] {
+        for start in [1.001, 1_712_195_495_519_689.3, -5.0] {
             let Some(Record::Range(range)) = part.next() else { panic!("no range") };
             assert_eq!((range.start, range.end, range.sequence, range.of_forward), (start, start + 2.5, 7, true));
             assert_eq!((part.names.text(range.name), part.threads.text(range.thread)), (&b"aten::mm"[..], &b"1/2"[..]));

@@ -1,7 +1,7 @@
 //! What a recording holds, as rows; where they are kept is the business of a [`Source`].
 
 use crate::profile::DeviceInfo;
-use crate::trace::WorkKind;
+use crate::trace::{CallKind, WorkKind};
 
 /// One process of a recording, and the GPU it used most.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,8 +86,8 @@ pub struct CallRow {
     pub thread: u64,
     /// What the work it starts is found by.
     pub correlation: u64,
-    /// Launches a whole CUDA graph.
-    pub is_graph: bool,
+    /// What it starts.
+    pub kind: CallKind,
 }
 
 /// What a GPU did, in nanoseconds.

@@ -8,8 +8,8 @@ use super::host::HostSteps;
 use super::programs::Programs;
 use super::space::{Event, Line, Plane, Stat};
 use crate::trace::{
-    Configuration, Fault, Format, Grouping, Launch, NONE, Range, RangeKind, ReadOptions, Recorder, StepMarks, Tensors,
-    Trace, Work, WorkKind, steps,
+    CallKind, Configuration, Fault, Format, Grouping, Launch, NONE, Range, RangeKind, ReadOptions, Recorder, StepMarks,
+    Tensors, Trace, Work, WorkKind, steps,
 };
 
 /// What ran on one GPU; times in microseconds from its first line's beginning.
@@ -294,7 +294,13 @@ impl<'a> Recording<'a> {
                 }
             }
             let correlation = index as u64 + 1;
-            trace.add_launch(Launch { start: event.start, end: event.start, correlation, thread, is_graph: false });
+            trace.add_launch(Launch {
+                start: event.start,
+                end: event.start,
+                correlation,
+                thread,
+                kind: CallKind::Kernel,
+            });
             trace.add_work(Work {
                 start: event.start,
                 end: event.end,
@@ -304,6 +310,7 @@ impl<'a> Recording<'a> {
                 device: self.device,
                 stream: event.stream as u32,
                 kind: event.kind,
+                is_timed: true,
             });
         }
         for (_, range) in open.into_values() {
