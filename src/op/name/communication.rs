@@ -190,7 +190,7 @@ mod tests {
         }
         assert_eq!(Name::of("aten::scatter_reduce").family(), Family::Embedding);
         // TorchRec's function around an exchange packs tensors; what exchanges them is a kernel of its own.
-        assert_eq!(Name::of("All2All_Pooled_Req").family(), Family::Unknown);
+        assert_ne!(Name::of("All2All_Pooled_Req").family(), Family::Communication);
     }
 
     #[test]
