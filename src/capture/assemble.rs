@@ -11,9 +11,9 @@ use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use super::messages::{Input, Model};
+use super::messages::{Batch, Input, Model};
 use super::recording::{Process, Recording, StepTimes};
-use crate::profile::import::{self, Import, ImportOptions, ModelInput, Summary};
+use crate::profile::import::{self, Import, ImportOptions, LoaderBatch, ModelInput, Summary};
 use crate::profile::{Precision, Profile, Step};
 use crate::trace::kineto::{Recorded, Spill};
 use crate::trace::{Fault, Format, StepMarks, TraceError};
@@ -236,7 +236,12 @@ fn model_input(model: &Model) -> Option<ModelInput> {
         opaque: model.opaque.clone(),
         sequence_first: model.sequence_first,
         again: model.again,
+        batches: model.batches.iter().map(loader_batch).collect(),
     })
+}
+
+fn loader_batch(batch: &Batch) -> LoaderBatch {
+    LoaderBatch { loader: batch.loader, size: batch.size, rows: batch.rows }
 }
 
 /// Whether the optimizers hold a part of the parameters only.

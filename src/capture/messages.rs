@@ -122,6 +122,9 @@ pub struct Model {
     /// Its calls may be of the same samples.
     #[serde(default)]
     pub again: bool,
+    /// Batches that a `DataLoader` gave the training in the step, the first ones.
+    #[serde(default)]
+    pub batches: Vec<Batch>,
     /// Element type of autocast where it was on in any module.
     pub autocast: Option<String>,
 }
@@ -133,6 +136,17 @@ pub struct Input {
     pub shape: Vec<u64>,
     /// Its element type, as `float32`.
     pub dtype: String,
+}
+
+/// A batch that a `DataLoader` gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// Number of the loader in the step, from 0.
+    pub loader: u32,
+    /// Its `batch_size`; `None` without a fixed one.
+    pub size: Option<u64>,
+    /// First extent of all tensors in the batch, where it is the same.
+    pub rows: Option<u64>,
 }
 
 /// A window of recorded steps.

@@ -13,6 +13,7 @@ mod describe;
 mod execution;
 mod group;
 mod join;
+mod loader;
 mod nest;
 mod options;
 mod pattern;
@@ -28,7 +29,7 @@ use std::collections::HashMap;
 
 use self::join::{Joined, Launched};
 use self::nest::Nesting;
-pub use self::options::{Import, ImportOptions, ModelInput, ResolveGpu, Summary};
+pub use self::options::{Import, ImportOptions, LoaderBatch, ModelInput, ResolveGpu, Summary};
 pub use self::ranks::combine;
 use self::timing::{StepWork, Wall, median};
 use self::workload::workload;

@@ -1,14 +1,17 @@
 """The time that the training waits for its data: in `__next__` of a DataLoader's iterator, and until it
-has one, as when an epoch begins and workers start."""
+has one, as when an epoch begins and workers start. And the batches that it is given in one step."""
 
 import functools
 import sys
 import threading
 import time
+from collections.abc import Mapping
 
-from .pytorch import skip
+from .pytorch import set_eval_frame, skip
 
 LOADER = "torch.utils.data.dataloader"
+# Batches of a step that are reported, and how deep containers of tensors are looked into.
+MOST, DEEP = 16, 3
 
 
 class Data:
@@ -22,13 +25,15 @@ class Data:
         self.thread = None
         # Workers of the loader that was asked last.
         self.workers = None
+        # The batches since it was asked to note them, else None.
+        self.batches = None
         # Whether it is in place, or cannot be.
         self.is_set = False
 
     def start(self):
         """A fresh state, as in a forked child; the loader's classes are as they were left."""
         self.waited[0] = 0.0
-        self.thread = self.workers = None
+        self.thread = self.workers = self.batches = None
 
     def set(self):
         """Once the program has imported DataLoader. Raises where its classes are not what they were.
@@ -48,9 +53,29 @@ class Data:
         for kind in (loader.DataLoader, *iterators):
             for name in ("_get_iterator", "_reset", "_next_data"):
                 if name in vars(kind):
-                    setattr(kind, name, self.timed(vars(kind)[name]))
+                    setattr(kind, name, self.timed(vars(kind)[name], name == "_next_data"))
 
-    def timed(self, inner):
+    def note(self, loading, batch):
+        """Notes a batch that the training is given. A fault costs that figure and no more."""
+        callback = set_eval_frame(None)
+        try:
+            # Every epoch has an iterator of its own, and the same sampler.
+            sampler = loading._index_sampler
+            size = getattr(sampler, "batch_size", None) if loading._auto_collation else None
+            size = size if type(size) is int else None
+            self.batches.append({"loader": id(sampler), "size": size, "rows": rows_of(batch)})
+        except Exception:
+            self.batches = None
+        finally:
+            set_eval_frame(callback)
+
+    def noted(self):
+        """The batches since they are noted, as they are sent; notes no more."""
+        batches, self.batches = self.batches or [], None
+        loaders = list(dict.fromkeys(one["loader"] for one in batches))
+        return [dict(one, loader=loaders.index(one["loader"])) for one in batches]
+
+    def timed(self, inner, gives_batch):
         clock, ident, waited = time.perf_counter, threading.get_ident, self.waited
 
         @functools.wraps(inner)
@@ -58,9 +83,15 @@ class Data:
             if ident() != self.thread:
                 return inner(loading, *args, **kwargs)
             began, before = clock(), waited[0]
+            outer, self.batches = self.batches, None  # Those of a loader that the data set asks do not count.
+            batch = None
             try:
-                return inner(loading, *args, **kwargs)
+                batch = inner(loading, *args, **kwargs)
+                return batch
             finally:
+                self.batches = outer
+                if gives_batch and batch is not None and outer is not None and len(outer) < MOST:
+                    self.note(loading, batch)
                 # What is asked meanwhile, as a loader by the data set of this one, is counted once.
                 waited[0] = before + clock() - began
                 self.workers = getattr(loading, "_num_workers", self.workers)
@@ -68,6 +99,31 @@ class Data:
         waiting._torchdynamo_disable = True
         skip(waiting.__code__)
         return waiting
+
+
+def rows_of(batch):
+    """The first extent that all tensors of a batch have; None where there is none, or where they may
+    be one a sample."""
+    import torch
+
+    leads = set()
+
+    def look(value, depth):
+        if isinstance(value, torch.Tensor):
+            leads.add(int(value.shape[0]) if value.dim() > 0 else 0)
+        elif depth < DEEP and isinstance(value, Mapping):
+            for one in value.values():
+                look(one, depth + 1)
+        elif depth < DEEP and isinstance(value, (list, tuple)):
+            ranks = [one.dim() for one in value if isinstance(one, torch.Tensor)]
+            if len(ranks) > 1 and len(set(ranks)) == 1:
+                leads.add(0)
+                return
+            for one in value[:MOST]:
+                look(one, depth + 1)
+
+    look(batch, 0)
+    return leads.pop() or None if len(leads) == 1 else None
 
 
 def subclasses(kind):

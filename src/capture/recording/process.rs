@@ -201,6 +201,7 @@ impl Model {
             *text = text.as_deref().map(short);
         }
         self.leads.truncate(LONGEST);
+        self.batches.truncate(LONGEST);
         self.inputs.truncate(LONGEST);
         for input in &mut self.inputs {
             input.dtype = short(&input.dtype);
