@@ -121,6 +121,13 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     if profile.origin.is_none() {
         notes.extend(main.held.as_ref().map(memory::told));
     }
+    if let Some(period) = main.loader_period() {
+        profile.step.get_or_insert_with(Step::default).loader_period = Some(period);
+        notes.push(format!(
+            "the DataLoader's workers give the data of a step every {:.2} ms, measured beside the training; shorter steps wait for them",
+            period.as_millis()
+        ));
+    }
     if let (Some(origin), Some(torch)) = (&mut profile.origin, &main.torch) {
         // A trace names the framework and not its version.
         if origin.framework.as_deref().is_none_or(|framework| framework == "pytorch") {

@@ -37,6 +37,18 @@ pub enum Message {
         /// What failed, and where.
         reason: String,
     },
+    /// Processors that the training process may use.
+    Cores {
+        /// How many; of several ranks on a machine the share of one.
+        cores: u32,
+    },
+    /// A worker of a `DataLoader` made batches.
+    Loading {
+        /// The process that trains.
+        parent: u32,
+        /// Mean microseconds of a batch.
+        batch_us: f64,
+    },
     /// What the model was given in the step before the window.
     Model(Model),
     /// A window was opened, closed, dropped, or its trace written.

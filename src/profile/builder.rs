@@ -178,6 +178,7 @@ fn step(trace: &Trace, steps: &Steps, walls: &[Wall], execution: Option<Executio
         profiled: trace.recorder.slows_host,
         execution,
         data_wait: None,
+        loader_period: None,
     }
 }
 

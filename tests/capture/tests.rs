@@ -3,7 +3,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use habitat_tui::profile::{Operation, Phase, Precision, Profile};
-use habitat_tui::units::Bytes;
+use habitat_tui::units::{Bytes, Micros};
 use serde_json::Value;
 
 #[path = "../common/place.rs"]
@@ -1259,6 +1259,12 @@ fn what_is_waited_for_data_is_measured_and_told(python: &str) {
     let beside = run(&["0.04", "2"]);
     assert_eq!(told(&beside)["workers"], 2);
     assert!(told(&beside)["share"].as_f64().unwrap() < share, "{}", beside.seen);
+    // 20 ms a batch in each of them, and what a loaded machine makes of it.
+    let period = |ran: &Ran| ran.profile.as_ref().and_then(|it| it.step.as_ref()?.loader_period);
+    let times = period(&beside).map(Micros::as_millis);
+    assert!(times.is_some_and(|ms| (9.9..200.0).contains(&ms)), "{times:?}: {}", beside.seen);
+    assert_eq!(period(&slow), None, "loads in the training process");
+    assert!(told(&slow)["cores"].as_u64().unwrap() >= 1, "{}", slow.seen);
     // What an epoch takes to begin: 40 ms for two steps.
     let epochs = run(&["0", "0", "0.04"]);
     assert!((0.3..0.65).contains(&told(&epochs)["share"].as_f64().unwrap()), "{}", epochs.seen);

@@ -8,7 +8,7 @@ import time
 import weakref
 from types import SimpleNamespace
 
-from .data import Data
+from .data import Data, time_fetches
 from .extent import MOST_EVENTS, events, nodes, steps
 from .growth import resident_bytes
 from .guard import Guard
@@ -16,7 +16,7 @@ from .inputs import Inputs
 from .link import greet, micros, place
 from .memory import held, peak_memory
 from .optimizers import Optimizers
-from .process import at_exit, can_open_files, free_bytes, rank
+from .process import at_exit, can_open_files, cores, free_bytes, rank
 from .pytorch import all_threads, capturing, in_backward, in_region, is_before
 from .pytorch import set_eval_frame, skip, torch_version
 from .signals import Held, Request, in_main
@@ -134,6 +134,7 @@ class Hook:
     def connect(self):
         """In a process that trains."""
         self.link = greet(self.address)
+        self.send({"type": "cores", "cores": cores()})
         at_exit(self.end)
         return self.link
 
@@ -161,6 +162,7 @@ class Hook:
             if self.probe is not None:
                 self.probe.stop()
             self.start()
+            time_fetches(self.address)
 
     def send(self, message):
         if self.link is not None:

@@ -6,7 +6,7 @@ use crate::catalog::Catalog;
 use crate::predict::choice::predict;
 use crate::predict::error::PredictError;
 use crate::predict::estimate::{Estimate, Prediction, StepTime};
-use crate::predict::host::data_wait;
+use crate::predict::host::loads;
 use crate::predict::method::Method;
 use crate::predict::options::Options;
 use crate::profile::Profile;
@@ -41,7 +41,7 @@ impl ScaledShapes {
         let bare = |profile: &Profile| -> Result<Vec<Prediction>, PredictError> {
             Ok(predict(&profile.without_origin(), catalog, &alone)?.predictions)
         };
-        let recorded = profile.workload.batch_size.filter(|_| data_wait(profile).is_some());
+        let recorded = profile.workload.batch_size.filter(|_| loads(profile));
         let waiting = recorded.map_or(1.0, |recorded| batch as f64 / recorded as f64);
         Ok(Self { before: bare(profile)?, after: bare(&scaled.profile)?, scaled, waiting })
     }
