@@ -174,6 +174,8 @@ pub struct Waiting {
     pub steps: u32,
     /// Worker processes of the loader (`num_workers`), where they are told.
     pub workers: Option<u32>,
+    /// Processors that the training process and its workers share, if known.
+    pub cores: Option<u32>,
 }
 
 /// What a window of time holds.

@@ -154,6 +154,7 @@ impl Profile {
             memory: step.memory.clone(),
             execution: step.execution,
             data_wait: step.data_wait,
+            loader_period: step.loader_period,
             ..Step::default()
         });
         bare.step = kept.filter(|step| *step != Step::default());

@@ -254,3 +254,38 @@ fn what_a_step_waits_for_its_data_is_added() {
     let kept_up = on_with(&waits, "t4", Host::KeepsUp);
     assert!(ends(&kept_up)[1] < mid - 49.0 && kinds(&kept_up) == [WarningKind::HostKeepsUp]);
 }
+
+/// Workers that load beside the training: a step waits for what is left of the time in which they give its data.
+#[test]
+fn workers_of_a_loader_are_waited_for_by_steps_that_are_shorter() {
+    let json = r#"{"format": "habitat-profile", "version": 1, "workload": {"name": "w", "mode": "training", "batch_size": 32},
+        "step": {"data_wait_us": 50000, "loader_period_us": 150000}, "operations": [{"name": "aten::mm", "phase": "forward", "inputs": [[8192, 8192], [8192, 8192]], "dtype": "float32"}]}"#;
+    let loads = Profile::from_json(json.as_bytes()).unwrap().0;
+    let bare = r#""step": {"data_wait_us": 50000, "loader_period_us": 150000}, "#;
+    let none = Profile::from_json(json.replace(bare, "").as_bytes()).unwrap().0;
+    for gpu in ["t4", "h100-sxm5-80gb"] {
+        let ([low, mid, high], [least, alone, most]) = (ends(&on(&loads, gpu)), ends(&on(&none, gpu)));
+        assert!((mid - alone.max(150.0)).abs() < 1e-6 && (high - most.max(150.0)).abs() < 1e-6, "{gpu}: {mid} {alone}");
+        assert!((low - least).abs() < 1e-6);
+        let waits = 150.0 - alone;
+        assert_eq!(kinds(&on(&loads, gpu)).contains(&WarningKind::WaitsForData), waits >= 7.5, "{gpu}: {waits}");
+    }
+}
+
+/// One warning, however the share differs from GPU to GPU.
+#[test]
+fn waiting_for_data_is_said_once() {
+    for period in ["", r#", "loader_period_us": 9000"#] {
+        let json = r#"{"format": "habitat-profile", "version": 1, "workload": {"name": "w", "mode": "training", "batch_size": 32},
+            "step": {"data_wait_us": 6840}, "operations": [{"name": "aten::mm", "phase": "forward", "inputs": [[2048, 2048], [2048, 2048]], "dtype": "float32"}]}"#;
+        let profile = Profile::from_json(json.replace("6840", &format!("6840{period}")).as_bytes()).unwrap().0;
+        let all = predict(&profile, &catalog(), &Options::default()).unwrap();
+        let warnings: Vec<String> = all.warnings().into_iter().map(|warning| warning.text).collect();
+        let said: Vec<&String> = warnings.iter().filter(|text| text.contains("waits for data")).collect();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains(" ms a step, ") && said[0].contains(" % of the step"), "{said:?}");
+        assert_eq!(said[0].contains("6.84 ms a step"), period.is_empty(), "{said:?}");
+        let briefs = all.brief_warnings();
+        assert_eq!(briefs.iter().filter(|text| text.contains("data loader")).count(), 1, "{briefs:?}");
+    }
+}

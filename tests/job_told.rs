@@ -27,7 +27,7 @@ fn aimed() -> Launch {
 }
 
 fn waiting() -> Snapshot {
-    let waiting = Some(Waiting { share: 0.47, steps: 50, workers: Some(0) });
+    let waiting = Some(Waiting { share: 0.47, steps: 50, workers: Some(0), cores: Some(8) });
     Snapshot { steps: 300, elapsed: Duration::from_secs(5400), waiting, ..steady() }
 }
 

@@ -1,6 +1,6 @@
 """What recording costs a training job, with and without, one after the other.
 
-    python profiler/hook/bench.py target/release/habitat-tui [PAIRS]
+    python profiler/hook/bench.py target/release/habitat-tui [PAIRS] [--windows]
 
 Printed are
 
@@ -17,6 +17,8 @@ Printed are
 - one call of the hook by itself;
 - the milliseconds that one window of 3 steps costs at steps of 3 and 30 ms, everything
   that the training stood still or went slower for it included;
+- the same for transformers of 4 to 100 layers, whose steps have 4,000 to 90,000 operators:
+  their windows have fewer steps (`--windows` prints this part and the one before alone);
 - the start of Python and the import of torch.
 
 Medians are over PAIRS pairs of runs (9), with quartiles. Needs PyTorch in the Python that
@@ -71,6 +73,22 @@ JOB = MODEL + """
 stamps = []
 for number in range(int(sys.argv[3])):
     step(); stamps.append(time.perf_counter())
+json.dump([b - a for a, b in zip(stamps, stamps[1:])], open(out, "w"))
+"""
+
+# Layers of the transformers whose windows are timed, and their steps.
+DEPTHS, DEEP_STEPS = (4, 12, 24, 48, 100), 45
+
+DEEP = """
+import json, sys, time, torch
+layers, out = int(sys.argv[1]), sys.argv[2]
+torch.manual_seed(0); torch.set_num_threads(1)
+layer = torch.nn.TransformerEncoderLayer(64, 4, 128, 0.0, batch_first=True)
+model = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+optimizer, stamps = torch.optim.AdamW(model.parameters()), []
+for number in range(int(sys.argv[3])):
+    optimizer.zero_grad(); model(torch.randn(2, 32, 64)).square().mean().backward(); optimizer.step()
+    stamps.append(time.perf_counter())
 json.dump([b - a for a, b in zip(stamps, stamps[1:])], open(out, "w"))
 """
 
@@ -139,7 +157,8 @@ def run(program, folder, code, arguments, after):
     command = [sys.executable, script, arguments[0], out] + [str(argument) for argument in arguments[1:]]
     if after is not None:
         profile = os.path.join(folder, "p.habitat.json")
-        command = [program, "run", "-q", "--force", "-o", profile, "--after", str(after), "--"] + command
+        seen = ["--json", os.path.join(folder, "seen.json")]
+        command = [program, "run", "-q", "--force", "-o", profile, "--after", str(after)] + seen + ["--"] + command
     ended = subprocess.run(command, stderr=subprocess.PIPE, universal_newlines=True)
     if ended.returncode:
         sys.exit("the job failed:\n" + ended.stderr)
@@ -239,22 +258,50 @@ def show(what, values, unit):
     print("%-44s %8.2f %s  (quartiles %.2f to %.2f)" % (what, statistics.median(values), unit, low, high))
 
 
+def windows(program, folder, pairs):
+    """Prints what a window costs: of short steps, and of steps of many operators."""
+    for kind, steps in (("3", 300), ("30", 200)):
+        window, plain = [], []
+        for _ in range(pairs):
+            recorded = run(program, folder, JOB, (kind, steps), SIZING + 100)
+            usual = statistics.median(recorded[20:90])
+            plain.append(usual * 1e3)
+            # Step 100 to the end of writing the trace; single slow steps elsewhere are not ours.
+            window.append(sum(max(step - usual, 0) for step in recorded[97:160] if step > 1.5 * usual) * 1e3)
+        show("%s ms: a step" % kind, plain, "ms")
+        show("%s ms: a window of 3 steps costs" % kind, window, "ms")
+    for layers in DEPTHS:
+        window, still, plain = [], [], []
+        for _ in range(pairs):
+            times = run(program, folder, DEEP, (str(layers), DEEP_STEPS), 10)
+            with open(os.path.join(folder, "seen.json")) as file:
+                process = json.load(file)["processes"][0]
+            usual = statistics.median(times[3:9] + times[25:])
+            plain.append(usual * 1e3)
+            still.append(sum(process["window_costs_us"]) / 1e3)
+            window.append(sum(max(step - usual, 0) for step in times[9:25] if step > 1.5 * usual) * 1e3)
+        recorded = process["windows"][-1]
+        steps = recorded["last"] - recorded["first"] + 1
+        # Bytes of an operator with its shapes.
+        operators = recorded["trace_bytes"] / 430 / steps
+        name = "%d layers, %.0f thousand operators" % (layers, operators / 1e3)
+        show("%s: a step" % name, plain, "ms")
+        show("  a window of %d steps costs" % steps, window, "ms")
+        show("  of which the training stood still", still, "ms")
+
+
 def main():
-    program, pairs = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 9
+    only_windows = "--windows" in sys.argv
+    program, *rest = [word for word in sys.argv[1:] if word != "--windows"]
+    pairs = int(rest[0]) if rest else 9
     never = 10**9
     with tempfile.TemporaryDirectory() as folder:
+        if only_windows:
+            windows(program, folder, pairs)
+            return
         for kind in LENGTHS:
             outside(program, folder, kind)
-        for kind, steps in (("3", 300), ("30", 200)):
-            window, plain = [], []
-            for _ in range(pairs):
-                recorded = run(program, folder, JOB, (kind, steps), SIZING + 100)
-                usual = statistics.median(recorded[20:90])
-                plain.append(usual * 1e3)
-                # Step 100 to the end of writing the trace; single slow steps elsewhere are not ours.
-                window.append(sum(max(step - usual, 0) for step in recorded[97:160] if step > 1.5 * usual) * 1e3)
-            show("%s ms: a step" % kind, plain, "ms")
-            show("%s ms: a window of 3 steps costs" % kind, window, "ms")
+        windows(program, folder, pairs)
         listen(folder + "/socket")
         settings = {"version": 1, "after": never, "window": 3, "windows": 1, "memory": False, "all_ranks": False, "folder": folder}
         show("one call of the hook outside windows", call(folder, settings), "us")

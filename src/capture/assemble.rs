@@ -11,9 +11,9 @@ use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use super::messages::{Input, Model};
+use super::messages::{Batch, Input, Model};
 use super::recording::{Process, Recording, StepTimes};
-use crate::profile::import::{self, Exchange, Import, ImportOptions, ModelInput, Summary};
+use crate::profile::import::{self, Exchange, Import, ImportOptions, LoaderBatch, ModelInput, Summary};
 use crate::profile::{Precision, Profile, Step};
 use crate::trace::kineto::{Recorded, Spill};
 use crate::trace::{Fault, Format, StepMarks, TraceError};
@@ -122,6 +122,13 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     }
     if profile.origin.is_none() {
         notes.extend(main.held.as_ref().map(memory::told));
+    }
+    if let Some(period) = main.loader_period() {
+        profile.step.get_or_insert_with(Step::default).loader_period = Some(period);
+        notes.push(format!(
+            "the DataLoader's workers give the data of a step every {:.2} ms, measured beside the training; shorter steps wait for them",
+            period.as_millis()
+        ));
     }
     if let (Some(origin), Some(torch)) = (&mut profile.origin, &main.torch) {
         // A trace names the framework and not its version.
@@ -240,7 +247,12 @@ fn model_input(model: &Model) -> Option<ModelInput> {
         opaque: model.opaque.clone(),
         sequence_first: model.sequence_first,
         again: model.again,
+        batches: model.batches.iter().map(loader_batch).collect(),
     })
+}
+
+fn loader_batch(batch: &Batch) -> LoaderBatch {
+    LoaderBatch { loader: batch.loader, size: batch.size, rows: batch.rows }
 }
 
 /// Whether the optimizers hold a part of the parameters only.

@@ -9,12 +9,13 @@ use serde::Serialize;
 use super::messages;
 
 /// The Python that is loaded into the job.
-pub(super) const FILES: [(&str, &[u8]); 16] = [
+pub(super) const FILES: [(&str, &[u8]); 17] = [
     ("sitecustomize.py", include_bytes!("../../profiler/hook/sitecustomize.py")),
     ("habitat_hook/__init__.py", include_bytes!("../../profiler/hook/habitat_hook/__init__.py")),
     ("habitat_hook/backward.py", include_bytes!("../../profiler/hook/habitat_hook/backward.py")),
     ("habitat_hook/data.py", include_bytes!("../../profiler/hook/habitat_hook/data.py")),
     ("habitat_hook/extent.py", include_bytes!("../../profiler/hook/habitat_hook/extent.py")),
+    ("habitat_hook/growth.py", include_bytes!("../../profiler/hook/habitat_hook/growth.py")),
     ("habitat_hook/guard.py", include_bytes!("../../profiler/hook/habitat_hook/guard.py")),
     ("habitat_hook/hook.py", include_bytes!("../../profiler/hook/habitat_hook/hook.py")),
     ("habitat_hook/inputs.py", include_bytes!("../../profiler/hook/habitat_hook/inputs.py")),

@@ -48,6 +48,18 @@ pub enum Message {
         /// What failed, and where.
         reason: String,
     },
+    /// Processors that the training process may use.
+    Cores {
+        /// How many; of several ranks on a machine the share of one.
+        cores: u32,
+    },
+    /// A worker of a `DataLoader` made batches.
+    Loading {
+        /// The process that trains.
+        parent: u32,
+        /// Mean microseconds of a batch.
+        batch_us: f64,
+    },
     /// What the model was given in the step before the window.
     Model(Model),
     /// A window was opened, closed, dropped, or its trace written.
@@ -148,6 +160,9 @@ pub struct Model {
     /// Its calls may be of the same samples.
     #[serde(default)]
     pub again: bool,
+    /// Batches that a `DataLoader` gave the training in the step, the first ones.
+    #[serde(default)]
+    pub batches: Vec<Batch>,
     /// Element type of autocast where it was on in any module.
     pub autocast: Option<String>,
 }
@@ -159,6 +174,17 @@ pub struct Input {
     pub shape: Vec<u64>,
     /// Its element type, as `float32`.
     pub dtype: String,
+}
+
+/// A batch that a `DataLoader` gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// Number of the loader in the step, from 0.
+    pub loader: u32,
+    /// Its `batch_size`; `None` without a fixed one.
+    pub size: Option<u64>,
+    /// First extent of all tensors in the batch, where it is the same.
+    pub rows: Option<u64>,
 }
 
 /// A window of recorded steps.

@@ -73,6 +73,12 @@ impl Recording {
                 process.add_steps(first, &times_us, &waits_us, &idle_us);
                 process.workers = workers.or(process.workers);
             }
+            Message::Cores { cores } => process.cores = Some(cores),
+            Message::Loading { parent, batch_us } => {
+                if let Some(parent) = self.processes.get_mut(&parent) {
+                    parent.loading(pid, batch_us);
+                }
+            }
             Message::NoWaits { reason } => process.no_waits = Some(short(&reason)),
             Message::Model(model) => {
                 process.steps = process.steps.max(model.step);

@@ -5,8 +5,9 @@
 //! the waiting is most of the step, it reaches up to the recorded step (a host that is as slow
 //! as it was). Where no step was recorded, the host is taken to need [`LAUNCH_US`] for each
 //! operation, and the step takes the longer of both times ([`with_host`]), unless it was
-//! recorded compiled or as CUDA graphs; what a recording on a CPU waited for its data loader is
-//! added. [`Host::KeepsUp`] counts neither.
+//! recorded compiled or as CUDA graphs. Workers of a data loader that allow a step only every so
+//! often are waited for; where that is not known, what a recording on a CPU waited is added.
+//! [`Host::KeepsUp`] counts neither.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ use super::base::Base;
 use super::estimate::{Estimate, OperationPrediction, StepTime};
 use super::method::Method;
 use super::rate::{HOST_LAUNCH_US, STEP_LAUNCH_US};
-use super::warning::{Warning, WarningKind};
+use super::warning::{WAITS_FOR_DATA, Warning, WarningKind};
 use crate::profile::{Phase, Profile};
 use crate::text;
 use crate::units::{Micros, Range};
@@ -169,8 +170,26 @@ impl<'a> Pace<'a> {
         StepTime::Predicted(Estimate { range: Range { low, mid, high: high.max(apart) }, ..estimate })
     }
 
-    /// A step in which the device waits for the host as recorded. What was measured stays.
-    pub(super) fn as_recorded(&self, step: StepTime) -> (StepTime, Vec<Warning>) {
+    /// A step in which the device waits for the host as recorded, and what it waits for its data in addition. What
+    /// was measured stays.
+    pub(super) fn as_recorded(&self, step: StepTime) -> (StepTime, Micros, Vec<Warning>) {
+        let (step, mut warnings) = self.paced(step);
+        let StepTime::Predicted(mut estimate) = step else { return (step, Micros::ZERO, warnings) };
+        let wait = data_wait(self.profile, estimate.range.mid);
+        let Range { mid, high, .. } = estimate.range;
+        let high = match loader_period(self.profile) {
+            Some(period) => high.max(period),
+            None => high + wait,
+        };
+        estimate.range = Range { mid: mid + wait, high, ..estimate.range };
+        if wait.get() >= NOTED * estimate.range.mid.get() && wait.get() > 0.0 {
+            warnings.push(waits_for_data(self.profile, wait));
+        }
+        (StepTime::Predicted(estimate), wait, warnings)
+    }
+
+    /// A step at the host's pace, without its data loader.
+    fn paced(&self, step: StepTime) -> (StepTime, Vec<Warning>) {
         let waiting = self.base.map_or(Micros::ZERO, |base| base.host_idle);
         let is_bound = waiting.get() > 0.0 && waiting / step.mid() >= WAITING;
         let hosts = HOST_LAUNCH_US.map(|each| Micros::known(each * self.launches));
@@ -182,17 +201,12 @@ impl<'a> Pace<'a> {
         };
         let Some((base, recorded)) = self.base.zip(self.profile.measured_step()) else {
             let is_eager = self.profile.step.as_ref().is_none_or(|step| step.execution.is_none());
-            let (mut step, warning) = if self.is_recorded || !is_eager {
+            let (step, warning) = if self.is_recorded || !is_eager {
                 (predicted, None)
             } else {
                 unrecorded(predicted, self.launches, hosts)
             };
-            let mut warnings: Vec<Warning> = warning.into_iter().collect();
-            if let Some(wait) = data_wait(self.profile) {
-                step.range = Range { mid: step.range.mid + wait, high: step.range.high + wait, ..step.range };
-                warnings.push(waits_for_data(wait, step.range.mid));
-            }
-            return (StepTime::Predicted(step), warnings);
+            return (StepTime::Predicted(step), warning.into_iter().collect());
         };
         let mut step = predicted;
         // On the GPU of the recording the waiting was measured.
@@ -225,17 +239,45 @@ fn warning(profile: &Profile, base: &Base) -> Option<Warning> {
     Some(Warning { kind: WarningKind::HostBound, text })
 }
 
-/// What a step waited for its data loader where no GPU's idle time holds that.
-pub(super) fn data_wait(profile: &Profile) -> Option<Micros> {
+/// Share of a step below which waiting for data is not worth a warning.
+const NOTED: f64 = 0.05;
+
+/// Least time from step to step that the workers of the data loader allow.
+fn loader_period(profile: &Profile) -> Option<Micros> {
+    profile.step.as_ref().and_then(|step| step.loader_period)
+}
+
+/// What a step of `step` waits for its data loader beyond what its device's idle time holds: what is left of the
+/// loader's period; as recorded where that is not known.
+fn data_wait(profile: &Profile, step: Micros) -> Micros {
+    match loader_period(profile) {
+        Some(period) => period.checked_sub(step).unwrap_or_default(),
+        None => recorded_wait(profile).unwrap_or_default(),
+    }
+}
+
+/// What a recorded step waited for its data loader where no GPU's idle time holds that.
+fn recorded_wait(profile: &Profile) -> Option<Micros> {
     profile.step.as_ref().and_then(|step| step.data_wait).filter(|_| profile.measured_step().is_none())
 }
 
-fn waits_for_data(wait: Micros, step: Micros) -> Warning {
-    let text = format!(
-        "waits for data: the DataLoader held each recorded step up for {:.2} ms, {:.0} % of a step here; that is added on every GPU, and ranges reach down to the step without it; more workers (num_workers) shorten it, --host keeps-up leaves it out",
-        wait.as_millis(),
-        wait / step * 100.0,
-    );
+/// Whether steps wait for a data loader, as far as the profile shows it.
+pub(super) fn loads(profile: &Profile) -> bool {
+    loader_period(profile).is_some() || recorded_wait(profile).is_some()
+}
+
+fn waits_for_data(profile: &Profile, wait: Micros) -> Warning {
+    let rest = "ranges reach down to the step without it; --host keeps-up leaves it out";
+    let text = match loader_period(profile) {
+        Some(period) => format!(
+            "{WAITS_FOR_DATA}the DataLoader's workers give the data of a step every {:.2} ms, and a shorter step waits for them; {rest}",
+            period.as_millis()
+        ),
+        None => format!(
+            "{WAITS_FOR_DATA}the DataLoader held each recorded step up for {:.2} ms, which is added on every GPU; {rest}",
+            wait.as_millis()
+        ),
+    };
     Warning { kind: WarningKind::WaitsForData, text }
 }
 

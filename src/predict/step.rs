@@ -56,7 +56,6 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         }
     }
     let shares = shares(&operations);
-    let data_wait = host.split(host::data_wait(profile).unwrap_or_default()).0;
     let host_idle = base.map_or(Micros::ZERO, |base| base.host_idle);
     let left_out = base.map_or(Micros::ZERO, |base| base.left_out);
     let doubt = base.and_then(|base| base.doubt);
@@ -83,9 +82,9 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         }
     };
     let pace = Pace::new(profile, base, &operations, route.origin.is_some());
-    let (step, of_host) = match host {
+    let (step, data_wait, of_host) = match host {
         Host::AsRecorded => pace.as_recorded(step),
-        Host::KeepsUp => (pace.kept_up(step), Vec::new()),
+        Host::KeepsUp => (pace.kept_up(step), Micros::ZERO, Vec::new()),
     };
     warnings.extend(of_host);
     // What is measured has the rates of its own GPU, and what is changed is not of the recorded precision.

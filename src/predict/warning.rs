@@ -43,6 +43,9 @@ impl WarningKind {
     }
 }
 
+/// How warnings of [`WarningKind::WaitsForData`] begin.
+pub(super) const WAITS_FOR_DATA: &str = "waits for data: ";
+
 /// A warning. The text is the same on every GPU that it holds for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {

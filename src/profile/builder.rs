@@ -17,6 +17,7 @@ mod execution;
 mod group;
 mod join;
 mod launched;
+mod loader;
 mod nest;
 mod options;
 mod pattern;
@@ -34,7 +35,7 @@ use std::collections::HashMap;
 use self::join::Joined;
 use self::launched::Launches;
 use self::nest::Nesting;
-pub use self::options::{Exchange, Import, ImportOptions, ModelInput, ResolveGpu, Summary};
+pub use self::options::{Exchange, Import, ImportOptions, LoaderBatch, ModelInput, ResolveGpu, Summary};
 pub use self::ranks::combine;
 use self::timing::{StepWork, Wall, median};
 use self::workload::workload;
@@ -203,6 +204,7 @@ fn step(trace: &Trace, steps: &Steps, walls: &[Wall], execution: Option<Executio
         profiled: trace.recorder.slows_host,
         execution,
         data_wait: None,
+        loader_period: None,
     }
 }
 

@@ -200,6 +200,10 @@ pub struct Step {
     /// measured on a GPU, whose idle time holds it.
     #[serde(default, rename = "data_wait_us", skip_serializing_if = "Option::is_none")]
     pub data_wait: Option<Micros>,
+    /// Least time from step to step that the worker processes of the data loader allow: time of a batch in a worker ÷
+    /// workers × batches of a step.
+    #[serde(default, rename = "loader_period_us", skip_serializing_if = "Option::is_none")]
+    pub loader_period: Option<Micros>,
     /// Largest device memory allocated in the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<Bytes>,

@@ -150,7 +150,7 @@ mod tests {
             is_rank: true,
             steps: 20,
             median: Micros::new(ms * 1e3).ok(),
-            waiting: Some(Waiting { share: *share, steps: 19, workers: Some(2) }),
+            waiting: Some(Waiting { share: *share, steps: 19, workers: Some(2), cores: None }),
             ..Process::default()
         };
         // One that does not train, as the one that started the others.

@@ -181,13 +181,7 @@ fn of_rank(slow: Farthest<'_, Micros>) -> Verdict {
 }
 
 fn of_data(waiting: Waiting, of_ranks: Option<Farthest<'_, Waiting>>) -> Verdict {
-    let next = match waiting.workers {
-        None => "give the DataLoader more workers (num_workers)".to_owned(),
-        Some(0) => "num_workers=0 loads in the training process: try num_workers=4".to_owned(),
-        Some(workers) => format!(
-            "more workers than num_workers={workers}, less work on each sample, or persistent_workers=True where epochs are short"
-        ),
-    };
+    let next = faster_loading(waiting);
     let because = match of_ranks {
         Some(it) => format!(
             "waiting for data: {}, {}; the median of {} ranks is {}",
@@ -199,6 +193,31 @@ fn of_data(waiting: Waiting, of_ranks: Option<Farthest<'_, Waiting>>) -> Verdict
         None => format!("waiting for data: {}", waited(waiting)),
     };
     Verdict { bound: Bound::Data, because, next }
+}
+
+/// What makes a loader faster: more workers as long as there are CPU cores for them, and one for the training.
+fn faster_loading(waiting: Waiting) -> String {
+    let most = waiting.cores.map_or(u32::MAX, |cores| cores.saturating_sub(1));
+    let cores = waiting.cores.map_or_else(String::new, |cores| match cores {
+        1 => "1 CPU core".to_owned(),
+        cores => format!("{cores} CPU cores"),
+    });
+    match waiting.workers {
+        None => "give the DataLoader more workers (num_workers), as far as there are CPU cores".to_owned(),
+        Some(0) if most == 0 => {
+            format!("do less work on each sample: with {cores}, workers (num_workers) would not load faster")
+        }
+        Some(0) if waiting.cores.is_none() => {
+            "num_workers=0 loads in the training process: try a worker for each free CPU core".to_owned()
+        }
+        Some(0) => format!("num_workers=0 loads in the training process: try num_workers={}", most.min(4)),
+        Some(workers) if workers < most => format!(
+            "more workers than num_workers={workers}, less work on each sample, or persistent_workers=True where epochs are short"
+        ),
+        Some(workers) => format!(
+            "less work on each sample, or persistent_workers=True if epochs are short: num_workers={workers} keeps {cores} busy"
+        ),
+    }
 }
 
 /// A share in whole per cent.
@@ -285,7 +304,7 @@ mod tests {
     }
 
     fn waiting(share: f64, workers: Option<u32>) -> Snapshot {
-        Snapshot { waiting: Some(Waiting { share, steps: 50, workers }), ..Snapshot::default() }
+        Snapshot { waiting: Some(Waiting { share, steps: 50, workers, cores: Some(8) }), ..Snapshot::default() }
     }
 
     #[test]
@@ -366,13 +385,33 @@ mod tests {
     }
 
     #[test]
+    fn no_more_workers_are_advised_than_there_are_cores() {
+        let next = |workers: u32, cores: u32| {
+            let waiting = Waiting { share: 0.5, steps: 9, workers: Some(workers), cores: Some(cores) };
+            let seen = Snapshot { waiting: Some(waiting), ..Snapshot::default() };
+            verdict(&seen, None, None).unwrap().next
+        };
+        assert!(next(0, 2).ends_with("try num_workers=1"), "{}", next(0, 2));
+        assert!(next(0, 64).ends_with("try num_workers=4"));
+        assert_eq!(
+            next(0, 1),
+            "do less work on each sample: with 1 CPU core, workers (num_workers) would not load faster"
+        );
+        assert!(
+            next(2, 2).starts_with("less work on each sample")
+                && next(2, 2).contains("num_workers=2 keeps 2 CPU cores busy")
+        );
+        assert!(next(2, 8).starts_with("more workers than num_workers=2"));
+    }
+
+    #[test]
     fn one_rank_may_hold_up_the_others() {
         let rank = |rank: u32, ms: f64, share: f64| Process {
             rank: Some(rank),
             is_rank: true,
             steps: 9,
             median: Micros::new(ms * 1e3).ok(),
-            waiting: Some(Waiting { share, steps: 8, workers: Some(0) }),
+            waiting: Some(Waiting { share, steps: 8, workers: Some(0), cores: Some(8) }),
             ..Process::default()
         };
         let seen = |second: Process| {

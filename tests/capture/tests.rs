@@ -3,7 +3,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use habitat_tui::profile::{Operation, Phase, Precision, Profile};
-use habitat_tui::units::Bytes;
+use habitat_tui::units::{Bytes, Micros};
 use serde_json::Value;
 
 #[path = "../common/place.rs"]
@@ -54,6 +54,8 @@ trials! {
         what_stays_in_memory_is_measured,
         a_window_waits_for_the_capture_of_a_graph,
         a_validation_in_the_window_ends_it,
+        memory_that_grows_at_every_step_is_no_validation,
+        a_window_is_tried_again_however_many_were_dropped,
         crowded_jobs_are_left_as_they_are,
         what_a_step_processes_is_found_or_it_is_said_why_not,
         the_next_command_works_as_it_is,
@@ -876,6 +878,28 @@ fn a_validation_in_the_window_ends_it(python: &str) {
     assert!(dropped.contains("did a validation begin?"), "{}", ran.seen);
 }
 
+/// What the job itself takes more at every step does not end a window, whatever a step does; what a validation
+/// takes does, while the time that the window may be open is not over.
+fn memory_that_grows_at_every_step_is_no_validation(python: &str) {
+    let recorded = |kind: &str| Place::new().run(&[], &[python, &fixture("grows.py"), kind]);
+    for kind in ["caches", "closures"] {
+        let ran = recorded(kind);
+        assert_eq!(ran.windows(), [(11, 13)], "{kind}: {}", ran.seen);
+    }
+    let ran = recorded("validates");
+    let dropped = ran.seen["processes"][0]["dropped"].to_string();
+    assert!(dropped.contains("MB more memory in it; did a validation begin?"), "{}", ran.seen);
+    assert_eq!(ran.windows(), [(23, 25)], "{}", ran.seen);
+}
+
+/// The job's own profiler is on for 70 steps: more windows are dropped than are tried in quick succession.
+fn a_window_is_tried_again_however_many_were_dropped(python: &str) {
+    let ran = Place::new().run(&["--after", "2"], &[python, &fixture("grows.py"), "profiled"]);
+    assert!(ran.profile.is_some(), "{}", ran.seen);
+    let [(first, last)] = ran.windows()[..] else { panic!("{}", ran.seen) };
+    assert!(first > 70 && last == first + 2, "{}", ran.seen);
+}
+
 /// What exports or compiles a model in the step that is looked at gets what it would.
 fn exports_in_the_step_looked_at_are_as_they_would_be(python: &str) {
     for how in ["export", "strict", "compile", "trace"] {
@@ -922,6 +946,31 @@ fn what_a_step_processes_is_found_or_it_is_said_why_not(python: &str) {
     // Products of the forward and of the backward pass: the first layer's input has no gradient.
     for (kind, batch, forward, backward, note) in [
         ("loader", Some(12), 2, 3, "batch size 12 from the first input of Sequential, [12, 16]"),
+        // The batches of a loader beside the rows of the network.
+        (
+            "pairs in rows",
+            Some(24),
+            2,
+            3,
+            "batch size 24 rows of the network, from the first input of Sequential, [24, 16]; the DataLoader gives 12 \
+             a step: --batch-size 12 counts those",
+        ),
+        (
+            "pictures in a list",
+            Some(12),
+            2,
+            3,
+            "batch size 12 from the DataLoader's batch_size 12 (Given is given a list of tensors)",
+        ),
+        (
+            "tokens in a row",
+            Some(12),
+            0,
+            0,
+            "batch size 12 from the DataLoader's batch_size 12 (the input of Given, [240]",
+        ),
+        ("closure on a loader", Some(12), 0, 0, "batch_size 12 (the optimizer evaluates its closure"),
+        ("ready batches", Some(12), 2, 3, "the DataLoader has no fixed batch size"),
         ("keywords", Some(12), 2, 3, "batch size 12 from the first input of Given, [12, 16]"),
         ("dictionary", Some(12), 2, 3, "batch size 12 from the first input of Given, [12, 16]"),
         ("list", None, 2, 3, "Given is given a list of tensors; --batch-size sets it"),
@@ -1126,6 +1175,7 @@ fn steps_of_very_many_operators_are_recorded_one_by_one_or_not_at_all(python: &s
     // Time steps, and those from the fifth step on; steps that are recorded; what is said.
     for (times, later, window, said) in [
         ("400", "400", Some((5, 5)), "operators: 1 of 3 steps recorded"),
+        ("90", "90", Some((5, 6)), "operators: 2 of 3 steps recorded"),
         ("700", "700", None, "operators, too many to record (100000 at most)"),
         ("20", "2000", None, "its steps had more operators than those before"),
     ] {
@@ -1227,6 +1277,12 @@ fn what_is_waited_for_data_is_measured_and_told(python: &str) {
     let beside = run(&["0.04", "2"]);
     assert_eq!(told(&beside)["workers"], 2);
     assert!(told(&beside)["share"].as_f64().unwrap() < share, "{}", beside.seen);
+    // 20 ms a batch in each of them, and what a loaded machine makes of it.
+    let period = |ran: &Ran| ran.profile.as_ref().and_then(|it| it.step.as_ref()?.loader_period);
+    let times = period(&beside).map(Micros::as_millis);
+    assert!(times.is_some_and(|ms| (9.9..200.0).contains(&ms)), "{times:?}: {}", beside.seen);
+    assert_eq!(period(&slow), None, "loads in the training process");
+    assert!(told(&slow)["cores"].as_u64().unwrap() >= 1, "{}", slow.seen);
     // What an epoch takes to begin: 40 ms for two steps.
     let epochs = run(&["0", "0", "0.04"]);
     assert!((0.3..0.65).contains(&told(&epochs)["share"].as_f64().unwrap()), "{}", epochs.seen);

@@ -9,15 +9,16 @@ import weakref
 from types import SimpleNamespace
 
 from .backward import Backward
-from .data import Data
-from .extent import MOST_EVENTS, events, nodes
+from .data import Data, time_fetches
+from .extent import MOST_EVENTS, events, nodes, steps
+from .growth import resident_bytes
 from .guard import Guard
 from .inputs import Inputs
 from .limits import short_of
 from .link import greet, micros, place
 from .memory import held, peak_memory
 from .optimizers import Optimizers, trained
-from .process import at_exit, rank, world
+from .process import at_exit, cores, rank, world
 from .pytorch import all_threads, capturing, in_backward, in_region, is_before
 from .pytorch import set_eval_frame, skip, torch_version
 from .signals import Held, Request, in_main
@@ -27,8 +28,9 @@ from .window import OPEN_SECONDS, OPEN_TIMES, Window, export, release
 REPORT_EVERY = 1.0
 # Steps outside a window between two windows, and before another try after a dropped one.
 GAP = 10
-# Windows dropped before giving up.
-PATIENCE = 5
+# Windows dropped after which the next ones wait: twice as long each time, up to so many steps,
+# and until what the last one cost is so large a share of the time.
+PATIENCE, RARE, SHARE = 5, 1000, 0.01
 # Steps of another optimizer, with none of the first in between, after which it takes its place.
 SUCCESSION = 100
 # Seconds that the end of the process waits for a trace being written.
@@ -127,17 +129,20 @@ class Hook:
         self.next_window = self.settings["after"]
         self.windows = 0
         self.dropped = 0
+        # No window is to open before.
+        self.not_before = 0.0
         self.exporter = None
         self.probe = None
         self.optimizers = Optimizers()
         # The modules that the program called in the step before the window.
         self.modules = []
-        # Nodes of autograd before that step.
-        self.made = 0
+        # Nodes of autograd before that step, and the memory of the process.
+        self.made = self.resident = 0
 
     def connect(self):
         """In a process that trains."""
         self.link = greet(self.address)
+        self.send({"type": "cores", "cores": cores()})
         at_exit(self.end)
         return self.link
 
@@ -165,6 +170,7 @@ class Hook:
             if self.probe is not None:
                 self.probe.stop()
             self.start()
+            time_fetches(self.address)
 
     def send(self, message):
         if self.link is not None:
@@ -373,6 +379,9 @@ class Hook:
         if not self.records:
             return
         if step < self.next_window:
+            if time.perf_counter() < self.not_before:
+                self.next_window += GAP
+                return
             self.look(optimizer)
             return
         self.optimizers.note(optimizer)
@@ -385,14 +394,15 @@ class Hook:
         """Whether another window is to be recorded."""
         if self.settings.get("every", 0) > 0:
             return True
-        return self.windows < self.settings["windows"] and self.dropped < PATIENCE
+        return self.windows < self.settings["windows"]
 
     def look(self, optimizer):
         """Watches one step, the last before the window: how much it is, and what the model is given."""
-        self.made = nodes()
-        if self.windows or self.dropped:
+        self.made, self.resident = nodes(), resident_bytes()
+        if self.windows:
             return
         self.probe = Inputs(optimizer)
+        self.data.batches = []
 
     def looked(self, step):
         """How many steps are to be recorded, and, where that is not as many as asked, why."""
@@ -402,9 +412,9 @@ class Hook:
         if probe is not None:
             probe.stop()
             self.modules, calls = list(probe.outer.values()), probe.unseen
-            self.send(dict(probe.found, type="model", step=step))
+            self.send(dict(probe.found, type="model", step=step, batches=self.data.noted()))
         total = events(made, self.optimizers.tensors(self.thread), calls, self.settings)
-        return min(self.settings["window"], MOST_EVENTS // max(total, 1)), total
+        return steps(self.settings["window"], total), total
 
     # ----- windows
 
@@ -442,7 +452,8 @@ class Hook:
         finally:
             self.guard.ours = None
         window.next_mark(step + 1)
-        window.watch(max(OPEN_SECONDS, OPEN_TIMES * length * self.longest), self.look_at_window)
+        seconds, grows = max(OPEN_SECONDS, OPEN_TIMES * length * self.longest), resident_bytes() - self.resident
+        window.watch(seconds, grows, self.look_at_window)
         self.last = time.perf_counter()
         message = {"type": "window", "state": "opened", "step": step}
         message["cost_us"] = round((self.last - began) * 1e6, 1)
@@ -556,14 +567,21 @@ class Hook:
                 return
             self.window = self.last = None
             self.miss(window.doom or reason)
+            began = time.perf_counter()
             release(window.end())
+            if self.dropped >= PATIENCE:
+                now = time.perf_counter()
+                self.not_before = now + (now - began) / SHARE
 
     def miss(self, reason):
         """No window this time; another is tried later."""
         self.dropped += 1
+        # A step later each time, so that what happens every ten steps is not met each time.
+        waits = min(GAP << min(max(self.dropped - PATIENCE, 0), 10), RARE) + self.dropped - 1
         every = self.settings.get("every", 0)
-        # Of a job of weeks some are missed: the next comes when it would have come anyway.
-        waits = every if self.windows or self.dropped >= PATIENCE else GAP
+        if every:
+            # Of a job of weeks some are missed: the next comes when it would have come anyway.
+            waits = every if self.windows else min(waits, every)
         self.next_window = self.steps + max(GAP, waits)
         self.send({"type": "window", "state": "dropped", "step": self.steps, "reason": reason})
 

@@ -62,6 +62,23 @@ def meeting():
     return "children of %d" % os.getppid()
 
 
+def cores():
+    """Processors that this process may use, its share where several ranks are on the machine."""
+    try:
+        count = len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        count = os.cpu_count() or 1
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+        if quota != "max":
+            count = min(count, -(-int(quota) // int(period)))  # As a container is limited.
+    except (OSError, ValueError):
+        pass
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return max(1, count // max(1, int(ranks) if ranks.isdigit() else 1))
+
+
 def at_exit(call):
     """Children of multiprocessing run their own list of last calls, not atexit's."""
     import atexit

@@ -2,13 +2,12 @@
 
 import inspect
 import os
-import resource
 import signal
-import sys
 import threading
 import time
 
 from .extent import MOST_EVENTS, PER_NODE, nodes
+from .growth import Growth
 from .link import greet
 from .limits import SPARE, free_bytes
 from .process import give_back_memory, is_whole, remove
@@ -19,9 +18,6 @@ from .signals import Request
 # before. A validation that begins in it would fill the memory with events.
 OPEN_SECONDS = 3.0
 OPEN_TIMES = 3
-# Bytes by which the process may outgrow its largest size before the window: 170,000 events,
-# which take seven times as much when the profiler has stopped.
-GROWTH = 80_000_000
 # Seconds between two looks at an open window; and where it is to be closed outside of what
 # torch.compile has compiled.
 LOOK_EVERY, LOOK_SOON = 0.1, 0.001
@@ -66,7 +62,7 @@ class Window:
                 if hasattr(part, "acc_events"):
                     part.acc_events = False
         self.started = True
-        self.opened, self.nodes, self.peak = time.perf_counter(), nodes(), peak_bytes()
+        self.opened, self.nodes = time.perf_counter(), nodes()
 
     def next_mark(self, step):
         """The mark of a step as torch.profiler's own schedule would set it; None ends the last."""
@@ -88,10 +84,11 @@ class Window:
         started it, unless it was told otherwise."""
         return not self.is_elsewhere() and not capturing() and not in_backward()
 
-    def watch(self, seconds, look):
+    def watch(self, seconds, grows, look):
         """Calls `look` several times a second while it is open, in the thread that may close
-        it; it has overstayed after so many seconds."""
+        it; it has overstayed after so many seconds. A step before it took `grows` bytes more."""
         self.seconds = seconds
+        self.growth = Growth(self.last - self.after, grows, self.opener is not None)
         if self.opener is not None:
             self.request = Request(look)
             look = self.request.make
@@ -113,8 +110,8 @@ class Window:
             return "it was open for %.0f s and its steps did not end; did a validation begin?" % seconds
         if self.opener is not None and (nodes() - self.nodes) * PER_NODE > 1.25 * MOST_EVENTS:
             return "its steps had more operators than those before, too many to record (%d at most)" % MOST_EVENTS
-        grown = peak_bytes() - self.peak
-        if grown > GROWTH:
+        grown = self.growth.excess()
+        if grown is not None:
             return "the process took %.0f MB more memory in it; did a validation begin?" % (grown / 1e6)
         return None
 
@@ -158,11 +155,6 @@ class Window:
             inner._start_trace()
         if torch.autograd._profiler_enabled():
             torch.autograd._disable_profiler()
-
-
-def peak_bytes():
-    """The largest size of the process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def release(profile):

@@ -1,5 +1,7 @@
 //! One process of a recorded job, and the steps and windows that it made.
 
+use std::collections::BTreeMap;
+
 use crate::capture::messages::{Held, Hello, Model, Stage, Window, World};
 use crate::live::{Exchange, Waiting};
 use crate::regress::quantile::median;
@@ -52,6 +54,10 @@ pub struct Process {
     pub times: Vec<Timed>,
     /// Worker processes of the `DataLoader` that it asked last.
     pub workers: Option<u32>,
+    /// Processors that it may use.
+    pub cores: Option<u32>,
+    /// Mean microseconds that each worker of its loaders takes for a batch.
+    pub loading: BTreeMap<u32, f64>,
     /// Why it is not measured what is waited for data.
     pub no_waits: Option<String>,
     /// What the model was given.
@@ -134,6 +140,9 @@ pub(super) const WARM_UP: u64 = 5;
 /// Steps over which the share that waits for data is told: the last ones.
 pub(super) const WAITED_STEPS: usize = 50;
 
+/// Share of the time that is waited for data from which on the loader sets the pace.
+const WAITS: f64 = 0.5;
+
 /// Parts of the steps whose means tell how the pace varies.
 const TENTHS: usize = 10;
 
@@ -183,7 +192,33 @@ impl Process {
             last.iter().filter_map(|timed| Some((timed.wait_us?.min(timed.time_us), timed.time_us))).collect();
         let (waits, times) = known.iter().fold((0.0, 0.0), |(waits, times), one| (waits + one.0, times + one.1));
         let steps = u32::try_from(known.len()).unwrap_or(u32::MAX);
-        (times > 0.0).then(|| Waiting { share: waits / times, steps, workers: self.workers })
+        (times > 0.0).then(|| Waiting { share: waits / times, steps, workers: self.workers, cores: self.cores })
+    }
+
+    /// Takes in what a worker of its loaders takes for a batch, in microseconds; of very many workers the first ones.
+    pub(super) fn loading(&mut self, worker: u32, batch_us: f64) {
+        let is_kept = self.loading.len() < MOST_NOTES || self.loading.contains_key(&worker);
+        if is_kept && batch_us.is_finite() && batch_us >= 0.0 {
+            self.loading.insert(worker, batch_us);
+        }
+    }
+
+    /// The least time from step to step that the workers of the loader allow: the time of a batch in a worker ÷
+    /// workers × batches of a step. It cannot be longer than the steps were; where these waited for data in most of
+    /// their time, it is as long. `None` without workers, with several loaders in a step, or where it is not known.
+    pub fn loader_period(&self) -> Option<Micros> {
+        let workers = f64::from(self.workers.filter(|workers| *workers > 0)?);
+        let batches = self.model.as_ref().map_or(&[][..], |model| &model.batches);
+        if batches.iter().any(|batch| batch.loader != batches[0].loader) {
+            return None;
+        }
+        let step = self.step_times()?.mean;
+        if self.waiting().is_some_and(|waiting| waiting.share >= WAITS) {
+            return Some(step);
+        }
+        let batch = median(&mut self.loading.values().copied().collect::<Vec<f64>>())?;
+        let period = Micros::new(batch / workers * batches.len().max(1) as f64).ok()?;
+        Some(period.min(step))
     }
 
     /// Time that each of the last steps waits for other ranks, median. `None` if unknown.
@@ -222,6 +257,7 @@ impl Model {
             *text = text.as_deref().map(short);
         }
         self.leads.truncate(LONGEST);
+        self.batches.truncate(LONGEST);
         self.inputs.truncate(LONGEST);
         for input in &mut self.inputs {
             input.dtype = short(&input.dtype);

@@ -327,7 +327,7 @@ pub(super) fn json(
                     .map(|timed| timed.time_us)
                     .collect::<Vec<_>>(),
                 "waiting_for_data": process.waiting().map(|waiting| json!({
-                    "share": waiting.share, "steps": waiting.steps, "workers": waiting.workers,
+                    "share": waiting.share, "steps": waiting.steps, "workers": waiting.workers, "cores": waiting.cores,
                 })),
             })
         })

@@ -12,7 +12,7 @@ use crate::units::Micros;
 
 /// Steps whose times are summed up, the last ones.
 const SUMMED: usize = 1000;
-/// Windows that the hook drops before it gives up.
+/// Dropped windows after which the screens show what keeps the job from being recorded.
 const PATIENCE: usize = 5;
 
 /// When a CUDA program was first heard of, and when its window opened.

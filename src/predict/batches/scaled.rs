@@ -8,7 +8,7 @@ use crate::catalog::Catalog;
 use crate::predict::choice::predict;
 use crate::predict::error::PredictError;
 use crate::predict::estimate::{Estimate, Prediction, StepTime};
-use crate::predict::host::data_wait;
+use crate::predict::host::loads;
 use crate::predict::method::Method;
 use crate::predict::options::Options;
 use crate::profile::Profile;
@@ -71,7 +71,7 @@ impl ScaledShapes {
             Some(before) => before.clone(),
             None => before.insert(Rc::new(ShapesAlone::of(profile, catalog, options)?)).clone(),
         };
-        let recorded = profile.workload.batch_size.filter(|_| data_wait(profile).is_some());
+        let recorded = profile.workload.batch_size.filter(|_| loads(profile));
         let waiting = recorded.map_or(1.0, |recorded| batch as f64 / recorded as f64);
         let after = ShapesAlone::of(&scaled.profile, catalog, options)?;
         Ok(Self { scaled, waiting, before, after })

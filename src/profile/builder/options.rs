@@ -62,6 +62,19 @@ pub struct ModelInput {
     pub sequence_first: bool,
     /// Its calls may be of the same samples.
     pub again: bool,
+    /// Batches that the step was given by a `DataLoader`; empty where it was given none or that is not known.
+    pub batches: Vec<LoaderBatch>,
+}
+
+/// A batch that a `DataLoader` gave the training.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoaderBatch {
+    /// Number of the loader in the step, from 0.
+    pub loader: u32,
+    /// Its `batch_size`; `None` without a fixed one.
+    pub size: Option<u64>,
+    /// First extent of the batch's tensors, where they have the same.
+    pub rows: Option<u64>,
 }
 
 /// An imported trace.

@@ -5,6 +5,7 @@
 //! step it is the structure of the step that tells: backward passes, updates, and batches
 //! that a `DataLoader` gave.
 
+use super::loader;
 use super::nest::{LOADER, Nesting, updates};
 use super::options::ModelInput;
 use crate::op::{Form, Name, name};
@@ -35,6 +36,8 @@ pub(super) struct Samples {
     pub(super) seen: String,
     /// Parts that were added up; 1 where there is one.
     pub(super) parts: u64,
+    /// Why the count may not be the user's.
+    pub(super) doubt: Option<String>,
 }
 
 impl Parts {
@@ -80,7 +83,8 @@ pub(super) fn samples(
 ) -> Option<Result<Samples, String>> {
     let parts = Parts::new(trace, nesting, spans);
     if let Some(model) = model {
-        return Some(of_model(&as_recorded(model, trace, nesting, spans.first()), &parts));
+        let found = of_model(&as_recorded(model, trace, nesting, spans.first()), &parts);
+        return Some(loader::compared(found, &model.batches, &parts));
     }
     let (lead, length) = first_layer(trace, nesting, spans.first()?)?;
     // A trace alone does not tell the calls of the model: of each pass one is assumed.
@@ -90,6 +94,7 @@ pub(super) fn samples(
         length,
         seen: format!("the first layer's input{times}"),
         parts: samples / lead.max(1),
+        doubt: None,
     }))
 }
 
@@ -213,6 +218,7 @@ fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
         length,
         seen: format!("the first input of {name}, {shown}{times}"),
         parts: samples / lead,
+        doubt: None,
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::nest::Nesting;
 use super::options::ImportOptions;
-use super::samples::{first_layer, samples};
+use super::samples::{Samples, first_layer, samples};
 use crate::op::name::{self, Factors, factors_of_kernel, is_product_kernel};
 use crate::op::{self, Family};
 use crate::profile::{DType, Kernel, Mode, Operation, Phase, Precision, Shape, Workload};
@@ -37,6 +37,9 @@ pub(super) fn workload(
     notes.extend(match (&found, options.batch_size, model) {
         (Some(Ok(found)), Some(given), Some(_)) if given != found.count => {
             Some(format!("batch size {given} as given; from {} it would be {}", found.seen, found.count))
+        }
+        (Some(Ok(Samples { count, seen, doubt: Some(doubt), .. })), None, Some(_)) => {
+            Some(format!("batch size {count} rows of the network, from {seen}; {doubt}"))
         }
         (Some(Ok(found)), None, Some(_)) => {
             let doubt = if found.parts > 1 { " (--batch-size if that is wrong)" } else { "" };

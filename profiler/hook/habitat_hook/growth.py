@@ -1,0 +1,64 @@
+"""Whether a validation has begun in a window: events that no estimate counted fill the memory.
+
+Training makes nodes of autograd, which the window counts. A validation makes none, and while
+it runs the floor of the process's memory rises: what a profiler records is never freed. What
+the training keeps for itself (activations, caches, the optimizer's state) is not counted.
+"""
+
+import collections
+import resource
+import sys
+
+from .extent import nodes
+
+# Bytes by which the floor may rise: 170,000 events, which take seven times as much when the
+# profiler has stopped.
+ALLOWED = 80_000_000
+# What the program takes more at every step is allowed so many times over.
+TIMES = 2
+# Looks at the beginning and at the end that a floor is the lowest of: half a second each.
+LOOKS = 5
+
+
+class Growth:
+    """Looks at the memory of the process several times a second while a window is open."""
+
+    def __init__(self, steps, each, sees_nodes):
+        """The window has so many steps, before which a step took `each` bytes more. `sees_nodes` is
+        false where the thread that trains is not the one that looks: all growth counts then."""
+        self.allowed = ALLOWED + TIMES * steps * max(each, 0)
+        self.sees_nodes = sees_nodes
+        self.begin()
+
+    def begin(self):
+        """A stretch in which autograd makes no nodes."""
+        self.nodes = nodes()
+        self.count = self.without_gradients = 0
+        self.first, self.last = [], collections.deque(maxlen=LOOKS)
+
+    def excess(self):
+        """Bytes that a validation seems to have taken; None while it takes none or few."""
+        import torch
+
+        if self.sees_nodes and nodes() != self.nodes:
+            self.begin()
+            return None
+        now = resident_bytes()
+        self.count += 1
+        self.without_gradients += not torch.is_grad_enabled()
+        if len(self.first) < LOOKS:
+            self.first.append(now)
+        self.last.append(now)
+        if self.count < 2 * LOOKS or self.sees_nodes and 2 * self.without_gradients < self.count:
+            return None
+        grown = min(self.last) - min(self.first)
+        return grown if grown > self.allowed else None
+
+
+def resident_bytes():
+    """The memory of the process, or, where the system does not tell, the most it has had."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
