@@ -350,6 +350,34 @@ fn from_16_bits_to_32_memory_is_not_taken_as_recorded() {
     assert_eq!((fits("t4"), fits("a100-sxm4-40gb"), fits("a100-sxm4-80gb")), (Fits::No, Fits::Unknown, Fits::Yes));
 }
 
+/// A step with 12 GB of state and 8 GB beside it, by the precision that it was recorded in and the one
+/// predicted: what it needs at least and at most, in GB.
+#[test]
+fn a_step_in_narrower_numbers_keeps_what_stays_wide() {
+    let memory = r#"{"peak_memory_bytes": 20000000000, "memory": {"source": "recorded", "parameters_bytes": 3000000000,
+        "gradients_bytes": 3000000000, "optimizer_state_bytes": 6000000000, "activations_bytes": 8000000000, "temporary_bytes": 0}}"#;
+    let need = |from: Precision, to: Precision| {
+        let dtype = if from == Precision::Fp32 { "float32" } else { "bfloat16" };
+        let mut recorded = profile("h100-sxm5-80gb", memory, &PRODUCT.replace("float32", dtype));
+        recorded.workload.precision = Some(from);
+        recorded.workload.parameter_count = Some(750_000_000);
+        let memory = changed(&recorded, "h200-sxm-141gb", to).predictions.remove(0).memory;
+        [memory.needed, memory.at_most].map(|bytes| bytes.map(|bytes| bytes.get() / 1e9 - 1.0))
+    };
+    // State and half or a quarter of the rest; with copies of the weights in 8 bits where there are none in 16.
+    for (from, to, expected) in [
+        (Precision::AmpBf16, Precision::Fp8, [16.0, 20.0]),
+        (Precision::Bf16, Precision::Fp8, [16.0, 21.5]),
+        (Precision::Fp32, Precision::Fp8, [14.0, 21.5]),
+        (Precision::Fp32, Precision::AmpBf16, [16.0, 20.0]),
+        (Precision::Fp32, Precision::Bf16, [10.0, 20.0]),
+        (Precision::AmpBf16, Precision::Bf16, [14.0, 20.0]),
+    ] {
+        let found = need(from, to).map(Option::unwrap);
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{from} to {to}: {found:?}");
+    }
+}
+
 #[test]
 fn a_gpu_with_other_figures_is_as_much_faster_as_its_models_say() {
     let catalog = catalog();

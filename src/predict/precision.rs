@@ -16,12 +16,13 @@
 mod casts;
 
 use crate::catalog::GpuSpec;
-use crate::profile::{DType, Operation, Phase, Precision, Profile, is_host_transfer};
+use crate::profile::{DType, Mode, Operation, Phase, Precision, Profile, Workload, is_host_transfer};
 use crate::units::{Bytes, Flops, Micros, Range};
 
 use super::decoded::Decoded;
 use super::efficiency::{Asked, Board, Efficiency, demands};
 use super::estimate::{Estimate, OperationPrediction};
+use super::memory::Narrowing;
 use super::rate::Rates;
 use super::roofline::roofline;
 use crate::op::name::{self, Form, Name, NormalisationForm};
@@ -101,14 +102,32 @@ impl Change {
         !is_wide(self.from) && is_wide(self.to)
     }
 
-    /// Whether tensors may become smaller than they were recorded.
-    pub(super) const fn narrows(&self) -> bool {
-        is_wide(self.from) && !is_wide(self.to)
-    }
-
-    /// Whether parameters may become smaller than they were recorded.
-    pub(super) const fn narrows_parameters(&self) -> bool {
-        (is_wide(self.from) || autocasts(self.from)) && !is_wide(self.to) && !autocasts(self.to)
+    /// How small the step may become in memory, if its numbers become narrower.
+    ///
+    /// Training in FP8 keeps weights, gradients and optimizer state as they were, adds the weights in 8 bits and
+    /// their transposes (Transformer Engine; autocast to 16 bits has copies as large), and keeps activations
+    /// that are not inputs of products in 16 bits: at least half, or a quarter, of what was recorded.
+    pub(super) fn narrowing(&self, workload: &Workload) -> Option<Narrowing> {
+        let keeps_states = self.to == Precision::Fp8 && workload.mode == Mode::Training;
+        let states = |precision| match precision {
+            Precision::Fp8 => 1.0,
+            Precision::Fp16 | Precision::Bf16 => 2.0,
+            _ => 4.0,
+        };
+        let rest = |precision| match precision {
+            Precision::Fp8 => 1.0,
+            _ if is_wide(precision) => 4.0,
+            _ => 2.0,
+        };
+        let times = |bytes: fn(Precision) -> f64| (bytes(self.to) / bytes(self.from)).min(1.0);
+        let copies = if keeps_states && !mixes(self.from) { 2.0 } else { 0.0 };
+        let parameters = workload.parameter_count.unwrap_or(0) as f64;
+        let narrowing = Narrowing {
+            states: if keeps_states { 1.0 } else { times(states) },
+            rest: times(rest),
+            copies: Bytes::known(parameters * copies),
+        };
+        (narrowing.states < 1.0 || narrowing.rest < 1.0).then_some(narrowing)
     }
 
     /// What holds on every GPU.

@@ -105,10 +105,9 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     if measured.is_some() && left_out.get() > 0.0 {
         notes.insert(0, host::DERIVED.to_owned());
     }
-    let mut memory = match change {
-        Some(change) if change.widens() => need.in_32_bits().fit(rates),
-        Some(change) if change.narrows_parameters() => need.with_small_parameters().narrowed().fit(rates),
-        Some(change) if change.narrows() => need.narrowed().fit(rates),
+    let mut memory = match (change, change.and_then(|change| change.narrowing(&profile.workload))) {
+        (Some(change), _) if change.widens() => need.in_32_bits().fit(rates),
+        (_, Some(narrowing)) => need.narrowed(narrowing).fit(rates),
         _ => need.fit(rates),
     };
     if warnings.iter().any(|warning| warning.kind == WarningKind::Sharded) {
@@ -141,7 +140,7 @@ fn may_fit(memory: &mut MemoryFit, need: &MemoryNeed) {
         _ => return,
     };
     memory.fits = Fits::Unknown;
-    (memory.at_most, memory.states, memory.activations) = (None, None, None);
+    (memory.at_most, memory.states, memory.activations, memory.narrowest) = (None, None, None, None);
 }
 
 /// The step and its range: of every method's part the ends that steps by that method were
