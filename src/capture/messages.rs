@@ -124,6 +124,9 @@ pub struct Model {
     pub again: bool,
     /// Element type of autocast where it was on in any module.
     pub autocast: Option<String>,
+    /// Whether TF32 was allowed for matrix products, and for cuDNN's convolutions and recurrent layers.
+    #[serde(default)]
+    pub tf32: Option<[bool; 2]>,
 }
 
 /// A tensor that a module was given.

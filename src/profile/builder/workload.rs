@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use super::nest::Nesting;
 use super::options::ImportOptions;
 use super::samples::{first_layer, samples};
-use crate::op::{self, name};
-use crate::profile::{DType, Mode, Operation, Phase, Precision, Shape, Workload};
+use crate::op::{self, Family, name};
+use crate::profile::{Attribute, DType, DeviceInfo, Mode, Operation, Phase, Precision, Shape, Workload};
 use crate::trace::{Span, Trace};
 
-/// What the trace and the caller say about the workload.
+/// What the trace and the caller say about the workload, and whether they show where it runs TF32.
 pub(super) fn workload(
     trace: &Trace,
     nesting: &Nesting,
@@ -17,7 +17,7 @@ pub(super) fn workload(
     operations: &[Operation],
     options: &ImportOptions<'_>,
     notes: &mut Vec<String>,
-) -> Workload {
+) -> (Workload, bool) {
     let mode = options.mode.unwrap_or_else(|| {
         if trace.trains {
             return Mode::Training;
@@ -58,7 +58,8 @@ pub(super) fn workload(
         notes.push(format!("sequence length {length} is read off the first layer's input"));
         Some(length)
     });
-    let found = precision(operations);
+    let tf32 = Tf32::of(&trace.devices, operations, options.tf32);
+    let found = precision(operations, tf32);
     if let (Some(given), Some((found, how))) = (options.precision, found)
         && !given.has_types_of(found)
     {
@@ -78,7 +79,8 @@ pub(super) fn workload(
         Some(count)
     });
     let name = if options.workload.trim().is_empty() { "imported".to_owned() } else { options.workload.clone() };
-    Workload { name, mode, batch_size, micro_batches, sequence_length, precision, parameter_count }
+    let workload = Workload { name, mode, batch_size, micro_batches, sequence_length, precision, parameter_count };
+    (workload, tf32.convolutions.is_some())
 }
 
 /// Training if anything runs backward.
@@ -122,7 +124,7 @@ fn parameters(trace: &Trace, span: &Span) -> Option<u64> {
 }
 
 /// The arithmetic of the products, and how it was told.
-fn precision(operations: &[Operation]) -> Option<(Precision, &'static str)> {
+fn precision(operations: &[Operation], tf32: Tf32) -> Option<(Precision, &'static str)> {
     let works = |operation: &Operation| matches!(operation.phase, Phase::Forward | Phase::Backward);
     let is_product = |operation: &Operation| works(operation) && op::family(operation).varies_kernels();
     // In a compiled graph the products have no names of their own.
@@ -148,7 +150,7 @@ fn precision(operations: &[Operation]) -> Option<(Precision, &'static str)> {
         let of: f64 = kernels.iter().filter(|(name, _)| test(name)).map(|(_, time)| time).sum();
         if total > 0.0 { of / total } else { 0.0 }
     };
-    let tf32 = share(&|name| name.contains("tf32") || (name.contains("s1688") && !name.contains("fp16")));
+    let of_32_bits = tf32.precision();
     let dtype = by_type.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(dtype, _)| dtype);
     // Master weights in float32 tell mixed precision from a model cast as a whole.
     let mixed = || {
@@ -160,25 +162,105 @@ fn precision(operations: &[Operation]) -> Option<(Precision, &'static str)> {
     };
     let from_types = "from the element types of the matrix products";
     Some(match dtype {
-        Some(DType::Float32) if tf32 > 0.5 => (Precision::Tf32, "from float32 products in kernels named tf32"),
-        Some(DType::Float32 | DType::Float64) => (Precision::Fp32, from_types),
+        Some(DType::Float32) => (of_32_bits, tf32.how.unwrap_or(from_types)),
+        Some(DType::Float64) => (Precision::Fp32, from_types),
         Some(DType::Float16) if mixed() => (Precision::AmpFp16, from_types),
         Some(DType::Float16) => (Precision::Fp16, from_types),
         Some(DType::Bfloat16) if mixed() => (Precision::AmpBf16, from_types),
         Some(DType::Bfloat16) => (Precision::Bf16, from_types),
         Some(DType::Float8E4m3 | DType::Float8E5m2) => (Precision::Fp8, from_types),
-        None if tf32 > 0.5 => (Precision::Tf32, "from kernel names"),
+        None if share(&is_tf32_kernel) > 0.5 => (of_32_bits, "from kernel names"),
         None if share(&|name| name.contains("sgemm") || name.contains("scudnn") || name.contains("<float")) > 0.5 => {
-            (Precision::Fp32, "from kernel names")
+            (of_32_bits, "from kernel names")
         }
         _ => return None,
     })
 }
 
+/// Where a recorded step runs TF32, as far as that is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Tf32 {
+    /// In matrix products.
+    products: Option<bool>,
+    /// In convolutions and recurrent layers.
+    convolutions: Option<bool>,
+    /// How that was seen, if not by PyTorch's flags alone.
+    how: Option<&'static str>,
+}
+
+impl Tf32 {
+    /// By the program's flags (`told`), else the flag that traces have of each convolution, else the names of
+    /// kernels. A GPU without TF32 shows by no kernel whether it was allowed.
+    fn of(devices: &[(Option<u64>, DeviceInfo)], operations: &[Operation], told: Option<[bool; 2]>) -> Self {
+        if let Some([products, convolutions]) = told {
+            return Self { products: Some(products), convolutions: Some(convolutions), how: None };
+        }
+        let has_tf32 = devices.iter().any(|(_, device)| {
+            let is_nvidia = !["AMD", "Instinct", "Radeon", "gfx"].iter().any(|maker| device.name.contains(maker));
+            is_nvidia && device.compute_capability.is_some_and(|capability| capability >= (8, 0))
+        });
+        // Kernel time in all, and in TF32.
+        let (mut products, mut convolutions) = ([0.0; 2], [0.0; 2]);
+        let mut flags = [0_u32; 2];
+        let works = |operation: &&Operation| matches!(operation.phase, Phase::Forward | Phase::Backward);
+        for operation in operations.iter().filter(works) {
+            if let Some(Attribute::Bool(allowed)) = operation.attributes.get(op::ALLOW_TF32) {
+                flags[usize::from(*allowed)] += operation.count;
+            }
+            if !matches!(operation.dtype, None | Some(DType::Float32)) {
+                continue;
+            }
+            let family = op::family(operation);
+            for kernel in operation.kernels.iter().filter(|kernel| multiplies(&kernel.name)) {
+                let of = match family {
+                    Family::Convolution | Family::Recurrent => &mut convolutions,
+                    Family::Gemm | Family::Attention => &mut products,
+                    Family::Unknown if convolves(&kernel.name) => &mut convolutions,
+                    Family::Unknown => &mut products,
+                    _ => continue,
+                };
+                let time = kernel.duration.get() * f64::from(kernel.count) * f64::from(operation.count);
+                of[0] += time;
+                of[1] += if is_tf32_kernel(&kernel.name) { time } else { 0.0 };
+            }
+        }
+        let [refused, allowed] = flags;
+        let by_flags = (refused + allowed > 0).then_some(allowed >= refused);
+        // cuDNN takes kernels in FP32 for some convolutions although it may take others.
+        let by_kernels = |[all, in_tf32]: [f64; 2], least: f64| match in_tf32 / all {
+            share if share > least => Some(true),
+            share if share >= 0.0 && has_tf32 => Some(false),
+            _ => None,
+        };
+        let how = |by: Option<bool>| by.filter(|by| *by).map(|_| "from float32 products in kernels named tf32");
+        let products = by_kernels(products, 0.5);
+        let seen = by_kernels(convolutions, 0.05);
+        Self { products, convolutions: by_flags.or(seen), how: how(products).or_else(|| how(seen)) }
+    }
+
+    /// The precision of a step of 32-bit tensors, by PyTorch's defaults where nothing is known.
+    const fn precision(self) -> Precision {
+        let products = matches!(self.products, Some(true));
+        Precision::with_tf32(products, !matches!(self.convolutions, Some(false)))
+    }
+}
+
+/// Whether a kernel multiplies in TF32, by its name: `s1688` and `s16816` are products of 16-bit numbers where the
+/// name has their type.
+fn is_tf32_kernel(kernel: &str) -> bool {
+    let has = |parts: &[&str]| parts.iter().any(|part| kernel.contains(part));
+    has(&["tf32"]) || has(&["s1688", "s16816"]) && !has(&["f16", "fp16"])
+}
+
+/// Whether a kernel is a convolution, by its name.
+fn convolves(kernel: &str) -> bool {
+    ["conv", "fprop", "dgrad", "wgrad", "winograd"].iter().any(|part| kernel.contains(part))
+}
+
 /// Whether a kernel is a matrix product or a convolution, by the names that the libraries
 /// give them.
 fn multiplies(kernel: &str) -> bool {
-    ["gemm", "tensorop", "xmma", "conv"].iter().any(|part| kernel.contains(part))
+    ["gemm", "tensorop", "xmma", "conv", "winograd"].iter().any(|part| kernel.contains(part))
 }
 
 /// Whether weights are cast in every forward pass, as autocast does: a copy to another
@@ -205,7 +287,74 @@ fn casts(operations: &[Operation]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::length;
+    use super::*;
+
+    const PRODUCT: &str = r#""name": "aten::mm", "inputs": [[64, 64], [64, 64]]"#;
+    const CONVOLUTION: &str = r#""name": "aten::cudnn_convolution", "inputs": [[8, 8, 16, 16], [8, 8, 3, 3]]"#;
+
+    /// The precision of a forward step of such operations, each with its kernel, on a GPU of this capability, and whether
+    /// its flag for convolutions is known.
+    fn seen(gpu: (&str, u32), operations: &[(&str, &str)], told: Option<[bool; 2]>) -> (Precision, bool) {
+        let info = DeviceInfo { name: gpu.0.to_owned(), compute_capability: Some((gpu.1, 0)), ..DeviceInfo::default() };
+        let of = |(operation, kernel): &(&str, &str)| -> Operation {
+            let kernels = format!(r#"[{{"name": "{kernel}", "duration_us": 10}}]"#);
+            let json = format!(r#"{{{operation}, "phase": "forward", "dtype": "float32", "kernels": {kernels}}}"#);
+            serde_json::from_str(&json).unwrap()
+        };
+        let operations: Vec<Operation> = operations.iter().map(of).collect();
+        let tf32 = Tf32::of(&[(Some(0), info)], &operations, told);
+        (precision(&operations, tf32).unwrap().0, tf32.convolutions.is_some())
+    }
+
+    #[test]
+    fn kernels_and_flags_tell_where_tf32_runs() {
+        let (a100, v100) = (("NVIDIA A100-SXM4-40GB", 8), ("Tesla V100-SXM2-16GB", 7));
+        let sgemm = "ampere_sgemm_128x64_tn";
+        let tf32_gemm = "cutlass_80_tensorop_s1688gemm_128x128_32x3_nn_align4";
+        let tf32_convolution = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16";
+        let convolution = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize128x64x8_ffma";
+        let volta = "volta_scudnn_128x64_relu_medium_nn_v1";
+        for (gpu, product, other, expected) in [
+            (a100, sgemm, tf32_convolution, Precision::Fp32),
+            (a100, tf32_gemm, tf32_convolution, Precision::Tf32),
+            (a100, sgemm, convolution, Precision::Fp32Strict),
+            (a100, tf32_gemm, convolution, Precision::Tf32Products),
+        ] {
+            let found = seen(gpu, &[(PRODUCT, product), (CONVOLUTION, other)], None);
+            assert_eq!(found, (expected, true), "{product}, {other}");
+        }
+        // A GPU without TF32 and one of AMD show nothing.
+        assert_eq!(
+            seen(v100, &[(PRODUCT, "volta_sgemm_128x64_nn"), (CONVOLUTION, volta)], None),
+            (Precision::Fp32, false)
+        );
+        let amd = ("AMD Instinct MI300X", 9);
+        let miopen = "igemm_fwd_gtcx3_nhwc_fp32_bx0_ex0_bt128x64x8 conv";
+        assert_eq!(seen(amd, &[(CONVOLUTION, miopen)], None), (Precision::Fp32, false));
+        // The flag of convolutions in a trace, and those that a program has.
+        let flagged = |allowed: bool| format!(r#"{CONVOLUTION}, "attributes": {{"allow_tf32": {allowed}}}"#);
+        for (allowed, expected) in [(true, Precision::Fp32), (false, Precision::Fp32Strict)] {
+            assert_eq!(seen(v100, &[(&flagged(allowed), volta)], None), (expected, true));
+        }
+        assert_eq!(seen(v100, &[(PRODUCT, volta)], Some([true, false])), (Precision::Tf32Products, true));
+        assert_eq!(seen(v100, &[(PRODUCT, volta)], Some([true, true])), (Precision::Tf32, true));
+    }
+
+    /// Products of 16-bit numbers have kernels of the same shapes.
+    #[test]
+    fn kernels_of_16_bits_are_not_tf32() {
+        let all = [
+            ("turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_nn", false),
+            ("cutlass_80_tensorop_f16_s16816gemm_f16_128x128_32x4_nn_align8", false),
+            ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_32x6_tn", false),
+            (
+                "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k_off_kernel",
+                true,
+            ),
+            ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_256x64_16x4_tn_align4>", true),
+        ];
+        assert_eq!(all.map(|(name, _)| is_tf32_kernel(name)), all.map(|(_, is)| is));
+    }
 
     #[test]
     fn the_sequence_is_the_extent_that_the_batch_is_not() {
