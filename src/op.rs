@@ -40,7 +40,7 @@ pub use stream::Stream;
 pub use total::StepWork;
 pub use work::{Arithmetic, Work};
 
-use crate::profile::{DType, Operation, Phase, Precision, Shape};
+use crate::profile::{Attribute, DType, Operation, Phase, Precision, Shape};
 
 /// An operator: its kind, and its sizes where the shapes tell them.
 #[derive(Debug, Clone, PartialEq)]
@@ -196,13 +196,37 @@ pub fn parts(operation: &Operation, precision: Option<Precision>) -> Vec<Part> {
 pub fn element_type(operation: &Operation, precision: Option<Precision>) -> Option<DType> {
     operation.dtype.clone().or_else(|| {
         Some(match precision? {
-            Precision::Fp32 | Precision::Tf32 => DType::Float32,
+            precision if precision.is_32_bits() => DType::Float32,
             Precision::AmpFp16 | Precision::Fp16 => DType::Float16,
             // Products alone run in 8 bits, the rest in BF16.
             Precision::Fp8 if family(operation) == Family::Gemm => DType::Float8E4m3,
-            Precision::AmpBf16 | Precision::Bf16 | Precision::Fp8 => DType::Bfloat16,
+            _ => DType::Bfloat16,
         })
     })
+}
+
+/// The attribute of a convolution that carries PyTorch's flag `torch.backends.cudnn.allow_tf32`.
+pub const ALLOW_TF32: &str = "allow_tf32";
+
+/// The arithmetic of one operation of a workload: [`Precision::Tf32`] or [`Precision::Fp32Strict`] for
+/// tensors of 32 bits, else the workload's precision. PyTorch's defaults hold if the workload's is not known or does
+/// not say where TF32 runs; a convolution that was recorded with TF32 refused keeps to that, unless the workload is
+/// in TF32 throughout.
+///
+/// TF32 is what PyTorch allows; whether the GPU has it, [`GpuSpec::runs_tf32`](crate::catalog::GpuSpec::runs_tf32)
+/// knows.
+pub fn arithmetic(operation: &Operation, family: Family, precision: Option<Precision>) -> Option<Precision> {
+    if !matches!(element_type(operation, precision), None | Some(DType::Float32)) {
+        return precision;
+    }
+    let workload = precision.unwrap_or(Precision::Fp32);
+    let is_refused = operation.attributes.get(ALLOW_TF32) == Some(&Attribute::Bool(false));
+    let is_allowed = match family {
+        Family::Convolution if is_refused => workload == Precision::Tf32,
+        Family::Convolution | Family::Recurrent => workload.allows_tf32_convolutions(),
+        _ => workload.allows_tf32_products(),
+    };
+    Some(if is_allowed { Precision::Tf32 } else { Precision::Fp32Strict })
 }
 
 fn element_bytes(operation: &Operation, precision: Option<Precision>) -> f64 {

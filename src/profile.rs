@@ -26,7 +26,8 @@ pub use operation::{Attribute, DType, Operation, Phase, Shape};
 pub use read::{ProfileError, Warning};
 pub use timeline::Timeline;
 pub use workload::{
-    DeviceInfo, Execution, Memory, MemorySource, Mode, Origin, Precision, Recording, Step, Working, Workload,
+    DeviceInfo, Execution, Memory, MemorySource, Mode, Origin, Precision, PrecisionClass, Recording, Step, Working,
+    Workload,
 };
 
 use crate::units::Micros;

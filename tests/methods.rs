@@ -5,8 +5,10 @@
 #[path = "common/program.rs"]
 mod program;
 
+use habitat_tui::catalog::Vendor;
 use habitat_tui::predict::kernelwise::Evaluated;
 use habitat_tui::predict::{Method, Mode};
+use habitat_tui::profile::{DType, Precision, PrecisionClass};
 use habitat_tui::store::bundled;
 use program::Folder;
 use serde_json::Value;
@@ -65,7 +67,16 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
     let judged = |error: f64, steps: u32| {
         let mut lines = bundled::kernel_wise();
         // Of inference steps, too, which say nothing of this training step.
-        let of = |mode, error, steps| Evaluated { gpu: None, method: Method::KernelWise, mode, error, steps };
+        let (vendor, precision) = (Some(Vendor::Nvidia), Some(PrecisionClass::Fp32));
+        let of = |mode, error, steps| Evaluated {
+            gpu: None,
+            vendor,
+            precision,
+            method: Method::KernelWise,
+            mode,
+            error,
+            steps,
+        };
         lines.errors = vec![of(Mode::Inference, 0.001, 1000), of(Mode::Training, error, steps)];
         folder.write("lines.json", &lines.to_json());
     };
@@ -83,7 +94,7 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
     assert!(["kernel-wise", "layer-wise"].contains(&method.as_str()), "{method}");
     assert_eq!(
         note,
-        "by linear models, 2.0 % off on 20 training steps of GPUs left out, in place of the default's 12.5 %"
+        "by linear models, 2.0 % off on 20 training steps in FP32 on NVIDIA GPUs, their GPUs left out, in place of the default's 12.5 %"
     );
     let compared = predict(&["--all-methods"]);
     assert_eq!(on(&compared, "l4")["taken"], "kernel-wise");
@@ -93,6 +104,32 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
         assert_eq!(of(&predict(&[])).0, "learned", "{error} on {steps}");
         assert_eq!(on(&predict(&["--all-methods"]), "l4")["taken"], "auto");
     }
+}
+
+/// An error found on steps of another maker's GPUs, in another precision or mode says nothing, and is not quoted.
+#[test]
+fn errors_are_of_steps_of_the_same_kind() {
+    let folder = Folder::new();
+    let mut profile = bundled::sample();
+    profile.workload.precision = Some(Precision::AmpFp16);
+    for operation in &mut profile.operations {
+        operation.dtype = operation.dtype.as_ref().map(|_| DType::Float16);
+    }
+    folder.write("half.habitat.json", &String::from_utf8(profile.to_json().unwrap()).unwrap());
+    let quoted = |gpu: &str, more: &[&str]| -> Vec<String> {
+        let found = folder.json(&[&["predict", "--all-methods", "--to", gpu], more].concat());
+        let answers = on(&found, gpu)["answers"].as_array().unwrap().clone();
+        answers.iter().filter_map(|answer| Some(answer["validated_on"].as_str()?.to_owned())).collect()
+    };
+    let half = ["half.habitat.json", "--ignore-origin"];
+    let nvidia = quoted("rtx-4090", &half);
+    assert!(!nvidia.is_empty());
+    assert!(nvidia.iter().all(|on| on.starts_with("training steps in 16 bits on NVIDIA GPUs")), "{nvidia:?}");
+    assert_eq!(quoted("mi325x", &half), Vec::<String>::new());
+    let amd = quoted("mi325x", &["--ignore-origin"]);
+    assert!(!amd.is_empty() && amd.iter().all(|on| on.starts_with("training steps in FP32 on AMD GPUs")), "{amd:?}");
+    // What is converted from FP32 was not judged.
+    assert_eq!(quoted("rtx-4090", &["--ignore-origin", "--precision", "amp-fp16"]), Vec::<String>::new());
 }
 
 #[test]

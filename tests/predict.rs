@@ -138,9 +138,14 @@ fn without_shapes_the_range_holds_both_ratios() {
     let step = r#"{"duration_us": 92000, "device_busy_us": 92000}"#;
     let bare = r#"{"name": "aten::cudnn_convolution", "phase": "forward", "device_time_us": 92000,
         "kernels": [{"name": "implicit_convolve_sgemm", "duration_us": 92000, "grid": [100000, 1, 1], "block": [256, 1, 1], "registers_per_thread": 64}]}"#;
-    let recorded = profile("v100-sxm2-16gb", step, bare);
+    let by_default = profile("v100-sxm2-16gb", step, bare);
+    let mut recorded = by_default.clone();
+    recorded.workload.precision = Some(Precision::Fp32Strict);
     for target in ["b200", "t4", "h100-sxm5-80gb", "l4"] {
         let catalog = catalog();
+        // In TF32 arithmetic bounds it less.
+        let [in_tf32, strict] = [&by_default, &recorded].map(|profile| ends(&on(profile, target))[1]);
+        assert!(if target == "t4" { in_tf32 == strict } else { in_tf32 < strict }, "{target}: {in_tf32} {strict}");
         let [here, there] = ["v100-sxm2-16gb", target].map(|gpu| catalog.find(gpu).unwrap());
         let prediction = on(&recorded, target);
         let [low, mid, high] = ends(&prediction);
@@ -274,6 +279,126 @@ fn times(answer: &Predictions) -> Vec<f64> {
     operations.iter().map(|operation| operation.time.as_ref().unwrap().range.mid.as_millis()).collect()
 }
 
+/// A convolution of ResNet-50 in 32 bits, forward, at batch 64.
+const CONVOLUTION: &str = r#"{"name": "aten::cudnn_convolution", "phase": "forward", "inputs": [[64, 256, 56, 56], [64, 256, 3, 3]],
+    "outputs": [[64, 64, 56, 56]], "dtype": "float32", "device_time_us": 6000,
+    "attributes": {"stride": [1, 1], "padding": [1, 1], "dilation": [1, 1], "groups": 1}}"#;
+
+/// Times of a product, a convolution and a relu that a V100 recorded, in a precision of 32 bits, in milliseconds.
+fn in_32_bits(gpu: &str, precision: Precision, method: MethodChoice, models: bool) -> Vec<f64> {
+    let mut recorded = profile("v100-sxm2-16gb", "{}", &format!("{PRODUCT}, {CONVOLUTION}, {RELU}"));
+    recorded.workload.precision = Some(precision);
+    let models = models.then(|| std::sync::Arc::new(habitat_tui::store::bundled::models()));
+    let options = Options { targets: vec![GpuSlug::new(gpu).unwrap()], method, models, ..Options::default() };
+    times(&predict(&recorded, &catalog(), &options).unwrap())
+}
+
+/// PyTorch lets convolutions of an FP32 program run in TF32, and products not; each of its two flags changes
+/// the operations that it is of, on GPUs that have TF32 and run PyTorch for CUDA, by every method.
+#[test]
+fn either_flag_of_tf32_changes_its_own_operations() {
+    for (method, models) in [
+        (MethodChoice::Auto, true),
+        (MethodChoice::Auto, false),
+        (MethodChoice::Roofline, false),
+        (MethodChoice::WaveScaling, false),
+    ] {
+        let of = |gpu, precision| in_32_bits(gpu, precision, method, models);
+        for gpu in ["a100-sxm4-40gb", "h100-sxm5-80gb"] {
+            let [strict, usual, products, both] =
+                [Precision::Fp32Strict, Precision::Fp32, Precision::Tf32Products, Precision::Tf32]
+                    .map(|it| of(gpu, it));
+            let said = format!("{method:?}, {gpu}: {strict:?} {usual:?} {products:?} {both:?}");
+            assert!(usual[1] < 0.6 * strict[1] && usual[0] == strict[0], "{said}");
+            assert!(products[0] < 0.6 * strict[0] && products[1] == strict[1], "{said}");
+            assert!(both[0] == products[0] && both[1] == usual[1], "{said}");
+            assert!([&usual, &products, &both].iter().all(|times| times[2] == strict[2]), "{said}");
+        }
+        // Without TF32, and where ROCm ignores the flags, nothing changes.
+        for gpu in ["v100-sxm2-32gb", "t4", "p100-pcie-16gb", "mi300x"] {
+            let strict = of(gpu, Precision::Fp32Strict);
+            for precision in [Precision::Fp32, Precision::Tf32Products, Precision::Tf32] {
+                assert_eq!(of(gpu, precision), strict, "{method:?}, {gpu}, {precision}");
+            }
+        }
+    }
+}
+
+/// From shapes alone, from a V100 and from an A100, and by conversion of what was recorded: no GPU is slower in TF32.
+#[test]
+fn tf32_is_never_slower_than_fp32() {
+    let models = std::sync::Arc::new(habitat_tui::store::bundled::models());
+    let all = catalog();
+    let sample = habitat_tui::store::bundled::sample();
+    let mut of_v100 = sample.clone();
+    of_v100.workload.precision = Some(Precision::Fp32);
+    let mut of_a100 = profile("a100-sxm4-40gb", "{}", &format!("{PRODUCT}, {CONVOLUTION}, {RELU}"));
+    of_a100.workload.precision = Some(Precision::Fp32);
+    let steps = |profile: &Profile,
+                 recorded: Precision,
+                 asked: Option<Precision>,
+                 ignore_origin: bool|
+     -> Vec<(GpuSlug, f64)> {
+        let mut profile = profile.clone();
+        profile.workload.precision = Some(recorded);
+        let models = Some(std::sync::Arc::clone(&models));
+        let options = Options { models, precision: asked, ignore_origin, steps_only: true, ..Options::default() };
+        let found = predict(&profile, &all, &options).unwrap().predictions;
+        found.iter().map(|it| (it.gpu.slug.clone(), it.step.mid().get())).collect()
+    };
+    // From the slowest to the fastest.
+    let order = [Precision::Fp32Strict, Precision::Fp32, Precision::Tf32];
+    for (profile, ignore_origin) in [(&of_v100, true), (&of_v100, false), (&of_a100, true), (&of_a100, false)] {
+        let converted = order.map(|asked| steps(profile, Precision::Fp32, Some(asked), ignore_origin));
+        let recorded = order.map(|recorded| steps(profile, recorded, None, true));
+        for found in [converted, recorded] {
+            for pair in found.windows(2) {
+                for ((gpu, slow), (_, fast)) in pair[0].iter().zip(&pair[1]) {
+                    assert!(*fast <= slow * (1.0 + 1e-9), "{gpu}: {slow} then {fast}");
+                }
+            }
+        }
+    }
+}
+
+/// ResNet-50 in FP32 that a V100 recorded, with PyTorch's defaults on an H100: said once, and not where it was recorded.
+#[test]
+fn defaults_that_are_assumed_are_said_once() {
+    let mut recorded = profile("v100-sxm2-16gb", "{}", &format!("{PRODUCT}, {CONVOLUTION}"));
+    let said = |profile: &Profile, gpu: &str| {
+        let notes = answer(profile, gpu).notes;
+        notes.iter().filter(|note| note.contains("PyTorch's defaults, assumed")).count()
+    };
+    assert_eq!((said(&recorded, "h100-sxm5-80gb"), said(&recorded, "t4")), (1, 0));
+    assert_eq!(said(&profile("v100-sxm2-16gb", "{}", PRODUCT), "h100-sxm5-80gb"), 0, "no convolution");
+    let json = r#"{"source": "op list", "tf32_known": true}"#;
+    recorded.recording = serde_json::from_str(json).unwrap();
+    assert_eq!(said(&recorded, "h100-sxm5-80gb"), 0);
+}
+
+/// BERT-base at batch 32 in FP16 on an MI325X took 109.75 ms (milabench), 3 times what its products ask for at full rate.
+#[test]
+fn ranges_of_amd_in_16_bits_hold_what_was_measured_there() {
+    let half = PRODUCT.replace("float32", "float16");
+    let high = |origin: &str, gpu: &str, precision: Precision| {
+        let mut recorded = profile(origin, "{}", if precision == Precision::Fp32 { PRODUCT } else { &half });
+        recorded.workload.precision = Some(precision);
+        let found = answer(&recorded, gpu).predictions.remove(0);
+        let step = found.step.as_estimate().range;
+        (step.high / step.mid, found.notes.iter().any(|note| note.contains("AMD GPU")))
+    };
+    let (widened, said) = high("h100-sxm5-80gb", "mi325x", Precision::AmpFp16);
+    assert!((widened - 4.0).abs() < 1e-9 && said, "{widened}");
+    for (origin, gpu, precision) in [
+        ("h100-sxm5-80gb", "mi325x", Precision::Fp32),
+        ("mi300x", "mi325x", Precision::AmpFp16),
+        ("h100-sxm5-80gb", "a100-sxm4-40gb", Precision::AmpFp16),
+    ] {
+        let (width, said) = high(origin, gpu, precision);
+        assert!(width < 2.0 && !said, "{origin} to {gpu}: {width}");
+    }
+}
+
 #[test]
 fn the_recorded_precision_changes_nothing() {
     let recorded = profile("v100-sxm2-16gb", r#"{"duration_us": 110000}"#, &format!("{PRODUCT}, {RELU}"));
@@ -348,6 +473,34 @@ fn from_16_bits_to_32_memory_is_not_taken_as_recorded() {
     recorded.workload.precision = Some(Precision::Bf16);
     let fits = |gpu| changed(&recorded, gpu, Precision::Fp32).predictions.remove(0).memory.fits;
     assert_eq!((fits("t4"), fits("a100-sxm4-40gb"), fits("a100-sxm4-80gb")), (Fits::No, Fits::Unknown, Fits::Yes));
+}
+
+/// A step with 12 GB of state and 8 GB beside it, by the precision that it was recorded in and the one
+/// predicted: what it needs at least and at most, in GB.
+#[test]
+fn a_step_in_narrower_numbers_keeps_what_stays_wide() {
+    let memory = r#"{"peak_memory_bytes": 20000000000, "memory": {"source": "recorded", "parameters_bytes": 3000000000,
+        "gradients_bytes": 3000000000, "optimizer_state_bytes": 6000000000, "activations_bytes": 8000000000, "temporary_bytes": 0}}"#;
+    let need = |from: Precision, to: Precision| {
+        let dtype = if from == Precision::Fp32 { "float32" } else { "bfloat16" };
+        let mut recorded = profile("h100-sxm5-80gb", memory, &PRODUCT.replace("float32", dtype));
+        recorded.workload.precision = Some(from);
+        recorded.workload.parameter_count = Some(750_000_000);
+        let memory = changed(&recorded, "h200-sxm-141gb", to).predictions.remove(0).memory;
+        [memory.needed, memory.at_most].map(|bytes| bytes.map(|bytes| bytes.get() / 1e9 - 1.0))
+    };
+    // State and half or a quarter of the rest; with copies of the weights in 8 bits where there are none in 16.
+    for (from, to, expected) in [
+        (Precision::AmpBf16, Precision::Fp8, [16.0, 20.0]),
+        (Precision::Bf16, Precision::Fp8, [16.0, 21.5]),
+        (Precision::Fp32, Precision::Fp8, [14.0, 21.5]),
+        (Precision::Fp32, Precision::AmpBf16, [16.0, 20.0]),
+        (Precision::Fp32, Precision::Bf16, [10.0, 20.0]),
+        (Precision::AmpBf16, Precision::Bf16, [14.0, 20.0]),
+    ] {
+        let found = need(from, to).map(Option::unwrap);
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{from} to {to}: {found:?}");
+    }
 }
 
 #[test]

@@ -73,6 +73,7 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     let mut options = options.clone();
     if let Some(model) = &main.model {
         options.model = model_input(model);
+        options.tf32 = model.tf32;
         options.precision = options.precision.or(match model.autocast.as_deref() {
             Some("float16") => Some(Precision::AmpFp16),
             Some("bfloat16") => Some(Precision::AmpBf16),

@@ -165,6 +165,9 @@ pub struct Model {
     pub batches: Vec<Batch>,
     /// Element type of autocast where it was on in any module.
     pub autocast: Option<String>,
+    /// Whether TF32 was allowed for matrix products, and for cuDNN's convolutions and recurrent layers.
+    #[serde(default)]
+    pub tf32: Option<[bool; 2]>,
 }
 
 /// A tensor that a module was given.

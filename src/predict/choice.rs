@@ -1,6 +1,7 @@
 //! Which method answers where the user asks for none: the default, or linear models that were
 //! found to err clearly less. What methods err by is in `models/methods.json`.
 
+use std::fmt;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -13,9 +14,10 @@ use super::kernelwise::{Evaluated, KernelWise};
 use super::method::{COVERED, Method, MethodChoice};
 use super::options::Options;
 use super::origin::origin;
+use super::precision::infer;
 use super::unshaped::Unshaped;
-use crate::catalog::{Catalog, GpuSpec};
-use crate::profile::{Mode, Precision, Profile};
+use crate::catalog::{Catalog, GpuSpec, Vendor};
+use crate::profile::{Mode, PrecisionClass, Profile};
 use crate::units::GpuSlug;
 
 /// Fewer judged steps do not move the choice away from the default method.
@@ -33,6 +35,8 @@ pub struct Validated {
     pub steps: u32,
     /// Which.
     pub on: String,
+    /// Whether they ran on the very GPU that is predicted.
+    pub is_own: bool,
 }
 
 /// What is known of a profile's step.
@@ -92,34 +96,53 @@ pub(super) static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
     serde_json::from_str::<Evaluation>(json).expect("a test reads the shipped file").rows
 });
 
-/// What the shipped models and rules were found to err by on GPUs they had not seen; `None`
-/// where that was not judged. Fitted lines carry their own errors.
-pub fn validated(method: MethodChoice, known: Known, mode: Mode, precision: Option<Precision>) -> Option<Validated> {
-    let (group, what) = match known {
-        Known::Shapes => match precision.and_then(precisions) {
-            Some(precisions) => {
-                (format!("{mode}, {precisions}, shapes alone"), format!("{mode} steps in {precisions}"))
-            }
-            None => (format!("{mode}, shapes alone"), format!("{mode} steps")),
-        },
-        Known::Step => (format!("{mode}, measured elsewhere"), format!("{mode} steps")),
-        Known::Trace => ("trace, recorded elsewhere".to_owned(), "steps".to_owned()),
-        Known::Unshaped => return None,
-    };
-    let Figure { pairs, mean_absolute_error, .. } =
-        FIGURES.iter().find(|figure| figure.group == group && figure.method == method.name())?;
-    Some(Validated { error: *mean_absolute_error, steps: *pairs, on: format!("{what} {}", known.words()) })
+/// Steps of one kind, as far as errors are told apart: an error found on another kind says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepKind {
+    /// Maker of the GPU that they are predicted for.
+    pub vendor: Vendor,
+    /// Training or inference.
+    pub mode: Mode,
+    /// What their products run in on that GPU.
+    pub precision: PrecisionClass,
 }
 
-/// The precisions that were judged together with this one; `None` of FP32, which most steps
-/// were judged in.
-pub fn precisions(precision: Precision) -> Option<&'static str> {
-    match precision {
-        Precision::Fp32 => None,
-        Precision::Tf32 => Some("TF32"),
-        Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp16 | Precision::Bf16 => Some("16 bits"),
-        Precision::Fp8 => Some("8 bits"),
+impl StepKind {
+    /// Of a workload on a GPU; a precision that is not known is told from its operations.
+    pub fn of(profile: &Profile, gpu: &GpuSpec) -> Self {
+        let precision = profile.workload.precision.unwrap_or_else(|| infer(&profile.operations)).class();
+        let is_fp32 = precision == PrecisionClass::Tf32 && !gpu.runs_tf32();
+        let precision = if is_fp32 { PrecisionClass::Fp32 } else { precision };
+        Self { vendor: gpu.vendor, mode: profile.workload.mode, precision }
     }
+
+    /// The group of such steps in `models/methods.json`; `None` of steps without shapes.
+    pub fn group(self, known: Known) -> Option<String> {
+        let how = match known {
+            Known::Shapes => "shapes alone",
+            Known::Step => "measured elsewhere",
+            Known::Trace => "traced elsewhere",
+            Known::Unshaped => return None,
+        };
+        let Self { vendor, mode, precision } = self;
+        Some(format!("{vendor}, {mode}, {precision}, {how}"))
+    }
+}
+
+impl fmt::Display for StepKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} steps in {} on {} GPUs", self.mode, self.precision, self.vendor)
+    }
+}
+
+/// What the shipped models and rules were found to err by on GPUs they had not seen; `None`
+/// where that was not judged. Fitted lines carry their own errors.
+pub fn validated(method: MethodChoice, known: Known, kind: StepKind) -> Option<Validated> {
+    let group = kind.group(known)?;
+    let Figure { pairs, mean_absolute_error, .. } =
+        FIGURES.iter().find(|figure| figure.group == group && figure.method == method.name())?;
+    let on = format!("{kind}, {}", known.words());
+    Some(Validated { error: *mean_absolute_error, steps: *pairs, on, is_own: false })
 }
 
 /// What fitted lines were found to err by: where the GPU is among those measured, on its own
@@ -128,7 +151,7 @@ pub(super) fn validated_lines(
     method: MethodChoice,
     lines: &KernelWise,
     gpu: &GpuSlug,
-    mode: Mode,
+    kind: StepKind,
 ) -> Option<Validated> {
     let method = match method {
         MethodChoice::KernelWise => Method::KernelWise,
@@ -137,16 +160,20 @@ pub(super) fn validated_lines(
         _ => return None,
     };
     let on = lines.gpus.contains_key(gpu).then_some(gpu);
-    let is_asked = |it: &&Evaluated| (it.gpu.as_ref(), it.method, it.mode) == (on, method, mode);
+    let is_asked = |it: &&Evaluated| {
+        (it.gpu.as_ref(), it.method, it.mode) == (on, method, kind.mode)
+            && (it.vendor, it.precision) == (Some(kind.vendor), Some(kind.precision))
+    };
     let Evaluated { error, steps, .. } = lines.errors.iter().find(is_asked)?;
-    let of = on.map_or_else(|| "GPUs left out".to_owned(), |gpu| format!("networks left out, on the {gpu}"));
-    Some(Validated { error: *error, steps: *steps, on: format!("{mode} steps of {of}") })
+    let of =
+        on.map_or_else(|| "their GPUs left out".to_owned(), |gpu| format!("their networks left out, on the {gpu}"));
+    Some(Validated { error: *error, steps: *steps, on: format!("{kind}, {of}"), is_own: on.is_some() })
 }
 
-/// Whether the default method gives way to another: the error found rests on enough steps,
-/// and is smaller by more than chance makes it.
+/// Whether the default method gives way to another: the error found rests on enough steps, and is smaller by more than
+/// chance makes it. If the default was not judged on such steps, only to what was measured on the GPU itself.
 pub(super) fn gives_way(default: Option<&Validated>, other: &Validated) -> bool {
-    other.steps >= ENOUGH && default.is_none_or(|default| other.error < MARGIN * default.error)
+    other.steps >= ENOUGH && default.map_or(other.is_own, |default| other.error < MARGIN * default.error)
 }
 
 /// The step of `profile` on every GPU asked for.
@@ -204,12 +231,12 @@ fn lines_instead(
         // Lines are in what shapes tell.
         return Vec::new();
     }
-    let mode = profile.workload.mode;
-    let default = validated(MethodChoice::Auto, known, mode, profile.workload.precision);
     targets
         .iter()
         .filter_map(|gpu| {
-            let found = validated_lines(MethodChoice::KernelWise, lines, &gpu.slug, mode)?;
+            let kind = StepKind::of(profile, gpu);
+            let default = validated(MethodChoice::Auto, known, kind);
+            let found = validated_lines(MethodChoice::KernelWise, lines, &gpu.slug, kind)?;
             let behind = default.as_ref().map_or_else(|| "an error not judged".to_owned(), |it| percent(it.error));
             gives_way(default.as_ref(), &found).then(|| {
                 let why = format!(

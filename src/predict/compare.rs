@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 
-pub use super::choice::{ENOUGH, Known, MARGIN, Validated, precisions, validated};
+pub use super::choice::{ENOUGH, Known, MARGIN, StepKind, Validated, validated};
 use super::choice::{gives_way, percent, validated_lines};
 use super::engine::Prepared;
 use super::error::PredictError;
@@ -107,7 +107,8 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     let stripped = options.ignore_origin.then(|| profile.without_origin());
     let prepared = Prepared::new(profile, stripped.as_ref());
     let known = Known::of(profile, origin, options);
-    let mode = profile.workload.mode;
+    // What was found of steps in one precision says nothing of another that follows from it.
+    let is_recorded = options.precision.is_none_or(|precision| profile.workload.precision == Some(precision));
     let auto = prepared.predict(catalog, &Options { method: MethodChoice::Auto, ..options.clone() })?;
     let mut gpus: Vec<OnGpu> = auto
         .predictions
@@ -152,10 +153,11 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         }
         for on in &mut gpus {
             let found = answers.iter().find(|prediction| prediction.gpu.slug == on.gpu.slug);
-            let validated = match &options.kernel_wise {
-                Some(lines) if method.is_fitted() => validated_lines(method, lines, &on.gpu.slug, mode),
-                _ => validated(method, known, mode, profile.workload.precision),
-            };
+            let kind = catalog.get(&on.gpu.slug).filter(|_| is_recorded).map(|gpu| StepKind::of(profile, gpu));
+            let validated = kind.and_then(|kind| match &options.kernel_wise {
+                Some(lines) if method.is_fitted() => validated_lines(method, lines, &on.gpu.slug, kind),
+                _ => validated(method, known, kind),
+            });
             let covered = |prediction: &&Prediction| !method.is_fitted() || prediction.by_fitted_lines() >= COVERED;
             on.answers.push(found.filter(covered).and_then(|prediction| answer(prediction, validated)));
         }
@@ -286,10 +288,10 @@ fn groups(mut all: Vec<(usize, &Estimate)>) -> Vec<Vec<(usize, &Estimate)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{GpuSpec, Layer};
+    use crate::catalog::{GpuSpec, Layer, Vendor};
     use crate::predict::choice::FIGURES;
     use crate::predict::method::Method;
-    use crate::profile::{Mode, Precision};
+    use crate::profile::{Mode, PrecisionClass};
 
     fn on(answers: Vec<Option<(f64, f64, u32)>>) -> (Vec<Compared>, OnGpu) {
         let path = format!("{}/catalog/t4.toml", env!("CARGO_MANIFEST_DIR"));
@@ -301,7 +303,7 @@ mod tests {
             .map(|it| {
                 it.map(|(millis, error, steps)| Answer {
                     step: Estimate::with_band(Micros::known(millis * 1000.0), 0.1, Method::Learned),
-                    validated: Some(Validated { error, steps, on: "steps".to_owned() }),
+                    validated: Some(Validated { error, steps, on: "steps".to_owned(), is_own: false }),
                 })
             })
             .collect();
@@ -347,12 +349,21 @@ mod tests {
         for (index, a) in FIGURES.iter().enumerate() {
             assert!(FIGURES[index + 1..].iter().all(|b| (&a.group, &a.method) != (&b.group, &b.method)));
         }
-        for known in [Known::Shapes, Known::Step, Known::Trace] {
-            for mode in [Mode::Training, Mode::Inference] {
-                assert!(validated(MethodChoice::Auto, known, mode, None).is_some(), "{known:?}, {mode}");
-                let amp = Some(Precision::AmpBf16);
-                assert!(validated(MethodChoice::Auto, Known::Shapes, mode, amp).is_some(), "{mode}");
+        let kind = |vendor, mode, precision| StepKind { vendor, mode, precision };
+        for mode in Mode::ALL {
+            for (known, precision) in [
+                (Known::Shapes, PrecisionClass::Fp32),
+                (Known::Step, PrecisionClass::Fp32),
+                (Known::Shapes, PrecisionClass::Half),
+            ] {
+                let found = validated(MethodChoice::Auto, known, kind(Vendor::Nvidia, mode, precision));
+                assert!(found.is_some(), "{known:?}, {mode}, {precision}");
             }
+            // No such step ran on an AMD GPU.
+            assert_eq!(
+                validated(MethodChoice::Auto, Known::Shapes, kind(Vendor::Amd, mode, PrecisionClass::Half)),
+                None
+            );
         }
     }
 }

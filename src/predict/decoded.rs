@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 
 use super::kernelwise::layer::Layers;
 use super::parallel;
+use crate::catalog::GpuSpec;
 use crate::op::name::Name;
-use crate::op::{Family, Op, Part, Work, element_type};
+use crate::op::{Arithmetic, Family, Op, Part, Work, arithmetic, element_type};
 use crate::profile::{DType, Operation, Precision, Profile, is_host_transfer};
 use crate::units::Flops;
 
@@ -29,6 +30,8 @@ pub struct Decoded<'a> {
     pub parts: Vec<Part>,
     /// Whether it copies between host and device: over PCI Express, not through device memory.
     pub is_host_copy: bool,
+    /// Its arithmetic where the GPU has TF32 ([`Self::arithmetic_on`]).
+    pub arithmetic: Option<Precision>,
     precision: Option<Precision>,
     layers: OnceLock<Layers>,
 }
@@ -45,10 +48,12 @@ impl<'a> Decoded<'a> {
         let element_bytes = dtype.as_ref().and_then(DType::size_bytes).unwrap_or(4) as f64;
         let kernels = &operation.kernels;
         let by_kernels = !kernels.is_empty() && kernels.iter().all(|kernel| is_host_transfer(&kernel.name));
+        let family = op.family();
         Self {
             operation,
             index,
-            family: op.family(),
+            arithmetic: arithmetic(operation, family, precision),
+            family,
             work: op.work(element_bytes),
             parts: op.parts(element_bytes),
             is_host_copy: is_host_transfer(&operation.name) || by_kernels,
@@ -70,6 +75,19 @@ impl<'a> Decoded<'a> {
         parallel::items(&numbered, |&(index, operation)| {
             Self::named(index, operation, names[operation.name.as_str()], precision)
         })
+    }
+
+    /// Its arithmetic on a GPU: [`Precision::Fp32Strict`] for TF32 on a GPU that does not run it.
+    pub fn arithmetic_on(&self, gpu: &GpuSpec) -> Option<Precision> {
+        self.arithmetic.map(|arithmetic| {
+            if arithmetic == Precision::Tf32 && !gpu.runs_tf32() { Precision::Fp32Strict } else { arithmetic }
+        })
+    }
+
+    /// Whether a GPU that has TF32 does its arithmetic in it, at another rate than others.
+    pub fn is_in_tf32(&self) -> bool {
+        let multiplies = self.work.is_some_and(|work| work.arithmetic != Arithmetic::Vector) || !self.parts.is_empty();
+        self.arithmetic == Some(Precision::Tf32) && self.family.varies_kernels() && multiplies
     }
 
     /// The operation as the linear models see it; worked out when first asked for.

@@ -37,7 +37,7 @@ use super::parallel;
 use super::rate::{Rates, STEP_LAUNCH_US};
 use super::roofline::roofline;
 use crate::catalog::{GpuSpec, Vendor};
-use crate::op::{Arithmetic, Part, Primitive};
+use crate::op::{Part, Primitive};
 use crate::profile::{DType, Phase, Precision, Workload};
 use crate::units::{BytesPerSecond, Micros};
 
@@ -145,24 +145,40 @@ impl Efficiency {
         alike.or(if is_seen { self.steps.seen } else { self.steps.unseen })
     }
 
-    /// The operations of a step in `precision` with their terms added up.
-    pub fn columns<'a>(&'a self, operations: &'a [Decoded<'a>], precision: Option<Precision>) -> Columns<'a> {
-        let asked = |decoded: &'a Decoded<'a>| (self.asked(&demands(decoded, precision)), decoded);
-        let is_mixed = is_mixed(operations);
-        Columns { model: self, precision, is_mixed, asked: parallel::items(operations, asked) }
+    /// The operations of a step with their terms added up.
+    pub fn columns<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
+        let asked = |decoded: &'a Decoded<'a>| (self.with_tf32_or_without(decoded), decoded);
+        Columns { model: self, is_mixed: is_mixed(operations), asked: parallel::items(operations, asked) }
     }
 
     /// The convolutions of a step in FP32; nothing is said of its other operations.
     pub fn convolutions<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
-        let precision = Some(Precision::Fp32);
         let asked = |decoded: &'a Decoded<'a>| {
             let is_wide = matches!(decoded.dtype, None | Some(DType::Float32));
             let convolves = |part: &Part| matches!(part.primitive, Primitive::Convolution { .. });
             let is_asked = is_wide && decoded.parts.iter().any(convolves);
-            let asked = if is_asked { self.asked(&demands(decoded, precision)) } else { Vec::new() };
+            let strict = Some(Precision::Fp32Strict);
+            let asked = if is_asked { self.asked(&demands(decoded, strict), strict) } else { Vec::new() };
+            (WithTf32 { with: asked, without: None }, decoded)
+        };
+        Columns { model: self, is_mixed: false, asked: parallel::items(operations, asked) }
+    }
+
+    /// The operations of a step that run in TF32 where the GPU has it; nothing is said of the others.
+    pub fn in_tf32<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
+        let asked = |decoded: &'a Decoded<'a>| {
+            let is_asked = decoded.is_in_tf32();
+            let asked = if is_asked { self.with_tf32_or_without(decoded) } else { WithTf32::default() };
             (asked, decoded)
         };
-        Columns { model: self, precision, is_mixed: false, asked: parallel::items(operations, asked) }
+        Columns { model: self, is_mixed: is_mixed(operations), asked: parallel::items(operations, asked) }
+    }
+
+    /// An operation's parts with their terms added up, with TF32 where it is allowed, and without.
+    pub fn with_tf32_or_without(&self, decoded: &Decoded<'_>) -> WithTf32 {
+        let of = |arithmetic| self.asked(&demands(decoded, arithmetic), arithmetic);
+        let without = (decoded.arithmetic == Some(Precision::Tf32)).then(|| of(Some(Precision::Fp32Strict)));
+        WithTf32 { with: of(decoded.arithmetic), without }
     }
 
     /// The time of an operation on a GPU, and its mean with so much of the roofline; `None` of one that
@@ -170,19 +186,17 @@ impl Efficiency {
     fn time(&self, asked: &[Asked], gpu: &Board<'_>, decoded: &Decoded<'_>, share: f64) -> Option<LearnedTime> {
         let spread = self.operators.unwrap_or(WIDE);
         let time = gpu.time(asked, decoded.dtype.as_ref())?;
-        let roofline = || roofline_of(decoded, gpu.rates, gpu.precision);
+        let roofline = || roofline_of(decoded, gpu.rates);
         Some(LearnedTime {
-            time,
-            spread,
-            with_origin: spread,
             shared_deviation: OPERATORS_SHARED,
             is_far: gpu.is_far || asked.iter().any(|asked| asked.is_far),
             mean: (share > 0.0).then(roofline).flatten().map(|roofline| between(time, roofline, share)),
+            ..LearnedTime::alone(time, spread, spread)
         })
     }
 
-    /// An operation's parts with their terms added up.
-    pub fn asked(&self, demands: &[Demand]) -> Vec<Asked> {
+    /// The parts of an operation in this arithmetic with their terms added up.
+    pub fn asked(&self, demands: &[Demand], arithmetic: Option<Precision>) -> Vec<Asked> {
         let sum = |factors: &Factors, terms: &[Term]| -> f64 {
             terms.iter().map(|(name, amount)| factors.get(name).copied().unwrap_or(0.0) * amount).sum()
         };
@@ -191,6 +205,7 @@ impl Efficiency {
         demands
             .iter()
             .map(|demand| Asked {
+                arithmetic,
                 flops: demand.flops,
                 bytes: demand.bytes,
                 times: demand.times,
@@ -206,13 +221,12 @@ impl Efficiency {
     }
 
     /// A GPU as this model sees it.
-    pub fn board<'a>(&self, rates: &'a Rates<'a>, precision: Option<Precision>) -> Board<'a> {
+    pub fn board<'a>(&self, rates: &'a Rates<'a>) -> Board<'a> {
         let sum = |factors: &Factors| -> f64 {
             gpu_terms(rates.gpu).iter().map(|name| factors.get(name).copied().unwrap_or(0.0)).sum()
         };
         Board {
             rates,
-            precision,
             compute: sum(&self.compute),
             memory: sum(&self.memory),
             // The terms of a GPU with measured steps are relative to the rules, as those were fitted.
@@ -230,20 +244,19 @@ impl Efficiency {
 #[derive(Debug, Clone)]
 pub struct Columns<'a> {
     model: &'a Efficiency,
-    precision: Option<Precision>,
     /// Whether the roofline may have its share.
     is_mixed: bool,
-    asked: Vec<(Vec<Asked>, &'a Decoded<'a>)>,
+    asked: Vec<(WithTf32, &'a Decoded<'a>)>,
 }
 
 impl Columns<'_> {
     /// One occurrence of each on a GPU; `None` of operations that do nothing on the device or
     /// whose shapes do not tell.
     pub fn on(&self, rates: &Rates<'_>) -> Vec<Option<LearnedTime>> {
-        let board = self.model.board(rates, self.precision);
+        let board = self.model.board(rates);
         let is_known = self.model.ranges.iter().any(|ranges| ranges.boards.contains_key(rates.gpu.slug.as_str()));
         let share = if self.is_mixed && !is_known { self.model.roofline } else { 0.0 };
-        self.asked.iter().map(|(asked, decoded)| self.model.time(asked, &board, decoded, share)).collect()
+        self.asked.iter().map(|(asked, decoded)| self.model.time(asked.on(rates), &board, decoded, share)).collect()
     }
 }
 
@@ -253,8 +266,8 @@ pub fn is_mixed(operations: &[Decoded<'_>]) -> bool {
 }
 
 /// The roofline of an operation; `None` where its shapes do not tell.
-pub fn roofline_of(decoded: &Decoded<'_>, rates: &Rates<'_>, precision: Option<Precision>) -> Option<Micros> {
-    decoded.work.as_ref().map(|work| roofline(rates, work, decoded.dtype.as_ref(), precision))
+pub fn roofline_of(decoded: &Decoded<'_>, rates: &Rates<'_>) -> Option<Micros> {
+    decoded.work.as_ref().map(|work| roofline(rates, work, decoded.dtype.as_ref(), decoded.arithmetic))
 }
 
 /// The geometric mean of two times, the second with a weight from 0 to 1.
@@ -276,8 +289,6 @@ pub fn gpu_terms(gpu: &GpuSpec) -> [String; 2] {
 pub struct Board<'a> {
     /// What it sustains.
     pub rates: &'a Rates<'a>,
-    /// Of the workload.
-    pub precision: Option<Precision>,
     compute: f64,
     memory: f64,
     bandwidth: BytesPerSecond,
@@ -295,6 +306,7 @@ impl Board<'_> {
 /// A part of an operation with its terms added up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Asked {
+    arithmetic: Option<Precision>,
     flops: f64,
     bytes: f64,
     times: f64,
@@ -305,6 +317,22 @@ pub struct Asked {
     latency: f64,
     on_gpu: [f64; ON_GPU.len()],
     is_far: bool,
+}
+
+/// The parts of an operation with their terms added up.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WithTf32 {
+    /// On GPUs with TF32, or where TF32 changes nothing.
+    with: Vec<Asked>,
+    /// On other GPUs.
+    without: Option<Vec<Asked>>,
+}
+
+impl WithTf32 {
+    /// Those of a GPU.
+    pub fn on(&self, rates: &Rates<'_>) -> &[Asked] {
+        self.without.as_ref().filter(|_| !rates.gpu.runs_tf32()).unwrap_or(&self.with)
+    }
 }
 
 /// Microseconds of arithmetic and of traffic, and of what is there without either.
@@ -319,12 +347,17 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// Microseconds at the GPU's rates, no factor applied.
-    pub fn at_full_rate((flops, bytes): (f64, f64), units: Units, board: &Board<'_>, dtype: Option<&DType>) -> Self {
+    /// Microseconds at the GPU's rates for an arithmetic on an element type, no factor applied.
+    pub fn at_full_rate(
+        (flops, bytes): (f64, f64),
+        units: Units,
+        board: &Board<'_>,
+        (dtype, arithmetic): (Option<&DType>, Option<Precision>),
+    ) -> Self {
         let rates = board.rates;
         let rate = match units {
-            Units::Matrix => rates.product(dtype, board.precision, true).sustained.get(),
-            Units::Vector => rates.arithmetic(Arithmetic::Vector, dtype, board.precision).get(),
+            Units::Matrix => rates.product(dtype, arithmetic, true).sustained.get(),
+            Units::Vector => rates.vector.value.get(),
             Units::Cycles => f64::from(rates.gpu.sm_count) * rates.gpu.boost_clock.get() * 1e6,
         };
         let memory_us = bytes / board.bandwidth.get() * 1e6;
@@ -339,7 +372,7 @@ impl Sides {
 
 impl Asked {
     fn on(&self, board: &Board<'_>, dtype: Option<&DType>) -> Sides {
-        let full = Sides::at_full_rate((self.flops, self.bytes), self.units, board, dtype);
+        let full = Sides::at_full_rate((self.flops, self.bytes), self.units, board, (dtype, self.arithmetic));
         let amounts = self.limits.on(board.rates.gpu, full.compute_us);
         let own: f64 = self.on_gpu.iter().zip(amounts).map(|(factor, amount)| factor * amount).sum();
         Sides {

@@ -24,7 +24,8 @@ use super::uncounted;
 use super::unshaped::Unshaped;
 use super::warning::Warning;
 use crate::catalog::{Catalog, GpuSpec};
-use crate::profile::{Mode, Precision, Profile};
+use crate::op::ALLOW_TF32;
+use crate::profile::{DType, Mode, Precision, Profile};
 use crate::text;
 use crate::units::{Flops, GpuSlug, Micros, SHORTEST_STEP_US};
 
@@ -53,13 +54,18 @@ impl<'a> Prepared<'a> {
             return by_totals(self.recorded, catalog, options);
         }
         let Self { profile, decoded, .. } = self;
+        // Shapes alone are the same whether TF32 is allowed or not: nothing has to be converted.
+        let asked = options.precision.filter(|asked| asked.is_32_bits() && profile.origin.is_none());
+        if let Some(asked) = asked.filter(|_| profile.workload.precision.is_some_and(Precision::is_32_bits)) {
+            return self.in_other_32_bits(asked, catalog, options);
+        }
         if let Some(step) = profile.measured_step().filter(|step| step.get() < SHORTEST_STEP_US) {
             return Err(PredictError::NoTime { workload: text::clean(&profile.workload.name, 60), step });
         }
         let origin = origin(profile, catalog, options)?.map(Rates::new);
         let origin = origin.as_ref();
         let targets = targets(catalog, options)?;
-        let networks = habitat(profile, decoded, targets.iter().chain(origin), options)?;
+        let networks = habitat(decoded, targets.iter().chain(origin), options)?;
         let fitted = match &options.kernel_wise {
             Some(model) if options.method.is_fitted() => Some(&**model),
             None if options.method.is_fitted() => return Err(PredictError::NoLines),
@@ -70,15 +76,11 @@ impl<'a> Prepared<'a> {
         let change = Change::asked(profile, options.precision, decoded, efficiency);
         let learned = options.models.as_deref().filter(|_| fitted.is_none() && options.method.is_learned());
         let learned = learned.map(|models| Learned::new(profile, models, decoded, origin)).transpose()?;
-        let answering = options.models.as_deref().map(|models| models.answering(decoded, profile.workload.precision));
-        let ways = Ways {
-            origin,
-            precision: profile.workload.precision,
-            options,
-            habitat: networks.as_ref(),
-            fitted,
-            operations,
-        };
+        let answering = options
+            .models
+            .as_deref()
+            .map(|models| models.answering(decoded, profile.workload.precision, origin.map(|rates| rates.gpu)));
+        let ways = Ways { origin, options, habitat: networks.as_ref(), fitted, operations };
         // Linear models take nothing over from the origin but the host's part of its step.
         let host_known = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
         let communication = Communication::of(decoded, profile.workload.mode);
@@ -108,7 +110,7 @@ impl<'a> Prepared<'a> {
         let refused = |gpu: &Rates<'_>| change.as_ref().and_then(|change| change.refused_by(gpu.gpu));
         let on = |gpu: &Rates<'_>, route: &Route<'_>| {
             let refused = refused(gpu);
-            let change = change.as_ref().filter(|_| refused.is_none());
+            let change = change.as_ref().filter(|change| refused.is_none() && change.changes(gpu.gpu));
             let mut prediction = predict_one(&context, route, change);
             prediction.precision_note = refused.or_else(|| change.map(Change::note));
             prediction.notes.splice(0..0, prediction.precision_note.clone());
@@ -128,7 +130,10 @@ impl<'a> Prepared<'a> {
         let at_a_time = (QUERIES_AT_A_TIME / decoded.len().max(1)).max(1);
         let found: Vec<Vec<Prediction>> =
             parallel::parts(targets.chunks(at_a_time).collect(), some).into_iter().collect::<Result<_, _>>()?;
-        let predictions: Vec<Prediction> = found.into_iter().flatten().collect();
+        let mut predictions: Vec<Prediction> = found.into_iter().flatten().collect();
+        if origin.is_none() && change.is_none() && learned.is_some() {
+            self.no_faster_than_tf32(&mut predictions, catalog, options)?;
+        }
         let keeping: Vec<&GpuSpec> = targets.iter().filter(|gpu| refused(gpu).is_some()).map(|gpu| gpu.gpu).collect();
         if predictions.iter().all(|prediction| prediction.step.mid() == Micros::ZERO) {
             return Err(PredictError::NothingKnown { workload: text::clean(&profile.workload.name, 60) });
@@ -140,6 +145,8 @@ impl<'a> Prepared<'a> {
         let untold = || options.host.note(profile, Micros::ZERO).into_iter().collect();
         let mut notes = base.map_or_else(untold, |base| base.notes);
         notes.extend(host::launched_note(profile).filter(|_| origin.is_none() && options.host == Host::AsRecorded));
+        let runs_tf32 = targets.iter().any(|gpu| gpu.gpu.runs_tf32());
+        notes.extend(tf32_assumed(profile, decoded, options.precision).filter(|_| runs_tf32));
         let mut workload = profile.workload.clone();
         if let Some(change) = change {
             notes.splice(0..0, change.notes(decoded).into_iter().chain(change.kept_on(&keeping)));
@@ -147,6 +154,88 @@ impl<'a> Prepared<'a> {
         }
         Ok(Predictions { workload, origin: origin_facts, host: options.host, predictions, notes })
     }
+}
+
+impl Prepared<'_> {
+    /// A step that was not measured, as if it had been traced in another precision of 32 bits.
+    fn in_other_32_bits(
+        &self,
+        asked: Precision,
+        catalog: &Catalog,
+        options: &Options,
+    ) -> Result<Predictions, PredictError> {
+        let traced = in_32_bits(self.profile, asked);
+        let plain = Options { precision: None, ..options.clone() };
+        let mut found = Prepared::new(&traced, None).predict(catalog, &plain)?;
+        let Some(change) = Change::asked(self.profile, Some(asked), &self.decoded, None) else { return Ok(found) };
+        let mut keeping = Vec::new();
+        for prediction in &mut found.predictions {
+            let Some(gpu) = catalog.get(&prediction.gpu.slug) else { continue };
+            let refused = change.refused_by(gpu);
+            keeping.extend(refused.is_some().then_some(gpu));
+            prediction.precision_note = refused.or_else(|| change.changes(gpu).then(|| change.note()));
+            prediction.notes.splice(0..0, prediction.precision_note.clone());
+        }
+        found.notes.splice(0..0, change.kept_on(&keeping));
+        Ok(found)
+    }
+
+    /// Replaces predictions of a step that are faster than those of the same step with TF32 in more operations, which
+    /// other models answer for: libraries may take a kernel in FP32 where that is faster, so TF32 slows nothing down.
+    fn no_faster_than_tf32(
+        &self,
+        predictions: &mut [Prediction],
+        catalog: &Catalog,
+        options: &Options,
+    ) -> Result<(), PredictError> {
+        let next = match self.profile.workload.precision {
+            Some(Precision::Fp32Strict) => Precision::Fp32,
+            Some(Precision::Fp32 | Precision::Tf32Products) => Precision::Tf32,
+            _ => return Ok(()),
+        };
+        let has_tf32 = |slug: &GpuSlug| catalog.get(slug).is_some_and(GpuSpec::runs_tf32);
+        let targets: Vec<GpuSlug> =
+            predictions.iter().map(|prediction| prediction.gpu.slug.clone()).filter(has_tf32).collect();
+        let multiplies =
+            |one: &Decoded<'_>| one.family.varies_kernels() && matches!(one.dtype, None | Some(DType::Float32));
+        if targets.is_empty() || !self.decoded.iter().any(multiplies) {
+            return Ok(());
+        }
+        let in_tf32 = in_32_bits(self.profile, next);
+        let others = Prepared::new(&in_tf32, None).predict(catalog, &Options { targets, ..options.clone() })?;
+        for mut other in others.predictions {
+            let own = predictions.iter_mut().find(|prediction| prediction.gpu.slug == other.gpu.slug);
+            if let Some(own) = own.filter(|own| other.step.mid().get() > own.step.mid().get()) {
+                other.notes.insert(0, AS_TF32.to_owned());
+                *own = other;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same step with TF32 allowed as a precision of 32 bits has it.
+fn in_32_bits(profile: &Profile, precision: Precision) -> Profile {
+    let mut changed = profile.clone();
+    changed.workload.precision = Some(precision);
+    for operation in &mut changed.operations {
+        operation.attributes.remove(ALLOW_TF32);
+    }
+    changed
+}
+
+/// Said of a GPU on which a step in FP32 is predicted as in TF32.
+const AS_TF32: &str = "predicted as in TF32, which is no slower than FP32: the models for FP32 predict less time";
+
+/// That PyTorch's defaults say which operations of the step run in TF32, if the recording does not and they
+/// change its time.
+fn tf32_assumed(profile: &Profile, decoded: &[Decoded<'_>], asked: Option<Precision>) -> Option<String> {
+    let is_known = profile.recording.as_ref().is_some_and(|recording| recording.tf32_known);
+    let is_fp32 = asked.or(profile.workload.precision).is_none_or(|precision| precision == Precision::Fp32);
+    let is_assumed = is_fp32 && (asked.is_some() || !is_known);
+    (is_assumed && decoded.iter().any(Decoded::is_in_tf32)).then(|| {
+        "convolutions and recurrent layers of 32-bit tensors run in TF32 on GPUs that have it, matrix products in FP32: PyTorch's defaults, assumed; --precision fp32-strict predicts without TF32, tf32 with it throughout".to_owned()
+    })
 }
 
 /// The GPUs asked for, or all.
@@ -160,7 +249,6 @@ fn targets<'c>(catalog: &'c Catalog, options: &Options) -> Result<Vec<Rates<'c>>
 
 /// The answers of Habitat's networks, where they are asked for.
 fn habitat<'r>(
-    profile: &Profile,
     decoded: &[Decoded<'_>],
     gpus: impl Iterator<Item = &'r Rates<'r>>,
     options: &Options,
@@ -170,7 +258,7 @@ fn habitat<'r>(
     }
     let networks = options.habitat.as_ref().ok_or(PredictError::NoWeights)?;
     let gpus: Vec<&GpuSpec> = gpus.map(|rates| rates.gpu).collect();
-    Ok(Some(HabitatTimes::new(networks, decoded, profile.workload.precision, &gpus)?))
+    Ok(Some(HabitatTimes::new(networks, decoded, &gpus)?))
 }
 
 /// The recorded step by its totals alone, on the GPUs asked for, or on all that the black-box
@@ -206,7 +294,6 @@ fn of_every_gpu(
 /// The ways from a profile to any GPU.
 struct Ways<'a> {
     origin: Option<&'a Rates<'a>>,
-    precision: Option<Precision>,
     options: &'a Options,
     habitat: Option<&'a HabitatTimes>,
     fitted: Option<&'a KernelWise>,
@@ -222,7 +309,6 @@ impl<'a> Ways<'a> {
         Route {
             origin: self.origin,
             destination,
-            precision: self.precision,
             choice: self.options.method,
             form: self.options.wave_form,
             explains: !self.options.steps_only,
@@ -252,7 +338,7 @@ impl<'a> Learned<'a> {
         decoded: &'a [Decoded<'a>],
         origin: Option<&Rates<'_>>,
     ) -> Result<Self, PredictError> {
-        let table = models.columns(decoded, profile.workload.precision);
+        let table = models.columns(decoded, profile.workload.precision, origin.map(|rates| rates.gpu));
         let origin = origin.map(|origin| table.on(&[origin], |_, _| true)).transpose()?.and_then(|mut rows| rows.pop());
         Ok(Self { table, origin, by_operator: measured_within(profile) })
     }

@@ -307,7 +307,7 @@ impl GpuFacts {
 pub struct MemoryFit {
     /// The answer.
     pub fits: Fits,
-    /// What the step needs, where it is known.
+    /// What the step needs, if that is known; the least if its numbers become narrower.
     pub needed: Option<Bytes>,
     /// What it needs in forward and backward beside its state, where that is known.
     pub working: Option<Working>,
@@ -324,6 +324,9 @@ pub struct MemoryFit {
     pub states: Option<ModelStates>,
     /// What of it the forward pass keeps, where kinds of memory are told.
     pub activations: Option<Activations>,
+    /// The same with every number as small as it may become, of a step that is predicted in narrower numbers
+    /// than it was recorded in.
+    pub narrowest: Option<Box<Self>>,
 }
 
 /// Yes, no or unknown.

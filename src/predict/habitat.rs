@@ -14,7 +14,7 @@
 //! The training data is FP32, so nothing else is answered for. Such a network knows nothing
 //! of GPUs and sizes unlike those it saw: what lies outside them is said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::bundle::Bundle;
 use super::decoded::Decoded;
@@ -24,7 +24,7 @@ use crate::catalog::GpuSpec;
 use crate::op::name::ProductForm;
 use crate::op::product::factors;
 use crate::op::{Convolution, Form, Op, Product, Sizes, volume};
-use crate::profile::{Attribute, DType, Operation, Precision};
+use crate::profile::{Attribute, DType, Operation};
 use crate::units::{GIB, GpuSlug, Micros};
 
 /// Operators with a network.
@@ -227,12 +227,11 @@ impl HabitatTimes {
     pub(super) fn new(
         networks: &HabitatMlp,
         operations: &[Decoded<'_>],
-        precision: Option<Precision>,
         gpus: &[&GpuSpec],
     ) -> Result<Self, ModelError> {
-        let is_fp32 = |one: &&Decoded<'_>| {
-            precision != Some(Precision::Tf32) && one.dtype.as_ref().is_none_or(|dtype| *dtype == DType::Float32)
-        };
+        let is_fp32 = |one: &&Decoded<'_>| one.dtype.as_ref().is_none_or(|dtype| *dtype == DType::Float32);
+        // They were trained in FP32.
+        let in_tf32: BTreeSet<usize> = operations.iter().filter(|one| one.is_in_tf32()).map(|one| one.index).collect();
         let described: Vec<(usize, Described)> = operations
             .iter()
             .filter(is_fp32)
@@ -242,7 +241,8 @@ impl HabitatTimes {
         for (&kind, trained) in &networks.networks {
             let (mut places, mut rows) = (Vec::new(), Vec::new());
             for gpu in gpus {
-                for (index, described) in described.iter().filter(|(_, described)| described.kind == kind) {
+                let of_kind = described.iter().filter(|(_, described)| described.kind == kind);
+                for (index, described) in of_kind.filter(|(index, _)| !gpu.runs_tf32() || !in_tf32.contains(index)) {
                     places.push((gpu.slug.clone(), *index, described.times));
                     rows.extend(inputs(&described.dimensions, gpu));
                 }

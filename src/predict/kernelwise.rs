@@ -26,10 +26,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::Vendor;
 use crate::predict::learned::Spread;
 use crate::predict::method::Method;
 use crate::predict::rate::Rates;
-use crate::profile::Mode;
+use crate::profile::{Mode, PrecisionClass};
 use crate::regress::line::Line;
 use crate::units::GpuSlug;
 
@@ -184,6 +185,12 @@ pub struct Evaluated {
     /// Steps of this GPU, their networks left out; `None`: of any, their GPUs left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuSlug>,
+    /// Maker of the GPUs; files of older programs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor: Option<Vendor>,
+    /// What the products of these steps ran in; files of older programs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<PrecisionClass>,
     /// By which lines.
     pub method: Method,
     /// Of training or of inference: the errors of the one say little of the other's.

@@ -39,8 +39,9 @@ pub struct MemoryNeed {
     ran_on: Option<(String, Bytes)>,
     /// Tensors may be twice as large as recorded.
     widened: bool,
-    /// Tensors may be smaller than recorded, the peak down to half of it.
-    narrowed: bool,
+    /// The same step with every number as small as it may become, if it is predicted in narrower
+    /// numbers than it was recorded in.
+    narrowest: Option<Box<Self>>,
     /// Where the peak is from a line over batch sizes: in words.
     by_line: Option<&'static str>,
     /// How the peak grows with the batch, where that is known.
@@ -51,6 +52,17 @@ pub struct MemoryNeed {
     activations: Option<Activations>,
     /// What forward and backward take at most beside the state, where that is told.
     working: Option<Working>,
+}
+
+/// How small a step may become whose numbers become narrower.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Narrowing {
+    /// Parameters, gradients and optimizer state: at least this times what was recorded.
+    pub states: f64,
+    /// Activations and everything else: at least this times what was recorded.
+    pub rest: f64,
+    /// What copies of the weights in the narrow type take beside them, at most.
+    pub copies: Bytes,
 }
 
 impl MemoryNeed {
@@ -72,7 +84,7 @@ impl MemoryNeed {
                 .map(|(states, activations)| states + activations + context),
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
             widened: false,
-            narrowed: false,
+            narrowest: None,
             by_line: None,
             line: batch.and_then(|batch| MemoryLine::of_profiles(&[(batch, profile)])).filter(MemoryLine::is_split),
             states: within(states::by_kind(profile), peak),
@@ -97,7 +109,7 @@ impl MemoryNeed {
             most: None,
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
             widened: false,
-            narrowed: false,
+            narrowest: None,
             by_line: None,
             line: None,
             states: None,
@@ -121,23 +133,48 @@ impl MemoryNeed {
         }
     }
 
-    /// The need of a step whose numbers become narrower: no more than was recorded, and half at the least.
+    /// The need of a step whose numbers become narrower: at most what was recorded and the copies of its
+    /// weights, at least the smallest numbers throughout.
     #[must_use]
-    pub fn narrowed(&self) -> Self {
-        Self { narrowed: true, activations: None, working: None, ..self.clone() }
-    }
-
-    /// The need in 16 bits of a step whose parameters were recorded in 32: they may be half as
-    /// large, or a quarter in 8 bits, and no less.
-    #[must_use]
-    pub fn with_small_parameters(&self) -> Self {
-        let states = self.states.map(|states| ModelStates {
-            parameters: states.parameters * 0.25,
-            gradients: states.gradients * 0.25,
-            optimizer: states.optimizer * 0.25,
-            ..states
-        });
-        Self { least: self.least.map(|least| least * 0.25), states, ..self.clone() }
+    pub fn narrowed(&self, by: Narrowing) -> Self {
+        let Narrowing { states, rest, copies } = by;
+        let context = Bytes::known(CONTEXT_BYTES);
+        let smaller = |kept: ModelStates| ModelStates {
+            parameters: kept.parameters * states,
+            gradients: kept.gradients * states,
+            optimizer: kept.optimizer * states,
+            ..kept
+        };
+        let least = |peak: Bytes| match &self.states {
+            Some(kept) => {
+                let beside = peak.checked_sub(kept.total() + context).unwrap_or_default();
+                kept.total() * states + beside * rest + context
+            }
+            None => peak.checked_sub(context).unwrap_or_default() * states.min(rest) + context,
+        };
+        let narrowest = Self {
+            peak: self.peak.map(least),
+            least: self.least.map(|bytes| bytes * states),
+            states: self.states.map(smaller),
+            activations: self
+                .activations
+                .map(|Activations { least, most }| Activations { least: least * rest, most: most * rest }),
+            working: self.working.map(|working| Working {
+                gradients: working.gradients * states,
+                activations: working.activations * rest,
+                temporary: working.temporary * rest,
+            }),
+            ..self.clone()
+        };
+        let with_copies = |kept: ModelStates| ModelStates { parameters: kept.parameters + copies, ..kept };
+        Self {
+            peak: self.peak.map(|peak| peak + copies),
+            most: self.most.map(|most| most + copies),
+            states: self.states.map(with_copies),
+            least: narrowest.least,
+            narrowest: Some(Box::new(narrowest)),
+            ..self.clone()
+        }
     }
 
     /// Whether a peak decides.
@@ -161,6 +198,7 @@ impl MemoryNeed {
             states,
             activations,
             working: self.working,
+            narrowest: None,
         };
         let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
         if let Some(needed) = self.peak.filter(|_| self.widened) {
@@ -178,17 +216,19 @@ impl MemoryNeed {
                 format!("{limit} {} GB, twice what was {} in 16 bits; {available}", gib(most), word(self.source)),
             );
         }
-        if let Some(wide) = self.peak.filter(|_| self.narrowed) {
-            let (fits, limit) = if wide.get() <= usable.get() {
-                (Fits::Yes, "at most")
-            } else if wide.get() * 0.5 > usable.get() {
-                (Fits::No, "does not fit: at least half of the")
+        if let (Some(most), Some(narrowest)) = (self.peak, &self.narrowest) {
+            let least = narrowest.fit(rates);
+            let bytes = least.needed.unwrap_or(most);
+            let (fits, word) = if most.get() <= usable.get() {
+                (Fits::Yes, "needs")
+            } else if bytes.get() > usable.get() {
+                (Fits::No, "does not fit: needs")
             } else {
-                (Fits::Unknown, "may need less than the")
+                (Fits::Unknown, "may fit: needs")
             };
-            let wide =
-                format!("{limit} {} GB that were {} in wider numbers; {available}", gib(wide), word(self.source));
-            return answer(fits, None, wide);
+            let source = self::word(self.source);
+            let reason = format!("{word} {} to {} GB, {source} in wider numbers; {available}", gib(bytes), gib(most));
+            return MemoryFit { narrowest: Some(Box::new(least)), ..answer(fits, Some(bytes), reason) };
         }
         if let Some(needed) = self.peak {
             let (fits, word) =

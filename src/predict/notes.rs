@@ -9,7 +9,7 @@ use super::rate::{Rates, Source};
 use super::route::Fitted;
 use super::shares::far_share;
 use super::warning::{Warning, WarningKind};
-use crate::profile::{Mode, Phase, Precision, Profile};
+use crate::profile::{Mode, Phase, Profile};
 
 /// What is to be said of a step by fitted lines.
 pub(super) fn of_lines(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<String> {
@@ -47,7 +47,7 @@ pub(super) fn of_models(
     let is_step = shares.iter().any(|share| share.method == Method::Learned);
     if is_step && (factor - 1.0).abs() > 0.005 && base.is_none_or(|base| base.deviation != 1.0) {
         let is_own = models.steps(gpu).boards.contains_key(gpu.slug.as_str());
-        let (what, on) = match models.iterations(mode) {
+        let (what, on) = match models.iterations(gpu, mode) {
             Some(_) => ("whole training iterations", ""),
             None => ("steps", if is_own { ", as measured on this GPU" } else { "" }),
         };
@@ -75,10 +75,13 @@ pub(super) fn of_models(
     notes
 }
 
+/// Said of steps in 16 or 8 bits on AMD GPUs.
+pub(super) const NARROW_ON_AMD: &str = "no step in 16 bits on an AMD GPU was learned from, and those that others measured took 2.8 to 3.9 times as long as predicted (BERT and ResNet on an MI325X, ROCm 6.2): the range reaches up to 4 times";
+
 /// Products that were predicted in an element type that the GPU has no matrix cores for. Products in TF32
 /// run in FP32 there, which is what is predicted.
 pub(super) fn without_matrix_cores(
-    (rates, precision): (&Rates<'_>, Option<Precision>),
+    rates: &Rates<'_>,
     decoded: &[Decoded<'_>],
     operations: &[OperationPrediction],
 ) -> Option<Warning> {
@@ -87,7 +90,7 @@ pub(super) fn without_matrix_cores(
         .iter()
         .zip(operations)
         .filter(|(_, operation)| by_rates(operation))
-        .filter_map(|(decoded, _)| rates.lacks(decoded, precision))
+        .filter_map(|(decoded, _)| rates.lacks(decoded))
         .find(|name| *name != "tf32")?;
     let mut text =
         format!("the GPU has no matrix cores for {name}: products in {name} are predicted at the rate of fp32");

@@ -16,16 +16,17 @@
 mod casts;
 
 use crate::catalog::GpuSpec;
-use crate::profile::{DType, Operation, Phase, Precision, Profile, is_host_transfer};
+use crate::profile::{DType, Mode, Operation, Phase, Precision, Profile, Workload, is_host_transfer};
 use crate::units::{Bytes, Flops, Micros, Range};
 
 use super::decoded::Decoded;
-use super::efficiency::{Asked, Board, Efficiency, demands};
+use super::efficiency::{Board, Efficiency, WithTf32};
 use super::estimate::{Estimate, OperationPrediction};
+use super::memory::Narrowing;
 use super::rate::Rates;
 use super::roofline::roofline;
 use crate::op::name::{self, Form, Name, NormalisationForm};
-use crate::op::{Arithmetic, Family, Work};
+use crate::op::{ALLOW_TF32, Arithmetic, Family, Work};
 
 /// Mean error of whole steps predicted so, from another GPU (Habitat section 6.1.2).
 const CHANGED_STEP_ERROR: f64 = 0.161;
@@ -56,7 +57,9 @@ struct Changed {
     /// Whether it is itself a cast that is not needed.
     is_gone: bool,
     /// What the efficiency model takes it for, as recorded and as asked for.
-    asked: Option<[Vec<Asked>; 2]>,
+    asked: Option<[WithTf32; 2]>,
+    /// Its arithmetic where the GPU has TF32.
+    arithmetic: Option<Precision>,
 }
 
 impl Change {
@@ -101,14 +104,32 @@ impl Change {
         !is_wide(self.from) && is_wide(self.to)
     }
 
-    /// Whether tensors may become smaller than they were recorded.
-    pub(super) const fn narrows(&self) -> bool {
-        is_wide(self.from) && !is_wide(self.to)
-    }
-
-    /// Whether parameters may become smaller than they were recorded.
-    pub(super) const fn narrows_parameters(&self) -> bool {
-        (is_wide(self.from) || autocasts(self.from)) && !is_wide(self.to) && !autocasts(self.to)
+    /// How small the step may become in memory, if its numbers become narrower.
+    ///
+    /// Training in FP8 keeps weights, gradients and optimizer state as they were, adds the weights in 8 bits and
+    /// their transposes (Transformer Engine; autocast to 16 bits has copies as large), and keeps activations
+    /// that are not inputs of products in 16 bits: at least half, or a quarter, of what was recorded.
+    pub(super) fn narrowing(&self, workload: &Workload) -> Option<Narrowing> {
+        let keeps_states = self.to == Precision::Fp8 && workload.mode == Mode::Training;
+        let states = |precision| match precision {
+            Precision::Fp8 => 1.0,
+            Precision::Fp16 | Precision::Bf16 => 2.0,
+            _ => 4.0,
+        };
+        let rest = |precision| match precision {
+            Precision::Fp8 => 1.0,
+            _ if is_wide(precision) => 4.0,
+            _ => 2.0,
+        };
+        let times = |bytes: fn(Precision) -> f64| (bytes(self.to) / bytes(self.from)).min(1.0);
+        let copies = if keeps_states && !mixes(self.from) { 2.0 } else { 0.0 };
+        let parameters = workload.parameter_count.unwrap_or(0) as f64;
+        let narrowing = Narrowing {
+            states: if keeps_states { 1.0 } else { times(states) },
+            rest: times(rest),
+            copies: Bytes::known(parameters * copies),
+        };
+        (narrowing.states < 1.0 || narrowing.rest < 1.0).then_some(narrowing)
     }
 
     /// What holds on every GPU.
@@ -148,6 +169,13 @@ impl Change {
         notes
     }
 
+    /// Whether anything changes on a GPU: between precisions of 32 bits, only where TF32 is there and an
+    /// operation runs in it in one of the two alone.
+    pub(super) fn changes(&self, gpu: &GpuSpec) -> bool {
+        let is_within_32_bits = self.from.is_32_bits() && self.to.is_32_bits();
+        !is_within_32_bits || gpu.runs_tf32() && self.operations.iter().any(Option::is_some)
+    }
+
     /// The GPUs that keep the recorded precision, in one line; `None` where all change.
     pub(super) fn kept_on(&self, refused: &[&GpuSpec]) -> Option<String> {
         let shown = refused.iter().take(GPUS_NAMED).map(|gpu| gpu.slug.as_str()).collect::<Vec<_>>().join(", ");
@@ -163,8 +191,8 @@ impl Change {
     pub(super) fn refused_by(&self, gpu: &GpuSpec) -> Option<String> {
         let peak = &gpu.peak;
         let (name, rate) = match self.to {
-            Precision::Fp32 => return None,
-            Precision::Tf32 => ("tf32", peak.tf32_tensor),
+            Precision::Fp32 | Precision::Fp32Strict => return None,
+            Precision::Tf32 | Precision::Tf32Products => ("tf32", peak.tf32_tensor.filter(|_| gpu.runs_tf32())),
             Precision::AmpFp16 | Precision::Fp16 => ("fp16", peak.fp16_tensor),
             Precision::AmpBf16 | Precision::Bf16 => ("bf16", peak.bf16_tensor),
             Precision::Fp8 => ("fp8", peak.fp8_tensor),
@@ -182,7 +210,7 @@ impl Change {
         operations: &mut [OperationPrediction],
         explains: bool,
     ) -> Option<String> {
-        let boards = efficiency.map(|model| [self.from, self.to].map(|precision| model.board(rates, Some(precision))));
+        let board = efficiency.map(|model| model.board(rates));
         let (mut all, mut unknown) = (Micros::ZERO, Micros::ZERO);
         for ((decoded, changed), prediction) in decoded.iter().zip(&self.operations).zip(operations) {
             let Some(time) = &mut prediction.time else { continue };
@@ -193,7 +221,7 @@ impl Change {
                 continue;
             };
             let factor =
-                changed.as_ref().map_or(1.0, |changed| self.factor((rates, boards.as_ref()), decoded, work, changed));
+                changed.as_ref().map_or(1.0, |changed| self.factor((rates, board.as_ref()), decoded, work, changed));
             if (factor - 1.0).abs() > 1e-9 {
                 let range = time.range.map(|time| time * factor);
                 *time = widened(Estimate { range, ..*time });
@@ -212,7 +240,7 @@ impl Change {
     /// Time in the precision asked for over time in the recorded one.
     fn factor(
         &self,
-        (rates, boards): (&Rates<'_>, Option<&[Board<'_>; 2]>),
+        (rates, board): (&Rates<'_>, Option<&Board<'_>>),
         decoded: &Decoded<'_>,
         work: &Work,
         changed: &Changed,
@@ -220,10 +248,13 @@ impl Change {
         if changed.is_gone {
             return 0.0;
         }
-        let here = roofline(rates, work, decoded.dtype.as_ref(), Some(self.from));
-        let there = roofline(rates, &changed.work, Some(&changed.dtype), Some(self.to));
-        let learned = changed.asked.as_ref().zip(boards).and_then(|([before, after], [from, to])| {
-            Some([from.time(before, decoded.dtype.as_ref())?, to.time(after, Some(&changed.dtype))?])
+        let here = roofline(rates, work, decoded.dtype.as_ref(), decoded.arithmetic);
+        let there = roofline(rates, &changed.work, Some(&changed.dtype), changed.arithmetic);
+        let learned = changed.asked.as_ref().zip(board).and_then(|([before, after], board)| {
+            Some([
+                board.time(before.on(rates), decoded.dtype.as_ref())?,
+                board.time(after.on(rates), Some(&changed.dtype))?,
+            ])
         });
         let [here, there] = learned.unwrap_or([here, there]);
         let cast = |elements: &f64| {
@@ -231,7 +262,13 @@ impl Change {
             let work = Work { flops: Flops::known(0.0), bytes, arithmetic: Arithmetic::Vector };
             roofline(rates, &work, Some(&DType::Float32), Some(self.to))
         };
-        (there + changed.casts.iter().map(cast).fold(Micros::ZERO, |all, one| all + one)) / here
+        let factor = (there + changed.casts.iter().map(cast).fold(Micros::ZERO, |all, one| all + one)) / here;
+        // Libraries take the faster kernel: TF32 is never slower than FP32.
+        match (decoded.arithmetic, changed.arithmetic) {
+            (Some(Precision::Fp32Strict), Some(Precision::Tf32)) => factor.min(1.0),
+            (Some(Precision::Tf32), Some(Precision::Fp32Strict)) => factor.max(1.0),
+            _ => factor,
+        }
     }
 
     /// An operation in the precision asked for; `None` where nothing is known to change.
@@ -246,21 +283,24 @@ impl Change {
         let element = dtype.size_bytes().unwrap_or(size) as f64;
         // Tensors of other types, such as masks and statistics, keep theirs.
         let work = if element == size as f64 { work } else { decoded.op.work(element)? };
-        let asked = efficiency.map(|model| {
-            let recorded = model.asked(&demands(decoded, Some(self.from)));
-            let operation = Operation { dtype: Some(dtype.clone()), ..operation.clone() };
-            let after = Decoded::new(decoded.index, &operation, Some(self.to));
-            [recorded, model.asked(&demands(&after, Some(self.to)))]
-        });
-        Some(Changed { dtype, work, casts: Vec::new(), is_gone, asked })
+        let mut operation = Operation { dtype: Some(dtype.clone()), ..operation.clone() };
+        // The flag of the recording, which the precision asked for replaces.
+        operation.attributes.remove(ALLOW_TF32);
+        let after = Decoded::new(decoded.index, &operation, Some(self.to));
+        let is_tf32_alone = self.from.is_32_bits() && self.to.is_32_bits();
+        if is_tf32_alone && decoded.is_in_tf32() == after.is_in_tf32() {
+            return None;
+        }
+        let asked = efficiency.map(|model| [decoded, &after].map(|one| model.with_tf32_or_without(one)));
+        Some(Changed { dtype, work, casts: Vec::new(), is_gone, asked, arithmetic: after.arithmetic })
     }
 
     /// The element type of an operation in the precision asked for.
     fn element(&self, operation: &Operation, family: Family, recorded: &DType) -> DType {
         let half = match self.to {
-            Precision::Fp32 | Precision::Tf32 => None,
+            precision if precision.is_32_bits() => None,
             Precision::Fp16 | Precision::AmpFp16 => Some(DType::Float16),
-            Precision::Bf16 | Precision::AmpBf16 | Precision::Fp8 => Some(DType::Bfloat16),
+            _ => Some(DType::Bfloat16),
         };
         let Some(half) = half else {
             // A cast has the sizes of both sides.
@@ -293,7 +333,7 @@ pub(super) fn infer(operations: &[Operation]) -> Precision {
 }
 
 const fn is_wide(precision: Precision) -> bool {
-    matches!(precision, Precision::Fp32 | Precision::Tf32)
+    precision.is_32_bits()
 }
 
 /// Whether autocast chooses the types.

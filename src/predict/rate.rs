@@ -186,6 +186,21 @@ impl<'a> Rates<'a> {
             let measured = names.iter().find_map(|name| measured(gpu, name));
             *rate = peak.map(|peak| measured.unwrap_or_else(|| matrix_by_rule(gpu, peak)));
         }
+        let fp32 = calibrated_fp32.map_or(trained_fp32, |sustained| ProductRate {
+            sustained,
+            burst: trained_fp32.burst.max(sustained),
+            source: Source::Calibrated,
+        });
+        let vector = vector_by_rule(gpu);
+        let measured_fp32 = measured(gpu, "fp32");
+        // Libraries take the faster kernel: allowing TF32 slows nothing down.
+        let fastest_fp32 = [Some(vector), measured_fp32, Some(Figure::new(fp32.sustained, fp32.source))];
+        matrix[0] = matrix[0].filter(|_| gpu.runs_tf32()).map(|tf32| {
+            fastest_fp32
+                .into_iter()
+                .flatten()
+                .fold(tf32, |best, rate| if rate.value.get() > best.value.get() { rate } else { best })
+        });
         Self {
             gpu,
             bandwidth: calibrated.or_else(|| published_bandwidth(gpu)).unwrap_or_else(|| {
@@ -194,21 +209,17 @@ impl<'a> Rates<'a> {
             }),
             streaming: calibrated.unwrap_or(trained_streaming),
             trained_streaming,
-            vector: vector_by_rule(gpu),
-            fp32: calibrated_fp32.map_or(trained_fp32, |sustained| ProductRate {
-                sustained,
-                burst: trained_fp32.burst.max(sustained),
-                source: Source::Calibrated,
-            }),
+            vector,
+            fp32,
             trained_fp32,
-            measured_fp32: measured(gpu, "fp32"),
+            measured_fp32,
             matrix,
             usable_memory: Figure::new(gpu.memory * USABLE_SHARE, Source::Rule("92 % of the memory")),
         }
     }
 
-    /// The rate at which the GPU does the arithmetic of an operation; that of FP32 for an element type
-    /// that it has no matrix rate for.
+    /// The rate at which the GPU does arithmetic ([`Decoded::arithmetic`]) on an element type; that of FP32
+    /// for one that it has no matrix rate for, and in place of TF32 on a GPU without it.
     pub fn arithmetic(
         &self,
         arithmetic: Arithmetic,
@@ -219,7 +230,8 @@ impl<'a> Rates<'a> {
         if arithmetic == Arithmetic::Vector {
             return vector;
         }
-        match matrix_type(dtype, precision) {
+        let is_there = |index: &usize| MATRIX_TYPES[*index] != "tf32" || self.matrix[*index].is_some();
+        match matrix_type(dtype, precision).filter(is_there) {
             Some(index) => self.matrix[index].map_or(vector, |rate| rate.value),
             // The FP32 rates of the catalog are of matrix products.
             None if arithmetic == Arithmetic::Product => self.measured_fp32.map_or(vector, |rate| rate.value),
@@ -228,9 +240,9 @@ impl<'a> Rates<'a> {
     }
 
     /// The element type that products of an operation use and the GPU has no matrix rate for.
-    pub(super) fn lacks(&self, decoded: &Decoded<'_>, precision: Option<Precision>) -> Option<&'static str> {
+    pub(super) fn lacks(&self, decoded: &Decoded<'_>) -> Option<&'static str> {
         decoded.work.filter(|work| work.arithmetic != Arithmetic::Vector)?;
-        let index = matrix_type(decoded.dtype.as_ref(), precision)?;
+        let index = matrix_type(decoded.dtype.as_ref(), decoded.arithmetic)?;
         self.matrix[index].is_none().then_some(MATRIX_TYPES[index])
     }
 

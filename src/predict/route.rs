@@ -28,7 +28,6 @@ use crate::op::{Arithmetic, Family, Work};
 pub(super) struct Route<'a> {
     pub(super) origin: Option<&'a Rates<'a>>,
     pub(super) destination: &'a Rates<'a>,
-    pub(super) precision: Option<Precision>,
     pub(super) choice: MethodChoice,
     pub(super) form: WaveForm,
     /// Whether names and reasons are wanted: without, they stay empty.
@@ -106,7 +105,7 @@ impl Route<'_> {
             why = self.say(|| format!("{unknown}; {why}"));
         }
         let by_rates = time.filter(|time| time.method.uses_rates());
-        if let Some(name) = by_rates.and_then(|_| self.destination.lacks(decoded, self.precision)) {
+        if let Some(name) = by_rates.and_then(|_| self.destination.lacks(decoded)) {
             let gpu = &self.destination.gpu.slug;
             why = self.say(|| format!("{why}; {gpu} has no {name} matrix rate: FP32 rate taken"));
         }
@@ -167,27 +166,24 @@ impl Route<'_> {
                 return None;
             }
             let here = (*here.get(decoded.index)?)?;
-            let deviation = (time / here.time).powf(there.shared_deviation);
+            let (time, models, deviation) = there.from_origin(&here, time);
             let why = self.say(|| {
-                format!(
-                    "{name}: models {:.1} → {:.1} µs, corrected by {deviation:.2} as measured on the origin{far}",
-                    here.time.get(),
-                    there.time.get()
-                )
+                let [here, there] = models.map(Micros::get);
+                format!("{name}: models {here:.1} → {there:.1} µs, corrected by {deviation:.2} as measured on the origin{far}")
             });
             let spread = there.with_origin;
-            let time = there.time * deviation;
             return Some((
                 Estimate::with_factors(time, spread.low, spread.high, Method::LearnedRatio),
                 why,
                 there.is_far,
             ));
         }
-        let (time, models) = match there.mean {
-            Some(mean) => (mean, "mean of two models"),
-            None => (there.time, "learned models"),
+        let models = match (there.tf32, there.mean) {
+            (Some(_), _) => "efficiency model in TF32",
+            (None, Some(_)) => "mean of two models",
+            (None, None) => "learned models",
         };
-        let estimate = Estimate::with_factors(time, there.spread.low, there.spread.high, Method::Learned);
+        let estimate = Estimate::with_factors(there.answer(), there.spread.low, there.spread.high, Method::Learned);
         Some((estimate, self.say(|| format!("{name}: {models} on shapes{far}")), there.is_far))
     }
 
@@ -198,8 +194,7 @@ impl Route<'_> {
         }
         let origin = self.origin.filter(|origin| origin.gpu.slug != self.destination.gpu.slug)?;
         let time = decoded.operation.device_time.filter(|time| time.get() > 0.0)?;
-        let (estimate, [fastest, slowest, mid]) =
-            unshaped::between(decoded, self.precision, (origin, self.destination), time);
+        let (estimate, [fastest, slowest, mid]) = unshaped::between(decoded, (origin, self.destination), time);
         let why = self.say(|| {
             format!(
                 "{}: no shapes, so memory or arithmetic may bound it: {fastest:.2} to {slowest:.2} times the measured time, {mid:.2} taken",
@@ -258,7 +253,7 @@ impl Route<'_> {
         }
         let intensity = decoded.work.as_ref().and_then(Work::intensity);
         let arithmetic = decoded.work.as_ref().map_or(Arithmetic::Vector, |work| work.arithmetic);
-        let rate = self.destination.arithmetic(arithmetic, decoded.dtype.as_ref(), self.precision);
+        let rate = self.destination.arithmetic(arithmetic, decoded.dtype.as_ref(), decoded.arithmetic);
         let ridge = rate.get() / self.destination.bandwidth.value.get();
         let (mut before, mut after) = (Micros::ZERO, Micros::ZERO);
         let (mut smallest, mut largest, mut source, mut refitted) =
@@ -273,6 +268,10 @@ impl Route<'_> {
         }
         // Kernels and operation may have been averaged differently: scale by their ratio.
         let time = if before.get() > 0.0 { operation.device_time? * (after / before) } else { after };
+        let (time, tf32) = match self.by_tf32(decoded, origin) {
+            Some(factor) => (time * factor, format!("; TF32 on one of both GPUs: × {factor:.2}")),
+            None => (time, String::new()),
+        };
         let why = self.say(|| {
             let gamma = if largest - smallest < 0.005 {
                 format!("γ {largest:.2}")
@@ -287,16 +286,28 @@ impl Route<'_> {
             let kernels = operation.kernels.len();
             let plural = if kernels == 1 { "" } else { "s" };
             let fit = if refitted { "; a block does not fit there unchanged: one a multiprocessor taken" } else { "" };
-            format!("{kernels} kernel{plural}, {gamma} {from}{fit}")
+            format!("{kernels} kernel{plural}, {gamma} {from}{fit}{tf32}")
         });
         Some((time, Method::WaveScaling, why))
+    }
+
+    /// By how much a kernel changes that runs in TF32 on one of both GPUs alone: the ratio of the rooflines on
+    /// the one that has TF32.
+    fn by_tf32(&self, decoded: &Decoded<'_>, origin: &Rates<'_>) -> Option<f64> {
+        let (here, there) = (origin.gpu.runs_tf32(), self.destination.gpu.runs_tf32());
+        let work = decoded.work.filter(|_| decoded.is_in_tf32() && here != there)?;
+        let both = |rates: &Rates<'_>| {
+            let of = |arithmetic| roofline(rates, &work, decoded.dtype.as_ref(), Some(arithmetic));
+            of(Precision::Tf32) / of(Precision::Fp32Strict)
+        };
+        Some(if there { both(self.destination) } else { 1.0 / both(origin) })
     }
 
     fn by_ratio(&self, decoded: &Decoded<'_>, origin: &Rates<'_>, time: Micros) -> (Micros, Method, String) {
         let dtype = decoded.dtype.as_ref();
         if let Some(work) = &decoded.work {
-            let there = roofline(self.destination, work, dtype, self.precision);
-            let here = roofline(origin, work, dtype, self.precision);
+            let there = roofline(self.destination, work, dtype, decoded.arithmetic);
+            let here = roofline(origin, work, dtype, decoded.arithmetic);
             let why = self.say(|| {
                 let cause = if decoded.family.varies_kernels() {
                     "libraries choose the kernel by GPU"
@@ -317,7 +328,7 @@ impl Route<'_> {
             return Ok((Micros::ZERO, Method::Roofline, self.say(|| "a view: nothing runs on the device".to_owned())));
         }
         let work = decoded.work.as_ref().ok_or("no measured time and no shapes: left out of the step")?;
-        let time = roofline(self.destination, work, decoded.dtype.as_ref(), self.precision);
+        let time = roofline(self.destination, work, decoded.dtype.as_ref(), decoded.arithmetic);
         let why = self.say(|| {
             let megabytes = work.bytes.get() / 1e6;
             if decoded.family == Family::Unknown {

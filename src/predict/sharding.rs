@@ -109,6 +109,9 @@ impl MemoryFit {
         let Some(states) = self.states.filter(|_| sharding != Sharding::None && gpus > 1) else {
             return self.clone();
         };
+        if let Some(narrowest) = &self.narrowest {
+            return self.between(&narrowest.sharded(sharding, gpus), |widest| widest.sharded(sharding, gpus));
+        }
         let saved = states.total().checked_sub(states.on_each(sharding, gpus)).unwrap_or_default();
         // Once the state is divided, the peak may move from the update to where most activations are.
         let own = |working: Working| {
@@ -136,6 +139,9 @@ impl MemoryFit {
         let Share { parallel, replicas, batches, .. } = *on;
         if parallel.is_none() {
             return self.sharded(sharding, replicas);
+        }
+        if let Some(narrowest) = &self.narrowest {
+            return self.between(&narrowest.on_replica(sharding, on), |widest| widest.on_replica(sharding, on));
         }
         let Some(states) = self.states else {
             let fits = if self.fits == Fits::Yes { Fits::Yes } else { Fits::Unknown };
@@ -182,6 +188,26 @@ impl MemoryFit {
         };
         let how = format!("with {}{divided}{without}", parallel.words());
         Self { largest_batch: None, ..self.of_share(needed, at_most, &how, states.is_assumed) }
+    }
+
+    /// A share of a step whose numbers become narrower: what the narrowest numbers need at least, and at most
+    /// what those recorded need.
+    fn between(&self, least: &Self, share: impl Fn(&Self) -> Self) -> Self {
+        let widest = share(&Self { narrowest: None, needed: self.at_most, ..self.clone() });
+        let fits = match (widest.fits, least.fits) {
+            (Fits::Yes, _) => Fits::Yes,
+            (_, Fits::No) => Fits::No,
+            _ => Fits::Unknown,
+        };
+        let reason = match (fits, least.needed) {
+            (Fits::Unknown, Some(bytes)) => {
+                let least = bytes.get() / GIB;
+                format!("may fit: at least {least:.1} GB in narrower numbers; as recorded, {}", widest.reason)
+            }
+            (Fits::No, _) => least.reason.clone(),
+            _ => widest.reason.clone(),
+        };
+        Self { fits, needed: least.needed, reason, narrowest: Some(Box::new(least.clone())), ..widest }
     }
 
     /// The answer where a share of what was needed is.
@@ -264,6 +290,7 @@ mod tests {
             fits: Fits::No,
             needed: Some(gb(115.0)),
             working: None,
+            narrowest: None,
             at_most: Some(gb(115.0)),
             usable,
             reason: String::new(),

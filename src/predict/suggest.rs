@@ -16,7 +16,7 @@ use super::gaussian::Process;
 use super::learned::{ModelGpu, Models, Query, arithmetic, coordinates, is_host_bound, prior};
 use super::mlp::ModelError;
 use super::rate::Rates;
-use crate::op::{Part, Primitive, RowsKind, element_type, parts};
+use crate::op::{self, Part, Primitive, RowsKind, element_type, parts};
 
 /// Operators of one model that are compared; those with most device time.
 const MOST: usize = 400;
@@ -141,10 +141,11 @@ fn groups(profile: &Profile, gpu: ModelGpu<'_>, models: &Models) -> Result<(Vec<
     let (mut queries, mut owners) = (Vec::new(), Vec::new());
     for operation in &profile.operations {
         let dtype = element_type(operation, precision);
-        let rate = gpu.rate(dtype.as_ref(), precision);
+        let own = op::arithmetic(operation, op::family(operation), precision).filter(|_| gpu.rates.gpu.runs_tf32());
+        let rate = gpu.rate(dtype.as_ref(), own);
         for part in parts(operation, precision) {
             queries.push(Query { part, gpu, rate, load: Load::Step });
-            owners.push((operation, dtype.clone()));
+            owners.push((operation, dtype.clone(), own));
         }
     }
     let in_step = models.times(&queries)?;
@@ -152,7 +153,7 @@ fn groups(profile: &Profile, gpu: ModelGpu<'_>, models: &Models) -> Result<(Vec<
     let alone = models.times(&alone)?;
     let mut total = 0.0;
     let mut by_model: BTreeMap<(OperatorModel, [u64; 2]), Gathered<'_>> = BTreeMap::new();
-    for (((query, (operation, dtype)), time), alone) in queries.iter().zip(owners).zip(in_step).zip(alone) {
+    for (((query, (operation, dtype, own)), time), alone) in queries.iter().zip(owners).zip(in_step).zip(alone) {
         let (Some(time), Some(alone)) = (time, alone) else { continue };
         let weight = time.time.get() * query.part.times * f64::from(operation.count);
         total += weight;
@@ -163,7 +164,7 @@ fn groups(profile: &Profile, gpu: ModelGpu<'_>, models: &Models) -> Result<(Vec<
             .entry((model, arithmetic(query)))
             .or_insert_with(|| Gathered { members: BTreeMap::new(), query: *query });
         let member = gathered.members.entry(key).or_insert_with(|| {
-            let tf32 = precision.filter(|&one| one == Precision::Tf32 && dtype == Some(DType::Float32));
+            let tf32 = own.filter(|&one| one == Precision::Tf32 && dtype == Some(DType::Float32));
             let suggestion =
                 forward(&query.part, dtype).filter(|_| !is_host_bound(alone.time, &ensemble.facts)).map(|operation| {
                     Suggestion {

@@ -12,7 +12,7 @@ use super::method::{COVERED, Method};
 use super::rate::Rates;
 use super::warning::{Warning, WarningKind};
 use crate::op::{Arithmetic, Family};
-use crate::profile::{DType, Precision};
+use crate::profile::DType;
 use crate::units::{Micros, Range};
 
 /// Whether nothing tells what bounds an operation.
@@ -28,7 +28,6 @@ pub(super) fn is_undecided(decoded: &Decoded<'_>) -> bool {
 /// greatest and the middle ratio of the two.
 pub(super) fn between(
     decoded: &Decoded<'_>,
-    precision: Option<Precision>,
     (here, there): (&Rates<'_>, &Rates<'_>),
     time: Micros,
 ) -> (Estimate, [f64; 3]) {
@@ -39,7 +38,7 @@ pub(super) fn between(
         _ => Arithmetic::Vector,
     };
     let rate = |dtype: Option<&DType>| {
-        let rate = |gpu: &Rates<'_>| gpu.arithmetic(arithmetic, dtype, precision);
+        let rate = |gpu: &Rates<'_>| gpu.arithmetic(arithmetic, dtype, decoded.arithmetic);
         rate(here) / rate(there)
     };
     // Where not even the element type is known, products may run in 32 bits or in 16.

@@ -148,7 +148,8 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
     let mut notes = Notes::new(trace, &nesting, &steps, &launches);
     notes.durations(&steps, &walls);
     notes.joined(trace, joined_share, grouped.inferred);
-    let workload = workload(trace, &nesting, &steps.kept_spans(), &grouped.operations, options, &mut notes.0);
+    let (workload, tf32_known) =
+        workload(trace, &nesting, &steps.kept_spans(), &grouped.operations, options, &mut notes.0);
     let origin = origin(trace, steps.joined.device, options, &mut notes.0);
     let (execution, how) = execution::execution(trace, &steps);
     notes.0.extend(how);
@@ -178,6 +179,7 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
         step_marks: Some(steps.marks.name().to_owned()),
         ranks: None,
         joined_share: (!trace.recorder.grouping.is_without_operators()).then_some(joined_share),
+        tf32_known,
         notes: notes.0,
     });
     Ok(Import { profile, summary })

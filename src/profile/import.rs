@@ -1,9 +1,7 @@
 //! Recordings made profiles: a reader of [`crate::trace`] fills the typed form of each rank, and
 //! the builder makes one profile of them.
 
-pub use super::builder::{
-    Exchange, Import, ImportOptions, LoaderBatch, ModelInput, ResolveGpu, Summary, combine,
-};
+pub use super::builder::{Exchange, Import, ImportOptions, LoaderBatch, ModelInput, ResolveGpu, Summary, combine};
 use super::{DeviceInfo, builder};
 use crate::trace::kineto::Recorded;
 use crate::trace::nsight::{self, Source};

@@ -57,6 +57,8 @@ struct Info {
     /// Whether products of 32-bit tensors run in TF32.
     #[serde(default)]
     tf32: bool,
+    /// Whether cuDNN's convolutions and recurrent layers of 32-bit tensors do. Lists of older programs do not say.
+    cudnn_tf32: Option<bool>,
     mode: Option<Mode>,
     /// How its kernels are launched, where not one by one.
     execution: Option<Execution>,
@@ -222,7 +224,9 @@ pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
         .torch
         .as_ref()
         .map_or_else(|| "op list".to_owned(), |version| format!("op list, torch {}", text::clean(version, 20)));
-    profile.recording = Some(Recording { source, step_marks: None, ranks: None, joined_share: None, notes });
+    let tf32_known = info.cudnn_tf32.is_some();
+    profile.recording =
+        Some(Recording { source, step_marks: None, ranks: None, joined_share: None, tf32_known, notes });
     Ok(profile)
 }
 
@@ -271,8 +275,7 @@ fn precision(info: &Info, operations: &[Operation]) -> Option<Precision> {
     }
     let (most, _) = by_type.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     match most {
-        DType::Float32 if info.tf32 => Some(Precision::Tf32),
-        DType::Float32 => Some(Precision::Fp32),
+        DType::Float32 => Some(Precision::with_tf32(info.tf32, info.cudnn_tf32.unwrap_or(true))),
         DType::Float16 => Some(Precision::Fp16),
         DType::Bfloat16 => Some(Precision::Bf16),
         _ => None,

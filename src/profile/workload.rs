@@ -67,10 +67,16 @@ impl fmt::Display for Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
-    /// 32-bit floating point throughout.
+    /// 32-bit tensors as PyTorch computes with them by default: on GPUs that have TF32, cuDNN's convolutions
+    /// and recurrent layers run in it (`torch.backends.cudnn.allow_tf32`), matrix products do not
+    /// (`torch.backends.cuda.matmul.allow_tf32`).
     Fp32,
-    /// 32-bit tensors, products in TF32 on tensor cores.
+    /// 32-bit floating point throughout, TF32 nowhere.
+    Fp32Strict,
+    /// 32-bit tensors, products, convolutions and recurrent layers in TF32 on tensor cores.
     Tf32,
+    /// 32-bit tensors, matrix products in TF32, convolutions and recurrent layers not.
+    Tf32Products,
     /// Automatic mixed precision with float16.
     AmpFp16,
     /// Automatic mixed precision with bfloat16.
@@ -85,14 +91,25 @@ pub enum Precision {
 
 impl Precision {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Fp32, Self::Tf32, Self::AmpFp16, Self::AmpBf16, Self::Fp16, Self::Bf16, Self::Fp8];
+    pub const ALL: [Self; 9] = [
+        Self::Fp32,
+        Self::Fp32Strict,
+        Self::Tf32,
+        Self::Tf32Products,
+        Self::AmpFp16,
+        Self::AmpBf16,
+        Self::Fp16,
+        Self::Bf16,
+        Self::Fp8,
+    ];
 
     /// The name in files and on screen.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fp32 => "fp32",
+            Self::Fp32Strict => "fp32-strict",
             Self::Tf32 => "tf32",
+            Self::Tf32Products => "tf32-products",
             Self::AmpFp16 => "amp-fp16",
             Self::AmpBf16 => "amp-bf16",
             Self::Fp16 => "fp16",
@@ -104,10 +121,73 @@ impl Precision {
     /// Whether products have the same element type in both; in FP8 not all of them have.
     pub const fn has_types_of(self, other: Self) -> bool {
         match self {
-            Self::Fp32 | Self::Tf32 => matches!(other, Self::Fp32 | Self::Tf32 | Self::Fp8),
+            _ if self.is_32_bits() => other.is_32_bits() || matches!(other, Self::Fp8),
             Self::Fp16 | Self::AmpFp16 => matches!(other, Self::Fp16 | Self::AmpFp16 | Self::Fp8),
             Self::Bf16 | Self::AmpBf16 => matches!(other, Self::Bf16 | Self::AmpBf16 | Self::Fp8),
-            Self::Fp8 => true,
+            _ => true,
+        }
+    }
+
+    /// 32-bit tensors with TF32 allowed or not, by PyTorch's two flags.
+    pub const fn with_tf32(products: bool, convolutions: bool) -> Self {
+        match (products, convolutions) {
+            (false, true) => Self::Fp32,
+            (false, false) => Self::Fp32Strict,
+            (true, true) => Self::Tf32,
+            (true, false) => Self::Tf32Products,
+        }
+    }
+
+    /// Whether tensors have 32 bits, TF32 allowed or not.
+    pub const fn is_32_bits(self) -> bool {
+        matches!(self, Self::Fp32 | Self::Fp32Strict | Self::Tf32 | Self::Tf32Products)
+    }
+
+    /// Whether matrix products of 32-bit tensors may run in TF32. PyTorch does not allow that unless told.
+    pub const fn allows_tf32_products(self) -> bool {
+        matches!(self, Self::Tf32 | Self::Tf32Products)
+    }
+
+    /// Whether convolutions and recurrent layers of 32-bit tensors may run in TF32. PyTorch allows that
+    /// unless told otherwise.
+    pub const fn allows_tf32_convolutions(self) -> bool {
+        !matches!(self, Self::Fp32Strict | Self::Tf32Products)
+    }
+}
+
+/// Precisions that one kind of steps was measured in, as far as errors are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PrecisionClass {
+    /// Matrix products in FP32.
+    Fp32,
+    /// Matrix products in TF32.
+    Tf32,
+    /// 16-bit floating point, mixed or throughout.
+    Half,
+    /// 8-bit floating point.
+    Fp8,
+}
+
+impl fmt::Display for PrecisionClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Fp32 => "FP32",
+            Self::Tf32 => "TF32",
+            Self::Half => "16 bits",
+            Self::Fp8 => "8 bits",
+        })
+    }
+}
+
+impl Precision {
+    /// Its class.
+    pub const fn class(self) -> PrecisionClass {
+        match self {
+            Self::Fp32 | Self::Fp32Strict => PrecisionClass::Fp32,
+            Self::Tf32 | Self::Tf32Products => PrecisionClass::Tf32,
+            Self::AmpFp16 | Self::AmpBf16 | Self::Fp16 | Self::Bf16 => PrecisionClass::Half,
+            Self::Fp8 => PrecisionClass::Fp8,
         }
     }
 }
@@ -341,6 +421,10 @@ pub struct Recording {
     /// Share of kernel time that was joined to an operator, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined_share: Option<f64>,
+    /// Whether the program's TF32 flags were recorded, or kernels or operators that show them; else PyTorch's
+    /// defaults are assumed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tf32_known: bool,
     /// Anything the reader should know: what was missing, assumed or left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

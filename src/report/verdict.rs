@@ -269,7 +269,12 @@ impl Recorded {
     /// What shortens the operations of a family.
     fn shorter(&self, family: &str) -> &'static str {
         let is = |families: &[Family]| families.iter().any(|it| it.name() == family);
-        if is(&[Family::Gemm, Family::Convolution, Family::Recurrent]) && self.precision == Some(Precision::Fp32) {
+        let has_tf32 = |allows: fn(Precision) -> bool| self.precision.is_some_and(allows);
+        let is_convolution = is(&[Family::Convolution, Family::Recurrent]);
+        let is_wide = has_tf32(Precision::is_32_bits);
+        if is_convolution && is_wide && has_tf32(Precision::allows_tf32_convolutions) {
+            "autocast to bf16 shortens them"
+        } else if (is_convolution || is(&[Family::Gemm])) && is_wide && self.precision != Some(Precision::Tf32) {
             "autocast to bf16 (or TF32) shortens them"
         } else if is(&[Family::Elementwise, Family::Normalisation, Family::Softmax, Family::Reduction]) {
             "torch.compile joins such operations"

@@ -667,6 +667,9 @@ fn ways_to_train(python: &str, is_chosen: impl Fn(&str) -> bool) {
         row([name, &steps.join(", "), &windows.join(", "), &operations, &batch, &code]);
         if name.starts_with("autocast") {
             assert_eq!(profile.workload.precision, Some(Precision::AmpBf16));
+        } else {
+            let expected = if name.starts_with("accumulation") { Precision::Tf32Products } else { Precision::Fp32 };
+            assert_eq!(profile.workload.precision, Some(expected), "{name}");
         }
         if name == "two windows, memory" {
             assert!(ran.notes().contains("2 windows"), "{}", ran.notes());

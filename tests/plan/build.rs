@@ -48,6 +48,7 @@ fn prediction(name: &str, step: StepTime) -> Prediction {
         update_share: 0.0,
         left_out: 0.0,
         memory: MemoryFit {
+            narrowest: None,
             fits: Fits::Yes,
             working: None,
             needed: None,

@@ -25,6 +25,7 @@ trials! {
         attention_is_the_gpus,
         a_mask_that_nothing_needs_is_left_out,
         functions_for_torchscript_are_traced,
+        flags_of_tf32_are_seen,
         what_is_compiled_is_fused,
         tensors_that_take_operators_apart_are_looked_into,
         weights_in_4_bits_take_their_own_memory,
@@ -325,6 +326,22 @@ fn functions_for_torchscript_are_traced(python: &str) {
     let profile = Place::new().profile(python, "layers.py:scripted", &[]);
     let names = ["aten::sigmoid", "aten::mul", "aten::native_dropout"];
     assert_eq!(names.map(|name| named(&profile, name).first().map(|one| one.phase)), [Some(Phase::Forward); 3]);
+}
+
+/// Both flags, in PyTorch's older and newer ways to set them; reading the older is an error beside the newer.
+fn flags_of_tf32_are_seen(python: &str) {
+    for (kind, expected) in [
+        ("none", Precision::Fp32),
+        ("off", Precision::Fp32Strict),
+        ("high", Precision::Tf32),
+        ("products", Precision::Tf32Products),
+        ("new-off", Precision::Fp32Strict),
+        ("new-on", Precision::Tf32),
+    ] {
+        let profile = Place::new().profile(python, "layers.py:flags", &["--arg", &format!("kind={kind}")]);
+        assert_eq!(profile.workload.precision, Some(expected), "{kind}");
+        assert!(profile.recording.unwrap().tf32_known, "{kind}");
+    }
 }
 
 /// What runs is the product in 8 bits, not the one that the wrapper was asked for.

@@ -244,7 +244,8 @@ fn of_collection(collected: Collected) -> Result<Vec<PublishedStep>, ProfileErro
             precision: precision.or(match &operation.dtype {
                 Some(DType::Bfloat16) => Some(Precision::Bf16),
                 Some(DType::Float16) => Some(Precision::Fp16),
-                _ => Some(Precision::Fp32),
+                // It turns TF32 off.
+                _ => Some(Precision::Fp32Strict),
             }),
             parameter_count: None,
         };
@@ -335,7 +336,8 @@ fn of_recording(
     Ok(found)
 }
 
-/// A precision as the tables name it.
+/// A precision as the tables name it. No step in FP32 ran on a GPU with TF32; those in TF32 have it throughout:
+/// NVIDIA's containers turn it on for matrix products as well, as PyTorch did before 1.12.
 fn precision(name: &str) -> Option<Precision> {
     Some(match name {
         "fp32" => Precision::Fp32,

@@ -21,7 +21,8 @@ from pathlib import Path
 
 import zstandard
 
-PRECISIONS = {"fp32": "fp32", "tf32": "tf32", "bf16": "amp-bf16", "fp16": "amp-fp16"}
+# Of profiler/gpu/steps.py, which turns TF32 off in FP32.
+PRECISIONS = {"fp32": "fp32-strict", "tf32": "tf32", "bf16": "amp-bf16", "fp16": "amp-fp16"}
 
 
 def packed(row, trace, args):

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Mapping
 
 from .optimizers import trained
-from .pytorch import autocast, in_backward, is_batched, set_eval_frame, skip
+from .pytorch import autocast, in_backward, is_batched, set_eval_frame, skip, tf32
 from .signals import Held
 
 # Inputs whose shapes are told, and how deep containers of tensors are looked into.
@@ -32,6 +32,7 @@ class Inputs:
         self.found = {
             "calls": 0,
             "autocast": None,
+            "tf32": None,
             "module": None,
             "inputs": [],
             "leads": [],
@@ -97,6 +98,8 @@ class Inputs:
         trains = self.trains(called)
         if trains and self.found["autocast"] is None:
             self.found["autocast"] = autocast()
+        if trains and self.found["tf32"] is None:
+            self.found["tf32"] = tf32()
         if id(called) in self.inner:
             return
         if id(called) not in self.outer:

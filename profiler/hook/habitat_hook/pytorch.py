@@ -80,6 +80,25 @@ def autocast():
     return None
 
 
+def tf32():
+    """Whether matrix products, and convolutions and recurrent layers of cuDNN, may run in TF32."""
+    import os
+
+    import torch
+
+    override = os.environ.get("NVIDIA_TF32_OVERRIDE")
+    if override in ("0", "1"):
+        return [override == "1"] * 2  # The libraries obey it, whatever PyTorch asks for.
+
+    def allowed(new, old):
+        # From PyTorch 2.9 on; where a program sets these, reading the old flags is an error.
+        precision = getattr(new, "fp32_precision", None)
+        return bool(old.allow_tf32) if precision is None else precision == "tf32"
+
+    cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
+    return [allowed(cuda.matmul, cuda.matmul), allowed(getattr(cudnn, "conv", cudnn), cudnn)]
+
+
 def end_kineto_thread():
     """Ends the thread that Kineto starts with the first profiler of a process, to wait for
     requests of a daemon. A child made by os.fork() has not that thread, but waits for its end

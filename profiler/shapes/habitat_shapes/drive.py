@@ -32,6 +32,23 @@ def torch_version():
     return torch.__version__
 
 
+def tf32():
+    """Whether matrix products, and convolutions and recurrent layers of cuDNN, may run in TF32."""
+    import torch
+
+    override = os.environ.get("NVIDIA_TF32_OVERRIDE")
+    if override in ("0", "1"):
+        return [override == "1"] * 2  # The libraries obey it, whatever PyTorch asks for.
+
+    def allowed(new, old):
+        # From PyTorch 2.9 on; where a program sets these, reading the old flags is an error.
+        precision = getattr(new, "fp32_precision", None)
+        return bool(old.allow_tf32) if precision is None else precision == "tf32"
+
+    cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
+    return [allowed(cuda.matmul, cuda.matmul), allowed(getattr(cudnn, "conv", cudnn), cudnn)]
+
+
 def need_torch():
     try:
         import torch
@@ -336,6 +353,7 @@ def told(torch, step, mode, rows, request, batch):
         step.note("no optimizer of PyTorch made a step: " + made)
     memory, fusion = step.memory, step.fusion
     kinds, working, peak_phase = memory.at_peak(set(fusion.made), fusion.held)
+    products_in_tf32, convolutions_in_tf32 = tf32()
     return {
         "format": "habitat-op-list",
         "version": 1,
@@ -347,7 +365,8 @@ def told(torch, step, mode, rows, request, batch):
             "seq": sequence,
             "params": sum(parameters.values()) or None,
             "amp": step.autocast,
-            "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
+            "tf32": products_in_tf32,
+            "cudnn_tf32": convolutions_in_tf32,
             "mode": "training" if training else "inference",
             "calls": mode.calls,
             "execution": "cuda_graphs" if mode.replayed > MOSTLY * mode.launched else None,

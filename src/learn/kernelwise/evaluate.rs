@@ -7,10 +7,11 @@ use super::{Data, FitError, Recipe, gpu_lines};
 use crate::catalog::{Catalog, GpuSpec};
 use crate::learn::ranges::{few_gpus, spread};
 use crate::predict::Method;
+use crate::predict::compare::StepKind;
 use crate::predict::decoded::{Decoded, step_operations};
 use crate::predict::kernelwise::{Across, Evaluated, KernelWise, Level, Lines, Ranges};
 use crate::predict::learned::Spread;
-use crate::profile::{Mode, Profile};
+use crate::profile::Profile;
 use crate::units::{GpuSlug, Micros};
 
 /// A step predicted by lines that did not see its network (or its GPU).
@@ -20,8 +21,8 @@ pub struct HeldOut {
     pub gpu: GpuSlug,
     /// Place in [`Data::steps`].
     pub step: usize,
-    /// Training or inference.
-    pub mode: Mode,
+    /// Maker of its GPU, and what it ran in.
+    pub kind: StepKind,
     /// By which lines.
     pub method: Method,
     /// Predicted.
@@ -130,7 +131,7 @@ fn evaluated(lines: &Lines<'_>, gpu: &GpuSpec, step: usize, profile: &Profile) -
     .map(|(method, predicted)| HeldOut {
         gpu: gpu.slug.clone(),
         step,
-        mode: profile.workload.mode,
+        kind: StepKind::of(profile, gpu),
         method,
         predicted,
         measured,
@@ -188,11 +189,15 @@ impl Held {
         let mut groups: Vec<(Evaluated, f64)> = Vec::new();
         let within = self.networks.iter().map(|step| (Some(&step.gpu), step));
         for (gpu, step) in within.chain(self.gpus.iter().map(|step| (None, step))) {
-            let is_of =
-                |(of, _): &(Evaluated, f64)| (of.gpu.as_ref(), of.method, of.mode) == (gpu, step.method, step.mode);
+            let StepKind { vendor, mode, precision } = step.kind;
+            let is_of = |(of, _): &(Evaluated, f64)| {
+                (of.gpu.as_ref(), of.method, of.mode) == (gpu, step.method, mode)
+                    && (of.vendor, of.precision) == (Some(vendor), Some(precision))
+            };
             let index = groups.iter().position(is_of).unwrap_or_else(|| {
-                let (method, mode) = (step.method, step.mode);
-                groups.push((Evaluated { gpu: gpu.cloned(), method, mode, error: 0.0, steps: 0 }, 0.0));
+                let (gpu, vendor, precision) = (gpu.cloned(), Some(vendor), Some(precision));
+                let none = Evaluated { gpu, vendor, precision, method: step.method, mode, error: 0.0, steps: 0 };
+                groups.push((none, 0.0));
                 groups.len() - 1
             });
             groups[index].0.steps += 1;

@@ -10,9 +10,18 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
         "aten::conv1d" | "aten::conv2d" | "aten::conv3d" => {
             &[(3, "stride"), (4, "padding"), (5, "dilation"), (6, "groups")]
         }
-        "aten::convolution" | "aten::_convolution" => {
+        "aten::convolution" => {
             &[(3, "stride"), (4, "padding"), (5, "dilation"), (6, "transposed"), (7, "output_padding"), (8, "groups")]
         }
+        "aten::_convolution" => &[
+            (3, "stride"),
+            (4, "padding"),
+            (5, "dilation"),
+            (6, "transposed"),
+            (7, "output_padding"),
+            (8, "groups"),
+            (12, "allow_tf32"),
+        ],
         "aten::cudnn_convolution" => {
             &[(2, "padding"), (3, "stride"), (4, "dilation"), (5, "groups"), (8, "allow_tf32")]
         }

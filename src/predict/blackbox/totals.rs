@@ -124,7 +124,9 @@ impl OperatorTotals {
         if profile.workload.mode == Mode::Inference {
             return Err(TotalsError::Inference);
         }
-        if let Some(precision) = profile.workload.precision.filter(|precision| *precision != Precision::Fp32) {
+        if let Some(precision) =
+            profile.workload.precision.filter(|precision| !matches!(precision, Precision::Fp32 | Precision::Fp32Strict))
+        {
             return Err(TotalsError::Precision(precision));
         }
         if communicates(profile) {

@@ -96,11 +96,11 @@ impl Terms {
     }
 }
 
-/// The parts of an operation; empty of what does nothing on the device, and where the shapes
-/// do not tell.
-pub fn demands(decoded: &Decoded<'_>, precision: Option<Precision>) -> Vec<Demand> {
+/// The parts of an operation in an arithmetic that its GPU has ([`Decoded::arithmetic_on`]); empty of what does
+/// nothing on the device, and where the shapes do not tell.
+pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Demand> {
     let wide = matches!(decoded.dtype, None | Some(DType::Float32));
-    let arithmetic = match precision {
+    let arithmetic = match arithmetic {
         _ if matches!(decoded.dtype, Some(DType::Float8E4m3 | DType::Float8E5m2)) => Some("fp8"),
         _ if !wide => None,
         Some(Precision::Tf32) => Some("tf32"),

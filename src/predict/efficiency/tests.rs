@@ -33,7 +33,7 @@ fn model(compute: &[(&str, f64)], memory: &[(&str, f64)]) -> Efficiency {
 
 fn time(model: &Efficiency, operation: &Operation, gpu: &GpuSpec) -> LearnedTime {
     let decoded = [Decoded::new(0, operation, Some(Precision::AmpFp16))];
-    model.columns(&decoded, Some(Precision::AmpFp16)).on(&Rates::new(gpu))[0].unwrap()
+    model.columns(&decoded).on(&Rates::new(gpu))[0].unwrap()
 }
 
 /// 4096 × 4096 × 4096 in FP16 on a V100: 137.4 GFLOP at 80 % of 125 TFLOP/s, 100.7 MB.
@@ -111,9 +111,7 @@ fn a_calibrated_bandwidth_serves_gpus_without_steps() {
     let mut rates = Rates::new(&v100);
     rates.streaming.value = rates.trained_streaming.value * 0.5;
     let decoded = [Decoded::new(0, &relu, Some(Precision::AmpFp16))];
-    let time = |model: &Efficiency| {
-        model.columns(&decoded, Some(Precision::AmpFp16)).on(&rates)[0].unwrap().time.get() - STEP_LAUNCH_US
-    };
+    let time = |model: &Efficiency| model.columns(&decoded).on(&rates)[0].unwrap().time.get() - STEP_LAUNCH_US;
     let unseen = model(&[], &[("elementwise", 0.0)]);
     let mut seen = unseen.clone();
     seen.steps.boards.insert(v100.slug.to_string(), 1.0);
@@ -372,7 +370,7 @@ fn kernels_for_ampere_are_behind_on_hopper() {
         ["_scaled_dot_product_flash", "_scaled_dot_product_cudnn"].map(|kernel| {
             let inputs = "[[8, 16, 8192, 128], [8, 16, 8192, 128], [8, 16, 8192, 128]]";
             let asked = asked(&format!("{kernel}_attention"), "forward", inputs, "");
-            model.board(&rates, None).time(&model.asked(&asked), Some(&DType::Float16)).unwrap().get()
+            model.board(&rates).time(&model.asked(&asked, None), Some(&DType::Float16)).unwrap().get()
         })
     };
     for slug in ["h100-sxm5-80gb", "b200"] {

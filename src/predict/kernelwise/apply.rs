@@ -183,7 +183,7 @@ impl Lines<'_> {
             let by_line = self.time_of(one.layers(), level).map(|answer| answer.time).ok();
             let by_roofline = || {
                 let work = one.work.as_ref()?;
-                Some(roofline(&self.rates, work, one.dtype.as_ref(), profile.workload.precision))
+                Some(roofline(&self.rates, work, one.dtype.as_ref(), one.arithmetic))
             };
             Some(by_line.or_else(by_roofline)? * f64::from(one.operation.count))
         });

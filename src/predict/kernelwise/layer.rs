@@ -1,6 +1,6 @@
 //! A layer as the regressions see it: its kind, and the sizes that times are linear in.
 
-use crate::op::{Family, Name, Part, Primitive, Work, element_type, family, name, parts, volume, work};
+use crate::op::{Family, Name, Part, Primitive, Work, arithmetic, element_type, family, name, parts, volume, work};
 use crate::profile::{DType, Operation, Phase, Precision};
 
 use super::Driver;
@@ -74,7 +74,7 @@ impl Layers {
         work: Option<Work>,
         parts: &[Part],
     ) -> Self {
-        let suffix = suffix(operation, precision);
+        let suffix = suffix(operation, family, precision);
         Self { whole: Layer::new(operation, &suffix, family, work, parts), pieces: Layer::pieces(&suffix, parts) }
     }
 
@@ -250,11 +250,17 @@ fn kind(operation: &Operation, suffix: &str) -> String {
     format!("{label}{suffix}")
 }
 
-/// The element type, where it is not FP32.
-fn suffix(operation: &Operation, precision: Option<Precision>) -> String {
+/// The element type, where it is not FP32, and what of 32 bits does not run by PyTorch's defaults.
+fn suffix(operation: &Operation, family: Family, precision: Option<Precision>) -> String {
+    let of_32_bits = |precision: Option<Precision>| match arithmetic(operation, family, precision) {
+        by_default if by_default == arithmetic(operation, family, Some(Precision::Fp32)) => "",
+        Some(Precision::Tf32) => " tf32",
+        _ => " fp32-strict",
+    };
     match element_type(operation, precision) {
+        // All of such a step have it.
         None | Some(DType::Float32) if precision == Some(Precision::Tf32) => " tf32".to_owned(),
-        None | Some(DType::Float32) => String::new(),
+        None | Some(DType::Float32) => of_32_bits(precision).to_owned(),
         Some(dtype) => format!(" {dtype}"),
     }
 }

@@ -93,12 +93,9 @@ impl Ensemble {
         let is_far = distance > NEAR || query.is_other_precision();
         let widening = if query.is_other_precision() { widening * OTHER_PRECISION_WIDENING } else { widening };
         Some(LearnedTime {
-            time: Micros::checked(time)?,
-            spread: spread.widened(widening),
-            with_origin: with_origin.widened(widening),
             shared_deviation: if is_far { shared_deviation.max(FAR_SHARED) } else { shared_deviation },
             is_far,
-            mean: None,
+            ..LearnedTime::alone(Micros::checked(time)?, spread.widened(widening), with_origin.widened(widening))
         })
     }
 

@@ -18,6 +18,7 @@ use crate::predict::efficiency::{Columns, Efficiency, Iterations};
 use crate::predict::features::{Features, Hardware, Load, OperatorModel, features};
 use crate::predict::mlp::ModelError;
 use crate::predict::rate::Rates;
+use crate::predict::roofline::roofline;
 use crate::profile::{DType, Mode, Operation, Phase, Precision, Workload};
 use crate::units::{GpuSlug, Micros};
 
@@ -101,12 +102,27 @@ impl Models {
     }
 
     /// These models as they answer for a step: by [`Efficiency`] or by the ensembles
-    /// ([`is_by_efficiency`]).
-    pub fn answering(&self, operations: &[Decoded<'_>], precision: Option<Precision>) -> Answering<'_> {
-        let efficiency = self.efficiency.as_ref().filter(|_| is_by_efficiency(operations, precision));
+    /// ([`is_by_efficiency`]); `origin` is the GPU that the step was recorded on.
+    pub fn answering(
+        &self,
+        operations: &[Decoded<'_>],
+        precision: Option<Precision>,
+        origin: Option<&GpuSpec>,
+    ) -> Answering<'_> {
+        let by_efficiency = is_by_efficiency(operations, precision);
+        let is_mostly_tf32 = !by_efficiency && is_mostly_in_tf32(operations);
+        let needs_tf32 = is_mostly_tf32 || precision.is_some_and(Precision::is_32_bits);
+        // What was recorded without TF32 is compared with FP32 elsewhere.
+        let is_alike = !needs_tf32 || origin.is_none_or(GpuSpec::runs_tf32);
+        let efficiency = self.efficiency.as_ref().filter(|_| is_alike && (by_efficiency || is_mostly_tf32));
         let updates = operations.iter().any(|decoded| decoded.operation.phase == Phase::Optimizer);
-        let iterations = self.efficiency.as_ref().filter(|_| efficiency.is_none() && updates);
-        Answering { models: self, efficiency, iterations: iterations.and_then(|model| model.iterations.as_ref()) }
+        let iterations = self.efficiency.as_ref().filter(|_| (efficiency.is_none() || needs_tf32) && updates);
+        Answering {
+            models: self,
+            efficiency,
+            needs_tf32,
+            iterations: iterations.and_then(|model| model.iterations.as_ref()),
+        }
     }
 
     /// With corrections, and nothing remembered from before them.
@@ -150,15 +166,21 @@ impl Models {
     ///
     /// Convolutions in FP32 also have the mean of both kinds of models ([`EFFICIENCY_WEIGHT`](super::EFFICIENCY_WEIGHT)),
     /// but on GPUs where operators were measured: few kinds of them were measured alone (`habitat-lab evaluate published`).
-    pub fn columns<'a>(&'a self, operations: &'a [Decoded<'a>], precision: Option<Precision>) -> StepColumns<'a> {
-        let answering = self.answering(operations, precision);
-        let convolutions = self.efficiency.as_ref().filter(|_| answering.efficiency.is_none());
+    pub fn columns<'a>(
+        &'a self,
+        operations: &'a [Decoded<'a>],
+        precision: Option<Precision>,
+        origin: Option<&GpuSpec>,
+    ) -> StepColumns<'a> {
+        let answering = self.answering(operations, precision, origin);
+        let beside = self.efficiency.as_ref().filter(|_| answering.efficiency.is_none() || answering.needs_tf32);
+        let in_tf32 = beside.filter(|_| operations.iter().any(Decoded::is_in_tf32));
         StepColumns {
             operations,
-            precision,
             answering,
-            efficient: answering.efficiency.map(|efficiency| efficiency.columns(operations, precision)),
-            convolutions: convolutions.map(|efficiency| efficiency.convolutions(operations)),
+            efficient: answering.efficiency.map(|efficiency| efficiency.columns(operations)),
+            convolutions: beside.map(|efficiency| efficiency.convolutions(operations)),
+            in_tf32: in_tf32.map(|efficiency| efficiency.in_tf32(operations)),
         }
     }
 
@@ -307,12 +329,13 @@ impl Models {
 #[derive(Debug, Clone)]
 pub struct StepColumns<'a> {
     operations: &'a [Decoded<'a>],
-    precision: Option<Precision>,
     answering: Answering<'a>,
     /// Where the efficiency model answers for all of them.
     efficient: Option<Columns<'a>>,
     /// What it adds to the convolutions of the ensembles.
     convolutions: Option<Columns<'a>>,
+    /// What runs in TF32 where the GPU has it, beside the ensembles.
+    in_tf32: Option<Columns<'a>>,
 }
 
 impl StepColumns<'_> {
@@ -346,7 +369,9 @@ impl StepColumns<'_> {
                     continue;
                 }
                 places.push((at, column));
-                let rate = gpu.rate(decoded.dtype.as_ref(), self.precision);
+                let arithmetic =
+                    decoded.arithmetic.map(|own| if own == Precision::Tf32 { Precision::Fp32Strict } else { own });
+                let rate = gpu.rate(decoded.dtype.as_ref(), arithmetic);
                 queries.extend(decoded.parts.iter().map(|&part| Query { part, gpu, rate, load: Load::Step }));
                 if queries.len() >= AT_A_TIME {
                     self.fill(&mut rows, &mut places, &mut queries)?;
@@ -354,7 +379,28 @@ impl StepColumns<'_> {
             }
         }
         self.fill(&mut rows, &mut places, &mut queries)?;
+        for (row, rates) in rows.iter_mut().zip(gpus) {
+            self.to_tf32(row, rates);
+        }
         Ok(rows)
+    }
+
+    /// Adds TF32 to what the ensembles know in FP32 alone, on a GPU that has it: by the efficiency model, and
+    /// never slower than FP32, whose kernels libraries may take as well. Without an efficiency model by the ratio
+    /// of rooflines.
+    fn to_tf32(&self, row: &mut [Option<LearnedTime>], rates: &Rates<'_>) {
+        if !rates.gpu.runs_tf32() || self.answering.on(rates.gpu).is_some() {
+            return;
+        }
+        let learned = self.in_tf32.as_ref().map(|columns| columns.on(rates));
+        for ((at, place), decoded) in row.iter_mut().enumerate().zip(self.operations) {
+            let (Some(time), true) = (place.as_mut(), decoded.is_in_tf32()) else { continue };
+            let of = |work, arithmetic| roofline(rates, work, decoded.dtype.as_ref(), Some(arithmetic));
+            let by_rates = |work| time.without_tf32() * (of(work, Precision::Tf32) / of(work, Precision::Fp32Strict));
+            let by_model = learned.as_ref().and_then(|row| row[at]).map(|learned| learned.without_tf32());
+            let in_tf32 = by_model.or_else(|| decoded.work.as_ref().map(by_rates));
+            time.tf32 = in_tf32.map(|in_tf32| in_tf32.min(time.without_tf32()));
+        }
     }
 
     /// Puts the ensembles' answers into their places.
@@ -382,17 +428,27 @@ impl StepColumns<'_> {
     }
 }
 
-/// Whether [`Efficiency`] answers for a step: where it does not run in FP32, which the ensembles
-/// were trained on.
+/// Whether [`Efficiency`] answers for a step: where its products do not run in FP32, which the ensembles
+/// were trained on. Steps in TF32 run in FP32 on GPUs without it ([`Answering::on`]).
 pub fn is_by_efficiency(operations: &[Decoded<'_>], precision: Option<Precision>) -> bool {
     let narrow = |decoded: &Decoded<'_>| {
         decoded.family.varies_kernels()
             && decoded.dtype.as_ref().and_then(DType::size_bytes).is_some_and(|size| size < 4)
     };
     match precision {
-        Some(precision) => precision != Precision::Fp32,
+        Some(precision) => !precision.is_32_bits() || precision == Precision::Tf32,
         None => operations.iter().any(narrow),
     }
+}
+
+/// Whether most of the arithmetic of a step's products and convolutions is in TF32 where the GPU has it, as in
+/// convolutional networks by `PyTorch`'s defaults: on such GPUs they ran so in the steps that [`Efficiency`] learned from.
+fn is_mostly_in_tf32(operations: &[Decoded<'_>]) -> bool {
+    let flops = |of: fn(&Decoded<'_>) -> bool| -> f64 {
+        let counted = operations.iter().filter(|one| one.family.varies_kernels() && of(one));
+        counted.filter_map(|one| Some(one.work?.flops.get() * f64::from(one.operation.count))).sum()
+    };
+    flops(|one| one.is_in_tf32()) > 0.5 * flops(|_| true)
 }
 
 /// Models as they answer for one step.
@@ -401,6 +457,8 @@ pub struct Answering<'a> {
     /// All of them.
     pub models: &'a Models,
     efficiency: Option<&'a Efficiency>,
+    /// Whether that answers on GPUs with TF32 alone.
+    needs_tf32: bool,
     /// Of steps with an optimizer that the ensembles answer for.
     iterations: Option<&'a Iterations>,
 }
@@ -409,7 +467,7 @@ impl<'a> Answering<'a> {
     /// The efficiency model, where it answers on `gpu`; where operators were measured, the
     /// ensembles that these correct do.
     pub fn on(&self, gpu: &GpuSpec) -> Option<&'a Efficiency> {
-        self.efficiency.filter(|_| self.models.measured_on(gpu).is_none())
+        self.efficiency.filter(|_| self.models.measured_on(gpu).is_none() && (!self.needs_tf32 || gpu.runs_tf32()))
     }
 
     /// What was learned of steps like this one.
@@ -430,11 +488,15 @@ impl<'a> Answering<'a> {
     pub fn range(&self, gpu: &GpuSpec, workload: &Workload) -> Option<Spread> {
         let steps = &self.models.steps;
         // AMD's GPUs were never among these steps.
-        let whole = self.iterations(workload.mode).filter(|_| gpu.vendor == Vendor::Nvidia);
+        let whole = self.iterations(gpu, workload.mode).filter(|_| gpu.vendor == Vendor::Nvidia);
         if let Some(iterations) = whole {
             return Some(iterations.unseen);
         }
         match self.on(gpu) {
+            // Of 32 bits it knows steps in TF32.
+            Some(efficiency) if workload.precision.is_none_or(Precision::is_32_bits) => {
+                efficiency.range(gpu, &Workload { precision: Some(Precision::Tf32), ..workload.clone() })
+            }
             Some(efficiency) => efficiency.range(gpu, workload),
             None if self.models.has_seen(gpu) => steps.seen,
             None => steps.unseen,
@@ -443,13 +505,13 @@ impl<'a> Answering<'a> {
 
     /// What was found of whole training iterations in FP32, where the step is one: with an
     /// optimizer. Those of the training data of the ensembles had none.
-    pub fn iterations(&self, mode: Mode) -> Option<&'a Iterations> {
-        self.iterations.filter(|_| mode == Mode::Training)
+    pub fn iterations(&self, gpu: &GpuSpec, mode: Mode) -> Option<&'a Iterations> {
+        self.iterations.filter(|_| mode == Mode::Training && self.on(gpu).is_none())
     }
 
     /// Step over sum of operators on `gpu`.
     pub fn step_factor(&self, gpu: &GpuSpec, mode: Mode) -> f64 {
-        if let Some(iterations) = self.iterations(mode) {
+        if let Some(iterations) = self.iterations(gpu, mode) {
             return iterations.factor;
         }
         let steps = self.steps(gpu);

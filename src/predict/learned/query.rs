@@ -87,26 +87,15 @@ impl Query<'_> {
         let Primitive::Fused { flops, moved, share } = self.part.primitive else { return None };
         let compute = flops / (self.rate.sustained.get() * share) * 1e6;
         let memory = moved * self.part.element_bytes / self.gpu.rates.streaming.value.get() * 1e6;
-        Some(LearnedTime {
-            time: Micros::checked(self.launch_us() + compute.max(memory))?,
-            spread: WIDE,
-            with_origin: WIDE.widened(0.6),
-            shared_deviation: 1.0,
-            is_far: false,
-            mean: None,
-        })
+        let time = Micros::checked(self.launch_us() + compute.max(memory))?;
+        Some(LearnedTime { shared_deviation: 1.0, ..LearnedTime::alone(time, WIDE, WIDE.widened(0.6)) })
     }
 
     /// A few elements: the launch is all there is.
     pub(super) fn small(&self) -> Option<LearnedTime> {
         let Primitive::Stream { moved } = self.part.primitive else { return None };
-        (self.load == Load::Step && moved < SMALL_STREAM).then(|| LearnedTime {
-            time: Micros::known(SHORTEST_KERNEL_US),
-            spread: WIDE,
-            with_origin: WIDE,
-            shared_deviation: 1.0,
-            is_far: false,
-            mean: None,
-        })
+        let time = Micros::known(SHORTEST_KERNEL_US);
+        (self.load == Load::Step && moved < SMALL_STREAM)
+            .then(|| LearnedTime { shared_deviation: 1.0, ..LearnedTime::alone(time, WIDE, WIDE) })
     }
 }

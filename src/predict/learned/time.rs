@@ -54,14 +54,63 @@ pub struct LearnedTime {
     /// Its geometric mean with the time by the efficiency model (FP32) or the roofline (other
     /// precisions), where both answer: for an operation of which nothing was measured on another GPU.
     pub mean: Option<Micros>,
+    /// The time by the efficiency model alone, of a convolution in FP32.
+    pub efficient: Option<Micros>,
+    /// The time in TF32, if the operation runs in it on this GPU and the others are in FP32.
+    pub tf32: Option<Micros>,
 }
 
 impl LearnedTime {
+    /// Of a model without another beside it.
+    pub(in crate::predict) const fn alone(time: Micros, spread: Spread, with_origin: Spread) -> Self {
+        Self {
+            time,
+            spread,
+            with_origin,
+            shared_deviation: 0.0,
+            is_far: false,
+            mean: None,
+            efficient: None,
+            tf32: None,
+        }
+    }
+
     /// With the efficiency model's time, of weight [`EFFICIENCY_WEIGHT`]; ranges stay those of the operator models, which
     /// were calibrated on operators.
     #[must_use]
     pub(super) fn with(self, other: Self) -> Self {
-        Self { mean: Some(between(self.time, other.time, EFFICIENCY_WEIGHT)), ..self }
+        let mean = between(self.time, other.time, EFFICIENCY_WEIGHT);
+        Self { mean: Some(mean), efficient: Some(other.time), ..self }
+    }
+
+    /// The time from shapes alone in FP32, or in the one precision that the model answers for.
+    pub(in crate::predict) fn without_tf32(&self) -> Micros {
+        self.mean.unwrap_or(self.time)
+    }
+
+    /// The time from shapes alone, in TF32 if the operation runs in it.
+    pub fn answer(&self) -> Micros {
+        self.tf32.unwrap_or_else(|| self.without_tf32())
+    }
+
+    /// The time on this GPU of an operation that took `measured` on the one where the models say `here`, and by what
+    /// that deviated from them. Where one runs TF32 and the other does not, both are taken from the
+    /// efficiency model, which knows either; TF32 takes no longer than FP32 would.
+    pub(in crate::predict) fn from_origin(&self, here: &Self, measured: Micros) -> (Micros, [Micros; 2], f64) {
+        let scaled = |here: Micros, there: Micros| {
+            let deviation = (measured / here).powf(self.shared_deviation);
+            (there * deviation, [here, there], deviation)
+        };
+        match (here.tf32, self.tf32) {
+            (None, None) => scaled(here.time, self.time),
+            (Some(here), Some(there)) => scaled(here, there),
+            (Some(in_tf32), None) => scaled(in_tf32, self.efficient.unwrap_or(self.time)),
+            (None, Some(there)) => {
+                let strict = scaled(here.time, self.time);
+                let in_tf32 = scaled(here.efficient.unwrap_or(here.time), there);
+                if in_tf32.0.get() < strict.0.get() { in_tf32 } else { strict }
+            }
+        }
     }
 }
 
@@ -92,6 +141,6 @@ pub(super) fn sum(times: &[Option<LearnedTime>], parts: &[Part]) -> Option<Learn
         with_origin: spread(1),
         shared_deviation: near / total,
         is_far,
-        mean: None,
+        ..LearnedTime::alone(time, spread(0), spread(1))
     })
 }

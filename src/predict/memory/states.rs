@@ -88,8 +88,9 @@ fn element(profile: &Profile, optimizer: Option<&Optimizer>) -> f64 {
     let precision = profile.workload.precision.or_else(|| is_typed.then(|| infer(&profile.operations)));
     match precision {
         // Autocast keeps the weights in 32 bits.
-        Some(Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16 | Precision::AmpBf16) => 4.0,
+        Some(precision) if precision.is_32_bits() => 4.0,
+        Some(Precision::AmpFp16 | Precision::AmpBf16) => 4.0,
         Some(Precision::Fp8) if profile.workload.mode == Mode::Inference => 1.0,
-        Some(Precision::Fp16 | Precision::Bf16 | Precision::Fp8) | None => 2.0,
+        _ => 2.0,
     }
 }

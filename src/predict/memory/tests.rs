@@ -1,6 +1,8 @@
 use super::*;
 use crate::catalog::Layer;
 use crate::predict::Sharding;
+use crate::predict::scale::ModelParallel;
+use crate::predict::sharding::Share;
 use crate::profile::{Memory, Precision, Step, Workload};
 
 fn spec(slug: &str) -> GpuSpec {
@@ -85,7 +87,7 @@ fn what_the_optimizer_keeps_may_not_fit_whatever_the_batch() {
     inference.workload.precision = Some(Precision::Bf16);
     assert_eq!(each(&inference), 2.0);
     // Half as large in 16 bits, which may fit.
-    assert_eq!(need.with_small_parameters().fit(&(&rtx).into()).fits, Fits::Unknown);
+    assert_eq!(need.narrowed(Narrowing { states: 0.5, ..TO_FP8 }).fit(&(&rtx).into()).fits, Fits::Unknown);
 }
 
 /// Adam, in mixed precision with a 32-bit copy: 2, 2 and 12 bytes (`ZeRO` paper, section 3.1).
@@ -288,9 +290,57 @@ fn what_is_divided_leaves_the_activations() {
     assert_eq!(fit.activations.map(|kept| kept.least.get() / GIB), Some(10.0));
 }
 
+/// Products in 8 bits and the rest in 16: as much state, and between half and all of the rest.
+const TO_FP8: Narrowing = Narrowing { states: 1.0, rest: 0.5, copies: Bytes::ZERO };
+
 #[test]
 fn a_peak_of_wider_numbers_is_the_most() {
-    let of = |gib: f64| MemoryNeed::of(&profile(Some(gib), None), None).narrowed().fit(&Rates::new(&spec("t4")));
+    let of = |gib: f64| MemoryNeed::of(&profile(Some(gib), None), None).narrowed(TO_FP8).fit(&Rates::new(&spec("t4")));
     assert_eq!([13.0, 20.0, 30.0].map(|gib| of(gib).fits), [Fits::Yes, Fits::Unknown, Fits::No]);
-    assert!(of(20.0).reason.contains("may need less than the 20.9 GB that were recorded in wider numbers"));
+    assert!(
+        of(20.0).reason.contains("may fit: needs 10.9 to 20.9 GB, recorded in wider numbers"),
+        "{}",
+        of(20.0).reason
+    );
+}
+
+/// A step of 40 GB state and 60 GB of activations, in 16 bits and in FP8, on one GPU and shared by 2 to 64:
+/// in FP8 it needs no more than in 16 bits, and no less than its state and half of the rest.
+#[test]
+fn fp8_needs_between_its_state_and_what_16_bits_need() {
+    let mut recorded = profile(Some(100.0), Some(5 << 29));
+    let of = |gib: f64| Bytes::known(gib * GIB);
+    recorded.step.as_mut().unwrap().memory = Some(Memory {
+        source: MemorySource::Computed,
+        parameters: of(10.0),
+        gradients: of(10.0),
+        optimizer_state: of(20.0),
+        activations: of(50.0),
+        temporary: of(10.0),
+        working: Some(Working { gradients: of(10.0), activations: of(50.0), temporary: of(10.0) }),
+    });
+    let gpu = spec("h100-sxm5-80gb");
+    let need = MemoryNeed::of(&recorded, None);
+    let [wide, narrow] = [need.clone(), need.narrowed(TO_FP8)].map(|need| need.fit(&Rates::new(&gpu)));
+    let bytes = |bytes: Option<Bytes>| bytes.unwrap().get();
+    let check = |wide: &MemoryFit, narrow: &MemoryFit, states: f64, what: &str| {
+        let (needed, most) = (bytes(narrow.needed), bytes(narrow.at_most));
+        let rest = bytes(wide.needed) - states * GIB - CONTEXT_BYTES;
+        assert!((needed - (states * GIB + rest / 2.0 + CONTEXT_BYTES)).abs() < 1e6, "{what}: {}", narrow.reason);
+        assert!((most - bytes(wide.at_most)).abs() < 1e6, "{what}: {}", narrow.reason);
+    };
+    check(&wide, &narrow, 40.0, "one GPU");
+    assert_eq!((wide.fits, narrow.fits), (Fits::No, Fits::Unknown));
+    for gpus in [2, 8, 64] {
+        let [wide, narrow] = [&wide, &narrow].map(|fit| fit.sharded(Sharding::Zero3, gpus));
+        check(&wide, &narrow, 40.0 / f64::from(gpus), &narrow.reason);
+    }
+    for (tensor, pipeline, replicas) in [(2, 1, 1), (8, 1, 1), (1, 4, 2), (4, 4, 2)] {
+        let parallel = ModelParallel { tensor, pipeline };
+        let share = Share { parallel, replicas, batches: 8, recomputes: false };
+        let [wide, narrow] = [&wide, &narrow].map(|fit| fit.on_replica(Sharding::Zero1, &share));
+        let states = (20.0 + 20.0 / f64::from(replicas)) / f64::from(tensor * pipeline);
+        check(&wide, &narrow, states, &narrow.reason);
+        assert_eq!(narrow.fits, Fits::Yes, "{}", narrow.reason);
+    }
 }

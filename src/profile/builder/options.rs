@@ -23,6 +23,8 @@ pub struct ImportOptions<'a> {
     pub model: Option<ModelInput>,
     /// The arithmetic of the step.
     pub precision: Option<Precision>,
+    /// Whether the program allowed TF32 for matrix products, and for convolutions and recurrent layers.
+    pub tf32: Option<[bool; 2]>,
     /// Trainable parameters of the model.
     pub parameter_count: Option<u64>,
     /// The GPU it was recorded on, where the caller knows better than the trace.

@@ -42,6 +42,7 @@ pub fn combine(mut imports: Vec<Import>) -> Option<Import> {
         combine_steps(step, &imports);
     }
     let recording = chosen.profile.recording.get_or_insert_with(|| Recording {
+        tf32_known: false,
         source: "recordings of several ranks".to_owned(),
         step_marks: None,
         ranks: None,

@@ -47,7 +47,7 @@ pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Impor
     if grouped.inferred > 0 {
         notes.push(format!("stride and padding of {} convolutions are worked out from shapes", grouped.inferred));
     }
-    let workload = workload::workload(trace, &nesting, &kept_spans, &operations, options, &mut notes);
+    let (workload, tf32_known) = workload::workload(trace, &nesting, &kept_spans, &operations, options, &mut notes);
     let summary = Summary {
         marks,
         steps_found: trace.steps.as_ref().map_or(spans.len(), |steps| steps.found),
@@ -70,6 +70,7 @@ pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Impor
         step_marks: Some(marks.name().to_owned()),
         ranks: None,
         joined_share: None,
+        tf32_known,
         notes,
     });
     Ok(Import { profile, summary })

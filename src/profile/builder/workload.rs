@@ -7,10 +7,10 @@ use super::options::ImportOptions;
 use super::samples::{Samples, first_layer, samples};
 use crate::op::name::{self, Factors, factors_of_kernel, is_product_kernel};
 use crate::op::{self, Family};
-use crate::profile::{DType, Kernel, Mode, Operation, Phase, Precision, Shape, Workload};
+use crate::profile::{Attribute, DType, DeviceInfo, Kernel, Mode, Operation, Phase, Precision, Shape, Workload};
 use crate::trace::{Span, Trace};
 
-/// What the trace and the caller say about the workload.
+/// What the trace and the caller say about the workload, and whether they show where it runs TF32.
 pub(super) fn workload(
     trace: &Trace,
     nesting: &Nesting,
@@ -18,7 +18,7 @@ pub(super) fn workload(
     operations: &[Operation],
     options: &ImportOptions<'_>,
     notes: &mut Vec<String>,
-) -> Workload {
+) -> (Workload, bool) {
     let mode = options.mode.unwrap_or_else(|| {
         if trace.trains {
             return Mode::Training;
@@ -62,7 +62,8 @@ pub(super) fn workload(
         notes.push(format!("sequence length {length} is read off the first layer's input"));
         Some(length)
     });
-    let found = precision(operations);
+    let tf32 = Tf32::of(&trace.devices, operations, options.tf32);
+    let found = precision(operations, tf32);
     if let (Some(given), Ok((found, how))) = (options.precision, &found)
         && !given.has_types_of(*found)
     {
@@ -87,7 +88,8 @@ pub(super) fn workload(
         Some(count)
     });
     let name = if options.workload.trim().is_empty() { "imported".to_owned() } else { options.workload.clone() };
-    Workload { name, mode, batch_size, micro_batches, sequence_length, precision, parameter_count }
+    let workload = Workload { name, mode, batch_size, micro_batches, sequence_length, precision, parameter_count };
+    (workload, tf32.convolutions.is_some())
 }
 
 /// Training if anything runs backward.
@@ -131,7 +133,7 @@ fn parameters(trace: &Trace, span: &Span) -> Option<u64> {
 }
 
 /// Precision of the products and its source; or the reason why it is unknown, if products were recorded.
-fn precision(operations: &[Operation]) -> Result<(Precision, &'static str), Option<String>> {
+fn precision(operations: &[Operation], tf32: Tf32) -> Result<(Precision, &'static str), Option<String>> {
     let works = |operation: &&Operation| matches!(operation.phase, Phase::Forward | Phase::Backward | Phase::Other);
     let products = Products::of(operations.iter().filter(works));
     // In a compiled graph the products have no names of their own.
@@ -146,8 +148,7 @@ fn precision(operations: &[Operation]) -> Result<(Precision, &'static str), Opti
         }) || casts(operations)
     };
     let precision = match types {
-        Factors::Tf32 => Precision::Tf32,
-        Factors::Float32 => Precision::Fp32,
+        Factors::Tf32 | Factors::Float32 => return Ok((tf32.precision(), tf32.how.unwrap_or(how))),
         Factors::Float16 if mixed() => Precision::AmpFp16,
         Factors::Float16 => Precision::Fp16,
         Factors::Bfloat16 if mixed() => Precision::AmpBf16,
@@ -169,9 +170,6 @@ struct Products {
     by_type: BTreeMap<Factors, f64>,
     /// By the names of the kernels alone, of what is in `by_type`.
     by_kernels: f64,
-    /// In FP32 by the operator's tensors; of these, in kernels for TF32.
-    single: f64,
-    single_as_tf32: f64,
     /// Kernels without a type that may be products.
     unknown: f64,
     /// All kernels.
@@ -202,11 +200,6 @@ impl Products {
             // Libraries narrow factors of 16 bits on the way to such a kernel.
             let own = if named(Factors::Float8) { Factors::Float8 } else { own };
             *self.by_type.entry(own).or_default() += time;
-            if own == Factors::Float32 {
-                self.single += time;
-                let in_tf32 = |kernel: &&Kernel| factors_of_kernel(&kernel.name) == Some(Factors::Tf32);
-                self.single_as_tf32 += operation.kernels.iter().filter(in_tf32).map(of_kernel).sum::<f64>();
-            }
             return;
         }
         let mut rest = time;
@@ -232,9 +225,6 @@ impl Products {
             return None;
         }
         Some(match types {
-            Factors::Float32 if self.single_as_tf32 > 0.5 * self.single.max(f64::MIN_POSITIVE) => {
-                (Factors::Tf32, "from float32 products in kernels named tf32")
-            }
             _ if self.by_kernels > 0.5 * known => (types, "from the names of the kernels"),
             _ => (types, "from the element types of the matrix products"),
         })
@@ -279,6 +269,79 @@ fn of_others<'a>(operations: impl Iterator<Item = &'a Operation>) -> Option<Fact
     by_type.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| known >= 0.5 * all).map(|(types, _)| types)
 }
 
+/// Where a recorded step runs TF32, as far as that is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Tf32 {
+    /// In matrix products.
+    products: Option<bool>,
+    /// In convolutions and recurrent layers.
+    convolutions: Option<bool>,
+    /// How that was seen, if not by PyTorch's flags alone.
+    how: Option<&'static str>,
+}
+
+impl Tf32 {
+    /// By the program's flags (`told`), else the flag that traces have of each convolution, else the names of
+    /// kernels. A GPU without TF32 shows by no kernel whether it was allowed.
+    fn of(devices: &[(Option<u64>, DeviceInfo)], operations: &[Operation], told: Option<[bool; 2]>) -> Self {
+        if let Some([products, convolutions]) = told {
+            return Self { products: Some(products), convolutions: Some(convolutions), how: None };
+        }
+        let has_tf32 = devices.iter().any(|(_, device)| {
+            let is_nvidia = !["AMD", "Instinct", "Radeon", "gfx"].iter().any(|maker| device.name.contains(maker));
+            is_nvidia && device.compute_capability.is_some_and(|capability| capability >= (8, 0))
+        });
+        // Kernel time in all, and in TF32.
+        let (mut products, mut convolutions) = ([0.0; 2], [0.0; 2]);
+        let mut flags = [0_u32; 2];
+        let works = |operation: &&Operation| matches!(operation.phase, Phase::Forward | Phase::Backward);
+        for operation in operations.iter().filter(works) {
+            if let Some(Attribute::Bool(allowed)) = operation.attributes.get(op::ALLOW_TF32) {
+                flags[usize::from(*allowed)] += operation.count;
+            }
+            if !matches!(operation.dtype, None | Some(DType::Float32)) {
+                continue;
+            }
+            let family = op::family(operation);
+            for kernel in operation.kernels.iter().filter(|kernel| is_product_kernel(&kernel.name)) {
+                let of = match family {
+                    Family::Convolution | Family::Recurrent => &mut convolutions,
+                    Family::Gemm | Family::Attention => &mut products,
+                    Family::Unknown if convolves(&kernel.name) => &mut convolutions,
+                    Family::Unknown => &mut products,
+                    _ => continue,
+                };
+                let time = kernel.duration.get() * f64::from(kernel.count) * f64::from(operation.count);
+                of[0] += time;
+                of[1] += if factors_of_kernel(&kernel.name) == Some(Factors::Tf32) { time } else { 0.0 };
+            }
+        }
+        let [refused, allowed] = flags;
+        let by_flags = (refused + allowed > 0).then_some(allowed >= refused);
+        // cuDNN takes kernels in FP32 for some convolutions although it may take others.
+        let by_kernels = |[all, in_tf32]: [f64; 2], least: f64| match in_tf32 / all {
+            share if share > least => Some(true),
+            share if share >= 0.0 && has_tf32 => Some(false),
+            _ => None,
+        };
+        let how = |by: Option<bool>| by.filter(|by| *by).map(|_| "from float32 products in kernels named tf32");
+        let products = by_kernels(products, 0.5);
+        let seen = by_kernels(convolutions, 0.05);
+        Self { products, convolutions: by_flags.or(seen), how: how(products).or_else(|| how(seen)) }
+    }
+
+    /// The precision of a step of 32-bit tensors, by PyTorch's defaults where nothing is known.
+    const fn precision(self) -> Precision {
+        let products = matches!(self.products, Some(true));
+        Precision::with_tf32(products, !matches!(self.convolutions, Some(false)))
+    }
+}
+
+/// Whether a kernel is a convolution, by its name.
+fn convolves(kernel: &str) -> bool {
+    ["conv", "fprop", "dgrad", "wgrad", "winograd"].iter().any(|part| kernel.contains(part))
+}
+
 /// Whether weights are cast in every forward pass, as autocast does: a copy to another
 /// type of the shape of a product's weight.
 fn casts(operations: &[Operation]) -> bool {
@@ -303,7 +366,58 @@ fn casts(operations: &[Operation]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::length;
+    use super::*;
+
+    const PRODUCT: &str = r#""name": "aten::mm", "inputs": [[64, 64], [64, 64]]"#;
+    const CONVOLUTION: &str = r#""name": "aten::cudnn_convolution", "inputs": [[8, 8, 16, 16], [8, 8, 3, 3]]"#;
+
+    /// The precision of a forward step of such operations, each with its kernel, on a GPU of this capability, and whether
+    /// its flag for convolutions is known.
+    fn seen(gpu: (&str, u32), operations: &[(&str, &str)], told: Option<[bool; 2]>) -> (Precision, bool) {
+        let info = DeviceInfo { name: gpu.0.to_owned(), compute_capability: Some((gpu.1, 0)), ..DeviceInfo::default() };
+        let of = |(operation, kernel): &(&str, &str)| -> Operation {
+            let kernels = format!(r#"[{{"name": "{kernel}", "duration_us": 10}}]"#);
+            let json = format!(r#"{{{operation}, "phase": "forward", "dtype": "float32", "kernels": {kernels}}}"#);
+            serde_json::from_str(&json).unwrap()
+        };
+        let operations: Vec<Operation> = operations.iter().map(of).collect();
+        let tf32 = Tf32::of(&[(Some(0), info)], &operations, told);
+        (precision(&operations, tf32).unwrap().0, tf32.convolutions.is_some())
+    }
+
+    #[test]
+    fn kernels_and_flags_tell_where_tf32_runs() {
+        let (a100, v100) = (("NVIDIA A100-SXM4-40GB", 8), ("Tesla V100-SXM2-16GB", 7));
+        let sgemm = "ampere_sgemm_128x64_tn";
+        let tf32_gemm = "cutlass_80_tensorop_s1688gemm_128x128_32x3_nn_align4";
+        let tf32_convolution = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16";
+        let convolution = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize128x64x8_ffma";
+        let volta = "volta_scudnn_128x64_relu_medium_nn_v1";
+        for (gpu, product, other, expected) in [
+            (a100, sgemm, tf32_convolution, Precision::Fp32),
+            (a100, tf32_gemm, tf32_convolution, Precision::Tf32),
+            (a100, sgemm, convolution, Precision::Fp32Strict),
+            (a100, tf32_gemm, convolution, Precision::Tf32Products),
+        ] {
+            let found = seen(gpu, &[(PRODUCT, product), (CONVOLUTION, other)], None);
+            assert_eq!(found, (expected, true), "{product}, {other}");
+        }
+        // A GPU without TF32 and one of AMD show nothing.
+        assert_eq!(
+            seen(v100, &[(PRODUCT, "volta_sgemm_128x64_nn"), (CONVOLUTION, volta)], None),
+            (Precision::Fp32, false)
+        );
+        let amd = ("AMD Instinct MI300X", 9);
+        let miopen = "igemm_fwd_gtcx3_nhwc_fp32_bx0_ex0_bt128x64x8 conv";
+        assert_eq!(seen(amd, &[(CONVOLUTION, miopen)], None), (Precision::Fp32, false));
+        // The flag of convolutions in a trace, and those that a program has.
+        let flagged = |allowed: bool| format!(r#"{CONVOLUTION}, "attributes": {{"allow_tf32": {allowed}}}"#);
+        for (allowed, expected) in [(true, Precision::Fp32), (false, Precision::Fp32Strict)] {
+            assert_eq!(seen(v100, &[(&flagged(allowed), volta)], None), (expected, true));
+        }
+        assert_eq!(seen(v100, &[(PRODUCT, volta)], Some([true, false])), (Precision::Tf32Products, true));
+        assert_eq!(seen(v100, &[(PRODUCT, volta)], Some([true, true])), (Precision::Tf32, true));
+    }
 
     #[test]
     fn the_sequence_is_the_extent_that_the_batch_is_not() {

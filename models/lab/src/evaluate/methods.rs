@@ -6,7 +6,7 @@ use std::path::Path;
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
-use habitat_tui::predict::compare::{Known, missing};
+use habitat_tui::predict::compare::{Known, StepKind, missing};
 use habitat_tui::predict::{MethodChoice, Options, predict};
 use habitat_tui::profile::Profile;
 use habitat_tui::units::GpuSlug;
@@ -46,13 +46,13 @@ pub(super) fn evaluate(
     let steps = read(&data.join("neusight/steps"))?;
     for (name, by_gpu) in &steps {
         for (gpu, measured) in by_gpu {
-            let mode = measured.workload.mode;
             for (origin, from) in by_gpu {
-                let (group, label) = if origin == gpu {
-                    (format!("{mode}, shapes alone"), format!("{} on {gpu}", bare(name)))
+                let (known, label) = if origin == gpu {
+                    (Known::Shapes, format!("{} on {gpu}", bare(name)))
                 } else {
-                    (format!("{mode}, measured elsewhere"), format!("{}, {origin} → {gpu}", bare(name)))
+                    (Known::Step, format!("{}, {origin} → {gpu}", bare(name)))
                 };
+                let Some(group) = group(measured, gpu, known, catalog) else { continue };
                 if origin != gpu {
                     let bare = without_shapes(from);
                     let (group, label) = (format!("{group}, no shapes"), label.clone());
@@ -66,9 +66,9 @@ pub(super) fn evaluate(
     for (workload, recorded) in &traces::recorded(&data.join("traces/gpu"), catalog)? {
         for there in recorded {
             for here in recorded.iter().filter(|here| here.gpu != there.gpu) {
-                let group = "trace, recorded elsewhere".to_owned();
                 let label = format!("{workload}, {} → {}", here.gpu, there.gpu);
                 let (gpu, measured) = (&there.gpu, &there.profile);
+                let Some(group) = group(measured, gpu, Known::Trace, catalog) else { continue };
                 let bare = without_shapes(&here.profile);
                 let (unshaped, same) = (format!("{group}, no shapes"), label.clone());
                 let case = Case { group: unshaped, from: &bare, gpu, measured, label: same, methods: &METHODS[..1] };
@@ -80,6 +80,11 @@ pub(super) fn evaluate(
     }
     let protocol = "absolute relative errors of whole steps by every method on the same steps; \"in range\" is the share of measured steps in the predicted range";
     Ok(groups.evaluation(protocol.to_owned(), vec![models.protocol()]))
+}
+
+/// The group of a step on a GPU, predicted from what is known of it.
+fn group(measured: &Profile, gpu: &GpuSlug, known: Known, catalog: &Catalog) -> Option<String> {
+    StepKind::of(measured, catalog.get(gpu)?).group(known)
 }
 
 /// The same recording as a profiler without `record_shapes` makes it.

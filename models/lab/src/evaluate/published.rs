@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
-use habitat_tui::predict::compare::precisions;
+use habitat_tui::predict::compare::{Known, StepKind};
 use habitat_tui::predict::efficiency::Efficiency;
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::{Host, MethodChoice, Options, predict};
-use habitat_tui::profile::Precision;
+use habitat_tui::profile::{Precision, PrecisionClass};
 use habitat_tui::store::bundled;
 
 use super::tally::{Evaluation, Groups, Predicted};
@@ -46,7 +46,7 @@ fn by_kind(parts: &[PublishedStep], folds: &Folds, judge: &Judge<'_>) -> Result<
     for part in parts {
         let efficiencies =
             [("learned, network left out", folds.without_family(part)), ("learned, all seen", &folds.all)];
-        let precision = part.profile.workload.precision.map_or("", Precision::name);
+        let precision = part.profile.workload.precision.map_or("", precision_name);
         for (method, efficiency) in efficiencies {
             let predicted = judge.predict(part, efficiency, MethodChoice::Learned)?;
             let measured = part.time.as_millis();
@@ -93,8 +93,10 @@ pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) ->
     let folds = judge.folds(&steps)?;
     for step in steps.iter().filter(|step| step.extent == Extent::Step) {
         let workload = &step.profile.workload;
-        let Some(precisions) = workload.precision.and_then(precisions) else { continue };
-        let group = format!("{}, {precisions}, shapes alone", workload.mode);
+        // In FP32 NeuSight's steps are judged.
+        let kind = catalog.get(&step.gpu).map(|gpu| StepKind::of(&step.profile, gpu));
+        let kind = kind.filter(|_| workload.precision.is_some_and(|it| it.class() != PrecisionClass::Fp32));
+        let Some(group) = kind.and_then(|kind| kind.group(Known::Shapes)) else { continue };
         for method in [MethodChoice::Auto, MethodChoice::Learned, MethodChoice::Roofline] {
             let predicted = judge.predict(step, folds.without_both(step), method)?;
             let label = || format!("{} on {}", workload.name, step.gpu);
@@ -186,8 +188,7 @@ fn in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> 
         alike.entry(key).or_default().push((precision, step));
     }
     for same in alike.values() {
-        let (wide, narrow): (Vec<_>, Vec<_>) =
-            same.iter().partition(|(precision, _)| matches!(precision, Precision::Fp32 | Precision::Tf32));
+        let (wide, narrow): (Vec<_>, Vec<_>) = same.iter().partition(|(precision, _)| precision.is_32_bits());
         let pairs = wide.iter().flat_map(|wide| narrow.iter().map(move |narrow| (*wide, *narrow)));
         for ((from, wide), (to, narrow)) in pairs {
             let label = || format!("{} on {}", wide.profile.workload.name, wide.gpu);
@@ -206,9 +207,14 @@ fn in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> 
     Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
 }
 
+/// The precision in the names of groups: where TF32 was off and where the GPU has none, it is FP32 alike.
+fn precision_name(precision: Precision) -> &'static str {
+    if precision == Precision::Fp32Strict { Precision::Fp32.name() } else { precision.name() }
+}
+
 fn kind(step: &PublishedStep) -> String {
     let workload = &step.profile.workload;
-    let precision = workload.precision.map_or_else(String::new, |precision| format!(", {precision}"));
+    let precision = workload.precision.map_or_else(String::new, |precision| format!(", {}", precision_name(precision)));
     match step.extent {
         Extent::Step => format!("{}{precision}", workload.mode),
         Extent::Elsewhere => format!("{}{precision}, another framework", workload.mode),

@@ -111,8 +111,8 @@ fn case(at: usize, step: &PublishedStep, folds: &Folds, judge: &Judge<'_>) -> Re
     let (rates, precision) = (Rates::new(gpu), step.profile.workload.precision);
     let decoded = Decoded::all(&step.profile);
     let operators = judge.operators(step);
-    let mut table = operators.columns(&decoded, precision).on(&[&rates], |_, _| true).map_err(CliError::other)?;
-    let by_efficiency = folds.without_both(step).columns(&decoded, precision).on(&rates);
+    let mut table = operators.columns(&decoded, precision, None).on(&[&rates], |_, _| true).map_err(CliError::other)?;
+    let by_efficiency = folds.without_both(step).columns(&decoded).on(&rates);
     let Some(by_operators) = table.pop() else { return Ok(None) };
     let (mut operations, mut launches) = (Vec::new(), 0.0);
     for ((decoded, own), other) in decoded.iter().zip(by_operators).zip(by_efficiency) {

@@ -289,8 +289,7 @@ fn same_operator(step: &PublishedStep) -> (&str, &GpuSlug, Option<&str>) {
 
 fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, String) -> usize) -> Row {
     let rates = Rates::new(gpu);
-    let precision = step.profile.workload.precision;
-    let board = Efficiency::default().board(&rates, precision);
+    let board = Efficiency::default().board(&rates);
     let [generation, slug] = gpu_terms(gpu);
     let slug = format!("{GPU}{slug}");
     let (mut parts, mut wholes, mut launches) = (Vec::new(), Vec::new(), 0.0);
@@ -298,14 +297,15 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, String) 
     let is_mixed = is_mixed(&decoded);
     for decoded in decoded {
         let count = f64::from(decoded.operation.count);
-        let asked = demands(&decoded, precision);
+        let arithmetic = decoded.arithmetic_on(gpu);
+        let asked = demands(&decoded, arithmetic);
         if !asked.is_empty() {
             launches += count;
-            let roofline = roofline_of(&decoded, &rates, precision).map(|time| time * count);
+            let roofline = roofline_of(&decoded, &rates).map(|time| time * count);
             wholes.push(Whole { parts: asked.len(), roofline });
         }
         for Demand { flops, bytes, times, units, limits, compute, memory } in asked {
-            let full = Sides::at_full_rate((flops, bytes), units, &board, decoded.dtype.as_ref());
+            let full = Sides::at_full_rate((flops, bytes), units, &board, (decoded.dtype.as_ref(), arithmetic));
             let latency = memory.iter().filter(|(name, _)| shortest(name).is_some() || name == RECURRENT);
             let latency = latency.map(|(name, amount)| (index(Side::Latency, name.clone()), *amount)).collect();
             let mut indexed = |side, terms: Vec<(String, f64)>| -> Vec<(usize, f64)> {

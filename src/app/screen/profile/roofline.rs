@@ -4,8 +4,9 @@
 use super::{Counted, Row, rows};
 use crate::app::App;
 use crate::catalog::GpuSpec;
+use crate::op;
 use crate::predict::rate::Rates;
-use crate::predict::{Options, origin};
+use crate::predict::{Options, Precision, origin};
 use crate::report::format;
 use crate::text::clean;
 use crate::units::Micros;
@@ -24,7 +25,12 @@ pub struct Roof {
 impl Roof {
     fn new(gpu: &GpuSpec, app: &App) -> Self {
         let rates = Rates::new(gpu);
-        let precision = app.setup.profile.workload.precision;
+        let profile = &app.setup.profile;
+        let recorded = profile.workload.precision;
+        let mut arithmetic = profile.operations.iter().map(|one| op::arithmetic(one, op::family(one), recorded));
+        // Convolutions of a step in FP32 may run in TF32.
+        let has_tf32 = arithmetic.any(|arithmetic| arithmetic == Some(Precision::Tf32));
+        let precision = if has_tf32 { Some(Precision::Tf32) } else { recorded };
         let peak = rates.product(None, precision, false).sustained.get();
         let of_element = |element| rates.product(Some(element), precision, false).sustained.get();
         // Where the precision is not known, the fastest that any operation can use.

@@ -298,7 +298,8 @@ pub(crate) fn is_iteration(step: &PublishedStep) -> bool {
     let workload = &step.profile.workload;
     let updates = || step.profile.operations.iter().any(|operation| operation.phase == Phase::Optimizer);
     step.extent == Extent::Step
-        && (workload.mode, workload.precision) == (Mode::Training, Some(Precision::Fp32))
+        && workload.mode == Mode::Training
+        && matches!(workload.precision, Some(Precision::Fp32 | Precision::Fp32Strict))
         && updates()
 }
 
