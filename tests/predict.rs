@@ -48,6 +48,36 @@ const COLLECTIVE: &str =
     r#"{"name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "phase": "communication", "device_time_us": 80000}"#;
 
 #[test]
+fn work_of_no_operation_is_warned_of_and_in_the_range() {
+    let step = |busy: u32| format!(r#"{{"duration_us": 100000, "device_busy_us": {busy}}}"#);
+    let [whole, lacking] = [10_000, 80_000].map(|busy| on(&profile("v100-sxm2-16gb", &step(busy), RELU), "t4"));
+    let warns = |of: &Prediction| of.warnings.iter().any(|warning| warning.kind == WarningKind::Unassigned);
+    assert!(!warns(&whole) && warns(&lacking));
+    // Seven times the operation's time is in none; the idle time differs by that much, too.
+    let width = |of: &Prediction| of.step.as_estimate().range.high / of.step.as_estimate().range.mid;
+    assert!(width(&lacking) > 4.0 && width(&whole) < width(&lacking), "{} {}", width(&lacking), width(&whole));
+    let measured = on(&profile("v100-sxm2-16gb", &step(80_000), RELU), "v100-sxm2-16gb");
+    assert!(warns(&measured) && (millis(&measured) - 100.0).abs() < 1e-9);
+}
+
+/// Medians over steps and ranks are not those of one step.
+#[test]
+fn communication_that_is_not_hidden_is_at_most_the_whole() {
+    let operations = format!("{RELU}, {COLLECTIVE}");
+    let said = |step: &str| {
+        let prediction = on(&profile("v100-sxm2-16gb", step, &operations), "t4");
+        let one_rank = prediction.warnings.into_iter().find(|warning| warning.kind == WarningKind::OneRank);
+        one_rank.unwrap().text
+    };
+    for exposed in ["", r#", "exposed_communication_us": 95000"#] {
+        let text = said(&format!(r#"{{"duration_us": 100000, "device_busy_us": 100000{exposed}}}"#));
+        assert!(text.contains("(80.00 ms of communication a step, 80.00 ms of them not hidden"), "{text}");
+    }
+    let text = said(r#"{"duration_us": 90000, "device_busy_us": 85000, "exposed_communication_us": 75000}"#);
+    assert!(text.contains("75.00 ms of them not hidden"), "{text}");
+}
+
+#[test]
 fn a_memory_bound_kernel_follows_the_bandwidth() {
     let recorded = profile("v100-sxm2-16gb", r#"{"duration_us": 10000, "device_busy_us": 10000}"#, RELU);
     let t4 = on(&recorded, "t4");

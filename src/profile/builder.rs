@@ -40,6 +40,7 @@ pub use self::ranks::combine;
 use self::timing::{StepWork, Wall, median};
 use self::workload::workload;
 use super::{DeviceInfo, Execution, Origin, Phase, Profile, Recording, Step};
+use crate::op::{self, Family};
 use crate::trace::{Fault, MarkedSteps, Span, StepMarks, Trace, TraceError, WorkKind};
 use crate::units::{Bytes, Micros};
 
@@ -153,7 +154,13 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
     let origin = origin(trace, steps.joined.device, options, &mut notes.0);
     let (execution, how) = execution::execution(trace, &steps);
     notes.0.extend(how);
-    let step = step(trace, &steps, &walls, execution);
+    let communicates = |place: usize| {
+        let operation = grouped.of[place].and_then(|number| grouped.operations.get(number as usize));
+        operation.is_some_and(|operation| op::family(operation) == Family::Communication)
+    };
+    let exposed = timing::exposed_communication(trace, &steps.joined, &steps.kept, communicates);
+    let mut step = step(trace, &steps, &walls, execution);
+    step.exposed_communication = exposed.map(Micros::known);
     let summary = Summary {
         marks: steps.marks,
         steps_found: trace.steps.as_ref().map_or(steps.spans.len(), |steps| steps.found),
@@ -193,10 +200,8 @@ fn step(trace: &Trace, steps: &Steps, walls: &[Wall], execution: Option<Executio
         .get(&steps.joined.device)
         .or_else(|| trace.peak_memory.values().max())
         .map(|bytes| Bytes::known(*bytes as f64));
-    let communicates = steps.kept.iter().any(|step| steps.work[*step].exposed > 0.0)
-        || steps.joined.occurrences.iter().any(|occurrence| occurrence.phase == Phase::Communication);
     Step {
-        exposed_communication: communicates.then(|| Micros::known(steps.mean(|work| work.exposed))),
+        exposed_communication: None,
         duration: Some(Micros::known(median(walls.iter().map(|wall| wall.duration)))),
         duration_range: (walls.len() > 1).then(range),
         device_busy: Some(Micros::known(median(walls.iter().map(|wall| wall.busy)))),

@@ -272,7 +272,7 @@ pub struct Step {
     /// Union of the device's kernel and copy intervals in the step, median over steps.
     #[serde(default, rename = "device_busy_us", skip_serializing_if = "Option::is_none")]
     pub device_busy: Option<Micros>,
-    /// Time of the step in which the device did nothing but communicate, mean over the steps; only where it
+    /// Time of the step in which the device did nothing but communicate, mean over the steps; only if it
     /// communicated.
     #[serde(default, rename = "exposed_communication_us", skip_serializing_if = "Option::is_none")]
     pub exposed_communication: Option<Micros>,

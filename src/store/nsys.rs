@@ -320,7 +320,7 @@ impl Source for Export {
             return Ok(());
         }
         let mut texts = self.0.texts();
-        // What a call of this name starts; `None` where it starts no work.
+        // What a call of this name starts; `None` if it starts no work.
         let mut kinds: HashMap<i64, Option<CallKind>> = HashMap::new();
         let within =
             part.window.map_or_else(String::new, |(from, to)| format!(" AND start >= {from} AND start < {to}"));

@@ -100,7 +100,7 @@ pub enum Fault {
         events: u64,
         /// Where in the (decompressed) text, from 0.
         offset: u64,
-        /// What stands there.
+        /// The text there.
         found: String,
     },
     /// The JSON ends before its closing bracket.
@@ -282,7 +282,7 @@ pub enum Foreign {
     Nothing,
     /// `torch.autograd.profiler` without Kineto, as before PyTorch 1.8.1.
     LegacyAutograd,
-    /// XProf, the profile plugin of TensorBoard.
+    /// The profile plugin of `TensorBoard`, for JAX and TensorFlow.
     Xprof,
     /// Another program, with the categories of its events (the first few).
     Other(Vec<String>),

@@ -50,7 +50,7 @@ pub struct Recorded {
     malformed: Unusable,
     peak_memory: BTreeMap<u32, u64>,
     foreign: Strangers,
-    /// The outer object is one that XProf writes.
+    /// The outer object is one that the profile plugin of `TensorBoard` writes.
     of_xprof: bool,
 }
 

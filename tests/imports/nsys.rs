@@ -197,6 +197,18 @@ fn operators_with_shapes_phases_and_launches() {
 }
 
 #[test]
+fn kernels_without_a_call_belong_to_the_step_in_which_they_run() {
+    for missing in ["correlationId % 10 = 2", "correlationId % 2 = 0"] {
+        let mut made = Made::new();
+        trained(&mut made, 7);
+        made.db.execute(&format!("DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE {missing}"), []).unwrap();
+        let import = made.take();
+        assert!((import.summary.kernel_time.get() - 35.0).abs() < 1e-6, "{missing}: {}", notes(&import));
+        assert!(notes(&import).contains("3 kernels have no launch in the recording"), "{}", notes(&import));
+    }
+}
+
+#[test]
 fn a_gpu_that_nobody_knows_is_described() {
     let mut made = Made::new();
     trained(&mut made, 7);

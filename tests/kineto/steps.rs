@@ -1,8 +1,9 @@
 //! Which steps a recording has: damaged ones, micro-batches, stalls, and work without a launch.
 #![expect(clippy::float_cmp, reason = "sums of whole microseconds are exact")]
 
-use habitat_tui::profile::Phase;
 use habitat_tui::profile::import::{Import, ImportOptions, kineto_ranks};
+use habitat_tui::profile::{Operation, Phase};
+use habitat_tui::units::Micros;
 
 use crate::trace::{Trace, recorded, training_step};
 
@@ -31,8 +32,8 @@ fn measured(import: &Import) -> (f64, f64) {
 
 /// The number after a key of an event.
 fn number(event: &str, key: &str) -> f64 {
-    let rest = event.split(&format!("\"{key}\": ")).nth(1).unwrap();
-    rest.split([',', '}']).next().unwrap().parse().unwrap()
+    let rest = event.split(&format!("\"{key}\": ")).nth(1).expect("the event has the key");
+    rest.split([',', '}']).next().and_then(|text| text.parse().ok()).expect("a number")
 }
 
 fn is_kernel(event: &str) -> bool {
@@ -50,7 +51,7 @@ fn without(trace: &mut Trace, lost: &[(u32, usize)], both: bool) {
     for (step, kernel) in lost {
         let of_step =
             |event: &&String| is_launch(event) && (start(*step)..start(*step + 1)).contains(&number(event, "ts"));
-        let launch = trace.events.iter().filter(of_step).nth(*kernel).unwrap();
+        let launch = trace.events.iter().filter(of_step).nth(*kernel).expect("the step has that many");
         gone.push(number(launch, "correlation"));
     }
     trace.events.retain(|event| {
@@ -97,7 +98,7 @@ fn kernels_without_a_launch_belong_to_the_step_in_which_they_run() {
         assert_eq!(measured(&import), WHOLE, "{parity}: {}", notes(&import));
         assert!(notes(&import).contains("kernels have no launch in the recording"), "{}", notes(&import));
     }
-    // One kernel of each step: all of the others are where they were.
+    // One kernel of each step: the others stay joined.
     let mut trace = steps(4);
     trace.events.retain(|event| !(is_launch(event) && (number(event, "ts") as u32) % 100 == 28));
     let import = trace.import().unwrap();
@@ -357,8 +358,8 @@ fn what_of_the_communication_is_not_hidden_is_measured_and_at_most_the_whole() {
         .operations
         .iter()
         .filter(|one| one.phase == Phase::Communication)
-        .filter_map(|one| one.total_device_time())
-        .map(|time| time.get())
+        .filter_map(Operation::total_device_time)
+        .map(Micros::get)
         .sum();
     assert!(exposed > 0.0 && exposed <= communicates, "{exposed} of {communicates}");
 }

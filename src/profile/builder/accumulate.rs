@@ -42,7 +42,7 @@ pub(super) fn steps(trace: &Trace, joined: &Joined, spans: &[Span]) -> Option<(V
         let length = range.len();
         let step = merged(&spans[range])?;
         let note = format!(
-            "the optimizer runs in 1 of the {count} marked steps: {length} of them are taken for the micro-batches of one step; record two updates to be sure, or name the range of a whole step with --step-range"
+            "the optimizer runs in 1 of the {count} marked steps: assuming that {length} of them are the micro-batches of one step; record two updates to be sure, or name the range of a whole step with --step-range"
         );
         return Some((vec![step], note));
     }

@@ -16,7 +16,7 @@ const NAMED: usize = 3;
 
 /// The steps to use, and why others are left out.
 ///
-/// Steps that lost kernels are left out first. Of the others the largest group that agrees is
+/// Steps that lost kernels are left out first. The largest group of the others that agrees is
 /// used: in the kernels of backward pass and update, then in those before, then in device time.
 pub(super) fn choose(work: &[StepWork], spans: &[Span]) -> (Vec<usize>, Vec<String>) {
     let kept: Vec<usize> = (0..work.len()).filter(|step| work[*step].device_time > 0.0).collect();

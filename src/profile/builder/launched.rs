@@ -15,7 +15,7 @@ use crate::trace::{CallKind, Trace, WorkKind};
 pub(super) struct Launched {
     /// When the call began.
     pub(super) time: f64,
-    /// Index of the call in `trace.launches`; `None` where it was not recorded.
+    /// Index of the call in `trace.launches`; `None` if it was not recorded.
     pub(super) call: Option<u32>,
     /// Index of the work in `trace.work`.
     pub(super) device: u32,
@@ -209,8 +209,6 @@ impl Neighbours {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::float_cmp, reason = "sums of small whole numbers are exact")]
-
     use super::*;
 
     fn neighbours(stream: Vec<Known>, device: Vec<Known>) -> Neighbours {

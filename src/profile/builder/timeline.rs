@@ -123,20 +123,16 @@ fn host(
     }
     for launch in launched {
         let work = launch.device as usize;
-        match outermost(launch.range) {
-            Some(range) => {
-                if let Some(launches) = within.get_mut(&range) {
-                    let start = trace.ranges[range as usize].start;
-                    launches.push((begins(work).unwrap_or(launch.time).max(start), of(work)));
-                }
+        if let Some(range) = outermost(launch.range) {
+            if let Some(launches) = within.get_mut(&range) {
+                let start = trace.ranges[range as usize].start;
+                launches.push((begins(work).unwrap_or(launch.time).max(start), of(work)));
             }
-            None => {
-                let Some(call) = launch.call.map(|call| &trace.launches[call as usize]) else { continue };
-                if meets(call.start, call.end) {
-                    let piece = Piece { start: call.start, end: call.end, of: of(work) };
-                    lanes.entry((LaneKind::Host, call.thread)).or_default().push(piece);
-                }
-            }
+        } else if let Some(call) = launch.call.map(|call| &trace.launches[call as usize])
+            && meets(call.start, call.end)
+        {
+            let piece = Piece { start: call.start, end: call.end, of: of(work) };
+            lanes.entry((LaneKind::Host, call.thread)).or_default().push(piece);
         }
     }
     for (index, mut launches) in within {

@@ -23,8 +23,6 @@ pub(super) struct StepWork {
     pub(super) device_time: f64,
     /// Union of their intervals.
     pub(super) busy: f64,
-    /// The part of it in which only collectives ran.
-    pub(super) exposed: f64,
     pub(super) first: f64,
     pub(super) last: f64,
 }
@@ -53,8 +51,7 @@ pub(super) fn work_of(trace: &Trace, joined: &Joined, spans: &[Span], lost: &[f6
                 work[step].kernel_time += time;
             }
             if device.is_timed {
-                let communicates = occurrence.phase == Phase::Communication;
-                intervals[step].push(Interval { start: device.start, end: device.end, communicates });
+                intervals[step].push(Interval { start: device.start, end: device.end, communicates: false });
             } else {
                 work[step].untimed += 1;
             }
@@ -63,13 +60,35 @@ pub(super) fn work_of(trace: &Trace, joined: &Joined, spans: &[Span], lost: &[f6
     for (work, intervals) in work.iter_mut().zip(&mut intervals) {
         intervals.sort_by(|a, b| a.start.total_cmp(&b.start));
         work.busy = union(intervals.iter());
-        if intervals.iter().any(|interval| interval.communicates) {
-            work.exposed = work.busy - union(intervals.iter().filter(|interval| !interval.communicates));
-        }
         work.first = intervals.first().map_or(0.0, |interval| interval.start);
         work.last = intervals.iter().map(|interval| interval.end).fold(work.first, f64::max);
     }
     work
+}
+
+/// Time of a step in which the device does nothing but communicate, mean over the steps kept;
+/// `None` if no occurrence communicates.
+pub(super) fn exposed_communication(
+    trace: &Trace,
+    joined: &Joined,
+    kept: &[usize],
+    communicates: impl Fn(usize) -> bool,
+) -> Option<f64> {
+    if !(0..joined.occurrences.len()).any(&communicates) {
+        return None;
+    }
+    let mut steps: Vec<Vec<Interval>> = vec![Vec::new(); kept.len()];
+    for (place, occurrence) in joined.occurrences.iter().enumerate() {
+        let Ok(step) = kept.binary_search(&(occurrence.step as usize)) else { continue };
+        let communicates = communicates(place);
+        let work = occurrence.work.iter().map(|index| &trace.work[*index as usize]);
+        steps[step].extend(work.map(|work| Interval { start: work.start, end: work.end, communicates }));
+    }
+    let exposed = |intervals: &mut Vec<Interval>| {
+        intervals.sort_by(|a, b| a.start.total_cmp(&b.start));
+        union(intervals.iter()) - union(intervals.iter().filter(|interval| !interval.communicates))
+    };
+    Some(steps.iter_mut().map(exposed).sum::<f64>() / kept.len().max(1) as f64)
 }
 
 /// When a piece of work ran.

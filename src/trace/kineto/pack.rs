@@ -89,7 +89,7 @@ pub struct Events {
     pub(super) foreign: Strangers,
 }
 
-/// Events that are not of PyTorch's profiler, as far as they tell who wrote them.
+/// Events that are not of PyTorch's profiler, and signs of their writer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Strangers {
     seen: u32,

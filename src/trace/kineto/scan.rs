@@ -221,7 +221,7 @@ impl Reader {
         }
     }
 
-    /// The fault of text that cannot stand where it does.
+    /// The fault of text that does not belong there.
     fn unexpected(&self, cursor: &Cursor<'_>, passed: u64) -> Fault {
         match cursor.unexpected(passed) {
             Fault::NotJson { offset, found } if self.recorded.events > 0 => {
