@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 mod process;
+mod work;
 
 pub use process::{CudaWindow, Process, Recorded, StepTimes, Timed};
 
@@ -68,6 +69,7 @@ impl Recording {
                 process.add_steps(first, &times_us, &waits_us);
                 process.workers = workers.or(process.workers);
             }
+            Message::Work { steps, nodes, recorded } => process.work.add(steps, nodes, recorded),
             Message::Cores { cores } => process.cores = Some(cores),
             Message::Loading { parent, batch_us } => {
                 if let Some(parent) = self.processes.get_mut(&parent) {
