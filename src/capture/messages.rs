@@ -60,6 +60,15 @@ pub enum Message {
         /// Mean microseconds of a batch.
         batch_us: f64,
     },
+    /// Autograd nodes that steps made: how much they compute.
+    Work {
+        /// Steps.
+        steps: u64,
+        /// Their nodes.
+        nodes: u64,
+        /// Whether it is the step before a window, which stands for the recorded ones.
+        recorded: bool,
+    },
     /// What the model was given in the step before the window.
     Model(Model),
     /// A window was opened, closed, dropped, or its trace written.
@@ -186,7 +195,7 @@ pub struct Batch {
     pub loader: u32,
     /// Its `batch_size`; `None` without a fixed one.
     pub size: Option<u64>,
-    /// First extent of all tensors in the batch, where it is the same.
+    /// First extent of the batch's tensors; `None` if they differ.
     pub rows: Option<u64>,
 }
 

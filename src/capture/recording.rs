@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 mod process;
 mod trainings;
+mod work;
 
 pub use process::{CudaWindow, Process, Recorded, StepTimes, Timed};
 
@@ -73,6 +74,7 @@ impl Recording {
                 process.add_steps(first, &times_us, &waits_us, &idle_us);
                 process.workers = workers.or(process.workers);
             }
+            Message::Work { steps, nodes, recorded } => process.work.add(steps, nodes, recorded),
             Message::Cores { cores } => process.cores = Some(cores),
             Message::Loading { parent, batch_us } => {
                 if let Some(parent) = self.processes.get_mut(&parent) {

@@ -6,7 +6,7 @@
 //! as it was). Where no step was recorded, the host is taken to need [`LAUNCH_US`] for each
 //! operation, and the step takes the longer of both times ([`with_host`]), unless it was
 //! recorded compiled or as CUDA graphs. Workers of a data loader that allow a step only every so
-//! often are waited for; where that is not known, what a recording on a CPU waited is added.
+//! often are waited for; if that is unknown, the wait of a recording on a CPU is added.
 //! [`Host::KeepsUp`] counts neither.
 
 use serde::{Deserialize, Serialize};
@@ -247,8 +247,8 @@ fn loader_period(profile: &Profile) -> Option<Micros> {
     profile.step.as_ref().and_then(|step| step.loader_period)
 }
 
-/// What a step of `step` waits for its data loader beyond what its device's idle time holds: what is left of the
-/// loader's period; as recorded where that is not known.
+/// Time that a step of `step` waits for its data loader beyond its device's idle time: the rest of the loader's
+/// period, or the recorded wait if that is unknown.
 fn data_wait(profile: &Profile, step: Micros) -> Micros {
     match loader_period(profile) {
         Some(period) => period.checked_sub(step).unwrap_or_default(),
@@ -256,7 +256,7 @@ fn data_wait(profile: &Profile, step: Micros) -> Micros {
     }
 }
 
-/// What a recorded step waited for its data loader where no GPU's idle time holds that.
+/// Recorded wait for the data loader, unless a GPU's idle time includes it.
 fn recorded_wait(profile: &Profile) -> Option<Micros> {
     profile.step.as_ref().and_then(|step| step.data_wait).filter(|_| profile.measured_step().is_none())
 }

@@ -56,6 +56,7 @@ trials! {
         a_validation_in_the_window_ends_it,
         memory_that_grows_at_every_step_is_no_validation,
         a_window_is_tried_again_however_many_were_dropped,
+        steps_that_do_more_than_the_recorded_ones_are_noted,
         crowded_jobs_are_left_as_they_are,
         what_a_step_processes_is_found_or_it_is_said_why_not,
         the_next_command_works_as_it_is,
@@ -901,6 +902,17 @@ fn a_window_is_tried_again_however_many_were_dropped(python: &str) {
     assert!(ran.profile.is_some(), "{}", ran.seen);
     let [(first, last)] = ran.windows()[..] else { panic!("{}", ran.seen) };
     assert!(first > 70 && last == first + 2, "{}", ran.seen);
+}
+
+/// The window is of one batch a step; later steps accumulate the gradients of four.
+fn steps_that_do_more_than_the_recorded_ones_are_noted(python: &str) {
+    let ran = Place::new().run(&[], &[python, &fixture("ramps.py")]);
+    assert_eq!(ran.windows(), [(11, 13)], "{}", ran.seen);
+    assert!(ran.err().contains("times the autograd nodes of the recorded ones"), "{}", ran.err());
+    let times = ran.seen["processes"][0]["later_work"].as_f64().unwrap();
+    assert!((3.5..4.5).contains(&times), "{times}");
+    let even = Place::new().run(&[], &[python, &fixture("plain.py")]);
+    assert!(even.seen["processes"][0]["later_work"].is_null(), "{}", even.seen);
 }
 
 /// What exports or compiles a model in the step that is looked at gets what it would.

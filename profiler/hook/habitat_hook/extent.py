@@ -21,7 +21,7 @@ def nodes():
 
 
 def steps(wanted, total):
-    """How many steps of so many events are recorded; 0 where one is too many."""
+    """Steps to record of `wanted`, each with `total` events; 0 if one is too many."""
     return min(wanted, max(MOST_OF_SEVERAL // max(total, 1), int(total <= MOST_EVENTS)))
 
 

@@ -14,7 +14,7 @@ from .extent import nodes
 # Bytes by which the floor may rise: 170,000 events, which take seven times as much when the
 # profiler has stopped.
 ALLOWED = 80_000_000
-# What the program takes more at every step is allowed so many times over.
+# Multiple of the program's own growth per step that is allowed.
 TIMES = 2
 # Looks at the beginning and at the end that a floor is the lowest of: half a second each.
 LOOKS = 5
@@ -24,8 +24,8 @@ class Growth:
     """Looks at the memory of the process several times a second while a window is open."""
 
     def __init__(self, steps, each, sees_nodes):
-        """The window has so many steps, before which a step took `each` bytes more. `sees_nodes` is
-        false where the thread that trains is not the one that looks: all growth counts then."""
+        """The window has `steps` steps; the step before it took `each` bytes more. `sees_nodes` is
+        false if another thread trains than the one that looks: all growth counts then."""
         self.allowed = ALLOWED + TIMES * steps * max(each, 0)
         self.sees_nodes = sees_nodes
         self.begin()
@@ -56,7 +56,7 @@ class Growth:
 
 
 def resident_bytes():
-    """The memory of the process, or, where the system does not tell, the most it has had."""
+    """Resident bytes of the process; the peak on systems without /proc."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * resource.getpagesize()

@@ -28,8 +28,8 @@ from .window import OPEN_SECONDS, OPEN_TIMES, Window, export, release
 REPORT_EVERY = 1.0
 # Steps outside a window between two windows, and before another try after a dropped one.
 GAP = 10
-# Windows dropped after which the next ones wait: twice as long each time, up to so many steps,
-# and until what the last one cost is so large a share of the time.
+# Dropped windows after which the next ones wait: twice as long each time, up to RARE steps, and
+# until the last drop is SHARE of the time since.
 PATIENCE, RARE, SHARE = 5, 1000, 0.01
 # Steps of another optimizer, with none of the first in between, after which it takes its place.
 SUCCESSION = 100
@@ -138,6 +138,8 @@ class Hook:
         self.modules = []
         # Nodes of autograd before that step, and the memory of the process.
         self.made = self.resident = 0
+        # Steps and nodes when the work of steps was reported last.
+        self.worked = None
 
     def connect(self):
         """In a process that trains."""
@@ -317,6 +319,7 @@ class Hook:
         now = time.perf_counter()
         if self.times and now - self.reported > REPORT_EVERY:
             self.report(now)
+            self.report_work()
         self.calm_down(optimizer)
 
     def own(self, optimizer):
@@ -369,6 +372,16 @@ class Hook:
                 text += ',"idle_us":%s' % micros(idles)
             self.link.send_text(text + "}")
 
+    def report_work(self):
+        """Sends how many nodes of autograd the steps since the last time made: later ones may do more
+        than the recorded ones, as where gradients are accumulated over more and more batches."""
+        if threading.get_ident() != self.thread:
+            return  # Each thread counts its own.
+        before, self.worked = self.worked, (self.steps, nodes())
+        if before is not None and self.steps > before[0]:
+            made = self.worked[1] - before[1]
+            self.send({"type": "work", "steps": self.steps - before[0], "nodes": max(made, 0), "recorded": False})
+
     def between(self, step, optimizer):
         """Outside a window: is it time to look at the model, or to open one?"""
         settings = self.settings
@@ -413,6 +426,8 @@ class Hook:
             probe.stop()
             self.modules, calls = list(probe.outer.values()), probe.unseen
             self.send(dict(probe.found, type="model", step=step, batches=self.data.noted()))
+        self.send({"type": "work", "steps": 1, "nodes": made, "recorded": True})
+        self.worked = (self.steps, nodes())
         total = events(made, self.optimizers.tensors(self.thread), calls, self.settings)
         return steps(self.settings["window"], total), total
 
@@ -625,5 +640,6 @@ class Hook:
             self.catch_up()
             if self.link is not None:
                 self.report(0.0)
+                self.report_work()
                 self.send({"type": "exit", "steps": self.steps, "backward_passes": self.backward.count})
                 self.link.finish(1.0)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::work::Work;
 use crate::capture::messages::{Held, Hello, Model, Stage, Window, World};
 use crate::live::{Exchange, Waiting};
 use crate::regress::quantile::median;
@@ -58,6 +59,8 @@ pub struct Process {
     pub cores: Option<u32>,
     /// Mean microseconds that each worker of its loaders takes for a batch.
     pub loading: BTreeMap<u32, f64>,
+    /// How much its steps compute.
+    pub work: Work,
     /// Why it is not measured what is waited for data.
     pub no_waits: Option<String>,
     /// What the model was given.
@@ -204,8 +207,8 @@ impl Process {
     }
 
     /// The least time from step to step that the workers of the loader allow: the time of a batch in a worker ÷
-    /// workers × batches of a step. It cannot be longer than the steps were; where these waited for data in most of
-    /// their time, it is as long. `None` without workers, with several loaders in a step, or where it is not known.
+    /// workers × batches of a step. It cannot be longer than the steps were; if these waited for data most of
+    /// their time, it is as long. `None` without workers, with several loaders in a step, or if unknown.
     pub fn loader_period(&self) -> Option<Micros> {
         let workers = f64::from(self.workers.filter(|workers| *workers > 0)?);
         let batches = self.model.as_ref().map_or(&[][..], |model| &model.batches);

@@ -99,7 +99,8 @@ pub(super) fn report(
         writeln!(out, "  {label}: {text}")?;
     }
     let shortened = recorded.iter().filter_map(|process| process.shortened.as_deref());
-    for note in shortened.map(|note| crate::text::clean(note, 300)).chain(faults(recording)) {
+    let work = recorded.first().and_then(|process| process.work.note());
+    for note in shortened.map(|note| crate::text::clean(note, 300)).chain(work).chain(faults(recording)) {
         writeln!(out, "  note: {note}")?;
     }
     writeln!(out, "{end}")?;
@@ -318,6 +319,7 @@ pub(super) fn json(
                 "dropped": process.dropped,
                 "faults": process.faults,
                 "window_costs_us": process.costs,
+                "later_work": process.work.later(),
                 "timed_steps": times.map_or(0, |times| times.count),
                 "step_time_us": times.map(|times| times.median.get()),
                 "step_time_range_us": times.map(|times| times.range.map(Micros::get)),

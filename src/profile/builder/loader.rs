@@ -1,8 +1,8 @@
 //! The batches of a `DataLoader` beside what the network is given.
 //!
 //! The loader's count is the user's: a pair of answers (DPO), two views of a picture or the
-//! patches of one slide are several rows of the network and one sample. Where the count of rows
-//! differs, that is reported; where rows do not show the batch size, the loader's count is it.
+//! patches of one slide are several rows of the network and one sample. A count of rows
+//! that differs is reported. If the rows do not show the batch size, it is the loader's count.
 
 use super::options::LoaderBatch;
 use super::samples::{Parts, Samples};

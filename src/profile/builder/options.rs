@@ -64,7 +64,7 @@ pub struct ModelInput {
     pub sequence_first: bool,
     /// Its calls may be of the same samples.
     pub again: bool,
-    /// Batches that the step was given by a `DataLoader`; empty where it was given none or that is not known.
+    /// Batches of the step from a `DataLoader`; empty without one, or if unknown.
     pub batches: Vec<LoaderBatch>,
 }
 
@@ -75,7 +75,7 @@ pub struct LoaderBatch {
     pub loader: u32,
     /// Its `batch_size`; `None` without a fixed one.
     pub size: Option<u64>,
-    /// First extent of the batch's tensors, where they have the same.
+    /// First extent of the batch's tensors; `None` if they differ.
     pub rows: Option<u64>,
 }
 
