@@ -40,7 +40,9 @@ pub use assumptions::Assumed;
 pub use energy::{Draw, Footprint};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
-pub use goal::{Amount, check_list, Assumptions, Confidence, Data, Goal, Limits, Objective, Quota, ShardingChoice, Work};
+pub use goal::{
+    Amount, Assumptions, Confidence, Data, Goal, Limits, Objective, Quota, ShardingChoice, Work, check_list,
+};
 
 pub use answer::plan;
 pub use prepared::Prepared;

@@ -154,7 +154,9 @@ fn lists_that_are_too_long_name_their_limit() {
     let error = folder.error(&["plan-jobs", "jobs.toml"]);
     assert!(error.contains("jobs.toml: line 1: job \"a\": gpus: 201 entries"), "{error}");
     let sizes = (1..=101).map(|size| size.to_string()).collect::<Vec<_>>().join(",");
-    for command in [&["batches", "p.habitat.json", "--at", &sizes][..], &[&PLAN[..], &["--batch-sizes", &sizes]].concat()] {
+    for command in
+        [&["batches", "p.habitat.json", "--at", &sizes][..], &[&PLAN[..], &["--batch-sizes", &sizes]].concat()]
+    {
         let error = folder.error(command);
         assert!(error.contains("101") && error.contains("at most 100 are predicted in one go"), "{error}");
     }

@@ -5,10 +5,10 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::PlanError;
 use crate::predict::Sharding;
 use crate::predict::scale::ModelParallel;
 use crate::pricing::{Tier, region};
-use super::PlanError;
 use crate::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Range, Samples, Usd, UsdPerHour, most};
 
 /// A job to be planned.

@@ -23,23 +23,13 @@ struct Masker {
 }
 
 /// Part names of secrets, wherever they are in a name.
-const WITHIN: [&str; 9] = [
-    "password",
-    "passwd",
-    "passphrase",
-    "passcode",
-    "secret",
-    "credential",
-    "apikey",
-    "accesskey",
-    "authorization",
-];
+const WITHIN: [&str; 9] =
+    ["password", "passwd", "passphrase", "passcode", "secret", "credential", "apikey", "accesskey", "authorization"];
 /// Part names of secrets as whole words of a name.
 const WORDS: [&str; 11] = ["pass", "pwd", "pw", "auth", "bearer", "cookie", "sig", "signature", "dsn", "jwt", "sas"];
 /// Beginnings of well-known tokens: Hugging Face, GitHub, GitLab, OpenAI, AWS, Slack, Google, JWT.
-const PREFIXES: [&str; 12] = [
-    "hf_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "AKIA", "ASIA", "xoxb-", "AIza", "eyJ",
-];
+const PREFIXES: [&str; 12] =
+    ["hf_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "AKIA", "ASIA", "xoxb-", "AIza", "eyJ"];
 /// Shortest of these, in bytes.
 const SHORTEST_TOKEN: usize = 16;
 /// Schemes of authorisation, before the secret itself.
@@ -213,7 +203,10 @@ mod tests {
             (&["--password=a,b;c&d e", "--hf-token=S3"], "--password=*** | --hf-token=***"),
             (&["--secret", "-S3", "x"], "--secret | -S3 | x"),
             (&["--password", "two words", "x"], "--password | *** | x"),
-            (&["env", "WANDB_API_KEY=S3", "A=1", "AWS_ACCESS_KEY_ID=S3"], "env | WANDB_API_KEY=*** | A=1 | AWS_ACCESS_KEY_ID=***"),
+            (
+                &["env", "WANDB_API_KEY=S3", "A=1", "AWS_ACCESS_KEY_ID=S3"],
+                "env | WANDB_API_KEY=*** | A=1 | AWS_ACCESS_KEY_ID=***",
+            ),
             (&["docker", "-e", "HF_TOKEN=S3"], "docker | -e | HF_TOKEN=***"),
             (&["++wandb.api_key=S3", "model.dim=3"], "++wandb.api_key=*** | model.dim=3"),
             (&["postgres://u:S3@h/db", "https://S3@h"], "postgres://***@h/db | https://***@h"),
@@ -222,7 +215,10 @@ mod tests {
             (&["-H", "X-Api-Key:S3"], "-H | X-Api-Key:***"),
             (&["--config", r#"{"lr": 1, "api_key": "S3"}"#], r#"--config | {"lr": 1, "api_key": ***"#),
             (&["--config", r#"{"lr":1,"api_key":"S3","x":2}"#], r#"--config | {"lr":1,"api_key":***,"x":2}"#),
-            (&["sh", "-c", "TOKEN=S3 python t.py --password 'S3 S3' -n 2"], "sh | -c | TOKEN=*** python t.py --password *** -n 2"),
+            (
+                &["sh", "-c", "TOKEN=S3 python t.py --password 'S3 S3' -n 2"],
+                "sh | -c | TOKEN=*** python t.py --password *** -n 2",
+            ),
             (&["sh", "-c", "sh -c 'python t.py --token S3' && x"], "sh | -c | sh -c 'python t.py --token ***' && x"),
             (&["login", "hf_abcdefghijklmnopqrst", "--x=ghp_abcdefghijklmnopqrst"], "login | *** | --x=***"),
         ] {
@@ -234,9 +230,28 @@ mod tests {
     #[test]
     fn other_arguments_stay() {
         let line = [
-            "torchrun", "--nproc-per-node=8", "train.py", "--tokenizer", "gpt2", "--max-tokens", "4096", "--lr=1e-3",
-            "--num-key-value-heads", "8", "https://example.org/a@b", "a=b", "C:\\x", "-p", "y", "--passes", "3", "",
-            "data.path=/x:y", "\"q\"", "é", "lr=1 x=2",
+            "torchrun",
+            "--nproc-per-node=8",
+            "train.py",
+            "--tokenizer",
+            "gpt2",
+            "--max-tokens",
+            "4096",
+            "--lr=1e-3",
+            "--num-key-value-heads",
+            "8",
+            "https://example.org/a@b",
+            "a=b",
+            "C:\\x",
+            "-p",
+            "y",
+            "--passes",
+            "3",
+            "",
+            "data.path=/x:y",
+            "\"q\"",
+            "é",
+            "lr=1 x=2",
         ];
         assert_eq!(without_secrets(&line), line);
     }

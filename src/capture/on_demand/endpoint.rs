@@ -123,13 +123,7 @@ impl Endpoint {
                 let is_stale = at.duration_since(since) > PATIENCE;
                 since = at;
                 let Ok((length, sender)) = received else { continue };
-                let told = Heard {
-                    endpoint: number,
-                    sender,
-                    bytes: buffer[..length].to_vec(),
-                    at,
-                    is_stale,
-                };
+                let told = Heard { endpoint: number, sender, bytes: buffer[..length].to_vec(), at, is_stale };
                 if heard.send(told).is_err() {
                     return;
                 }

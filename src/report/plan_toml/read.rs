@@ -81,7 +81,12 @@ fn check_request(request: &Request) -> Result<(), PlanFileError> {
     for (key, values, largest, problem) in [
         ("batch_sizes", sizes.collect::<Vec<_>>(), most::BATCH, "each must be 1 to 1,000,000,000 samples"),
         ("batch_size", Vec::from_iter(request.batch_size), most::BATCH, "must be 1 to 1,000,000,000 samples"),
-        ("sequence_length", Vec::from_iter(request.sequence_length), most::SEQUENCE, "must be 1 to 1,000,000,000 tokens"),
+        (
+            "sequence_length",
+            Vec::from_iter(request.sequence_length),
+            most::SEQUENCE,
+            "must be 1 to 1,000,000,000 tokens",
+        ),
         ("parameters", Vec::from_iter(request.parameters), most::PARAMETERS, "must be 1 to 1e15"),
     ] {
         if values.iter().any(|value| !(1..=largest).contains(value)) {
