@@ -63,7 +63,7 @@ pub use jobs::Jobs;
 pub use options::settings;
 pub use output::print_json;
 pub use screens::{Outcome, Screens};
-pub use typed::meant;
+pub use typed::{meant, of_variable};
 // For the workshop (models/lab), which reads, names and reports as the commands do.
 pub use fit::black_box::write as fit_black_box;
 pub use fit::kernelwise::add_tables;

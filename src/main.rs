@@ -38,7 +38,10 @@ fn usage(error: &clap::Error) -> Result<u8, CliError> {
         // Contains what was typed, names of files among it.
         _ => match cli::meant(error) {
             Some(meant) => terminal::error(meant),
-            None => terminal::say(error.render().to_string().trim_end()),
+            None => {
+                let said = cli::of_variable(error).unwrap_or_else(|| error.render().to_string());
+                terminal::say(said.trim_end());
+            }
         },
     }
     Ok(u8::try_from(error.exit_code()).unwrap_or(2))

@@ -17,7 +17,7 @@ pub mod traces;
 
 pub use decompress::Compression;
 pub use download::{Download, DownloadError, Downloaded};
-pub use files::{Limit, StoreError, open, read, read_as_it_is, read_profile, read_text, there};
+pub use files::{Limit, StoreError, check_regular, open, read, read_as_it_is, read_profile, read_text, there};
 pub use kind::{Kind, kind};
 pub use paths::Paths;
 pub use prices::prices;
@@ -54,13 +54,13 @@ pub fn catalog(paths: &Paths) -> Result<Catalog, StoreError> {
     Ok(catalog)
 }
 
-/// The user's `themes/*.toml`: where each is, and its text.
+/// The user's `themes/*.toml`: where each is, and its text, or why it cannot be read.
 ///
 /// # Errors
-/// [`StoreError`] naming the file that cannot be read.
-pub fn themes(paths: &Paths) -> Result<Vec<(String, String)>, StoreError> {
-    let files = files::read_folder(&paths.themes(), "toml")?;
-    Ok(files.into_iter().map(|(path, text)| (path.display().to_string(), text)).collect())
+/// [`StoreError`] naming the folder that cannot be read.
+pub fn themes(paths: &Paths) -> Result<Vec<Result<(String, String), StoreError>>, StoreError> {
+    let read = |path: &PathBuf| Ok((path.display().to_string(), files::read_named_text(path, Limit::SETTINGS)?));
+    Ok(files::names_in(&paths.themes(), "toml")?.iter().map(read).collect())
 }
 
 /// One theme, in a file anywhere.
@@ -68,8 +68,7 @@ pub fn themes(paths: &Paths) -> Result<Vec<(String, String)>, StoreError> {
 /// # Errors
 /// [`StoreError`] naming the file.
 pub fn theme(path: &Path) -> Result<(String, String), StoreError> {
-    let text = read_text(path, Limit::SETTINGS)?;
-    Ok((path.display().to_string(), text))
+    Ok((path.display().to_string(), read_text(path, Limit::SETTINGS)?))
 }
 
 /// The weights' file in `models/`.

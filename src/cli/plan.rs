@@ -138,7 +138,10 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
         kernel_wise: args.input.kernel_wise.clone(),
         ..InputArgs::default()
     };
-    let mut loaded = load(&input, catalog).map_err(|error| match args.input.file {
+    // Named on the command line, it may be a pipe.
+    let is_named = input.file.as_deref().filter(|_| args.input.file.is_none());
+    let checked = is_named.map_or(Ok(()), |file| Ok(store::check_regular(file)?));
+    let mut loaded = checked.and_then(|()| load(&input, catalog)).map_err(|error| match args.input.file {
         Some(_) => error,
         None => CliError::Refused(format!(
             "{error}\nthe file is where it was named: `plan FILE --from …` names another place"

@@ -19,9 +19,10 @@ use crate::report::jobs::JobsForm;
 use crate::report::{recordings, summary};
 use crate::settings::args::{InputArgs, ScreensArgs};
 use crate::settings::file::SettingsFile;
-use crate::settings::theme::Theme;
+use crate::settings::theme::{Theme, ThemeError};
 use crate::settings::wish::Wish;
 use crate::store::{self, Paths};
+use crate::terminal;
 use crate::text::CommandLine;
 use crate::units::GpuSlug;
 
@@ -194,20 +195,38 @@ fn check_picture(path: &Path) -> Result<(), CliError> {
 /// The themes there are, and the position of the one asked for by name or as a file.
 fn themes(args: &ScreensArgs, settings: &SettingsFile, paths: &Paths) -> Result<(Vec<Theme>, usize), CliError> {
     let asked = args.theme.as_deref().or(settings.theme.as_deref()).unwrap_or("dark");
-    let mut own = store::themes(paths)?;
+    let (own, unread): (Vec<_>, Vec<_>) = store::themes(paths)?.into_iter().partition(Result::is_ok);
+    let mut own: Vec<_> = own.into_iter().flatten().collect();
     let file = Path::new(asked);
     let is_file = file.components().count() > 1 || file.extension().is_some_and(|extension| extension == "toml");
     if is_file {
         own.push(store::theme(file)?);
     }
-    let themes = Theme::all(&own)?;
-    let position = if is_file { Ok(themes.len() - 1) } else { Theme::find(&themes, asked) };
-    let position = position.map_err(|error| {
+    let (themes, broken) = Theme::usable(&own);
+    // The one that was named must be whole; others are left out.
+    if let Some((named, _)) = own.last().filter(|_| is_file) {
+        let is_named = |error: &ThemeError| matches!(error, ThemeError::Form { file, .. } if file == named);
+        if let Some(error) = broken.into_iter().find(is_named) {
+            return Err(error.into());
+        }
+        let position = themes.len() - 1;
+        return Ok((themes, position));
+    }
+    let unread = unread.into_iter().filter_map(Result::err).map(|error| error.to_string());
+    let broken: Vec<String> = unread.chain(broken.iter().map(ToString::to_string)).collect();
+    for problem in &broken {
+        terminal::say(format_args!("note: a theme is left out: {problem}"));
+    }
+    let position = Theme::find(&themes, asked).map_err(|error| {
         let folder = paths.themes();
         let remedy = format!("{error}; your own go into {}, or give the path of one (mine.toml)", folder.display());
         let error = CliError::Refused(remedy);
         // What was not typed stands in the settings.
-        if args.theme.is_some() { error } else { error.at(paths.settings().display()) }
+        match (&args.theme, typed::is_typed("--theme")) {
+            (Some(_), true) => error,
+            (Some(_), false) => error.at("HABITAT_TUI_THEME"),
+            (None, _) => error.at(paths.settings().display()),
+        }
     })?;
     Ok((themes, position))
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::CommandFactory;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::hints::command_of;
 use crate::settings::args::Cli;
@@ -47,6 +47,30 @@ pub fn meant(error: &clap::Error) -> Option<String> {
             command_of(&["batches", one, two]),
         )
     })
+}
+
+/// The message of clap for a value that an environment variable set, which clap ascribes to the flag
+/// that the variable stands for; `None` for any other error.
+pub fn of_variable(error: &clap::Error) -> Option<String> {
+    if !matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation | ErrorKind::InvalidUtf8) {
+        return None;
+    }
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = flag.split([' ', '=']).next()?.trim_start_matches('-');
+    let cli = Cli::command();
+    let all = cli.get_arguments().chain(cli.get_subcommands().flat_map(clap::Command::get_arguments));
+    let argument = all.filter(|argument| argument.get_long() == Some(name)).find_map(clap::Arg::get_env)?;
+    if std::env::var_os(argument).is_none() || is_typed(&format!("--{name}")) {
+        return None;
+    }
+    let variable = format!("the environment variable {}", argument.to_string_lossy());
+    Some(error.render().to_string().replace(&format!("'{flag}'"), &variable).trim_end().to_owned())
+}
+
+/// Whether a flag is on the command line, where it goes before its environment variable.
+pub(super) fn is_typed(flag: &str) -> bool {
+    let mut typed = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    typed.any(|word| word.split('=').next() == Some(flag))
 }
 
 /// What to say of a file that is not there and whose name is nearly a command's.

@@ -193,6 +193,17 @@ struct WrittenStyle {
     reverse: bool,
 }
 
+impl Written {
+    fn parse(file: &str, text: &str) -> Result<Self, ThemeError> {
+        let form = |problem: String| ThemeError::Form { file: file.to_owned(), problem };
+        let theme: Self = toml::from_str(text).map_err(|error| form(error.to_string().trim_end().to_owned()))?;
+        if text::is_unsafe(&theme.name) || theme.name.is_empty() {
+            return Err(form("name: empty, or with control or invisible characters".to_owned()));
+        }
+        Ok(theme)
+    }
+}
+
 /// The names of the terminal's 16 colours, by number.
 const ANSI_NAMES: [&str; 16] = [
     "black",
@@ -257,18 +268,34 @@ impl Theme {
     /// # Errors
     /// [`ThemeError`] of the first text that is no theme.
     pub fn all(own: &[(String, String)]) -> Result<Vec<Self>, ThemeError> {
-        let mut written: Vec<Written> = Vec::new();
+        let (themes, mut broken) = Self::usable(own);
+        if broken.is_empty() { Ok(themes) } else { Err(broken.remove(0)) }
+    }
+
+    /// The same without those that are broken, and what is wrong with each of these.
+    pub fn usable(own: &[(String, String)]) -> (Vec<Self>, Vec<ThemeError>) {
+        let mut written: Vec<(&str, Written)> = Vec::new();
+        let mut broken = Vec::new();
         let own = own.iter().map(|(file, text)| (file.as_str(), text.as_str()));
         for (file, text) in SHIPPED.iter().map(|text| ("shipped", *text)).chain(own) {
-            let form = |problem: String| ThemeError::Form { file: file.to_owned(), problem };
-            let theme: Written = toml::from_str(text).map_err(|error| form(error.to_string().trim_end().to_owned()))?;
-            if text::is_unsafe(&theme.name) || theme.name.is_empty() {
-                return Err(form("name: empty, or with control or invisible characters".to_owned()));
+            match Written::parse(file, text) {
+                Ok(theme) => {
+                    written.retain(|(_, other)| other.name != theme.name);
+                    written.push((file, theme));
+                }
+                Err(error) => broken.push(error),
             }
-            written.retain(|other| other.name != theme.name);
-            written.push(theme);
         }
-        written.iter().map(|theme| Self::fold(theme, &written)).collect()
+        let all: Vec<&Written> = written.iter().map(|(_, theme)| theme).collect();
+        let mut themes = Vec::new();
+        for (file, theme) in &written {
+            let form = |error: ThemeError| ThemeError::Form { file: (*file).to_owned(), problem: error.to_string() };
+            match Self::fold(theme, &all).map_err(form) {
+                Ok(theme) => themes.push(theme),
+                Err(error) => broken.push(error),
+            }
+        }
+        (themes, broken)
     }
 
     /// The shipped themes.
@@ -290,7 +317,7 @@ impl Theme {
         })
     }
 
-    fn fold(theme: &Written, all: &[Written]) -> Result<Self, ThemeError> {
+    fn fold(theme: &Written, all: &[&Written]) -> Result<Self, ThemeError> {
         let mut roles = vec![(None, None, Style::default()); Role::ALL.len()];
         let mut line = vec![theme];
         while let Some(parent) = line.last().and_then(|last| last.parent.as_deref()) {

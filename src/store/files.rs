@@ -58,6 +58,7 @@ fn explain(error: &io::Error) -> String {
         io::ErrorKind::NotFound => "no such file".to_owned(),
         io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
         io::ErrorKind::NotADirectory => "no such file: a part of its path is no folder".to_owned(),
+        io::ErrorKind::WouldBlock => "has nothing to read now, as a pipe or a device; name a file".to_owned(),
         io::ErrorKind::UnexpectedEof => "is cut off in the middle; copy or export it again".to_owned(),
         // Of the decompressors.
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
@@ -161,9 +162,6 @@ fn raw(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     if there.is_dir() {
         return Err(io::Error::from(io::ErrorKind::IsADirectory));
     }
-    if there.is_file() {
-        return Ok(Box::new(File::open(path)?));
-    }
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;
@@ -172,10 +170,58 @@ fn raw(path: &Path) -> io::Result<Box<dyn Read + Send>> {
             return Err(io::Error::other("is a socket, not a file"));
         }
         if kind.is_fifo() {
-            return spooled(path, || Ok(Box::new(File::open(path)?)));
+            return spooled(path, || pipe(path));
         }
     }
-    Err(io::Error::other("is a device, not a file"))
+    if !there.is_file() {
+        return Err(io::Error::other("is a device, not a file"));
+    }
+    let file = open_at_once(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(Box::new(file));
+    }
+    Err(io::Error::other("is no longer a file"))
+}
+
+/// Opens without waiting: a pipe may have replaced the file meanwhile, and some files of `/proc` and
+/// `/sys` have nothing to read until something happens.
+fn open_at_once(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use nix::fcntl::OFlag;
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+    }
+    options.open(path)
+}
+
+/// Time for a program to open a pipe that it is to write to.
+#[cfg(unix)]
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// What comes through a named pipe, once somebody writes to it.
+#[cfg(unix)]
+fn pipe(path: &Path) -> io::Result<Box<dyn Read>> {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let mut file = open_at_once(path)?;
+    let (mut first, until) = ([0], std::time::Instant::now() + PATIENCE);
+    let length = loop {
+        match file.read(&mut first) {
+            Ok(0) if std::time::Instant::now() < until => std::thread::sleep(std::time::Duration::from_millis(10)),
+            Ok(0) => {
+                let seconds = PATIENCE.as_secs();
+                return Err(io::Error::other(format!("is a pipe that nobody has written to for {seconds} s")));
+            }
+            Ok(length) => break length,
+            // Somebody has it open, and writes later.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break 0,
+            Err(error) => return Err(error),
+        }
+    };
+    fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
+    Ok(Box::new(io::Cursor::new(first).take(length as u64).chain(file)))
 }
 
 /// What came through pipes, by their names.
@@ -251,6 +297,33 @@ pub fn read_text(path: &Path, limit: Limit) -> Result<String, StoreError> {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n').count();
         StoreError::content(path, format!("line {line}: is no text in UTF-8"))
     })
+}
+
+/// Refuses what is no file. A pipe or a device on the command line is what the user means; one that
+/// another file names, or that is in a folder, is not.
+///
+/// # Errors
+/// [`StoreError`] naming it, also where there is none.
+pub fn check_regular(path: &Path) -> Result<(), StoreError> {
+    let there = std::fs::metadata(path).map_err(|error| StoreError::read(path, error))?;
+    if there.is_file() {
+        return Ok(());
+    }
+    let kind = if there.is_dir() {
+        io::Error::from(io::ErrorKind::IsADirectory)
+    } else {
+        io::Error::other("is a pipe, socket or device, not a file; only the command line may name one")
+    };
+    Err(StoreError::read(path, kind))
+}
+
+/// The text of a file that another file names, or that is in a folder.
+///
+/// # Errors
+/// As [`read_text`] and [`check_regular`].
+pub(super) fn read_named_text(path: &Path, limit: Limit) -> Result<String, StoreError> {
+    check_regular(path)?;
+    read_text(path, limit)
 }
 
 /// The content without decompression, for hashes and what is kept as it is.
@@ -330,6 +403,12 @@ pub fn read_profile(path: &Path) -> Result<(Profile, Vec<Warning>), StoreError> 
 
 /// The files of a folder with that extension, by name; none where there is no folder.
 pub(super) fn read_folder(folder: &Path, extension: &str) -> Result<Vec<(PathBuf, String)>, StoreError> {
+    let paths = names_in(folder, extension)?;
+    paths.into_iter().map(|path| Ok((path.clone(), read_named_text(&path, Limit::CATALOG)?))).collect()
+}
+
+/// The same without their texts.
+pub(super) fn names_in(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, StoreError> {
     let entries = std::fs::read_dir(folder).map_err(|error| StoreError::read(folder, error));
     let Some(entries) = there(entries)? else { return Ok(Vec::new()) };
     let mut paths = Vec::new();
@@ -340,7 +419,7 @@ pub(super) fn read_folder(folder: &Path, extension: &str) -> Result<Vec<(PathBuf
         }
     }
     paths.sort();
-    paths.into_iter().map(|path| Ok((path.clone(), read_text(&path, Limit::CATALOG)?))).collect()
+    Ok(paths)
 }
 
 #[cfg(test)]

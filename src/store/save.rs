@@ -62,6 +62,30 @@ fn save(path: &Path, bytes: &[u8], replace: bool, private: bool) -> Result<(), S
     })
 }
 
+/// Refuses a link that another user made in a folder that all can write to, as the kernel does with
+/// `fs.protected_symlinks` (proc(5)). We read links ourselves, which it does not see.
+#[cfg(unix)]
+fn check_link(path: &Path, link: &std::fs::Metadata, folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let folder = std::fs::metadata(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?;
+    if may_follow(link.uid(), (folder.uid(), folder.mode()), nix::unistd::geteuid().as_raw()) {
+        return Ok(());
+    }
+    let problem = format!(
+        "{} is a link that user {} made in a folder that all can write to; name the file itself, or another folder",
+        path.display(),
+        link.uid()
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
+}
+
+/// Whether the user `own` may follow a link of the user `link` in a folder of that owner and mode.
+#[cfg(unix)]
+fn may_follow(link: u32, (owner, mode): (u32, u32), own: u32) -> bool {
+    let is_shared = mode & 0o1002 == 0o1002;
+    !is_shared || link == own || link == owner
+}
+
 /// Links followed at most, as the system does.
 const LINKS: usize = 40;
 
@@ -69,11 +93,14 @@ const LINKS: usize = 40;
 fn target(path: &Path) -> io::Result<PathBuf> {
     let mut at = path.to_owned();
     for _ in 0..LINKS {
-        if !std::fs::symlink_metadata(&at).is_ok_and(|there| there.is_symlink()) {
+        let Some(there) = std::fs::symlink_metadata(&at).ok().filter(std::fs::Metadata::is_symlink) else {
             return Ok(at);
-        }
+        };
+        let folder = at.parent().unwrap_or(Path::new(""));
+        #[cfg(unix)]
+        check_link(&at, &there, folder)?;
         let link = std::fs::read_link(&at)?;
-        at = at.parent().unwrap_or(Path::new("")).join(link);
+        at = folder.join(link);
     }
     Err(io::Error::other("too many links, which may lead to each other"))
 }
@@ -218,6 +245,18 @@ fn compressed(bytes: &[u8], compression: Compression) -> io::Result<std::borrow:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As the kernel decides in `may_follow_link` (fs/namei.c).
+    #[cfg(unix)]
+    #[test]
+    fn links_of_others_in_shared_folders_are_not_followed() {
+        let tmp = (0, 0o41777);
+        assert!(may_follow(1000, tmp, 1000), "our own link");
+        assert!(may_follow(0, tmp, 1000), "the link of the folder's owner");
+        assert!(!may_follow(1001, tmp, 1000) && !may_follow(1001, tmp, 0), "another user's link");
+        assert!(may_follow(1001, (0, 0o40755), 1000) && may_follow(1001, (0, 0o41755), 1000), "nobody else can write");
+        assert!(may_follow(1001, (0, 0o40777), 1000), "without the sticky bit, as the kernel does");
+    }
     use crate::store::files::read_profile;
 
     #[test]

@@ -239,10 +239,10 @@ fn secrets_of_the_command_stay_out_of_what_is_written() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
     let seen = PathBuf::from(place.path("seen.json"));
-    std::fs::write(&seen, "old").unwrap();
+    std::fs::write(&seen, "{}").unwrap();
     std::fs::set_permissions(&seen, PermissionsExt::from_mode(0o644)).unwrap();
     let job = ["env", "WANDB_API_KEY=S3CRET", "sh", "-c", "echo $WANDB_API_KEY {batch}", "x", "--token", "S3CRET"];
-    let ran = place.run(&["--json", "seen.json", "--force"], &job);
+    let ran = place.run(&[], &job);
     assert!(ran.code() == 0 && ran.out().contains("S3CRET"), "the job has it: {}", ran.err());
     let text = std::fs::read_to_string(&seen).unwrap();
     assert!(text.contains("\"WANDB_API_KEY=***\"") && text.contains("\"--token\",\"***\""), "{text}");

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use std::os::unix::fs::MetadataExt;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 use super::roles::Facts;
 
@@ -196,8 +197,18 @@ pub(super) fn torch(pid: u32) -> Option<String> {
     // torch/lib/libtorch_cpu.so beside torch/version.py, in the files that the process sees.
     let package = Path::new(library).parent().and_then(Path::parent)?;
     let file = folder(pid).join("root").join(package.strip_prefix("/").unwrap_or(package)).join("version.py");
-    let text = fs::read_to_string(file).unwrap_or_default();
+    let text = beginning(&file).unwrap_or_default();
     Some(parse_version(&text).unwrap_or_default().to_owned())
+}
+
+/// The beginning of a file that another user may have made: no pipe or device, and not all of it.
+fn beginning(path: &Path) -> Option<String> {
+    let options = nix::fcntl::OFlag::O_NONBLOCK.bits();
+    let file = fs::File::options().read(true).custom_flags(options).open(path).ok()?;
+    let mut text = String::new();
+    let is_file = file.metadata().ok()?.is_file();
+    is_file.then(|| file.take(1 << 16).read_to_string(&mut text).ok())??;
+    Some(text)
 }
 
 /// The version in `torch/version.py`.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::client::Client;
@@ -87,7 +88,12 @@ pub(super) fn places(
 /// Whether a trace has its closing brace.
 pub(super) fn ends(trace: &Path) -> bool {
     let tail = || -> std::io::Result<Vec<u8>> {
-        let mut file = fs::File::open(trace)?;
+        // The process may put there whatever it likes.
+        let plainly = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
+        let mut file = fs::File::options().read(true).custom_flags(plainly.bits()).open(trace)?;
+        if !file.metadata()?.is_file() {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(length.saturating_sub(64)))?;
         let mut tail = Vec::new();

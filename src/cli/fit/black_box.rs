@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::catalog::Catalog;
-use crate::cli::error::CliError;
+use crate::cli::error::{At, CliError};
 use crate::cli::options::{settings, weights_folder};
 use crate::cli::output::{check_new, make_folder};
 use crate::learn::blackbox::{fit, sizes};
@@ -38,7 +38,7 @@ pub fn write(
     let rows = profet::read(data)?;
     let sizes = sizes::fit(&profet::read_latencies(data)?);
     let all: Vec<&Recorded> = rows.iter().collect();
-    let model = fit(&all, catalog, &trained_on(&rows), sizes)?;
+    let model = fit(&all, catalog, &trained_on(&rows), sizes).at(data.display())?;
     let json = model.to_json()?;
     make_folder(dir)?;
     store::save_atomically(&path, &json, true)?;

@@ -20,8 +20,9 @@ use crate::store::operator_tables::{self, TABLES};
 use crate::store::{self, Paths};
 use crate::units::GpuSlug;
 
-/// The first of what was given, and how many more there are.
-fn of_what(given: &[PathBuf]) -> String {
+/// The first of the profiles or folders given, else the tables, and how many more there are.
+fn of_what(args: &FitKernelWiseArgs) -> String {
+    let given: Vec<&PathBuf> = args.profiles.iter().chain(&args.tables).collect();
     let first = given.first().map_or_else(String::new, |path| path.display().to_string());
     if given.len() > 1 { format!("{first} and {} more", given.len() - 1) } else { first }
 }
@@ -42,7 +43,7 @@ pub(super) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, C
     if let Some(dir) = &args.tables {
         add_tables(dir, &mut data)?;
     }
-    let (model, held) = fit(&data, &catalog, Recipe { published: false }).at(of_what(&args.profiles))?;
+    let (model, held) = fit(&data, &catalog, Recipe { published: false }).at(of_what(args))?;
     store::save_atomically(&args.output, model.to_json().as_bytes(), args.force)?;
     let rows = rows(&data, &model, &held);
     let mut notes = Vec::new();
