@@ -197,7 +197,7 @@ actions! {
         Mark "predict.mark" ["space"] "mark" Prediction "Mark this GPU, to compare others with it";
         Difference "predict.difference" ["D"] "difference" Comparable "Which operations make the difference to the marked or recorded GPU; on the profile screen, to the other recording";
         WhatIf "predict.what-if" ["F"] "what if" Prediction "What if this GPU had other figures: bandwidth, multiprocessors, clock, tensor cores, memory";
-        Precision "predict.precision" ["P"] "precision" Prediction "Next precision: as recorded, FP32 (PyTorch's default), FP32 without TF32, TF32, FP16 or BF16 by autocast, FP8";
+        Precision "predict.precision" ["P"] "precision" Prediction "Next precision: as recorded, FP32 (PyTorch's default), TF32, FP16 or BF16 by autocast, FP8, FP32 without TF32";
         Batches "predict.batches" ["B"] "batches" Prediction "The step and its memory at other batch sizes on this GPU; Enter there lets plans use one";
         Origin "predict.origin" ["O"] "which GPU" UnknownOrigin "Choose the GPU the step was recorded on";
     }

@@ -736,8 +736,9 @@ fn the_precision_is_chosen_for_all_screens() {
     assert_eq!(chosen("3"), None);
     assert_eq!(chosen("3 P"), Some(Some("tf32")));
     assert_eq!(chosen("3 P P P"), Some(Some("amp-bf16")));
-    assert_eq!(chosen("3 P P P P P"), Some(None));
-    let [recorded, narrow, back] = ["3", "3 P P", "3 P P P P P"].map(after);
+    assert_eq!(chosen("3 P P P P P"), Some(Some("fp32-strict")));
+    assert_eq!(chosen("3 P P P P P P"), Some(None));
+    let [recorded, narrow, back] = ["3", "3 P P", "3 P P P P P P"].map(after);
     let step = |app: &App| app.predict.rows[0].step.range.mid.get();
     assert!(step(&narrow) < step(&recorded), "{} {}", step(&narrow), step(&recorded));
     assert_eq!(step(&back), step(&recorded));

@@ -96,7 +96,7 @@ pub(super) static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
     serde_json::from_str::<Evaluation>(json).expect("a test reads the shipped file").rows
 });
 
-/// Steps of one kind, as far as errors are told apart: an error found on another kind says nothing.
+/// The kind of a step. Errors found on one kind do not hold for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepKind {
     /// Maker of the GPU that they are predicted for.
@@ -108,7 +108,7 @@ pub struct StepKind {
 }
 
 impl StepKind {
-    /// Of a workload on a GPU; a precision that is not known is told from its operations.
+    /// The kind of a recorded step on a GPU; an unknown precision follows from its operations.
     pub fn of(profile: &Profile, gpu: &GpuSpec) -> Self {
         let precision = profile.workload.precision.unwrap_or_else(|| infer(&profile.operations)).class();
         let is_fp32 = precision == PrecisionClass::Tf32 && !gpu.runs_tf32();

@@ -107,7 +107,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     let stripped = options.ignore_origin.then(|| profile.without_origin());
     let prepared = Prepared::new(profile, stripped.as_ref());
     let known = Known::of(profile, origin, options);
-    // What was found of steps in one precision says nothing of another that follows from it.
+    // Errors of steps in one precision do not hold for a conversion to another.
     let is_recorded = options.precision.is_none_or(|precision| profile.workload.precision == Some(precision));
     let auto = prepared.predict(catalog, &Options { method: MethodChoice::Auto, ..options.clone() })?;
     let mut gpus: Vec<OnGpu> = auto

@@ -30,7 +30,7 @@ pub struct Decoded<'a> {
     pub parts: Vec<Part>,
     /// Whether it copies between host and device: over PCI Express, not through device memory.
     pub is_host_copy: bool,
-    /// Its arithmetic where the GPU has TF32 ([`Self::arithmetic_on`]).
+    /// Its arithmetic on a GPU with TF32 ([`Self::arithmetic_on`]).
     pub arithmetic: Option<Precision>,
     precision: Option<Precision>,
     layers: OnceLock<Layers>,

@@ -164,7 +164,7 @@ impl Efficiency {
         Columns { model: self, is_mixed: false, asked: parallel::items(operations, asked) }
     }
 
-    /// The operations of a step that run in TF32 where the GPU has it; nothing is said of the others.
+    /// The operations of a step that run in TF32 on a GPU with it; the others stay empty.
     pub fn in_tf32<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
         let asked = |decoded: &'a Decoded<'a>| {
             let is_asked = decoded.is_in_tf32();
@@ -174,7 +174,7 @@ impl Efficiency {
         Columns { model: self, is_mixed: is_mixed(operations), asked: parallel::items(operations, asked) }
     }
 
-    /// An operation's parts with their terms added up, with TF32 where it is allowed, and without.
+    /// An operation's parts with their terms added up, with TF32 if the program allows it, and without.
     pub fn with_tf32_or_without(&self, decoded: &Decoded<'_>) -> WithTf32 {
         let of = |arithmetic| self.asked(&demands(decoded, arithmetic), arithmetic);
         let without = (decoded.arithmetic == Some(Precision::Tf32)).then(|| of(Some(Precision::Fp32Strict)));

@@ -54,7 +54,7 @@ impl<'a> Prepared<'a> {
             return by_totals(self.recorded, catalog, options);
         }
         let Self { profile, decoded, .. } = self;
-        // Shapes alone are the same whether TF32 is allowed or not: nothing has to be converted.
+        // Shapes are the same with TF32 and without: no conversion is needed.
         let asked = options.precision.filter(|asked| asked.is_32_bits() && profile.origin.is_none());
         if let Some(asked) = asked.filter(|_| profile.workload.precision.is_some_and(Precision::is_32_bits)) {
             return self.in_other_32_bits(asked, catalog, options);
@@ -181,7 +181,7 @@ impl Prepared<'_> {
     }
 
     /// Replaces predictions of a step that are faster than those of the same step with TF32 in more operations, which
-    /// other models answer for: libraries may take a kernel in FP32 where that is faster, so TF32 slows nothing down.
+    /// other models answer for: libraries may take a faster FP32 kernel, so TF32 never slows a step down.
     fn no_faster_than_tf32(
         &self,
         predictions: &mut [Prediction],

@@ -58,7 +58,7 @@ struct Changed {
     is_gone: bool,
     /// What the efficiency model takes it for, as recorded and as asked for.
     asked: Option<[WithTf32; 2]>,
-    /// Its arithmetic where the GPU has TF32.
+    /// Its arithmetic on a GPU with TF32.
     arithmetic: Option<Precision>,
 }
 
@@ -284,7 +284,7 @@ impl Change {
         // Tensors of other types, such as masks and statistics, keep theirs.
         let work = if element == size as f64 { work } else { decoded.op.work(element)? };
         let mut operation = Operation { dtype: Some(dtype.clone()), ..operation.clone() };
-        // The flag of the recording, which the precision asked for replaces.
+        // The requested precision replaces the flag of the recording.
         operation.attributes.remove(ALLOW_TF32);
         let after = Decoded::new(decoded.index, &operation, Some(self.to));
         let is_tf32_alone = self.from.is_32_bits() && self.to.is_32_bits();

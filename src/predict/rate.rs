@@ -193,7 +193,7 @@ impl<'a> Rates<'a> {
         });
         let vector = vector_by_rule(gpu);
         let measured_fp32 = measured(gpu, "fp32");
-        // Libraries take the faster kernel: allowing TF32 slows nothing down.
+        // Libraries take the faster kernel, so TF32 is never slower.
         let fastest_fp32 = [Some(vector), measured_fp32, Some(Figure::new(fp32.sustained, fp32.source))];
         matrix[0] = matrix[0].filter(|_| gpu.runs_tf32()).map(|tf32| {
             fastest_fp32
@@ -219,7 +219,7 @@ impl<'a> Rates<'a> {
     }
 
     /// The rate at which the GPU does arithmetic ([`Decoded::arithmetic`]) on an element type; that of FP32
-    /// for one that it has no matrix rate for, and in place of TF32 on a GPU without it.
+    /// for a type without a matrix rate, and for TF32 on a GPU without it.
     pub fn arithmetic(
         &self,
         arithmetic: Arithmetic,

@@ -269,8 +269,10 @@ impl Route<'_> {
         // Kernels and operation may have been averaged differently: scale by their ratio.
         let time = if before.get() > 0.0 { operation.device_time? * (after / before) } else { after };
         let (time, tf32) = match self.by_tf32(decoded, origin) {
-            Some(factor) => (time * factor, format!("; TF32 on one of both GPUs: × {factor:.2}")),
-            None => (time, String::new()),
+            Some(factor) if (factor - 1.0).abs() > 0.005 => {
+                (time * factor, format!("; TF32 on one of the two GPUs: × {factor:.2}"))
+            }
+            _ => (time, String::new()),
         };
         let why = self.say(|| {
             let gamma = if largest - smallest < 0.005 {

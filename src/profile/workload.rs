@@ -143,19 +143,19 @@ impl Precision {
         matches!(self, Self::Fp32 | Self::Fp32Strict | Self::Tf32 | Self::Tf32Products)
     }
 
-    /// Whether matrix products of 32-bit tensors may run in TF32. PyTorch does not allow that unless told.
+    /// Whether matrix products of 32-bit tensors may run in TF32. Off by default in PyTorch.
     pub const fn allows_tf32_products(self) -> bool {
         matches!(self, Self::Tf32 | Self::Tf32Products)
     }
 
-    /// Whether convolutions and recurrent layers of 32-bit tensors may run in TF32. PyTorch allows that
-    /// unless told otherwise.
+    /// Whether convolutions and recurrent layers of 32-bit tensors may run in TF32. On by
+    /// default in PyTorch.
     pub const fn allows_tf32_convolutions(self) -> bool {
         !matches!(self, Self::Fp32Strict | Self::Tf32Products)
     }
 }
 
-/// Precisions that one kind of steps was measured in, as far as errors are told apart.
+/// Precisions whose errors count together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PrecisionClass {

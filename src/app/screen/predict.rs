@@ -251,7 +251,7 @@ fn choose_host(app: &mut App, effects: &mut Vec<Effect>) {
 
 /// Precisions tried one after the other, after the recorded one.
 const PRECISIONS: [Precision; 6] =
-    [Precision::Fp32, Precision::Fp32Strict, Precision::Tf32, Precision::AmpFp16, Precision::AmpBf16, Precision::Fp8];
+    [Precision::Fp32, Precision::Tf32, Precision::AmpFp16, Precision::AmpBf16, Precision::Fp8, Precision::Fp32Strict];
 
 /// Predicts every GPU in the next precision that is not the recorded one.
 fn choose_precision(app: &mut App, effects: &mut Vec<Effect>) {

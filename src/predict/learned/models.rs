@@ -334,7 +334,7 @@ pub struct StepColumns<'a> {
     efficient: Option<Columns<'a>>,
     /// What it adds to the convolutions of the ensembles.
     convolutions: Option<Columns<'a>>,
-    /// What runs in TF32 where the GPU has it, beside the ensembles.
+    /// Operations that run in TF32 on a GPU with it, beside the ensembles.
     in_tf32: Option<Columns<'a>>,
 }
 
@@ -441,7 +441,7 @@ pub fn is_by_efficiency(operations: &[Decoded<'_>], precision: Option<Precision>
     }
 }
 
-/// Whether most of the arithmetic of a step's products and convolutions is in TF32 where the GPU has it, as in
+/// Whether most of the arithmetic of a step's products and convolutions is in TF32 on a GPU with it, as in
 /// convolutional networks by `PyTorch`'s defaults: on such GPUs they ran so in the steps that [`Efficiency`] learned from.
 fn is_mostly_in_tf32(operations: &[Decoded<'_>]) -> bool {
     let flops = |of: fn(&Decoded<'_>) -> bool| -> f64 {

@@ -10,7 +10,7 @@ use crate::op::{self, Family};
 use crate::profile::{Attribute, DType, DeviceInfo, Kernel, Mode, Operation, Phase, Precision, Shape, Workload};
 use crate::trace::{Span, Trace};
 
-/// What the trace and the caller say about the workload, and whether they show where it runs TF32.
+/// The workload by the trace and the caller, and whether they show its use of TF32.
 pub(super) fn workload(
     trace: &Trace,
     nesting: &Nesting,
@@ -269,7 +269,7 @@ fn of_others<'a>(operations: impl Iterator<Item = &'a Operation>) -> Option<Fact
     by_type.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| known >= 0.5 * all).map(|(types, _)| types)
 }
 
-/// Where a recorded step runs TF32, as far as that is known.
+/// Known uses of TF32 in a recorded step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Tf32 {
     /// In matrix products.
@@ -281,7 +281,7 @@ struct Tf32 {
 }
 
 impl Tf32 {
-    /// By the program's flags (`told`), else the flag that traces have of each convolution, else the names of
+    /// By the program's flags (`told`), else the flag in a trace of each convolution, else the names of
     /// kernels. A GPU without TF32 shows by no kernel whether it was allowed.
     fn of(devices: &[(Option<u64>, DeviceInfo)], operations: &[Operation], told: Option<[bool; 2]>) -> Self {
         if let Some([products, convolutions]) = told {
@@ -324,13 +324,12 @@ impl Tf32 {
             share if share >= 0.0 && has_tf32 => Some(false),
             _ => None,
         };
-        let how = |by: Option<bool>| by.filter(|by| *by).map(|_| "from float32 products in kernels named tf32");
         let products = by_kernels(products, 0.5);
-        let seen = by_kernels(convolutions, 0.05);
-        Self { products, convolutions: by_flags.or(seen), how: how(products).or_else(|| how(seen)) }
+        let how = (products == Some(true)).then_some("from float32 products in kernels named tf32");
+        Self { products, convolutions: by_flags.or_else(|| by_kernels(convolutions, 0.05)), how }
     }
 
-    /// The precision of a step of 32-bit tensors, by PyTorch's defaults where nothing is known.
+    /// The precision of a step of 32-bit tensors, by PyTorch's defaults if unknown.
     const fn precision(self) -> Precision {
         let products = matches!(self.products, Some(true));
         Precision::with_tf32(products, !matches!(self.convolutions, Some(false)))
