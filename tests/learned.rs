@@ -106,7 +106,7 @@ fn the_step_is_its_operators_times_what_steps_take_of_them() {
         for (profile, mode) in [(&training, Mode::Training), (&inference, Mode::Inference)] {
             let found = on(profile, gpu);
             let sum = time(&found, 0) + time(&found, 1);
-            let models = MODELS.answering(&Decoded::all(profile), profile.workload.precision);
+            let models = MODELS.answering(&Decoded::all(profile), profile.workload.precision, None);
             // The host keeps up, but not wholly unseen.
             let (expected, _) = with_host(sum * models.step_factor(spec, mode), 2.0 * LAUNCH_US);
             assert!((step(&found) / expected - 1.0).abs() < 1e-9, "{gpu}");
@@ -126,7 +126,7 @@ fn convolutions_in_fp32_are_a_mean_of_both_models() {
     let own = answers(&shapes, &[V100], MethodChoice::Auto, &alone).predictions.remove(0);
     let both = on(&shapes, V100);
     let (decoded, gpu) = (Decoded::all(&shapes), Rates::new(CATALOG.find(V100).unwrap()));
-    let efficiency = MODELS.efficiency().unwrap().columns(&decoded, shapes.workload.precision).on(&gpu);
+    let efficiency = MODELS.efficiency().unwrap().columns(&decoded).on(&gpu);
     let mean = time(&own, 0).powf(0.2) * efficiency[0].unwrap().time.get().powf(0.8);
     assert!((time(&both, 0) / mean - 1.0).abs() < 1e-9, "{} {mean}", time(&both, 0));
     assert!((time(&both, 0) / time(&own, 0) - 1.0).abs() > 0.01, "both models say the same");
@@ -276,7 +276,7 @@ fn what_is_remembered_is_what_would_be_computed() {
     let operation = profile("inference", "", &two()).operations.remove(0);
     let v100 = CATALOG.find(V100).unwrap();
     let (decoded, rates) = ([Decoded::new(0, &operation, None)], Rates::new(v100));
-    let table = |models: &Models| models.columns(&decoded, None).on(&[&rates], |_, _| true).unwrap()[0][0].unwrap();
+    let table = |models: &Models| models.columns(&decoded, None, None).on(&[&rates], |_, _| true).unwrap()[0][0].unwrap();
     let alone = |models: &Models| models.alone(&[(&operation, v100)]).unwrap()[0].unwrap();
     let (first, then) = (bundled::models(), bundled::models());
     assert_eq!((table(&first), alone(&first)), {

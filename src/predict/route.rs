@@ -157,7 +157,7 @@ impl Route<'_> {
                 return None;
             }
             let here = (*here.get(decoded.index)?)?;
-            let (time, models, deviation) = there.from_origin(&here, time);
+            let (time, models, deviation) = there.with_measured_origin(&here, time);
             let why = self.say(|| {
                 let [here, there] = models.map(Micros::get);
                 format!("{name}: models {here:.1} → {there:.1} µs, corrected by {deviation:.2} as measured on the origin{far}")
