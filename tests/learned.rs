@@ -276,7 +276,8 @@ fn what_is_remembered_is_what_would_be_computed() {
     let operation = profile("inference", "", &two()).operations.remove(0);
     let v100 = CATALOG.find(V100).unwrap();
     let (decoded, rates) = ([Decoded::new(0, &operation, None)], Rates::new(v100));
-    let table = |models: &Models| models.columns(&decoded, None, None).on(&[&rates], |_, _| true).unwrap()[0][0].unwrap();
+    let table =
+        |models: &Models| models.columns(&decoded, None, None).on(&[&rates], |_, _| true).unwrap()[0][0].unwrap();
     let alone = |models: &Models| models.alone(&[(&operation, v100)]).unwrap()[0].unwrap();
     let (first, then) = (bundled::models(), bundled::models());
     assert_eq!((table(&first), alone(&first)), {

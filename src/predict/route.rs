@@ -96,7 +96,7 @@ impl Route<'_> {
             why = self.say(|| format!("{unknown}; {why}"));
         }
         let by_rates = time.filter(|time| time.method.uses_rates());
-        if let Some(name) = by_rates.and_then(|_| self.destination.lacks(decoded)) {
+        if let Some(name) = by_rates.and_then(|_| self.destination.lacks(decoded)).filter(|name| *name != "tf32") {
             let gpu = &self.destination.gpu.slug;
             why = self.say(|| format!("{why}; {gpu} has no {name} matrix rate: FP32 rate taken"));
         }
