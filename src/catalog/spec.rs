@@ -174,7 +174,7 @@ impl GpuSpec {
     }
 
     /// Whether PyTorch runs products of 32-bit tensors in TF32 on it if the program allows that: on NVIDIA's GPUs
-    /// from Ampere on. ROCm ignores the flags (`allow_tf32`), also on AMD's GPUs with matrix units for it.
+    /// from Ampere on. `ROCm` ignores the flags (`allow_tf32`), also on AMD's GPUs with matrix units for it.
     pub fn runs_tf32(&self) -> bool {
         self.vendor == Vendor::Nvidia && self.peak.tf32_tensor.is_some()
     }

@@ -105,7 +105,7 @@ impl Route<'_> {
             why = self.say(|| format!("{unknown}; {why}"));
         }
         let by_rates = time.filter(|time| time.method.uses_rates());
-        if let Some(name) = by_rates.and_then(|_| self.destination.lacks(decoded)) {
+        if let Some(name) = by_rates.and_then(|_| self.destination.lacks(decoded)).filter(|name| *name != "tf32") {
             let gpu = &self.destination.gpu.slug;
             why = self.say(|| format!("{why}; {gpu} has no {name} matrix rate: FP32 rate taken"));
         }
@@ -166,7 +166,7 @@ impl Route<'_> {
                 return None;
             }
             let here = (*here.get(decoded.index)?)?;
-            let (time, models, deviation) = there.from_origin(&here, time);
+            let (time, models, deviation) = there.with_measured_origin(&here, time);
             let why = self.say(|| {
                 let [here, there] = models.map(Micros::get);
                 format!("{name}: models {here:.1} → {there:.1} µs, corrected by {deviation:.2} as measured on the origin{far}")

@@ -1,5 +1,16 @@
 //! The arguments of `PyTorch`'s operators that are no tensors.
 
+/// Of `PyTorch`'s convolutions of any kind. The last is of `aten::_convolution` alone.
+const CONVOLUTION: &[(usize, &str)] = &[
+    (3, "stride"),
+    (4, "padding"),
+    (5, "dilation"),
+    (6, "transposed"),
+    (7, "output_padding"),
+    (8, "groups"),
+    (12, "allow_tf32"),
+];
+
 /// Positions and names of the non-tensor arguments of the operators whose time depends on
 /// them, from `PyTorch`'s `native_functions.yaml`.
 pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
@@ -10,18 +21,7 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
         "aten::conv1d" | "aten::conv2d" | "aten::conv3d" => {
             &[(3, "stride"), (4, "padding"), (5, "dilation"), (6, "groups")]
         }
-        "aten::convolution" => {
-            &[(3, "stride"), (4, "padding"), (5, "dilation"), (6, "transposed"), (7, "output_padding"), (8, "groups")]
-        }
-        "aten::_convolution" => &[
-            (3, "stride"),
-            (4, "padding"),
-            (5, "dilation"),
-            (6, "transposed"),
-            (7, "output_padding"),
-            (8, "groups"),
-            (12, "allow_tf32"),
-        ],
+        "aten::convolution" | "aten::_convolution" => CONVOLUTION,
         "aten::cudnn_convolution" => {
             &[(2, "padding"), (3, "stride"), (4, "dilation"), (5, "groups"), (8, "allow_tf32")]
         }

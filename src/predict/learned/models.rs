@@ -444,11 +444,13 @@ pub fn is_by_efficiency(operations: &[Decoded<'_>], precision: Option<Precision>
 /// Whether most of the arithmetic of a step's products and convolutions is in TF32 on a GPU with it, as in
 /// convolutional networks by `PyTorch`'s defaults: on such GPUs they ran so in the steps that [`Efficiency`] learned from.
 fn is_mostly_in_tf32(operations: &[Decoded<'_>]) -> bool {
-    let flops = |of: fn(&Decoded<'_>) -> bool| -> f64 {
-        let counted = operations.iter().filter(|one| one.family.varies_kernels() && of(one));
-        counted.filter_map(|one| Some(one.work?.flops.get() * f64::from(one.operation.count))).sum()
-    };
-    flops(|one| one.is_in_tf32()) > 0.5 * flops(|_| true)
+    let (mut all, mut in_tf32) = (0.0, 0.0);
+    for one in operations.iter().filter(|one| one.family.varies_kernels()) {
+        let flops = one.work.map_or(0.0, |work| work.flops.get() * f64::from(one.operation.count));
+        all += flops;
+        in_tf32 += if one.is_in_tf32() { flops } else { 0.0 };
+    }
+    in_tf32 > 0.5 * all
 }
 
 /// Models as they answer for one step.

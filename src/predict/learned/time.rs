@@ -96,7 +96,7 @@ impl LearnedTime {
     /// The time on this GPU of an operation that took `measured` on another, for which the models predict `here`; both
     /// models' times; and the deviation from them. If one GPU runs TF32 and the other does not, both times are by
     /// the efficiency model, which knows either. TF32 takes at most as long as FP32.
-    pub(in crate::predict) fn from_origin(&self, here: &Self, measured: Micros) -> (Micros, [Micros; 2], f64) {
+    pub(in crate::predict) fn with_measured_origin(&self, here: &Self, measured: Micros) -> (Micros, [Micros; 2], f64) {
         let scaled = |here: Micros, there: Micros| {
             let deviation = (measured / here).powf(self.shared_deviation);
             (there * deviation, [here, there], deviation)

@@ -306,9 +306,8 @@ impl Tf32 {
             for kernel in operation.kernels.iter().filter(|kernel| is_product_kernel(&kernel.name)) {
                 let of = match family {
                     Family::Convolution | Family::Recurrent => &mut convolutions,
-                    Family::Gemm | Family::Attention => &mut products,
                     Family::Unknown if convolves(&kernel.name) => &mut convolutions,
-                    Family::Unknown => &mut products,
+                    Family::Gemm | Family::Attention | Family::Unknown => &mut products,
                     _ => continue,
                 };
                 let time = kernel.duration.get() * f64::from(kernel.count) * f64::from(operation.count);
