@@ -36,13 +36,14 @@ fn usage(error: &clap::Error) -> Result<u8, CliError> {
             io::stdout().flush()?;
         }
         // Contains what was typed, names of files among it.
-        _ => match cli::meant(error) {
-            Some(meant) => terminal::error(meant),
-            None => {
+        _ => {
+            if let Some(meant) = cli::meant(error) {
+                terminal::error(meant);
+            } else {
                 let said = cli::of_variable(error).unwrap_or_else(|| error.render().to_string());
                 terminal::say(said.trim_end());
             }
-        },
+        }
     }
     Ok(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -54,11 +54,14 @@ pub fn catalog(paths: &Paths) -> Result<Catalog, StoreError> {
     Ok(catalog)
 }
 
+/// Path and text of a theme's file.
+type ThemeFile = (String, String);
+
 /// The user's `themes/*.toml`: where each is, and its text, or why it cannot be read.
 ///
 /// # Errors
 /// [`StoreError`] naming the folder that cannot be read.
-pub fn themes(paths: &Paths) -> Result<Vec<Result<(String, String), StoreError>>, StoreError> {
+pub fn themes(paths: &Paths) -> Result<Vec<Result<ThemeFile, StoreError>>, StoreError> {
     let read = |path: &PathBuf| Ok((path.display().to_string(), files::read_named_text(path, Limit::SETTINGS)?));
     Ok(files::names_in(&paths.themes(), "toml")?.iter().map(read).collect())
 }
@@ -67,7 +70,7 @@ pub fn themes(paths: &Paths) -> Result<Vec<Result<(String, String), StoreError>>
 ///
 /// # Errors
 /// [`StoreError`] naming the file.
-pub fn theme(path: &Path) -> Result<(String, String), StoreError> {
+pub fn theme(path: &Path) -> Result<ThemeFile, StoreError> {
     Ok((path.display().to_string(), read_text(path, Limit::SETTINGS)?))
 }
 

@@ -360,10 +360,10 @@ fn tf32_is_never_slower_than_fp32() {
     let models = std::sync::Arc::new(habitat_tui::store::bundled::models());
     let all = catalog();
     let sample = habitat_tui::store::bundled::sample();
-    let mut of_v100 = sample.clone();
-    of_v100.workload.precision = Some(Precision::Fp32);
-    let mut of_a100 = profile("a100-sxm4-40gb", "{}", &format!("{PRODUCT}, {CONVOLUTION}, {RELU}"));
-    of_a100.workload.precision = Some(Precision::Fp32);
+    let mut volta = sample.clone();
+    volta.workload.precision = Some(Precision::Fp32);
+    let mut ampere = profile("a100-sxm4-40gb", "{}", &format!("{PRODUCT}, {CONVOLUTION}, {RELU}"));
+    ampere.workload.precision = Some(Precision::Fp32);
     let steps = |profile: &Profile,
                  recorded: Precision,
                  asked: Option<Precision>,
@@ -378,7 +378,7 @@ fn tf32_is_never_slower_than_fp32() {
     };
     // From the slowest to the fastest.
     let order = [Precision::Fp32Strict, Precision::Fp32, Precision::Tf32];
-    for (profile, ignore_origin) in [(&of_v100, true), (&of_v100, false), (&of_a100, true), (&of_a100, false)] {
+    for (profile, ignore_origin) in [(&volta, true), (&volta, false), (&ampere, true), (&ampere, false)] {
         let converted = order.map(|asked| steps(profile, Precision::Fp32, Some(asked), ignore_origin));
         let recorded = order.map(|recorded| steps(profile, recorded, None, true));
         for found in [converted, recorded] {

@@ -21,6 +21,9 @@ use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths};
 use crate::text;
 
+/// Steps of the jobs' file with their predictions.
+type Steps = Vec<(StepTable, Predictions)>;
+
 /// A file of jobs, and how their steps are predicted.
 #[derive(Debug, Clone)]
 pub struct Jobs {
@@ -97,7 +100,7 @@ impl Jobs {
         usual: &Wish,
         catalog: &Catalog,
         prices: &PriceBook,
-        (steps, read): (&mut Vec<(StepTable, Predictions)>, fn(&Loaded)),
+        (steps, read): (&mut Steps, fn(&Loaded)),
     ) -> Result<Job, CliError> {
         let place = format!("line {}: job {:?}", job.line, job.name);
         let work = job.wish.work().ok_or_else(|| CliError::Refused("no work".to_owned())).at(&place)?;
@@ -111,13 +114,12 @@ impl Jobs {
         )
         .at("all jobs")?;
         let known = steps.iter().find(|(step, _)| *step == job.step).map(|(_, predictions)| predictions.clone());
-        let predictions = match known {
-            Some(predictions) => predictions,
-            None => {
-                let predictions = self.predicted(job, catalog, read).at(&place)?;
-                steps.push((job.step.clone(), predictions.clone()));
-                predictions
-            }
+        let predictions = if let Some(predictions) = known {
+            predictions
+        } else {
+            let predictions = self.predicted(job, catalog, read).at(&place)?;
+            steps.push((job.step.clone(), predictions.clone()));
+            predictions
         };
         Ok(Job { name: job.name.clone(), predictions, goal, earliest: job.time.not_before_hours })
     }

@@ -27,7 +27,7 @@ const WITHIN: [&str; 9] =
     ["password", "passwd", "passphrase", "passcode", "secret", "credential", "apikey", "accesskey", "authorization"];
 /// Part names of secrets as whole words of a name.
 const WORDS: [&str; 11] = ["pass", "pwd", "pw", "auth", "bearer", "cookie", "sig", "signature", "dsn", "jwt", "sas"];
-/// Beginnings of well-known tokens: Hugging Face, GitHub, GitLab, OpenAI, AWS, Slack, Google, JWT.
+/// Beginnings of well-known tokens: Hugging Face, `GitHub`, `GitLab`, `OpenAI`, AWS, Slack, Google, JWT.
 const PREFIXES: [&str; 12] =
     ["hf_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "AKIA", "ASIA", "xoxb-", "AIza", "eyJ"];
 /// Shortest of these, in bytes.

@@ -366,12 +366,11 @@ fn row(batch: u64, step: Estimate, wide: [Micros; 2], prediction: &Prediction) -
 /// The step at one batch size on each GPU; `shapes` is `None` at the recorded one.
 fn rows_by_shapes(recorded: &[Prediction], shapes: Option<&ScaledShapes>, batch: u64, to: u64) -> Vec<SweepRow> {
     let rows = recorded.iter().enumerate().map(|(index, recorded)| {
-        let (step, wide) = match shapes {
-            Some(shapes) => with_scaling_range(&shapes.step(index, recorded), batch, to),
-            None => {
-                let step = recorded.step.as_estimate();
-                (step, [step.range.low, step.range.high])
-            }
+        let (step, wide) = if let Some(shapes) = shapes {
+            with_scaling_range(&shapes.step(index, recorded), batch, to)
+        } else {
+            let step = recorded.step.as_estimate();
+            (step, [step.range.low, step.range.high])
         };
         row(to, step, wide, recorded)
     });
