@@ -71,7 +71,7 @@ fn the_next_commands_run_as_they_stand(recordings: &[PathBuf; 3]) {
     for (path, starts) in recordings.iter().zip([
         "next, by the GPU that it was recorded on (some of its kernels need",
         "next: habitat-tui out",
-        "next: habitat-tui out.habitat.json.zst --ignore-origin",
+        "next: habitat-tui out",
     ]) {
         let args = ["import", path.to_str().unwrap(), "-o", "out.habitat.json.zst", "--force"];
         let report = bench.ok(&args);
@@ -102,13 +102,14 @@ fn a_recording_without_ranges_names_its_gpu(path: &Path) {
 }
 
 /// 150 events, five runs of 30, 12,133.585 µs together; the ends of runs are 2,602.9,
-/// 2,524.9, 2,485.4 and 2,471.7 µs apart.
+/// 2,524.9, 2,485.4 and 2,471.7 µs apart. The second run takes 2,747.864 µs, a sixth more than the
+/// others, and is left out.
 fn jax_on_an_mi355(path: &Path) {
     let import = import::xplane(&std::fs::read(path).unwrap(), &ImportOptions::default()).unwrap();
     let profile = &import.profile;
-    assert_eq!((import.summary.marks, import.summary.steps_used), (StepMarks::ProgramRuns, 5));
+    assert_eq!((import.summary.marks, import.summary.steps_used), (StepMarks::ProgramRuns, 4));
     assert_eq!((import.summary.kernels_per_step, import.summary.joined_share), (30.0, 1.0));
-    near(profile.total_device_time().get(), 12_133.585 / 5.0);
+    near(profile.total_device_time().get(), (12_133.585 - 2_747.864) / 4.0);
     near(profile.measured_step().unwrap().get(), f64::midpoint(2_524.9, 2_485.4));
     assert_eq!((profile.workload.mode, profile.workload.precision), (Mode::Training, Some(Precision::Bf16)));
     let gemm = profile.operations.iter().find(|operation| operation.name == "aten::mm").unwrap();

@@ -53,7 +53,7 @@ struct Expected {
 const EXPECTED: &[Expected] = &[
     Expected { file: "a100-80gb_recsys_ddp16_rank0", marks: StepMarks::ProfilerStep, steps: (5, 5), kernels: 1075.0, kernel_time: 69.019, duration: 215.9, joined: 0.99, mode: Mode::Training, batch: Some(4096), precision: Some(Precision::Tf32) },
     Expected { file: "a100_alexnet_fwd", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 79.0, kernel_time: 10.692, duration: 12_840.0, joined: 0.99, mode: Mode::Inference, batch: None, precision: Some(Precision::Fp32) },
-    Expected { file: "b200_gptoss_infer_tp8_rank0", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 768.0, kernel_time: 10.863, duration: 87.0, joined: 0.99, mode: Mode::Inference, batch: None, precision: Some(Precision::Bf16) },
+    Expected { file: "b200_gptoss_infer_tp8_rank0", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 768.0, kernel_time: 10.863, duration: 87.0, joined: 0.99, mode: Mode::Inference, batch: None, precision: Some(Precision::Fp8) },
     // Without operators around the sums of the autograd engine, as 2.5 % of the time are.
     Expected { file: "gpu_unknown_resnet50_b32_2021_oldest", marks: StepMarks::ProfilerStep, steps: (6, 6), kernels: 1476.0, kernel_time: 100.868, duration: 158.4, joined: 0.97, mode: Mode::Training, batch: Some(32), precision: Some(Precision::Fp32) },
     Expected { file: "h100_bert-small_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 60.0, kernel_time: 0.307, duration: 4.426, joined: 0.99, mode: Mode::Inference, batch: Some(1), precision: Some(Precision::Bf16) },
@@ -61,7 +61,7 @@ const EXPECTED: &[Expected] = &[
     Expected { file: "h100_owlv2-large_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 4330.0, kernel_time: 551.452, duration: 1211.182, joined: 0.99, mode: Mode::Inference, batch: None, precision: Some(Precision::Bf16) },
     Expected { file: "h100_qwen1.5-0.5b_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 1029.0, kernel_time: 31.760, duration: 47.151, joined: 0.99, mode: Mode::Inference, batch: Some(16), precision: Some(Precision::Bf16) },
     // Kernels and launches only.
-    Expected { file: "mi210_gpu_only", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 562.0, kernel_time: 5.343, duration: 5.98, joined: 0.0, mode: Mode::Inference, batch: None, precision: None },
+    Expected { file: "mi210_gpu_only", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 562.0, kernel_time: 5.343, duration: 5.98, joined: 0.0, mode: Mode::Inference, batch: None, precision: Some(Precision::Bf16) },
     Expected { file: "mi250_toy_train_rocm6.2", marks: StepMarks::ProfilerStep, steps: (2, 1), kernels: 14.0, kernel_time: 0.111, duration: 9.3, joined: 0.99, mode: Mode::Training, batch: Some(5), precision: Some(Precision::Fp32) },
     Expected { file: "mi300x_bert-small_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 60.0, kernel_time: 0.388, duration: 4.007, joined: 0.99, mode: Mode::Inference, batch: Some(1), precision: Some(Precision::Bf16) },
     Expected { file: "mi300x_compile_triton", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 12.0, kernel_time: 12.549, duration: 12.55, joined: 0.99, mode: Mode::Inference, batch: None, precision: Some(Precision::Bf16) },

@@ -148,7 +148,8 @@ fn precision(operations: &[Operation], tf32: Tf32) -> Result<(Precision, &'stati
         }) || casts(operations)
     };
     let precision = match types {
-        Factors::Tf32 | Factors::Float32 => return Ok((tf32.precision(), tf32.how.unwrap_or(how))),
+        Factors::Tf32 => return Ok((tf32.precision(), how)),
+        Factors::Float32 => return Ok((tf32.precision(), tf32.how.unwrap_or(how))),
         Factors::Float16 if mixed() => Precision::AmpFp16,
         Factors::Float16 => Precision::Fp16,
         Factors::Bfloat16 if mixed() => Precision::AmpBf16,
@@ -294,7 +295,7 @@ impl Tf32 {
         // Kernel time in all, and in TF32.
         let (mut products, mut convolutions) = ([0.0; 2], [0.0; 2]);
         let mut flags = [0_u32; 2];
-        let works = |operation: &&Operation| matches!(operation.phase, Phase::Forward | Phase::Backward);
+        let works = |operation: &&Operation| matches!(operation.phase, Phase::Forward | Phase::Backward | Phase::Other);
         for operation in operations.iter().filter(works) {
             if let Some(Attribute::Bool(allowed)) = operation.attributes.get(op::ALLOW_TF32) {
                 flags[usize::from(*allowed)] += operation.count;
