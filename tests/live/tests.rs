@@ -524,7 +524,7 @@ fn with_pytorch_the_screens_fill_too(python: &str) {
     terminal.press("2");
     terminal.sees("addmm");
     terminal.press("3");
-    terminal.sees("H100");
+    terminal.sees("108 of 108 GPUs");
     terminal.press("5");
     terminal.sees("ended with exit code 0, at step 120");
     terminal.press("q");
