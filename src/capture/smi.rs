@@ -206,7 +206,6 @@ fn of_line(fields: &[&'static str], line: &str) -> BTreeMap<&'static str, String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     /// A script that answers as `nvidia-smi` of a driver that knows but the older name.
     fn fake(folder: &std::path::Path, reasons: &str) -> Smi {
@@ -222,8 +221,12 @@ case "$3" in
 esac
 "#
         );
-        std::fs::write(&program, script).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // Another process writes the program: a test beside this one that starts a program at that moment
+        // would hold a file written here open, and Linux does not run such a file (ETXTBSY).
+        let source = folder.join("script");
+        std::fs::write(&source, script).unwrap();
+        let installed = std::process::Command::new("install").args(["-m", "755"]).args([&source, &program]).status();
+        assert!(installed.unwrap().success());
         Smi { program: program.into(), board: "0000:01:00.0".to_owned() }
     }
 
