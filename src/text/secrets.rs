@@ -7,7 +7,7 @@
 //! towards replacing: `--sort-key name` loses its value. A secret without a name, and one behind a
 //! flag of one letter, cannot be recognised.
 
-/// Written in place of a secret.
+/// Replacement for a secret.
 pub const MASK: &str = "***";
 
 /// The words of a command with their secrets replaced by [`MASK`].

@@ -20,7 +20,7 @@ MEMORY_LEAST, SECONDS_LEAST = 300_000_000, 2.0
 
 
 def short_of(folder, events):
-    """What a window of so many events would run out of, else None."""
+    """The resource that a window of this many events would exhaust, else None."""
     if not can_open_files():
         return "the job has no file descriptor left for its trace (ulimit -n)"
     free = free_bytes(folder)
@@ -34,7 +34,7 @@ def short_of(folder, events):
 
 
 def short_of_limit(events):
-    """The limit that a window of so many events would exceed, else None. Exceeding it would end
+    """The limit that a window of this many events would exceed, else None. Exceeding it would end
     the job: by SIGXFSZ, by SIGXCPU, or when PyTorch is refused memory."""
     left = soft("RLIMIT_FSIZE")
     if left is not None and left < FILE_BYTES * events:
@@ -66,7 +66,7 @@ def megabytes(count):
 
 
 def soft(name):
-    """A limit as it holds now; None where there is none."""
+    """The current soft limit; None if there is no limit."""
     number = getattr(resource, name, None)
     if number is None:
         return None
@@ -76,7 +76,7 @@ def soft(name):
 
 
 def status_bytes(field):
-    """A size in /proc/self/status; None where that cannot be read."""
+    """A size in /proc/self/status; None if that cannot be read."""
     try:
         with open("/proc/self/status") as file:
             return next(int(line.split()[1]) << 10 for line in file if line.startswith(field + ":"))
@@ -116,7 +116,7 @@ def can_start_threads():
 
 
 def free_bytes(folder):
-    """Bytes that this user may still write there; None where that cannot be told."""
+    """Bytes that this user may still write there; None if unknown."""
     try:
         disk = os.statvfs(folder)
         return disk.f_bavail * disk.f_frsize

@@ -81,7 +81,7 @@ pub(in crate::capture) fn of_job(job: u32, socket: &OsStr) -> Vec<u32> {
     all().filter(|pid| *pid != own && runs(*pid) && (group(*pid) == Some(job) || has_socket(*pid))).collect()
 }
 
-/// Program and arguments of a process, without secrets; empty where they cannot be read.
+/// Program and arguments of a process, without secrets; empty if they cannot be read.
 pub(in crate::capture) fn command(pid: u32) -> Vec<String> {
     crate::text::without_secrets(&entries(pid, "cmdline").unwrap_or_default())
 }
