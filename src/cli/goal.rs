@@ -6,27 +6,24 @@ use std::collections::BTreeSet;
 use super::error::{At, CliError};
 use super::gpu;
 use crate::catalog::Catalog;
-use crate::plan::{Goal, Quota, Work, check_list};
+use crate::plan::{Goal, Quota, check_list};
 use crate::pricing::{Offer, PriceBook};
 use crate::settings::wish::Wish;
 use crate::store::Paths;
 use crate::text;
 
-/// The goal for so much work.
+/// What is wished of a goal with its work.
 ///
 /// # Errors
 /// [`CliError`] for a GPU, provider, region or offer that is not there (a typing error would
 /// otherwise look like "no plan"), and for limits that rule each other out.
 pub(super) fn goal(
-    work: Work,
+    mut goal: Goal,
     typed: &Wish,
     settings: &Wish,
     catalog: &Catalog,
     prices: &PriceBook,
 ) -> Result<Goal, CliError> {
-    let mut goal = Goal::new(work);
-    // Firm offers first: what else is used, the settings or the command line say.
-    goal.limits.accept.clear();
     settings.apply(&mut goal);
     goal.limits.check_lists().at(Paths::find().settings().display())?;
     typed.apply(&mut goal);
