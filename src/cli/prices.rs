@@ -38,13 +38,21 @@ fn list(args: &PricesListArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         let place = file.path.as_ref().map_or_else(|| "shipped".to_owned(), |path| path.display().to_string());
         by_provider.entry(file.snapshot.provider.clone()).or_default().push(place);
     }
-    let rows = report::providers(by_provider, files::book(&all).offers());
+    let book = files::book(&all);
+    let rows = report::providers(by_provider, book.offers());
+    let summary = report::summary(book.offers());
     if args.form.json {
-        print_json(&serde_json::json!({"format": "habitat-prices", "version": 1, "providers": rows}), out)
-    } else {
-        print_table(&report::table(&rows), args.form, out)?;
-        Ok(0)
+        let (format, version) = ("habitat-prices", 1);
+        return print_json(
+            &serde_json::json!({"format": format, "version": version, "providers": rows, "all": summary}),
+            out,
+        );
     }
+    print_table(&report::table(&rows), args.form, out)?;
+    if args.form.is_text() {
+        summary.write_text(out)?;
+    }
+    Ok(0)
 }
 
 fn update(args: &PricesUpdateArgs, out: &mut dyn Write) -> Result<u8, CliError> {

@@ -258,6 +258,7 @@ fn snapshot(provider: &str, listed: Vec<Listed>, origin: Origin<'_>, mut counts:
             billing: Billing::Exact,
             egress_usd_per_gb: None,
             storage_usd_per_gb_month: None,
+            recalled: Vec::new(),
             pue: None,
             kg_co2_per_kwh: None,
             offers,
