@@ -182,6 +182,9 @@ pub struct UpdateJson {
     board_not_known: BTreeMap<String, usize>,
     /// Machines of GPUs that are not in the catalog, by name.
     gpu_not_known: BTreeMap<String, usize>,
+    /// What the catalog takes away, where that is most of what there was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<String>,
     changes: ChangesJson,
 }
 
@@ -238,6 +241,8 @@ pub struct Update<'a> {
     pub counts: Counts,
     /// Rows left out because the shipped price of the machine is the better one.
     pub worse_than_shipped: usize,
+    /// What the catalog takes away, where that is most of what there was.
+    pub lost: Option<String>,
     /// What became of the offers.
     pub changes: Changes,
 }
@@ -262,6 +267,7 @@ impl From<Update<'_>> for UpdateJson {
             },
             board_not_known: ambiguous,
             gpu_not_known: unknown,
+            lost: update.lost,
             changes: ChangesJson {
                 new: kind(&changes.new),
                 gone: kind(&changes.gone),
@@ -305,14 +311,9 @@ impl UpdateJson {
         ];
         let counts: Vec<String> = kinds.iter().map(|(name, kind)| format!("{} {name}", kind.count)).collect();
         writeln!(out, "  {}, {} unchanged", counts.join(", "), changes.same)?;
-        let kept = changes.same + changes.dearer.count + changes.cheaper.count;
-        if changes.gone.count > kept {
-            let before = changes.gone.count + kept;
-            writeln!(
-                out,
-                "  warning: {} of the {before} offers there were are gone; see that {sources} is whole",
-                changes.gone.count
-            )?;
+        if let Some(lost) = &self.lost {
+            let refused = if self.written { "" } else { "; it would be refused without --accept-loss" };
+            writeln!(out, "  warning: {sources} {lost}{refused}")?;
         }
         for (name, kind) in kinds {
             for change in &kind.largest {
