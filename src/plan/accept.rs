@@ -135,7 +135,8 @@ pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &
     let of_host = offer.trust.market == Market::PeerToPeer;
     let is_spot = offer.tier == Tier::Spot;
     // A host's price is that host's own, and a spot price of last month has moved: that is what is accepted.
-    let is_doubt = |doubt: &Doubt| !of_host && !(is_spot && matches!(doubt, Doubt::Old { .. }));
+    let is_own = offer.trust.is_own;
+    let is_doubt = |doubt: &Doubt| !of_host && !is_own && !(is_spot && matches!(doubt, Doubt::Old { .. }));
     let port = Platform::of(gpu, &offer.instance_type) != recorded && !limits.gpus.contains(&gpu.slug);
     [
         is_spot.then_some(Accept::Spot),
