@@ -439,12 +439,13 @@ fn focus_flows_between_the_panes_of_the_plan() {
     assert_eq!(after("4 j j j j").planner.pane, Pane::Lower);
     assert_eq!(after("4 j j j j j k k").planner.pane, Pane::Goal);
     assert_eq!(after("4 tab").planner.pane, Pane::Lower);
-    assert_eq!(after("4 v v v").planner.lower, Lower::Rejected);
+    assert_eq!(after("4 v v v").planner.lower, Lower::Beside);
+    assert_eq!(after("4 v v v v").planner.lower, Lower::Rejected);
     // The plan over time: its own rows, of which none opens.
     let app = after("4 v tab j");
     assert_eq!((app.planner.lower, app.planner.list.selected), (Lower::Timeline, 1));
     assert!(app.screen.behaviour().table(&app).unwrap().len() > 2 && app.unavailable(Action::Open).is_some());
-    assert_eq!(after("4 v v v v v").planner.lower, Lower::Alternatives);
+    assert_eq!(after("4 v v v v v v").planner.lower, Lower::Alternatives);
 }
 
 /// What `C` copies opens the same view: parsed as the command line, it has the same goal.
@@ -466,7 +467,7 @@ fn the_command_of_a_view_opens_it_again() {
     let command = copied(changes);
     assert_eq!(
         command,
-        "habitat-tui runs/bert-tiny.habitat.json --screen plan --samples 2500000 --deadline 36h --budget 7.5 --objective time --confidence expected --max-parts 2 --max-gpus 8 --tiers on-demand"
+        "habitat-tui runs/bert-tiny.habitat.json --screen plan --samples 2500000 --deadline 36h --budget 7.5 --objective time --confidence expected --max-parts 2 --max-gpus 8 --accept marketplace,doubted,platform,batch"
     );
     let typed = Cli::try_parse_from(command.split(' ')).unwrap().screens.wish;
     let mut goal = after("").goal().clone();
@@ -805,7 +806,8 @@ fn a_slider_moves_over_batch_sizes_and_lets_plans_use_one() {
     assert!(app.command().contains("--batch-sizes 32"), "{}", app.command());
     assert!(app.message.as_ref().unwrap().1.contains("a batch of 32 on each GPU"), "{:?}", app.message);
     let app = after("3 B l l enter 0 enter");
-    assert_eq!((app.chosen.batch, sizes(&app)), (Some(None), Vec::new()));
+    // The shares of the recorded one stay: several GPUs keep the global batch with them.
+    assert_eq!((app.chosen.batch, sizes(&app)), (Some(None), vec![1, 2, 4, 8]));
     assert!(!app.command().contains("--batch-sizes"), "{}", app.command());
     // It is where it was when the slider is opened again.
     assert_eq!(batch("3 B l l enter q B"), 32);
@@ -822,7 +824,7 @@ fn every_offer_of_the_plan_screen_opens() {
         assert_eq!(after(&format!("4 tab enter {closing}")).modal, None, "{closing}");
     }
     // On the sliders and the notes no row is selected.
-    for nothing in ["4 enter", "4 v v v v tab enter"] {
+    for nothing in ["4 enter", "4 v v v v v tab enter"] {
         assert_eq!(after(nothing).modal, None, "{nothing}");
     }
 }
