@@ -3,14 +3,20 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Zoned;
+use jiff::tz::TimeZone;
+
 use super::error::{At, CliError};
 use super::gpu;
 use crate::catalog::Catalog;
 use crate::plan::{Goal, Quota, Work, check_list};
 use crate::pricing::{Offer, PriceBook};
+use crate::report::format;
+use crate::settings::deadline::Deadline;
 use crate::settings::wish::Wish;
-use crate::store::Paths;
+use crate::store::{self, Paths};
 use crate::text;
+use crate::units::Hours;
 
 /// The goal for so much work.
 ///
@@ -28,6 +34,7 @@ pub(super) fn goal(
     settings.apply(&mut goal);
     goal.limits.check_lists().at(Paths::find().settings().display())?;
     typed.apply(&mut goal);
+    goal.deadline = hours(typed.deadline.as_ref())?;
     goal.limits.check_lists()?;
     check_list("gpus", typed.gpus.iter().map(String::len))?;
     check_list("exclude_gpus", typed.exclude_gpus.iter().map(String::len))?;
@@ -36,6 +43,27 @@ pub(super) fn goal(
     check_names(&goal, typed, catalog, prices)?;
     check_sense(&goal, prices)?;
     Ok(goal)
+}
+
+/// The local time of planning.
+pub(super) fn now() -> Zoned {
+    store::now().to_zoned(TimeZone::system())
+}
+
+/// Hours that a deadline leaves.
+///
+/// # Errors
+/// [`CliError`] with the date, if it is past.
+pub(super) fn hours(deadline: Option<&Deadline>) -> Result<Option<Hours>, CliError> {
+    let hours = deadline.map(|deadline| deadline.hours(&now())).transpose();
+    hours.map_err(|why| CliError::Refused(format!("deadline: {why}")))
+}
+
+/// The line on the date that a deadline means; `None` for a span.
+pub(super) fn deadline_line(deadline: Option<&Deadline>) -> Option<String> {
+    let deadline = deadline?;
+    let (meaning, hours) = (deadline.meaning(&now())?, deadline.hours(&now()).ok()?);
+    Some(format!("Deadline: {meaning}, {} from now", format::hours(hours)))
 }
 
 /// Refuses limits that rule each other out, by their flags.

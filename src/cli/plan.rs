@@ -173,6 +173,9 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
 /// Writes the plan in the form asked for, to where it is asked for.
 fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, out: &mut dyn Write) -> Result<(), CliError> {
     let Some(form) = plan_form(args) else {
+        if let Some(line) = goal::deadline_line(args.wish.deadline.as_ref()) {
+            writeln!(out, "{line}\n")?;
+        }
         return Ok(summary::write_plan(plan, args.rejected, out)?);
     };
     let texts = form.texts(&Written {

@@ -154,7 +154,7 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
 
 /// The report in place of the screens.
 fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
-    let Screens { loaded, catalog, prices, options, goal, sizes, .. } = screens;
+    let Screens { loaded, catalog, prices, options, sizes, .. } = screens;
     loaded.warn();
     summary::write_profile(&loaded.profile, &loaded.label, out)?;
     writeln!(out)?;
@@ -170,7 +170,10 @@ fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
     let predictions = fastest_first(predictions);
     summary::write_predictions(&predictions, prices, out)?;
     writeln!(out)?;
-    match plan(&predictions, prices, goal) {
+    if let Some(line) = goal::deadline_line(screens.args.wish.deadline.as_ref()) {
+        writeln!(out, "{line}\n")?;
+    }
+    match plan(&predictions, prices, &screens.goal) {
         Ok(plan) => summary::write_plan(&plan, false, out)?,
         Err(error) => writeln!(out, "no plan: {error}")?,
     }

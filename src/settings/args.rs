@@ -130,6 +130,7 @@ mod tests {
     use super::*;
     use crate::action::Screen;
     use crate::pricing::Tier;
+    use crate::settings::deadline::Deadline;
     use crate::units::{Hours, Samples, Usd};
     use clap::CommandFactory;
 
@@ -156,7 +157,10 @@ mod tests {
         assert_eq!(screens("habitat-tui --screen plan").screen, Screen::Plan);
         assert_eq!(screens("habitat-tui --size 80x24").size, (80, 24));
         assert_eq!(plan("habitat-tui plan f --samples 1.2M").wish.samples, Samples::new(1.2e6).ok());
-        assert_eq!(plan("habitat-tui plan f --deadline 24h").wish.deadline, Hours::new(24.0).ok());
+        assert_eq!(
+            plan("habitat-tui plan f --deadline 24h").wish.deadline,
+            Hours::new(24.0).ok().map(Deadline::Within)
+        );
         assert_eq!(plan("habitat-tui plan f --budget $300").wish.budget, Usd::new(300.0).ok());
         assert_eq!(
             plan("habitat-tui plan f --tiers on-demand,spot").wish.tiers,
@@ -164,6 +168,36 @@ mod tests {
         );
         assert_eq!(plan("habitat-tui plan f --epochs 90 --dataset 1.28M").wish.dataset, Samples::new(1.28e6).ok());
         assert_eq!(plan("habitat-tui plan --parameters 25.6M").input.recorded.parameters, Some(25_600_000));
+    }
+
+    /// As `time`, `env` and `nsys profile` take a program.
+    #[test]
+    fn a_job_needs_no_dashes() {
+        let run = |line: &str| match Cli::try_parse_from(line.split(' ')).unwrap_or_else(|why| panic!("{why}")).command
+        {
+            Some(Command::Run(args)) => args,
+            other => panic!("{other:?}"),
+        };
+        for (line, command) in [
+            ("python train.py", "python train.py"),
+            ("-- python train.py", "python train.py"),
+            ("python train.py --epochs 3 -o x --json", "python train.py --epochs 3 -o x --json"),
+            ("--json out -- python train.py", "python train.py"),
+            ("--json out python train.py --quiet", "python train.py --quiet"),
+            (
+                "python -m torch.distributed.run --nproc-per-node 2 t.py",
+                "python -m torch.distributed.run --nproc-per-node 2 t.py",
+            ),
+            ("-q -- ./train -h --version", "./train -h --version"),
+            ("./train -h --version", "./train -h --version"),
+            ("env A=1 sh -c x -- y", "env A=1 sh -c x -- y"),
+            ("-- -odd-name x", "-odd-name x"),
+        ] {
+            let args = run(&format!("habitat-tui run {line}"));
+            let words: Vec<_> = args.command.iter().map(|word| word.to_str().unwrap()).collect();
+            assert_eq!(words.join(" "), command, "{line}");
+            assert_eq!(args.json.is_some(), line.starts_with("--json"), "{line}");
+        }
     }
 
     #[test]
@@ -177,7 +211,8 @@ mod tests {
             "habitat-tui predict f --json --csv",
             "habitat-tui import",
             "habitat-tui run",
-            "habitat-tui run python train.py",
+            "habitat-tui run --no-such-flag python train.py",
+            "habitat-tui run --",
             "habitat-tui trace-shapes",
             "habitat-tui trace-shapes t.py:f --batch-sizes x",
             "habitat-tui trace-shapes t.py:f --arg seq",

@@ -27,8 +27,9 @@ pub struct InputArgs {
     /// Which equation of wave scaling is used (Habitat's 1 or 2).
     #[arg(long, value_enum, default_value_t = WaveForm::ManyWaves, help_heading = "Prediction")]
     pub waves: WaveForm,
-    /// Predict for another precision than the recorded one.
-    #[arg(long, value_name = "PRECISION", value_enum, help_heading = "Prediction")]
+    /// Predict for another precision than the recorded one, in these words or those of PyTorch
+    /// (bfloat16), Lightning (bf16-mixed, 16-true) and Keras (mixed_float16).
+    #[arg(long, value_name = "PRECISION", value_enum, ignore_case = true, help_heading = "Prediction")]
     pub precision: Option<Precision>,
     /// Whether the GPU waits for the host, which launches its operations and loads its data.
     #[arg(long, value_enum, default_value_t = Host::AsRecorded, help_heading = "Prediction")]
@@ -95,7 +96,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
     pub parameters: Option<u64>,
     /// What the step runs in, in place of what is seen.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, ignore_case = true)]
     pub precision: Option<Precision>,
     /// The GPU it was recorded on, in place of what is seen.
     #[arg(long, value_name = "GPU")]

@@ -13,8 +13,9 @@ use crate::units::UsdPerHour;
 /// Arguments of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// The job, after two dashes: -- python train.py …
-    #[arg(required = true, last = true, value_name = "COMMAND")]
+    /// The job: python train.py … Flags before the program are ours, all words after it are the job's;
+    /// -- may stand between them.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
     /// The profile to write (default: the script's name and the date, in this folder).
     #[arg(short, long, value_name = "FILE")]
@@ -23,17 +24,17 @@ pub struct RunArgs {
     #[arg(long)]
     pub force: bool,
     /// Steps of the optimizer to make before recording.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Recording")]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::within::<u64>(1, u64::MAX), help_heading = "Recording")]
     pub after: u64,
     /// Steps to record in a window.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Recording")]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = values::within::<u32>(1, 1000), help_heading = "Recording")]
     pub window: u32,
     /// Windows to record, ten steps or more apart.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Recording")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<u32>(1, 100), help_heading = "Recording")]
     pub windows: u32,
     /// Record a window anew whenever so many steps have been made, so that the screens show the step
     /// as it is now; off by default. The profile is that of the last window.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(20..), conflicts_with_all = ["windows", "cupti", "batches", "stop_after_recording", "no_tui", "json", "quiet"], help_heading = "Recording")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u64>(20, u64::MAX), conflicts_with_all = ["windows", "cupti", "batches", "stop_after_recording", "no_tui", "json", "quiet"], help_heading = "Recording")]
     pub every: Option<u64>,
     /// Record these steps of the optimizer (20..22; the first is 2 or later), in place of
     /// --after and --window.
