@@ -78,10 +78,7 @@ impl Catalog {
         self.gpus.values().find(|gpu| gpu.slug.as_str() == wanted || gpu.name.to_lowercase() == wanted).ok_or_else(
             || UnknownGpu {
                 slug: text::clean(name, 64),
-                near: text::nearest(&wanted, self.gpus.keys().map(GpuSlug::as_str), 5)
-                    .into_iter()
-                    .map(str::to_owned)
-                    .collect(),
+                near: named::near(&wanted, self.gpus.values()),
             },
         )
     }

@@ -28,6 +28,7 @@ mod jobs;
 mod named;
 mod options;
 mod output;
+mod own;
 mod plan;
 mod prices;
 mod print;

@@ -37,7 +37,7 @@ use jiff::civil::Date;
 use serde::Serialize;
 
 pub use assumptions::Assumed;
-pub use energy::{Draw, Footprint};
+pub use energy::{Draw, Footprint, WITH_REST};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
 pub use goal::{

@@ -14,7 +14,7 @@ use crate::predict::blackbox::{self, Axis, OperatorTotals, between};
 use crate::predict::difference::Difference;
 use crate::predict::hypothetical::{WhatIf, what_if};
 use crate::predict::{Options, Prediction, Predictions};
-use crate::report::{comparison, difference, format, predictions, summary};
+use crate::report::{comparison, difference, format, memory, predictions, summary};
 use crate::settings::args::{BlackBoxArgs, InputArgs, PredictArgs, TableForm};
 use crate::store::{self, Kind, Paths};
 use crate::units::most;
@@ -89,6 +89,7 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         }
         _ => {
             summary::write_predictions(&answers, &prices, out)?;
+            memory::write_remedies(&answers, out)?;
             for prediction in answers.predictions.iter().filter(|_| args.operations) {
                 writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.reason)?;
                 predictions::operations_table(prediction).write_text(out)?;

@@ -7,11 +7,12 @@ use jiff::Zoned;
 use jiff::tz::TimeZone;
 
 use super::error::{At, CliError};
-use super::gpu;
+use super::{gpu, own};
 use crate::catalog::Catalog;
 use crate::plan::{Goal, Quota, Work, check_list};
 use crate::pricing::{Offer, PriceBook};
 use crate::report::format;
+use crate::settings::args::OwnArgs;
 use crate::settings::deadline::Deadline;
 use crate::settings::wish::Wish;
 use crate::store::{self, Paths};
@@ -59,11 +60,17 @@ pub(super) fn hours(deadline: Option<&Deadline>) -> Result<Option<Hours>, CliErr
     hours.map_err(|why| CliError::Refused(format!("deadline: {why}")))
 }
 
-/// The line on the date that a deadline means; `None` for a span.
-pub(super) fn deadline_line(deadline: Option<&Deadline>) -> Option<String> {
-    let deadline = deadline?;
-    let (meaning, hours) = (deadline.meaning(&now())?, deadline.hours(&now()).ok()?);
-    Some(format!("Deadline: {meaning}, {} from now", format::hours(hours)))
+/// Lines on how the request was understood: the date that a deadline means, and what the prices of
+/// own machines rest on.
+pub(super) fn lines(wish: &Wish, own: &OwnArgs, catalog: &Catalog) -> Result<Vec<String>, CliError> {
+    let now = now();
+    let deadline = wish.deadline.as_ref().and_then(|deadline| {
+        let (meaning, hours) = (deadline.meaning(&now)?, deadline.hours(&now).ok()?);
+        Some(format!("Deadline: {meaning}, {} from now", format::hours(hours)))
+    });
+    let mut lines = own::lines(own, catalog)?;
+    lines.splice(..0, deadline);
+    Ok(lines)
 }
 
 /// Refuses limits that rule each other out, by their flags.

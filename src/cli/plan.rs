@@ -8,7 +8,7 @@ use super::error::{At, CliError};
 use super::input::load;
 use super::options::{options, settings};
 use super::output::{check_new, print_json};
-use super::{batches, goal, gpu, hints};
+use super::{batches, goal, gpu, hints, own};
 use crate::catalog::Catalog;
 use crate::plan::{Goal, Plan, PlanStatus, Prepared};
 use crate::predict::{Predictions, predict};
@@ -16,8 +16,8 @@ use crate::pricing::PriceBook;
 use crate::report::launch::Launcher;
 use crate::report::plan_form::{self, PlanForm, Written};
 use crate::report::plan_toml::{self, PlanFile, Request};
-use crate::report::{frontier, plan_changes, summary};
-use crate::settings::args::{ExportTool, InputArgs, PlanArgs, RecordedArgs};
+use crate::report::{frontier, memory, plan_changes, summary};
+use crate::settings::args::{ExportTool, InputArgs, OwnArgs, PlanArgs, RecordedArgs};
 use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths};
 use crate::terminal;
@@ -32,15 +32,20 @@ struct Asked {
     label: String,
     /// The plan that is made anew.
     before: Option<PlanFile>,
+    /// Own machines without a price file.
+    own: OwnArgs,
+    /// How the request was understood, for people.
+    lines: Vec<String>,
 }
 
 pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
-    let prices = store::prices(&paths)?;
+    let mut prices = own::add(&args.own, store::prices(&paths)?, &catalog)?;
     let asked = match &args.from {
         Some(file) => {
             let asked = asked_again(args, file, &catalog)?;
+            prices = own::add(&asked.own, prices, &catalog)?;
             goal::check_sense(&asked.goal, &prices).at(file.display())?;
             asked
         }
@@ -88,12 +93,14 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
         CliError::Refused("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
     })?;
     let goal = goal::goal(work, &args.wish, &settings(&paths)?.plan, catalog, prices)?;
+    let lines = goal::lines(&args.wish, &args.own, catalog)?;
     let command = hints::typed().to_string();
     if let Some(file) = &args.black_box.black_box {
         let (predictions, _) = from_black_box(&args.black_box, file, &args.input, &[], catalog)?;
         let label = file.display().to_string();
-        let request = Request { command, file: Some(label.clone()), ..Request::default() };
-        return Ok(Asked { predictions, goal, request, label, before: None });
+        let (own, usd_per_kwh) = (args.own.names(), args.own.usd_per_kwh);
+        let request = Request { command, file: Some(label.clone()), own, usd_per_kwh, ..Request::default() };
+        return Ok(Asked { predictions, goal, request, label, before: None, lines, own: args.own.clone() });
     }
     let loaded = load(&args.input, catalog)?;
     loaded.warn();
@@ -104,8 +111,13 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
         batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
     }
     let file = args.input.file.as_ref().map(|file| file.display().to_string());
-    let request = Request { batch_sizes: sizes, ..Request::new(command, file, &loaded.profile, &options)? };
-    Ok(Asked { predictions, goal, request, label: loaded.label, before: None })
+    let request = Request {
+        batch_sizes: sizes,
+        own: args.own.names(),
+        usd_per_kwh: args.own.usd_per_kwh,
+        ..Request::new(command, file, &loaded.profile, &options)?
+    };
+    Ok(Asked { predictions, goal, request, label: loaded.label, before: None, lines, own: args.own.clone() })
 }
 
 /// What a plan's file asks, with the recorded step that it names or another file of it.
@@ -165,18 +177,35 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
         batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
     }
     let file = input.file.as_ref().map(|file| file.display().to_string());
-    let request =
-        Request { batch_sizes: sizes, ..Request::new(hints::typed().to_string(), file, &loaded.profile, &options)? };
-    Ok(Asked { predictions, goal: before.goal.clone(), request, label: loaded.label, before: Some(before) })
+    let own = if args.own.own.is_empty() {
+        OwnArgs::new(&request.own, request.usd_per_kwh).map_err(CliError::Refused).at(path.display())?
+    } else {
+        args.own.clone()
+    };
+    let lines = goal::lines(&args.wish, &own, catalog)?;
+    let request = Request {
+        batch_sizes: sizes,
+        own: own.names(),
+        usd_per_kwh: own.usd_per_kwh,
+        ..Request::new(hints::typed().to_string(), file, &loaded.profile, &options)?
+    };
+    Ok(Asked { predictions, goal: before.goal.clone(), request, label: loaded.label, before: Some(before), lines, own })
 }
 
 /// Writes the plan in the form asked for, to where it is asked for.
 fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, out: &mut dyn Write) -> Result<(), CliError> {
     let Some(form) = plan_form(args) else {
-        if let Some(line) = goal::deadline_line(args.wish.deadline.as_ref()) {
-            writeln!(out, "{line}\n")?;
+        for line in &asked.lines {
+            writeln!(out, "{line}")?;
         }
-        return Ok(summary::write_plan(plan, args.rejected, out)?);
+        if !asked.lines.is_empty() {
+            writeln!(out)?;
+        }
+        summary::write_plan(plan, args.rejected, out)?;
+        if plan.status == PlanStatus::Infeasible {
+            memory::write_remedies(&asked.predictions, out)?;
+        }
+        return Ok(());
     };
     let texts = form.texts(&Written {
         plan,

@@ -6,6 +6,7 @@ mod diff;
 mod fit;
 mod input;
 mod measure;
+mod own;
 mod predict;
 mod prices;
 mod print;
@@ -19,6 +20,7 @@ pub use input::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, WorkloadArgs};
 pub use measure::{
     CalibrateArgs, CalibrateScalingArgs, CollectArgs, CollectDevice, ModelsArgs, ModelsCommand, SuggestArgs,
 };
+pub use own::{OwnArgs, OwnMachine};
 pub use predict::{
     BatchesArgs, CompareArgs, ExportArgs, ExportTool, PlanArgs, PlanJobsArgs, PredictArgs, SweepArgs,
     SweepBandwidthArgs, SweepCommand,

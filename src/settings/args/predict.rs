@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, TableForm};
+use super::{BlackBoxArgs, InputArgs, ModelArgs, OwnArgs, RecordedArgs, TableForm};
 use crate::predict::{Host, MethodChoice};
 use crate::settings::values::{self, BatchSizes};
 use crate::settings::wish::Wish;
@@ -69,6 +69,9 @@ pub struct PlanArgs {
     /// The goal.
     #[command(flatten)]
     pub wish: Wish,
+    /// Own machines.
+    #[command(flatten)]
+    pub own: OwnArgs,
     /// Every plan that none beats in both time and cost, in place of the best one; deadline and
     /// budget are not looked at. As text, JSON, CSV or Markdown.
     #[arg(long, help_heading = "Output", conflicts_with_all = ["toml", "export", "output", "from", "rejected"])]
