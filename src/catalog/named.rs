@@ -99,7 +99,11 @@ fn alike(a: &str, b: &str) -> f64 {
     let common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let value = |number: &str| number.parse::<f64>().unwrap_or(f64::INFINITY);
     let apart = (value(a) - value(b)).abs() / value(a).max(value(b));
-    if common == 0 { 0.0 } else { 0.7 * common as f64 / a.len().max(b.len()) as f64 + 0.3 * (1.0 - 100.0 * apart).max(0.0) }
+    if common == 0 {
+        0.0
+    } else {
+        0.7 * common as f64 / a.len().max(b.len()) as f64 + 0.3 * (1.0 - 100.0 * apart).max(0.0)
+    }
 }
 
 /// The words that tell a GPU: those of its slug, then those that only its name has

@@ -19,8 +19,7 @@ pub(super) fn with_flag(flag: &str, value: &str) -> String {
 
 /// What was typed, as a command that can be typed again; the words of a job behind two dashes.
 pub(super) fn typed() -> CommandLine {
-    let mut words: Vec<String> =
-        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let command = Cli::try_parse_from(std::env::args_os()).ok().and_then(|cli| cli.command);
     if let Some(Command::Run(args)) = command
         && let Some(at) = words.len().checked_sub(args.command.len())

@@ -74,12 +74,7 @@ fn kilowatts(machine: &OwnMachine, gpu: &GpuSpec) -> Result<f64, CliError> {
 }
 
 /// The one GPU that a machine is of.
-fn gpu_of<'a>(
-    own: &OwnArgs,
-    at: usize,
-    machine: &OwnMachine,
-    catalog: &'a Catalog,
-) -> Result<&'a GpuSpec, CliError> {
+fn gpu_of<'a>(own: &OwnArgs, at: usize, machine: &OwnMachine, catalog: &'a Catalog) -> Result<&'a GpuSpec, CliError> {
     match catalog.named(&machine.gpu)[..] {
         [gpu] => Ok(gpu),
         [] => Ok(catalog.find(&machine.gpu).at("--own")?),

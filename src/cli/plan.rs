@@ -17,7 +17,7 @@ use crate::report::launch::Launcher;
 use crate::report::plan_form::{self, PlanForm, Written};
 use crate::report::plan_toml::{self, PlanFile, Request};
 use crate::report::{frontier, memory, plan_changes, summary};
-use crate::settings::args::{ExportTool, InputArgs, OwnArgs, PlanArgs, RecordedArgs};
+use crate::settings::args::{ExportTool, InputArgs, OwnArgs, PlanArgs, RecordedArgs, TableForm};
 use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths};
 use crate::terminal;
@@ -39,6 +39,9 @@ struct Asked {
 }
 
 pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    if let Some(path) = &args.output {
+        check_new(path, args.force)?;
+    }
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
     let mut prices = own::add(&args.own, store::prices(&paths)?, &catalog)?;
@@ -74,14 +77,19 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
 fn frontier(args: &PlanArgs, asked: &Asked, prices: &PriceBook, out: &mut dyn Write) -> Result<u8, CliError> {
     let points = Prepared::new(&asked.predictions, prices, &asked.goal).at(&asked.label)?.frontier();
     let table = frontier::table(&points);
-    match args {
-        PlanArgs { json: true, .. } => {
-            print_json(&frontier::json(&points, &asked.predictions.workload.name), out)?;
+    let mut text = Vec::new();
+    match table_form(args) {
+        TableForm { json: true, .. } => {
+            print_json(&frontier::json(&points, &asked.predictions.workload.name), &mut text)?;
         }
-        PlanArgs { csv: true, .. } => table.write_csv(out)?,
-        PlanArgs { markdown: true, .. } => table.write_markdown(out)?,
-        _ if points.is_empty() => writeln!(out, "No offer can be used at all.")?,
-        _ => table.write_text(out)?,
+        TableForm { csv: true, .. } => table.write_csv(&mut text)?,
+        TableForm { markdown: true, .. } => table.write_markdown(&mut text)?,
+        _ if points.is_empty() => writeln!(text, "No offer can be used at all.")?,
+        _ => table.write_text(&mut text)?,
+    }
+    match &args.output {
+        Some(path) => store::save_atomically(path, &text, args.force)?,
+        None => out.write_all(&text)?,
     }
     Ok(u8::from(points.is_empty()))
 }
@@ -238,12 +246,24 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, out: &mut dyn Write) -> Re
     Ok(())
 }
 
+/// The form of a table that was requested by a flag, or by the ending of the file.
+fn table_form(args: &PlanArgs) -> TableForm {
+    let form = TableForm { json: args.json, csv: args.csv, markdown: args.markdown };
+    match &args.output {
+        Some(path) if !args.toml && args.export.is_none() => form.for_file(path),
+        _ => form,
+    }
+}
+
 /// The form asked for; `None` for text to read.
 fn plan_form(args: &PlanArgs) -> Option<PlanForm> {
+    match table_form(args) {
+        TableForm { json: true, .. } => return Some(PlanForm::Json),
+        TableForm { csv: true, .. } => return Some(PlanForm::Csv),
+        TableForm { markdown: true, .. } => return Some(PlanForm::Markdown),
+        _ => {}
+    }
     match args {
-        PlanArgs { json: true, .. } => Some(PlanForm::Json),
-        PlanArgs { csv: true, .. } => Some(PlanForm::Csv),
-        PlanArgs { markdown: true, .. } => Some(PlanForm::Markdown),
         PlanArgs { export: Some(tool), .. } => Some(PlanForm::Launch(match tool {
             ExportTool::Skypilot => Launcher::SkyPilot,
             ExportTool::Dstack => Launcher::Dstack,

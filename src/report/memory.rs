@@ -63,7 +63,11 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
     match (workload.batch_size, fit.largest_batch) {
         (Some(batch), Some(largest)) if (1..batch).contains(&largest) => {
             let times = batch.div_ceil(largest);
-            let how = if is_training { format!(", accumulated {times} times (plan --batch-sizes {largest})") } else { String::new() };
+            let how = if is_training {
+                format!(", accumulated {times} times (plan --batch-sizes {largest})")
+            } else {
+                String::new()
+            };
             found.push(format!("a micro-batch of {largest} instead of {batch}{how}"));
         }
         (Some(2..), None) if kept.is_some_and(|kept| kept.get() >= excess.get()) => {
@@ -87,14 +91,17 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
             ));
         }
     }
-    let counts = std::iter::successors(Some(2_u32), |gpus| gpus.checked_mul(2)).take_while(|gpus| *gpus <= MOST_SHARDED);
+    let counts =
+        std::iter::successors(Some(2_u32), |gpus| gpus.checked_mul(2)).take_while(|gpus| *gpus <= MOST_SHARDED);
     let mut sharded = counts.flat_map(|gpus| Sharding::ALL[1..].iter().map(move |stage| (*stage, gpus)));
     if let Some((stage, gpus)) = sharded.find(|(stage, gpus)| fit.sharded(*stage, *gpus).fits == Fits::Yes) {
         found.push(format!("--sharding {} on {gpus} GPUs or more", stage.name()));
     }
     let parts = parts_of(fit);
     Some(match found.as_slice() {
-        [] => format!("{excess} too much{parts}: none of checkpointing, an 8-bit optimizer, a smaller micro-batch and sharding is known to be enough; a GPU with more memory is"),
+        [] => format!(
+            "{excess} too much{parts}: none of checkpointing, an 8-bit optimizer, a smaller micro-batch and sharding is known to be enough; a GPU with more memory is"
+        ),
         found => format!("{excess} too much{parts}; would fit with {}", found.join(", or ")),
     })
 }
@@ -105,11 +112,8 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
 /// Those of writing.
 pub fn write_remedies(predictions: &Predictions, out: &mut dyn Write) -> io::Result<()> {
     const SHOWN: usize = 3;
-    let mut found: Vec<(&Prediction, String)> = predictions
-        .predictions
-        .iter()
-        .filter_map(|one| Some((one, remedies(one, &predictions.workload)?)))
-        .collect();
+    let mut found: Vec<(&Prediction, String)> =
+        predictions.predictions.iter().filter_map(|one| Some((one, remedies(one, &predictions.workload)?))).collect();
     let count = found.len();
     if count > SHOWN {
         // With the most memory, so that the least is missing.
@@ -117,7 +121,8 @@ pub fn write_remedies(predictions: &Predictions, out: &mut dyn Write) -> io::Res
         found.truncate(1);
     }
     for (prediction, remedies) in &found {
-        let others = if count > found.len() { format!(" (nearest of {count} GPUs that are too small)") } else { String::new() };
+        let others =
+            if count > found.len() { format!(" (nearest of {count} GPUs that are too small)") } else { String::new() };
         writeln!(out, "\nDoes not fit on {}{others}: {remedies}", prediction.gpu.slug)?;
     }
     Ok(())
@@ -138,7 +143,9 @@ fn parts_of(fit: &MemoryFit) -> String {
             parts.push(format!("optimizer state {}{assumed}", states.optimizer));
         }
     }
-    parts.extend(fit.activations.filter(|kept| kept.least.get() > 0.0).map(|kept| format!("activations {}", kept.least)));
+    parts.extend(
+        fit.activations.filter(|kept| kept.least.get() > 0.0).map(|kept| format!("activations {}", kept.least)),
+    );
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
@@ -253,12 +260,20 @@ mod tests {
         };
         // 5 GB too much: each is enough.
         let all = said(32.0, Some(6));
-        for word in ["micro-batch of 6 instead of 8, accumulated 2 times", "activation checkpointing", "8-bit", "--sharding zero2 on 2 GPUs"] {
+        for word in [
+            "micro-batch of 6 instead of 8, accumulated 2 times",
+            "activation checkpointing",
+            "8-bit",
+            "--sharding zero2 on 2 GPUs",
+        ] {
             assert!(all.contains(word), "{word}: {all}");
         }
         // 12 GB: the optimizer's 6 are too few, and half of the state is.
         let some = said(25.0, None);
-        assert!(some.contains("checkpointing") && some.contains("smaller micro-batch") && !some.contains("8-bit"), "{some}");
+        assert!(
+            some.contains("checkpointing") && some.contains("smaller micro-batch") && !some.contains("8-bit"),
+            "{some}"
+        );
         assert!(some.contains("--sharding zero3 on 4 GPUs"), "{some}");
         // 23 GB: only both, and no sharding, as activations alone are too large.
         let both = said(14.0, None);
@@ -271,6 +286,9 @@ mod tests {
         let (large, inference) = prediction(32.0, None);
         let inference = Workload { mode: Mode::Inference, ..inference };
         let of_inference = remedies(&large, &inference).unwrap();
-        assert!(!of_inference.contains("checkpointing (") && !of_inference.contains("8-bit optimizer ("), "{of_inference}");
+        assert!(
+            !of_inference.contains("checkpointing (") && !of_inference.contains("8-bit optimizer ("),
+            "{of_inference}"
+        );
     }
 }

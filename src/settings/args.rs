@@ -13,6 +13,7 @@ mod print;
 mod record;
 mod run;
 mod screens;
+mod short;
 
 pub use diff::DiffArgs;
 pub use fit::{FitArgs, FitBlackBoxArgs, FitCommand, FitKernelWiseArgs, FitLogArgs, FormChoice, RunSize};
@@ -26,10 +27,13 @@ pub use predict::{
     SweepBandwidthArgs, SweepCommand,
 };
 pub use prices::{PricesArgs, PricesCommand, PricesListArgs, PricesUpdateArgs};
-pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
+pub use print::{
+    CheckArgs, CompletionsArgs, ConfigArgs, FileArgs, GpusArgs, ManArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm,
+};
 pub use record::{AttachArgs, EnvArgs, ImportArgs, ShellArg, TraceShapesArgs};
 pub use run::RunArgs;
 pub use screens::ScreensArgs;
+pub use short::command;
 
 use clap::{Parser, Subcommand};
 
@@ -119,12 +123,44 @@ pub enum Command {
     /// Print completions for a shell.
     Completions(CompletionsArgs),
     /// Print the manual page.
-    Man,
+    Man(ManArgs),
     /// Print where files are read from, and the keys.
     Config(ConfigArgs),
     /// Write a job's output to its log, whatever becomes of the log (`run` starts it).
     #[command(name = "job-log", hide = true)]
     JobLog,
+}
+
+impl Command {
+    /// The file that a command writes in place of standard output, once the form of its tables follows
+    /// the file's ending; `None` for commands that write files of their own.
+    pub fn document(&mut self) -> Option<FileArgs> {
+        let (file, form) = match self {
+            Self::Predict(args) => (&args.file_args, Some(&mut args.form)),
+            Self::PlanJobs(args) => (&args.file_args, Some(&mut args.form)),
+            Self::Diff(args) => (&args.file_args, Some(&mut args.form)),
+            Self::Batches(args) => (&args.file_args, Some(&mut args.form)),
+            Self::Gpus(args) => (&args.file_args, Some(&mut args.form)),
+            Self::Offers(args) => (&args.file_args, Some(&mut args.form)),
+            Self::Prices(args) => match &mut args.command {
+                None => (&args.list.file_args, Some(&mut args.list.form)),
+                Some(PricesCommand::List(list)) => (&list.file_args, Some(&mut list.form)),
+                Some(PricesCommand::Update(_)) => return None,
+            },
+            Self::Compare(args) => (&args.file_args, None),
+            Self::Schema(args) => (&args.file_args, None),
+            Self::CalibrateScaling(args) => (&args.file_args, None),
+            Self::Sweep(SweepArgs { command: SweepCommand::Bandwidth(args) }) => (&args.file_args, None),
+            Self::Completions(args) => (&args.file_args, None),
+            Self::Man(args) => (&args.file_args, None),
+            Self::Config(args) => (&args.file_args, None),
+            _ => return None,
+        };
+        if let (Some(form), Some(path)) = (form, &file.output) {
+            *form = form.for_file(path);
+        }
+        Some(file.clone())
+    }
 }
 
 #[cfg(test)]

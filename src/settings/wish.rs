@@ -21,11 +21,13 @@ pub struct Wish {
     #[arg(long, value_name = "N", value_parser = values::samples, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     #[serde(deserialize_with = "read::samples")]
     pub samples: Option<Samples>,
-    /// Work in steps of the recorded batch size, or of --global-batch.
+    /// Work in steps (of the recorded batch size).
+    ///
+    /// With --global-batch, of that many samples.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     #[serde(deserialize_with = "read::whole")]
     pub steps: Option<u64>,
-    /// Work in passes over a data set of --dataset samples.
+    /// Work in passes over the data set (--dataset).
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work", requires = "dataset")]
     #[serde(deserialize_with = "read::count")]
     pub epochs: Option<f64>,
@@ -37,13 +39,16 @@ pub struct Wish {
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     #[serde(deserialize_with = "read::count")]
     pub tokens: Option<f64>,
-    /// Samples of one optimizer step on all GPUs: each GPU runs as many batches of the recorded
-    /// size as that takes (gradient accumulation).
+    /// Samples of one optimizer step on all GPUs.
+    ///
+    /// Each GPU runs as many batches of the recorded size as that takes (gradient accumulation).
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work")]
     #[serde(deserialize_with = "read::whole")]
     pub global_batch: Option<u64>,
-    /// Latest finish, set-up included: a span (24h, "1d 12h") or a date ("Friday 18:00", 2026-12-04,
-    /// 2026-12-04T18:00; local time, a day alone to its end).
+    /// Latest finish: 24h, "1d 12h", "Friday 18:00", 2026-12-04.
+    ///
+    /// A span, or a date and time (2026-12-04T18:00) in local time; a day alone means its end. Set-up is
+    /// included.
     #[arg(long, value_name = "TIME", value_parser = deadline, allow_hyphen_values = true, help_heading = "Limits")]
     #[serde(deserialize_with = "read::deadline")]
     pub deadline: Option<Deadline>,

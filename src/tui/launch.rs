@@ -284,8 +284,12 @@ pub fn engine(
         export: Arc::new(move |export| {
             let options = by_export(export.chosen, Vec::new());
             let Request { command, file, own, usd_per_kwh, .. } = request.clone();
-            let request = Request::new(command, file, &export.profile, &options)
-                .map(|request| Request { batch_sizes: sizes_export(export.chosen), own, usd_per_kwh, ..request });
+            let request = Request::new(command, file, &export.profile, &options).map(|request| Request {
+                batch_sizes: sizes_export(export.chosen),
+                own,
+                usd_per_kwh,
+                ..request
+            });
             let written = Written {
                 plan: &export.plan,
                 predictions: &export.predictions,

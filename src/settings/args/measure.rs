@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{ModelArgs, RecordedArgs};
+use super::{FileArgs, ModelArgs, RecordedArgs};
 use crate::settings::values;
 use crate::units::most;
 
@@ -62,6 +62,9 @@ pub struct CalibrateScalingArgs {
     /// As JSON.
     #[arg(long)]
     pub json: bool,
+    /// A file in place of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 /// Arguments of `collect`.

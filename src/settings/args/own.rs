@@ -9,7 +9,9 @@ use crate::units::most;
 /// Own machines that plans may use, without a price file.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct OwnArgs {
-    /// Your own machines, by their GPUs (2x3090, rtx-4090); they cost their electricity.
+    /// Your own machines by their GPUs (2x3090, rtx-4090).
+    ///
+    /// They cost their electricity. Machines with other costs go into a price file.
     #[arg(long, value_name = "[N×]GPU", value_delimiter = ',', value_parser = own_machine, help_heading = "Offers")]
     pub own: Vec<OwnMachine>,
     /// Price of their electricity in US dollars a kWh (0.16 without it).
@@ -45,7 +47,8 @@ impl OwnArgs {
 
 /// `2x3090`, `2 x RTX 3090`, `a100:8` as `SkyPilot` and Slurm write it, or `rtx-4090`.
 fn own_machine(typed: &str) -> Result<OwnMachine, String> {
-    let problem = || format!("{:?} is not a valid machine; write its GPUs as 2x3090 or rtx-4090", text::clean(typed, 60));
+    let problem =
+        || format!("{:?} is not a valid machine; write its GPUs as 2x3090 or rtx-4090", text::clean(typed, 60));
     let trimmed = typed.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
     let behind = trimmed[digits..].trim_start().strip_prefix(['x', 'X', '×', '*']);

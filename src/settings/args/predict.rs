@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{BlackBoxArgs, InputArgs, ModelArgs, OwnArgs, RecordedArgs, TableForm};
+use super::{BlackBoxArgs, FileArgs, InputArgs, ModelArgs, OwnArgs, RecordedArgs, TableForm};
 use crate::predict::{Host, MethodChoice};
 use crate::settings::values::{self, BatchSizes};
 use crate::settings::wish::Wish;
@@ -25,20 +25,27 @@ pub struct PredictArgs {
     /// Every operation too.
     #[arg(long)]
     pub operations: bool,
-    /// What every method predicts, the errors that each was found to have, and which is used.
+    /// What every method predicts, and their errors.
+    ///
+    /// With the errors that each was found to have, and which is used.
     #[arg(long, conflicts_with_all = ["operations", "black_box"])]
     pub all_methods: bool,
-    /// Each GPU of `--to` with other figures too, in times of the real ones: bandwidth, sms, clock,
-    /// tensor, memory.
+    /// Each GPU of `--to` with other figures too (bandwidth=2).
+    ///
+    /// In times of the real ones: bandwidth, sms, clock, tensor, memory.
     #[arg(long, requires = "to", value_name = "FIGURE=N,…", conflicts_with_all = ["all_methods", "black_box"])]
     pub what_if: Option<String>,
-    /// Which operations make the difference between the two GPUs of `--to`, or between one and what
-    /// `--what-if` makes of it.
+    /// Which operations make the difference between two GPUs.
+    ///
+    /// Between the two of `--to`, or between one and what `--what-if` makes of it.
     #[arg(long, requires = "to", conflicts_with_all = ["operations", "all_methods", "black_box"])]
     pub difference: bool,
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// A file in place of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 /// Arguments of `plan`.
@@ -50,8 +57,10 @@ pub struct PlanArgs {
     /// In place of a recorded step.
     #[command(flatten)]
     pub black_box: BlackBoxArgs,
-    /// Price the plan of this file (TOML, version 2 or 3) again, with the prices and predictions of today,
-    /// and say what changed. The recorded step is the one that the plan names, or FILE.
+    /// Price the plan of this file again, and show what changed.
+    ///
+    /// TOML, version 2 or 3, with the prices and predictions of today. The recorded step is the one that
+    /// the plan names, or FILE.
     #[arg(
         long,
         value_name = "PLAN",
@@ -62,8 +71,10 @@ pub struct PlanArgs {
     /// real run.
     #[arg(long, requires_all = ["from", "file"])]
     pub other_profile: bool,
-    /// Batches a GPU to choose from beside the recorded one: sizes with commas, or `auto` (halved down
-    /// to 1, doubled twice). Their steps are predicted as `batches` does from one recording.
+    /// Batches a GPU to choose from: sizes, or auto.
+    ///
+    /// Beside the recorded one: sizes with commas, or `auto` (halved down to 1, doubled twice). Their
+    /// steps are predicted as `batches` does from one recording.
     #[arg(long, value_name = "N,…", value_parser = values::batch_sizes, help_heading = "Work", conflicts_with = "black_box")]
     pub batch_sizes: Option<BatchSizes>,
     /// The goal.
@@ -72,9 +83,11 @@ pub struct PlanArgs {
     /// Own machines.
     #[command(flatten)]
     pub own: OwnArgs,
-    /// Every plan that none beats in both time and cost, in place of the best one; deadline and
-    /// budget are not looked at. As text, JSON, CSV or Markdown.
-    #[arg(long, help_heading = "Output", conflicts_with_all = ["toml", "export", "output", "from", "rejected"])]
+    /// Best trade-offs of time and cost (Pareto front).
+    ///
+    /// Every plan that none beats in both, in place of the best one; deadline and budget are not looked
+    /// at. As text, JSON, CSV or Markdown.
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["toml", "export", "from", "rejected"])]
     pub frontier: bool,
     /// As JSON.
     #[arg(long, help_heading = "Output", group = "plan_form")]
@@ -94,8 +107,10 @@ pub struct PlanArgs {
     /// The partition of your Slurm cluster that has such GPUs, for --export slurm.
     #[arg(long, value_name = "NAME", help_heading = "Output", requires = "export")]
     pub partition: Option<String>,
-    /// Write to this file in place of standard output (TOML unless another form is asked for;
-    /// several parts become numbered files where the tool takes a file each).
+    /// Write to this file in place of standard output.
+    ///
+    /// As a flag says, else by its ending (.json, .csv, .md), else TOML. Several parts become numbered
+    /// files where the tool takes a file each.
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
     /// Replace the file if it is there.
@@ -124,6 +139,9 @@ pub struct PlanJobsArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// A file in place of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 /// Arguments of `compare`.
@@ -141,6 +159,9 @@ pub struct CompareArgs {
     /// As JSON (habitat-outcome, version 1).
     #[arg(long)]
     pub json: bool,
+    /// A file in place of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 /// Tools that start the parts of a plan.
@@ -185,6 +206,9 @@ pub struct BatchesArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// A file in place of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 impl BatchesArgs {
@@ -271,4 +295,7 @@ pub struct SweepBandwidthArgs {
     /// As JSON (habitat-bandwidth-sweep, version 1).
     #[arg(long)]
     pub json: bool,
+    /// A file in place of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
