@@ -88,7 +88,7 @@ fn numbers(name: &str) -> Vec<&str> {
     words.flat_map(|word| word.split(|c: char| !c.is_ascii_digit())).filter(|number| number.len() > 1).collect()
 }
 
-/// A name without the words that tell nothing and what separates words.
+/// A name without separators and words that all boards share.
 fn squeezed(name: &str) -> String {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric());
     words.filter(|word| !SILENT.contains(word) && *word != "rtx" && *word != "gtx").collect()

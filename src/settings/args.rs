@@ -132,7 +132,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The file that a command writes in place of standard output, once the form of its tables follows
+    /// The file that a command writes instead of standard output, once the form of its tables follows
     /// the file's ending; `None` for commands that write files of their own.
     pub fn document(&mut self) -> Option<FileArgs> {
         let (file, form) = match self {

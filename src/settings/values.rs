@@ -104,12 +104,12 @@ fn without_currency(text: &str) -> &str {
     before.or_else(behind).unwrap_or(text).trim()
 }
 
-/// Where `text` goes on after a beginning in small letters, whatever their case in it.
+/// Byte after a word that `text` begins with, in letters of either case.
 fn start_of(text: &str, beginning: &str) -> Option<usize> {
     text.get(..beginning.len())?.eq_ignore_ascii_case(beginning).then_some(beginning.len())
 }
 
-/// Where an ending in small letters begins in `text`, whatever their case in it.
+/// Byte at which `text` ends with a word, in letters of either case.
 fn end_of(text: &str, ending: &str) -> Option<usize> {
     let at = text.len().checked_sub(ending.len())?;
     text.get(at..)?.eq_ignore_ascii_case(ending).then_some(at)

@@ -43,7 +43,7 @@ pub struct Request {
     /// Own machines without a price file (`2x3090`), which are offers beside those of the files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<String>,
-    /// US dollars a kWh of their electricity, where it was given.
+    /// US dollars a kWh of their electricity; `None` = assumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_kwh: Option<f64>,
     /// Tokens of one sample.

@@ -28,7 +28,7 @@ pub struct DiffArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }

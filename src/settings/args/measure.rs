@@ -62,7 +62,7 @@ pub struct CalibrateScalingArgs {
     /// As JSON.
     #[arg(long)]
     pub json: bool,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }

@@ -43,7 +43,7 @@ pub struct PredictArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -85,8 +85,7 @@ pub struct PlanArgs {
     pub own: OwnArgs,
     /// Best trade-offs of time and cost (Pareto front).
     ///
-    /// Every plan that none beats in both, in place of the best one; deadline and budget are not looked
-    /// at. As text, JSON, CSV or Markdown.
+    /// All plans that no other beats in both; deadline and budget do not count. As text, JSON, CSV or Markdown.
     #[arg(long, help_heading = "Output", conflicts_with_all = ["toml", "export", "from", "rejected"])]
     pub frontier: bool,
     /// As JSON.
@@ -107,10 +106,10 @@ pub struct PlanArgs {
     /// The partition of your Slurm cluster that has such GPUs, for --export slurm.
     #[arg(long, value_name = "NAME", help_heading = "Output", requires = "export")]
     pub partition: Option<String>,
-    /// Write to this file in place of standard output.
+    /// Write to this file instead of standard output.
     ///
     /// As a flag says, else by its ending (.json, .csv, .md), else TOML. Several parts become numbered
-    /// files where the tool takes a file each.
+    /// files if the tool takes a file each.
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
     /// Replace the file if it is there.
@@ -139,7 +138,7 @@ pub struct PlanJobsArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -159,7 +158,7 @@ pub struct CompareArgs {
     /// As JSON (habitat-outcome, version 1).
     #[arg(long)]
     pub json: bool,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -206,7 +205,7 @@ pub struct BatchesArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -295,7 +294,7 @@ pub struct SweepBandwidthArgs {
     /// As JSON (habitat-bandwidth-sweep, version 1).
     #[arg(long)]
     pub json: bool,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }

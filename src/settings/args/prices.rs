@@ -41,7 +41,7 @@ pub struct PricesListArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }

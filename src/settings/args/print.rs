@@ -26,10 +26,10 @@ impl TableForm {
     }
 }
 
-/// A file in place of standard output.
+/// A file instead of standard output.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct FileArgs {
-    /// Write to this file in place of standard output.
+    /// Write to this file instead of standard output.
     ///
     /// The form of a table follows from its ending (.json, .csv, .md) unless a flag names one.
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
@@ -73,7 +73,7 @@ pub struct GpusArgs {
     /// Print the catalog file of one GPU, to start your own from.
     #[arg(long, value_name = "GPU", conflicts_with_all = ["filter", "json", "csv", "markdown"])]
     pub toml: Option<String>,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -95,7 +95,7 @@ pub struct OffersArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -106,7 +106,7 @@ pub struct SchemaArgs {
     /// Which form.
     #[arg(value_enum, default_value_t = SchemaArg::Profile)]
     pub of: SchemaArg,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -145,7 +145,7 @@ pub struct CheckArgs {
 pub struct CompletionsArgs {
     /// Shell.
     pub shell: clap_complete::Shell,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -156,7 +156,7 @@ pub struct ConfigArgs {
     /// Print the key bindings in the form of the settings file.
     #[arg(long)]
     pub keys: bool,
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -164,7 +164,7 @@ pub struct ConfigArgs {
 /// Arguments of `man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// A file in place of standard output.
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }

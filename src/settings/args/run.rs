@@ -56,8 +56,8 @@ pub struct RunArgs {
     pub all_ranks: bool,
     /// Record the job at each of these batch sizes (16,32,64).
     ///
-    /// Each is put where the command has {batch}, and run briefly. There are no screens: the jobs have the
-    /// terminal, and a line shows how each went. The number is taken for the samples of a step.
+    /// Each replaces {batch} in the command, and runs briefly. No screens open: the jobs have the
+    /// terminal, and a line shows how each went. The number counts as the samples of a step.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::batch_size, help_heading = "Job")]
     pub batches: Vec<u64>,
     /// Record the kernels of any CUDA program (Linux).
