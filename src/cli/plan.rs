@@ -101,6 +101,7 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
         CliError::Refused("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
     })?;
     let goal = goal::goal(work, &args.wish, &settings(&paths)?.plan, catalog, prices)?;
+    let goal = goal.with_sizes(args.batch_sizes.is_some());
     let lines = goal::lines(&args.wish, &args.own, catalog)?;
     let command = hints::typed().to_string();
     if let Some(file) = &args.black_box.black_box {
@@ -115,9 +116,7 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
     let options = options(&args.input, &[], catalog, &paths)?;
     let mut predictions = gpu::predicted(predict(&loaded.profile, catalog, &options), &loaded.label)?;
     let sizes = batches::sizes(args.batch_sizes.as_ref(), &loaded.profile);
-    if args.batch_sizes.is_some() {
-        batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
-    }
+    batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
     let file = args.input.file.as_ref().map(|file| file.display().to_string());
     let request = Request {
         batch_sizes: sizes,
@@ -181,9 +180,7 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
     let options = options(&input, &[], catalog, &Paths::find())?;
     let mut predictions = gpu::predicted(predict(&loaded.profile, catalog, &options), &loaded.label)?;
     let sizes = request.batch_sizes.clone();
-    if !sizes.is_empty() {
-        batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
-    }
+    batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
     let file = input.file.as_ref().map(|file| file.display().to_string());
     let own = if args.own.own.is_empty() {
         OwnArgs::new(&request.own, request.usd_per_kwh).map_err(CliError::Refused).at(path.display())?
