@@ -1,5 +1,7 @@
 //! `--own`: the user's own machines as offers, without a price file.
 
+use std::fmt::Write;
+
 use super::error::{At, CliError};
 use super::hints::with_flag;
 use crate::catalog::{Catalog, GpuSpec};
@@ -8,6 +10,7 @@ use crate::pricing::{PriceBook, Snapshot};
 use crate::settings::args::{OwnArgs, OwnMachine};
 use crate::store;
 use crate::text;
+use crate::units::Watts;
 
 /// US dollars a kWh if none is given: what households in the USA paid on average in 2023 (US Energy
 /// Information Administration, Electric Power Annual 2023).
@@ -27,11 +30,12 @@ pub(super) fn add(own: &OwnArgs, prices: PriceBook, catalog: &Catalog) -> Result
         let kw = kilowatts(machine, gpu)?;
         let (count, slug) = (machine.count, &gpu.slug);
         let (usd_per_kwh, note) = (own.usd_per_kwh.unwrap_or(USD_PER_KWH), note(own, machine, gpu));
-        file.push_str(&format!(
+        let _ = write!(
+            file,
             "[[offer]]\nregion = \"here\"\ninstance_type = \"{count}x-{slug}\"\ngpu_name = \"{slug}\"\ngpu = \"{slug}\"\n\
              gpu_count = {count}\ntier = \"owned\"\nkw = {kw:.3}\nusd_per_kwh = {usd_per_kwh:?}\nscope = \"instance_total\"\n\
              note = \"{note}\"\nsource = \"--own\"\n"
-        ));
+        );
     }
     let snapshot = Snapshot::parse(&file).at("--own")?;
     Ok(prices.with_offers(snapshot.offers()).on(store::today()))
@@ -42,14 +46,19 @@ pub(super) fn lines(own: &OwnArgs, catalog: &Catalog) -> Result<Vec<String>, Cli
     let line = |(at, machine): (usize, &OwnMachine)| {
         let gpu = gpu_of(own, at, machine, catalog)?;
         let cost = kilowatts(machine, gpu)? * own.usd_per_kwh.unwrap_or(USD_PER_KWH);
-        Ok(format!("Own machine {} × {}: ${cost:.3}/h; {}", machine.count, gpu.slug, note(own, machine, gpu)))
+        let (count, slug, watts) = (machine.count, &gpu.slug, gpu.power.map_or(0.0, Watts::get));
+        let price = match own.usd_per_kwh {
+            Some(price) => format!("${price}/kWh"),
+            None => format!("${USD_PER_KWH}/kWh assumed; --usd-per-kwh sets yours"),
+        };
+        Ok(format!("Own machine {count} × {slug}: ${cost:.3}/h ({count} × {watts:.0} W × {WITH_REST}, {price})"))
     };
     own.own.iter().enumerate().map(line).collect()
 }
 
 /// How the price of a machine is made up, and what of it is assumed.
 fn note(own: &OwnArgs, machine: &OwnMachine, gpu: &GpuSpec) -> String {
-    let watts = gpu.power.map_or(0.0, crate::units::Watts::get);
+    let watts = gpu.power.map_or(0.0, Watts::get);
     let power = format!(
         "draws {} × {watts:.0} W (power limit) × {WITH_REST} for the rest of the machine (assumed)",
         machine.count
@@ -125,9 +134,9 @@ mod tests {
     fn an_assumed_price_is_named() {
         let catalog = Catalog::new(bundled::gpus());
         let assumed = lines(&own(&[(2, "3090")], None), &catalog).unwrap().concat();
-        assert!(assumed.contains("2 × 350 W") && assumed.contains("$0.16/kWh (assumed"), "{assumed}");
+        assert!(assumed.contains("2 × 350 W") && assumed.contains("$0.16/kWh assumed"), "{assumed}");
         let given = lines(&own(&[(2, "3090")], Some(0.4)), &catalog).unwrap().concat();
-        assert!(given.contains("$0.4/kWh") && !given.contains("households"), "{given}");
+        assert!(given.contains("$0.4/kWh") && !given.contains("assumed"), "{given}");
     }
 
     #[test]

@@ -7,12 +7,14 @@ use super::answer::from_black_box;
 use super::error::{At, CliError};
 use super::input::load;
 use super::options::{options, settings};
-use super::output::{check_new, print_json};
+use super::output::{check_new, print_json, save_html};
 use super::{batches, goal, gpu, hints, own};
 use crate::catalog::Catalog;
 use crate::plan::{Goal, Plan, PlanStatus, Prepared};
 use crate::predict::{Predictions, predict};
 use crate::pricing::PriceBook;
+use crate::profile::Profile;
+use crate::report::html::Report;
 use crate::report::launch::Launcher;
 use crate::report::plan_form::{self, PlanForm, Written};
 use crate::report::plan_toml::{self, PlanFile, Request};
@@ -25,6 +27,8 @@ use crate::text;
 
 /// What is to be planned.
 struct Asked {
+    /// The recorded step; none of a black box.
+    profile: Option<Profile>,
     predictions: Predictions,
     goal: Goal,
     request: Request,
@@ -39,7 +43,7 @@ struct Asked {
 }
 
 pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
-    if let Some(path) = &args.output {
+    for path in args.output.iter().chain(&args.html) {
         check_new(path, args.force)?;
     }
     let paths = Paths::find();
@@ -70,6 +74,22 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         }
     }
     write(args, &plan, &asked, out)?;
+    if let Some(path) = &args.html {
+        let frontier = Prepared::new(&asked.predictions, &prices, &asked.goal).at(&asked.label)?.frontier();
+        let report = Report {
+            profile: asked.profile.as_ref(),
+            label: &asked.label,
+            predictions: &asked.predictions,
+            prices: &prices,
+            plan: Some(&plan),
+            frontier: &frontier,
+            difference: None,
+            lines: &asked.lines,
+            command: &asked.request.command,
+            created: store::now(),
+        };
+        save_html(&report, path, args.force)?;
+    }
     Ok(u8::from(plan.status == PlanStatus::Infeasible))
 }
 
@@ -109,7 +129,16 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
         let label = file.display().to_string();
         let (own, usd_per_kwh) = (args.own.names(), args.own.usd_per_kwh);
         let request = Request { command, file: Some(label.clone()), own, usd_per_kwh, ..Request::default() };
-        return Ok(Asked { predictions, goal, request, label, before: None, lines, own: args.own.clone() });
+        return Ok(Asked {
+            profile: None,
+            predictions,
+            goal,
+            request,
+            label,
+            before: None,
+            lines,
+            own: args.own.clone(),
+        });
     }
     let loaded = load(&args.input, catalog)?;
     loaded.warn();
@@ -124,7 +153,8 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
         usd_per_kwh: args.own.usd_per_kwh,
         ..Request::new(command, file, &loaded.profile, &options)?
     };
-    Ok(Asked { predictions, goal, request, label: loaded.label, before: None, lines, own: args.own.clone() })
+    let profile = Some(loaded.profile);
+    Ok(Asked { profile, predictions, goal, request, label: loaded.label, before: None, lines, own: args.own.clone() })
 }
 
 /// What a plan's file asks, with the recorded step that it names or another file of it.
@@ -194,7 +224,17 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
         usd_per_kwh: own.usd_per_kwh,
         ..Request::new(hints::typed().to_string(), file, &loaded.profile, &options)?
     };
-    Ok(Asked { predictions, goal: before.goal.clone(), request, label: loaded.label, before: Some(before), lines, own })
+    let profile = Some(loaded.profile);
+    Ok(Asked {
+        profile,
+        predictions,
+        goal: before.goal.clone(),
+        request,
+        label: loaded.label,
+        before: Some(before),
+        lines,
+        own,
+    })
 }
 
 /// Writes the plan in the form asked for, to where it is asked for.

@@ -228,13 +228,12 @@ fn clock(text: &str) -> Option<Time> {
     let hour: i8 = parts.next()?.parse().ok()?;
     let mut part = || parts.next().map(|part| if part.len() == 2 { part.parse::<i8>().ok() } else { None });
     let (minute, second) = (part(), part());
-    let hour = match half {
-        Some(half) => (1..=12).contains(&hour).then_some(hour % 12 + half)?,
-        None => {
-            // A bare number may be anything.
-            minute?;
-            hour
-        }
+    let hour = if let Some(half) = half {
+        (1..=12).contains(&hour).then_some(hour % 12 + half)?
+    } else {
+        // A bare number may be anything.
+        minute?;
+        hour
     };
     if parts.next().is_some() {
         return None;

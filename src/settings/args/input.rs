@@ -33,7 +33,7 @@ pub struct InputArgs {
     ///
     /// One of fp32, fp32-strict (no TF32), tf32, tf32-products (not in convolutions), amp-fp16, amp-bf16
     /// (mixed precision), fp16, bf16 (throughout) and fp8, or the words of PyTorch (bfloat16), Lightning
-    /// (bf16-mixed, 16-true) and Keras (mixed_float16) for them.
+    /// (bf16-mixed, 16-true) and Keras (`mixed_float16`) for them.
     #[arg(
         long,
         value_name = "PRECISION",

@@ -43,6 +43,12 @@ pub struct PredictArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// Write a report to share as well: one HTML file, without scripts or network.
+    ///
+    /// It has the verdict, the recorded step with its idle time, cost against time, and with --difference
+    /// the two GPUs compared.
+    #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with = "all_methods")]
+    pub html: Option<PathBuf>,
     /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
@@ -106,6 +112,12 @@ pub struct PlanArgs {
     /// The partition of your Slurm cluster that has such GPUs, for --export slurm.
     #[arg(long, value_name = "NAME", help_heading = "Output", requires = "export")]
     pub partition: Option<String>,
+    /// Write a report to share as well: one HTML file, without scripts or network.
+    ///
+    /// It has the verdict, cost against time, the plan over time, the recorded step with its idle time,
+    /// and all assumptions.
+    #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with = "frontier")]
+    pub html: Option<PathBuf>,
     /// Write to this file instead of standard output.
     ///
     /// As a flag says, else by its ending (.json, .csv, .md), else TOML. Several parts become numbered

@@ -35,7 +35,7 @@ pub struct FileArgs {
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
     /// Replace the file if it is there.
-    #[arg(long, requires = "output", help_heading = "Output")]
+    #[arg(long, help_heading = "Output")]
     pub force: bool,
 }
 
