@@ -6,6 +6,8 @@
 mod chart;
 mod markup;
 
+use std::fmt::Write;
+
 use chart::{Chart, Point};
 use markup::{details, escaped, facts, list, paragraph, section, table};
 
@@ -13,7 +15,7 @@ use super::verdict::verdict;
 use super::{beside, difference, format, goal, plans, predictions, summary, table::Table, uses, waits};
 use crate::live::Snapshot;
 use crate::plan::value::best_value;
-use crate::plan::{FrontierPoint, Plan, PlanStatus};
+use crate::plan::{FrontierPoint, Plan, PlanStatus, Total};
 use crate::predict::difference::Difference;
 use crate::predict::{Fits, Prediction, Predictions};
 use crate::pricing::PriceBook;
@@ -123,12 +125,13 @@ impl Report<'_> {
         let per_usd = |value: &crate::plan::value::Value<'_>| value.samples_per_usd.map_or(0.0, |it| it.mid);
         let cheapest = priced().filter(|(_, value)| value.offer.trust.doubts.is_empty() && per_usd(value) > 0.0);
         if let Some((best, value)) = cheapest.max_by(|(_, a), (_, b)| per_usd(a).total_cmp(&per_usd(b))) {
-            line.push_str(&format!(
+            let _ = write!(
+                line,
                 ". Most work for a dollar at an undoubted price: {}, {} samples/$ ({} per GPU)",
                 best.gpu.slug,
                 format::short_count(per_usd(&value)),
                 format::price(value.price_per_gpu)
-            ));
+            );
         }
         Some(line)
     }
@@ -310,13 +313,16 @@ fn plan_verdict(plan: &Plan) -> Vec<String> {
 
 /// The frontier with the plan and what else could be had.
 fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
+    // The frontier has several points of the same offers, for other hours of each.
     let chosen = |point: &FrontierPoint| {
         let own = plan.parts.iter().map(|part| &part.offer);
-        plan.total.is_some() && point.parts.iter().map(|part| &part.offer).eq(own)
+        let apart = |total: &Total| (point.hours.mid.get() / total.hours.mid.get() - 1.0).abs();
+        plan.total.as_ref().is_some_and(|total| apart(total) < 1e-3)
+            && point.parts.iter().map(|part| &part.offer).eq(own)
     };
     let of_point = |point: &FrontierPoint| {
         let machines = point.parts.iter().map(|part| plans::machine_words(part.nodes, part.gpu_count, &part.gpu));
-        let name = machines.collect::<Vec<_>>().join(", then ");
+        let name = machines.collect::<Vec<_>>().join(" → ");
         let offers: Vec<&str> = point.parts.iter().map(|part| part.offer.as_str()).collect();
         let title = format!(
             "{name}: {} in {}: {}",
@@ -329,7 +335,7 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
     };
     let mut points: Vec<Point> = frontier.iter().map(of_point).collect();
     if let Some(total) = plan.total.as_ref().filter(|_| points.iter().all(|point| point.class != "chosen")) {
-        let name = plan.parts.iter().map(plans::gpu_words).collect::<Vec<_>>().join(", then ");
+        let name = plan.parts.iter().map(plans::gpu_words).collect::<Vec<_>>().join(" → ");
         let title = beside::verdict(plan).unwrap_or_default();
         points.push(Point {
             x: total.hours.mid.get(),
@@ -389,12 +395,13 @@ fn stack(segments: &[Segment], step: Micros) -> String {
     parts.sort_by(|a, b| b.2.total_cmp(&a.2));
     html.push_str("<div class=\"scroll\"><table>\n<tr><th>part of the step</th><th class=\"number\">time</th><th class=\"number\">share</th></tr>\n");
     for (class, name, share) in &parts {
-        html.push_str(&format!(
-            "<tr><td><span class=\"swatch {class}\"></span>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>\n",
+        let _ = writeln!(
+            html,
+            "<tr><td><span class=\"swatch {class}\"></span>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
             escaped(name),
             format::time(step * *share),
             format::percent(*share)
-        ));
+        );
     }
     html + "</table></div>\n"
 }

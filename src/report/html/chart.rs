@@ -11,9 +11,9 @@ const HEIGHT: f64 = 400.0;
 /// The margins of the axes: left, right, top and bottom.
 const MARGINS: [f64; 4] = [78.0, 24.0, 36.0, 48.0];
 /// Width of a letter and height of a line, for labels that must not lie on each other.
-const LETTER: [f64; 2] = [9.2, 19.0];
+const LETTER: [f64; 2] = [8.2, 18.0];
 /// Ratio of the largest to the smallest value from which on an axis is logarithmic.
-const LOGARITHMIC: f64 = 8.0;
+const LOGARITHMIC: f64 = 4.0;
 
 /// A point of a chart.
 #[derive(Debug, Clone, PartialEq)]
@@ -117,6 +117,7 @@ impl Chart {
         }
         let places: Vec<[f64; 2]> = self.points.iter().map(|point| [x.place(point.x), y.place(point.y)]).collect();
         let mut taken: Vec<[f64; 4]> = places.iter().map(|[x, y]| [x - 7.0, y - 7.0, x + 7.0, y + 7.0]).collect();
+        taken.extend(self.limit_names(&x, &y));
         for (point, [x, y]) in self.points.iter().zip(&places) {
             let _ = writeln!(
                 svg,
@@ -173,19 +174,30 @@ impl Chart {
         if let Some((limit, name)) = self.limits[0].filter(|(limit, _)| *limit <= x.high) {
             let at = x.place(limit);
             let _ = writeln!(svg, "<line class=\"limit\" x1=\"{at:.1}\" y1=\"{top}\" x2=\"{at:.1}\" y2=\"{floor}\"/>");
-            let _ = writeln!(
-                svg,
-                "<text class=\"limit-name\" x=\"{:.1}\" y=\"{}\" text-anchor=\"end\">{name}</text>",
-                at - 5.0,
-                top + 14.0
-            );
+            let (x, y) = (at - 5.0, floor - 6.0);
+            let _ =
+                writeln!(svg, "<text class=\"limit-name\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"end\">{name}</text>");
         }
         if let Some((limit, name)) = self.limits[1].filter(|(limit, _)| *limit <= y.high) {
             let at = y.place(limit);
             let _ = writeln!(svg, "<line class=\"limit\" x1=\"{left}\" y1=\"{at:.1}\" x2=\"{end}\" y2=\"{at:.1}\"/>");
+            let (x, y) = (end - 4.0, at - 5.0);
             let _ =
-                writeln!(svg, "<text class=\"limit-name\" x=\"{}\" y=\"{:.1}\">{name}</text>", left + 6.0, at - 5.0);
+                writeln!(svg, "<text class=\"limit-name\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{name}</text>");
         }
+    }
+
+    /// Where the names of the limits are, which no other name may cover.
+    fn limit_names(&self, x: &Axis, y: &Axis) -> Vec<[f64; 4]> {
+        let [_, right, _, bottom] = MARGINS;
+        let bounds = |[x, y]: [f64; 2], name: &str| {
+            [x - name.chars().count() as f64 * LETTER[0], y - LETTER[1] * 0.8, x, y + LETTER[1] * 0.2]
+        };
+        let in_time = self.limits[0].filter(|(limit, _)| *limit <= x.high);
+        let in_money = self.limits[1].filter(|(limit, _)| *limit <= y.high);
+        let in_time = in_time.map(|(limit, name)| bounds([x.place(limit) - 5.0, HEIGHT - bottom - 6.0], name));
+        let in_money = in_money.map(|(limit, name)| bounds([WIDTH - right - 4.0, y.place(limit) - 5.0], name));
+        in_time.into_iter().chain(in_money).collect()
     }
 }
 

@@ -37,7 +37,10 @@ pub(super) fn paragraph(class: &str, text: &str) -> String {
 
 /// A list; nothing without items.
 pub(super) fn list(items: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    let items: String = items.into_iter().map(|item| format!("<li>{}</li>\n", escaped(item.as_ref()))).collect();
+    let items = items.into_iter().fold(String::new(), |mut all, item| {
+        let _ = writeln!(all, "<li>{}</li>", escaped(item.as_ref()));
+        all
+    });
     if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
 }
 
@@ -98,6 +101,7 @@ fn cell(cell: &Cell, column: &Column) -> String {
         return format!("<td class=\"draw\">{}</td>", drawing(graphic, cell.role));
     }
     let text = escaped(&clean(cell.text.trim(), LONGEST));
+    let text = if cell.text.contains('/') { text.replace('/', "/<wbr>") } else { text };
     let class = match () {
         () if column.number => "number",
         () if cell.text.chars().count() > WRAPS => "long",
