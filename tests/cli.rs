@@ -367,7 +367,9 @@ fn steps_are_planned_without_a_batch_size() {
     assert_eq!((known["work_samples"].as_f64(), unknown["work_steps"].as_f64()), (Some(640_000.0), Some(10_000.0)));
     assert!(unknown.get("work_samples").is_none() && unknown["parts"][0].get("batch_size").is_none());
     let text = plan(&without, "--all");
-    assert!(text.starts_with("10,000 steps of one GPU: $"));
+    assert!(text.contains("\nwork: 10,000 steps of one GPU; energy: "), "{text}");
+    // The answer comes first.
+    assert!(text.starts_with("Take 1 × ") && text.lines().nth(1).unwrap().contains("cheapest of "), "{text}");
     // How many offers were not taken and why, those that came nearest first.
     let rejected = text.lines().skip_while(|line| !line.starts_with("Not taken (")).take(2).collect::<Vec<_>>();
     assert!(rejected[0].contains(" not the best, ") && rejected[0].contains(" without a usable price"), "{rejected:?}");
@@ -827,13 +829,19 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
     };
     let offers = json(&["offers", "--gpu", "l4", "--json"]);
     check(&offers["offers"][0]);
-    let plan = ["plan", "t.json", "--steps", "100000", "--tiers", "spot"];
+    let plan = ["plan", "t.json", "--steps", "100000", "--accept", "spot,marketplace", "--tiers", "spot"];
     let with = |last: &'static str| [&plan[..], &[last]].concat();
     let answer = json(&with("--json"));
     check(&answer["parts"][0]);
     assert!(answer["notes"].to_string().contains("lab/r/old/spot is in doubt: 365 days old"), "{answer}");
     assert!(answer["alternatives"][0]["market"].is_string());
-    assert!(answer["notes"].to_string().contains("at dated prices of providers themselves"), "{answer}");
+    // A plan without such prices says what they would save.
+    let firm = json(&["plan", "t.json", "--steps", "100000", "--tiers", "spot", "--json"]);
+    assert_eq!(
+        (&firm["parts"][0]["market"], &firm["beside"][0]["accept"][0]),
+        (&"provider".into(), &"marketplace".into())
+    );
+    assert_eq!(firm["beside"][0]["part"]["offer"], "lab/r/old/spot");
     let without = json(&[&plan[..], &["--no-marketplace", "--json"]].concat());
     assert_eq!(without["parts"][0]["market"], "provider");
     let left_out =
@@ -882,7 +890,7 @@ fn a_step_measured_on_several_gpus_corrects_plans() {
     assert!((factor - 10.0 / told["expected_extra_ms"].as_f64().unwrap()).abs() < 1e-9);
     assert!(bench.ok(&args).contains(&format!("--scaling-factor {factor:.2}")));
     let given = factor.to_string();
-    let wish = ["--steps", "1M", "--gpus", "v100-sxm2-16gb", "--min-gpus", "8", "--json"];
+    let wish = ["--steps", "1M", "--gpus", "v100-sxm2-16gb", "--min-gpus", "8", "--accept", "doubted,batch", "--json"];
     let plan = bench.json(&[&["plan", path(&profile), "--scaling-factor", &given], &wish[..]].concat());
     let part = &plan["parts"][0];
     assert_eq!(part["gpu_count"], 8);

@@ -899,6 +899,7 @@ fn before(action: Action) -> &'static str {
         A::Up | A::PageUp | A::Top => "3 j j",
         A::Left | A::Right | A::FarLeft | A::FarRight | A::Increase | A::Decrease | A::SetValue => "4",
         A::NextPane | A::PreviousPane | A::Objective | A::OnDemand | A::Spot | A::Confidence => "4",
+        A::Marketplace | A::Doubted | A::Platform | A::GlobalBatch => "4",
         A::Parts | A::Lower => "4",
         A::NoLimit | A::Undo => "4 j = 5 enter",
         A::Origin => "esc 3",

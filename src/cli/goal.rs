@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use super::error::{At, CliError};
 use super::{gpu, own};
 use crate::catalog::Catalog;
-use crate::plan::{Goal, Quota, Work, check_list};
+use crate::plan::{Goal, Quota, check_list};
 use crate::pricing::{Offer, PriceBook};
 use crate::report::format;
 use crate::settings::args::OwnArgs;
@@ -19,25 +19,22 @@ use crate::store::{self, Paths};
 use crate::text;
 use crate::units::Hours;
 
-/// The goal for so much work.
+/// What is wished of a goal with its work.
 ///
 /// # Errors
 /// [`CliError`] for a GPU, provider, region or offer that is not there (a typing error would
 /// otherwise look like "no plan"), and for limits that rule each other out.
 pub(super) fn goal(
-    work: Work,
+    mut goal: Goal,
     typed: &Wish,
     settings: &Wish,
     catalog: &Catalog,
     prices: &PriceBook,
 ) -> Result<Goal, CliError> {
-    let mut goal = Goal::new(work);
-    // Firm offers first: what else is used, the settings or the command line say.
-    goal.limits.accept.clear();
     settings.apply(&mut goal);
     goal.limits.check_lists().at(Paths::find().settings().display())?;
     typed.apply(&mut goal);
-    goal.deadline = hours(typed.deadline.as_ref())?;
+    goal.deadline = hours(typed.deadline.as_ref())?.or(goal.deadline);
     goal.limits.check_lists()?;
     check_list("gpus", typed.gpus.iter().map(String::len))?;
     check_list("exclude_gpus", typed.exclude_gpus.iter().map(String::len))?;

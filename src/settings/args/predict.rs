@@ -65,7 +65,7 @@ pub struct PlanArgs {
     pub black_box: BlackBoxArgs,
     /// Price the plan of this file again, and show what changed.
     ///
-    /// TOML, version 2 or 3, with the prices and predictions of today. The recorded step is the one that
+    /// TOML, version 2 to 4, with the prices and predictions of today. The recorded step is the one that
     /// the plan names, or FILE.
     #[arg(
         long,
@@ -158,7 +158,7 @@ pub struct PlanJobsArgs {
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The plan (TOML, version 2 or 3).
+    /// The plan (TOML, version 2 to 4).
     pub plan: PathBuf,
     /// What happened: a step recorded in the run, what `run --json FILE` wrote of it, a file with its
     /// hours and cost (habitat-run JSON), or a step and one of these.

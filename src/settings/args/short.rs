@@ -23,6 +23,7 @@ const SHORT: [(&str, &[&str]); 5] = [
             "gpus",
             "providers",
             "own",
+            "accept",
             "batch_sizes",
             "precision",
             "frontier",
