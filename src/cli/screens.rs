@@ -124,7 +124,7 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
     if let Some(jobs) = &jobs {
         let (input, wish) = jobs.first()?;
         // Only what was not typed is of the first job.
-        if args.input.file.is_none() {
+        if args.input.file.is_none() && args.input.sample.is_none() {
             args.input = InputArgs { waves: args.input.waves, precision: args.input.precision, ..input };
             if args.wish == Wish::default() {
                 args.wish = wish;
