@@ -208,7 +208,11 @@ actions! {
         NoLimit "plan.no-limit" ["0", "backspace"] "no limit" Limit "Remove the limit; a changed figure or batch size: as it is";
         Objective "plan.objective" ["o"] "objective" PlanScreen "Cheapest or fastest first";
         OnDemand "plan.on-demand" ["d"] "on-demand" PlanScreen "On-demand offers on or off";
-        Spot "plan.spot" ["i"] "spot" PlanScreen "Spot (interruptible) offers on or off";
+        Spot "plan.spot" ["i"] "spot" PlanScreen "Accept spot (interruptible) machines, or not";
+        Marketplace "plan.marketplace" ["a"] "" PlanScreen "Accept hosts of marketplaces, or not";
+        Doubted "plan.doubted" ["U"] "" PlanScreen "Accept prices that something speaks against, or not";
+        Platform "plan.platform" ["V"] "" PlanScreen "Accept other vendors (ROCm) and ARM hosts, or not";
+        GlobalBatch "plan.batch" ["N"] "" PlanScreen "Accept another global batch than the recorded one, or not";
         Confidence "plan.confidence" ["c"] "confidence" PlanScreen "Meet the deadline at the expected or the high end";
         Parts "plan.parts" ["m"] "parts" PlanScreen "How many parts may follow one another";
         Undo "plan.undo" ["u"] "undo" Changed "Undo the last change of the goal";

@@ -8,6 +8,7 @@
 //! [`plan`] answers one goal. Where deadline or budget are moved about, [`Prepared`] does
 //! the part that depends on neither once.
 
+mod accept;
 mod answer;
 pub mod assignment;
 mod assumptions;
@@ -36,6 +37,7 @@ pub mod value;
 use jiff::civil::Date;
 use serde::Serialize;
 
+pub use accept::{Accept, Beside, Fallback, names as accept_names};
 pub use assumptions::Assumed;
 pub use energy::{Draw, Footprint};
 pub use error::PlanError;
@@ -67,6 +69,11 @@ pub struct Plan {
     pub switch: Option<Switch>,
     /// The best single configurations next to the plan, best first, the plan's own left out.
     pub alternatives: Vec<Part>,
+    /// What else could be had if something more were accepted, best first.
+    pub beside: Vec<Beside>,
+    /// An offer that costs a little more than the plan and takes at most half as long; of the earliest
+    /// finish, one that takes a little longer and costs at most half as much.
+    pub bargain: Option<Part>,
     /// Offers that were not used, with the reason, in the order of the price book.
     pub rejected: Vec<Rejection>,
     /// Why there is no plan and what would make one; empty otherwise.
@@ -94,6 +101,8 @@ impl Plan {
             total: None,
             switch: None,
             alternatives: Vec::new(),
+            beside: Vec::new(),
+            bargain: None,
             rejected: Vec::new(),
             reasons: Vec::new(),
             work,
@@ -274,6 +283,8 @@ pub enum RejectionKind {
     GlobalBatch,
     /// Its GPUs do not make whole replicas of the model.
     Layout,
+    /// Needs something to be accepted that the goal does not accept.
+    NotAccepted,
     /// Excluded by the goal's limits.
     Limits,
     /// Too slow for the deadline.
@@ -298,6 +309,7 @@ impl RejectionKind {
             Self::EmissionsUnknown => "whose emissions are not known",
             Self::GlobalBatch => "whose batches do not make the global batch",
             Self::Layout => "whose GPUs do not make whole replicas of the model",
+            Self::NotAccepted => "that need something to be accepted (--accept)",
             Self::Limits => "outside the limits set",
             Self::Deadline => "too slow",
             Self::Budget => "too dear",

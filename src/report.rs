@@ -4,6 +4,7 @@
 //! the forms for people and left whole in JSON, CSV and TOML.
 
 pub mod batches;
+pub mod beside;
 pub mod calibration;
 pub mod comparison;
 pub mod difference;

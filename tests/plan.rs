@@ -3,6 +3,8 @@
 #![allow(clippy::float_cmp, reason = "where numbers are compared exactly, they are exact")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
+#[path = "plan/accept.rs"]
+mod accept;
 #[path = "plan/batch.rs"]
 mod batch;
 #[path = "plan/billing.rs"]

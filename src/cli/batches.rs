@@ -8,7 +8,7 @@ use super::input::{Loaded, load};
 use super::options::options;
 use super::output::print_json;
 use crate::catalog::Catalog;
-use crate::predict::batches::{add_sizes, sweep, usual_sizes};
+use crate::predict::batches::{add_shares, add_sizes, sweep, usual_sizes};
 use crate::predict::{Options, Predictions};
 use crate::profile::Profile;
 use crate::report::batches;
@@ -78,7 +78,7 @@ pub(super) fn sizes(asked: Option<&BatchSizes>, profile: &Profile) -> Vec<u64> {
     }
 }
 
-/// Predicts the step at other batches too.
+/// Predicts the step at other batches too; without any, at the shares of the recorded one on several GPUs.
 pub(super) fn add(
     sizes: &[u64],
     predictions: &mut Predictions,
@@ -86,7 +86,12 @@ pub(super) fn add(
     catalog: &Catalog,
     options: &Options,
 ) -> Result<(), CliError> {
-    let profiles = [(loaded.label.clone(), loaded.profile.clone())];
+    let profile = (loaded.label.clone(), loaded.profile.clone());
+    if sizes.is_empty() {
+        add_shares(predictions, profile, catalog, options);
+        return Ok(());
+    }
+    let profiles = [profile];
     add_sizes(predictions, &sweep(&profiles, catalog, options, sizes).at(&loaded.label)?);
     Ok(())
 }

@@ -25,6 +25,8 @@ pub(super) fn goal(
     prices: &PriceBook,
 ) -> Result<Goal, CliError> {
     let mut goal = Goal::new(work);
+    // Firm offers first: what else is used, the settings or the command line say.
+    goal.limits.accept.clear();
     settings.apply(&mut goal);
     goal.limits.check_lists().at(Paths::find().settings().display())?;
     typed.apply(&mut goal);

@@ -89,6 +89,7 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
         CliError::Refused("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
     })?;
     let goal = goal::goal(work, &args.wish, &settings(&paths)?.plan, catalog, prices)?;
+    let goal = goal.with_sizes(args.batch_sizes.is_some());
     let command = hints::typed().to_string();
     if let Some(file) = &args.black_box.black_box {
         let (predictions, _) = from_black_box(&args.black_box, file, &args.input, &[], catalog)?;
@@ -101,9 +102,7 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
     let options = options(&args.input, &[], catalog, &paths)?;
     let mut predictions = gpu::predicted(predict(&loaded.profile, catalog, &options), &loaded.label)?;
     let sizes = batches::sizes(args.batch_sizes.as_ref(), &loaded.profile);
-    if args.batch_sizes.is_some() {
-        batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
-    }
+    batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
     let file = args.input.file.as_ref().map(|file| file.display().to_string());
     let request = Request { batch_sizes: sizes, ..Request::new(command, file, &loaded.profile, &options)? };
     Ok(Asked { predictions, goal, request, label: loaded.label, before: None })
@@ -168,9 +167,7 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
     let options = options(&input, &[], catalog, &Paths::find())?;
     let mut predictions = gpu::predicted(predict(&loaded.profile, catalog, &options), &loaded.label)?;
     let sizes = request.batch_sizes.clone();
-    if !sizes.is_empty() {
-        batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
-    }
+    batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
     let file = input.file.as_ref().map(|file| file.display().to_string());
     let request =
         Request { batch_sizes: sizes, ..Request::new(hints::typed().to_string(), file, &loaded.profile, &options)? };

@@ -84,7 +84,7 @@ impl Screens {
         let options = options::options(&args.input, &[], &catalog, &paths)?;
         let sizes = batches::sizes(args.batch_sizes.as_ref(), &loaded.profile);
         let work = args.wish.work().unwrap_or(DEFAULT_WORK);
-        let goal = goal::goal(work, &args.wish, &settings.plan, &catalog, &prices)?;
+        let goal = goal::goal(work, &args.wish, &settings.plan, &catalog, &prices)?.with_sizes(!sizes.is_empty());
         Ok(Self {
             command: hints::typed(),
             args,
@@ -164,9 +164,7 @@ fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
     }
     out.flush()?;
     let mut predictions = gpu::predicted(predict(&loaded.profile, catalog, options), &loaded.label)?;
-    if !sizes.is_empty() {
-        batches::add(sizes, &mut predictions, loaded, catalog, options)?;
-    }
+    batches::add(sizes, &mut predictions, loaded, catalog, options)?;
     let predictions = fastest_first(predictions);
     summary::write_predictions(&predictions, prices, out)?;
     writeln!(out)?;

@@ -16,7 +16,7 @@ use super::switch::Switched;
 use super::{Goal, Objective, Part, Plan, PlanError, PlanStatus, Rejection, RejectionKind, SolverReport, Total};
 use crate::predict::warning::distinct;
 use crate::predict::{Predictions, Warning};
-use crate::pricing::{Billing, PriceBook, Tier};
+use crate::pricing::{Billing, OfferId, PriceBook, Tier};
 use crate::text::{dollars, duration};
 use crate::units::{Hours, Usd};
 
@@ -74,23 +74,19 @@ impl Prepared {
         let limit = Self::limit(deadline, budget);
         let Some((mut plan, used)) = self.checked(goal.clone(), &limit)? else {
             let mut plan = self.empty(goal);
+            plan.beside = self.beside(&plan, &limit);
             plan.reasons = explain::reasons(self, &limit, lifted());
             plan.rejected = self.rejections(&plan, &[], &[], &limit);
             plan.warnings = self.warnings(0..self.configurations.len());
             return Ok(plan);
         };
-        let mut alternatives = self.alternatives(&used, &limit);
-        let is_firm = plan.parts.iter().all(|part| part.trust.is_firm());
-        let firm = if is_firm { None } else { self.best_firm(&limit) };
-        if let Some(firm) = firm.filter(|firm| !alternatives.contains(firm) && !used.contains(firm)) {
-            alternatives.truncate(ALTERNATIVES - 1);
-            alternatives.push(firm);
-        }
+        let alternatives = self.alternatives(&used, &limit);
+        plan.beside = self.beside(&plan, &limit);
+        plan.bargain = self.bargain(&plan, &limit);
         plan.rejected = self.rejections(&plan, &used, &alternatives, &limit);
         plan.alternatives = alternatives.iter().map(|c| self.whole(*c)).collect();
         plan.warnings = self.warnings(used.iter().chain(&alternatives).copied());
         plan.notes.extend(self.notes(&plan));
-        plan.notes.extend((!is_firm).then(|| self.firm_note(firm)));
         Ok(plan)
     }
 
@@ -213,26 +209,6 @@ impl Prepared {
         rest.into_iter().map(|(c, ..)| c).filter(|c| seen.insert(key(*c))).take(ALTERNATIVES).collect()
     }
 
-    /// The best single configuration at a dated price of the provider itself.
-    fn best_firm(&self, limit: &Limit) -> Option<usize> {
-        let firm: Vec<usize> =
-            (0..self.configurations.len()).filter(|c| self.configurations[*c].trust.is_firm()).collect();
-        let found = best_single(&self.singles.only(&firm), self.goal.objective, limit)?;
-        found.hours.first().map(|(choice, _)| firm[*choice])
-    }
-
-    fn firm_note(&self, firm: Option<usize>) -> String {
-        firm.map_or_else(
-            || "no single offer at a dated price of a provider itself meets the limits".to_owned(),
-            |c| {
-                let part = self.whole(c);
-                let (cost, time) = (dollars(part.cost.mid.get()), duration(part.hours.mid.get()));
-                let label = self.configurations[c].label();
-                format!("at dated prices of providers themselves the best single offer costs {cost} in {time}: {label}")
-            },
-        )
-    }
-
     /// The reason of every offer that is neither in the plan nor among the alternatives.
     fn rejections(&self, plan: &Plan, used: &[usize], alternatives: &[usize], limit: &Limit) -> Vec<Rejection> {
         let place = |c: usize| self.configurations[c].place;
@@ -250,6 +226,19 @@ impl Prepared {
             let (kind, reason) = self.rejection(c, finish, cost, plan, limit);
             all.push((configuration.place, Rejection { offer: configuration.offer.clone(), kind, reason }));
         }
+        let beside: HashSet<&OfferId> = plan.beside.iter().map(|beside| &beside.part.offer).collect();
+        let is_told: HashSet<usize> = all.iter().map(|(place, _)| *place).chain(shown).collect();
+        let others = self.others.iter().enumerate().filter(|(_, other)| !is_told.contains(&other.place));
+        let others = others.filter(|(_, other)| !beside.contains(&other.offer));
+        let mut others: Vec<(usize, f64)> =
+            others.filter_map(|(c, _)| Some((c, self.beside.choices[c].whole(self.work.get())?.1))).collect();
+        let place = |c: usize| self.others[c].place;
+        others.sort_by(|a, b| place(a.0).cmp(&place(b.0)).then(a.1.total_cmp(&b.1)));
+        others.dedup_by_key(|(c, _)| place(*c));
+        all.extend(others.into_iter().map(|(c, cost)| {
+            let (offer, reason) = (self.others[c].offer.clone(), self.not_accepted(c, cost));
+            (place(c), Rejection { offer, kind: RejectionKind::NotAccepted, reason })
+        }));
         all.sort_by_key(|(place, _)| *place);
         all.into_iter().map(|(_, rejection)| rejection).collect()
     }
@@ -435,7 +424,7 @@ impl Prepared {
 }
 
 /// An aim's value of a plan with this finish, cost and emissions.
-fn measure(aim: Aim, (finish, cost, kilograms): (f64, f64, f64)) -> f64 {
+pub(super) fn measure(aim: Aim, (finish, cost, kilograms): (f64, f64, f64)) -> f64 {
     match aim {
         Aim::Emissions => kilograms,
         Aim::Finish => finish,

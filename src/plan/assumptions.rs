@@ -1,5 +1,6 @@
 //! Defaults of what is assumed, and where each comes from.
 
+use super::Accept;
 use super::energy;
 use super::goal::{Assumptions, Confidence, Goal, Limits, Objective, ShardingChoice, Work};
 use crate::predict::scale::ModelParallel;
@@ -180,6 +181,17 @@ impl Goal {
         all
     }
 
+    /// The same where batches a GPU are named or not: who names them without a global batch accepts
+    /// another one than the recorded.
+    #[must_use]
+    pub fn with_sizes(mut self, are_named: bool) -> Self {
+        let accept = &mut self.limits.accept;
+        if are_named && self.global_batch.is_none() && !accept.contains(&Accept::Batch) {
+            accept.push(Accept::Batch);
+        }
+        self
+    }
+
     /// The cheapest way to do `work` with one offer, with no other limit.
     pub fn new(work: Work) -> Self {
         Self {
@@ -200,10 +212,11 @@ impl Goal {
 }
 
 impl Default for Limits {
-    /// Everything may be used, as long as the step is known to fit in memory.
+    /// Everything may be used and is accepted, as long as the step is known to fit in memory.
     fn default() -> Self {
         Self {
             tiers: Tier::ALL.to_vec(),
+            accept: Accept::ALL.to_vec(),
             gpus: Vec::new(),
             providers: Vec::new(),
             exclude_providers: Vec::new(),

@@ -4,9 +4,9 @@
 //! `G` GPUs (or replicas of the model, where several GPUs share one) with `b` samples each reach a global batch of `N` samples by `a = N / (G·b)`
 //! batches a GPU, whose gradients add up before they are exchanged.
 
-use super::{Goal, Part, Plan, PlanError, RejectionKind};
+use super::{Accept, Goal, Part, Plan, PlanError, RejectionKind};
 use crate::predict::scale::Layout;
-use crate::predict::{MemoryFit, Mode, Workload};
+use crate::predict::{MemoryFit, Mode, Predictions, Workload};
 use crate::text::grouped;
 use crate::units::most;
 
@@ -32,6 +32,22 @@ impl Runners {
 /// Samples of a step on one GPU.
 pub(super) fn batch_size(workload: &Workload) -> Option<u64> {
     workload.batch_size.filter(|batch| *batch > 0)
+}
+
+/// The global batch of a goal: the one asked for, else the recorded one of a training, unless another is
+/// accepted. A step that exchanges data with other GPUs has a share of a batch that nobody recorded.
+pub(super) fn kept(predictions: &Predictions, goal: &Goal) -> Option<u64> {
+    let is_recorded = predictions.workload.mode == Mode::Training && !predictions.communicates;
+    let is_kept = is_recorded && !goal.limits.accept.contains(&Accept::Batch);
+    goal.global_batch.or(batch_size(&predictions.workload).filter(|_| is_kept))
+}
+
+/// The same goal with the profile's batch on each GPU, whatever the global batch becomes; `None` where it is free
+/// already, or another one than the recorded was asked for.
+pub(super) fn freed(predictions: &Predictions, goal: &Goal) -> Option<Goal> {
+    let is_recorded = goal.global_batch.is_some() && goal.global_batch == batch_size(&predictions.workload);
+    let is_kept = is_recorded && !goal.limits.accept.contains(&Accept::Batch);
+    is_kept.then(|| Goal { global_batch: None, ..goal.clone() })
 }
 
 /// Whether the goal's global batch can be planned for this step.

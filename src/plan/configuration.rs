@@ -10,7 +10,8 @@ use std::collections::HashMap;
 
 use jiff::civil::Date;
 
-use super::batch::{Reason, batch_size, check_global_batch};
+use super::accept::{Platform, needs, what};
+use super::batch::{Reason, batch_size, check_global_batch, freed};
 use super::data::{Brought, data};
 use super::energy::{self, Draw, Site};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
@@ -18,7 +19,7 @@ use super::limits;
 use super::problem::{Blocks, Choice};
 use super::sizes::{SizedStep, check_model_parallel, sizes};
 use super::spot::{Losses, expected};
-use super::{Part, PlanError, Rejection, RejectionKind};
+use super::{Accept, Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::{Layout, ModelParallel, Network};
 use crate::predict::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
 use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust, region};
@@ -76,6 +77,19 @@ pub(crate) struct Configuration {
     /// Where the losses of spot are from, in words.
     losses_why: String,
     setup: f64,
+    /// What has to be accepted for it, and that in words.
+    pub(crate) needs: Vec<Accept>,
+    pub(crate) what: String,
+}
+
+/// Offers with the steps on all their GPUs, and those left out.
+pub(crate) struct Usable {
+    /// Those that need nothing more to be accepted than the goal accepts.
+    pub(crate) configurations: Vec<Configuration>,
+    /// Those that do.
+    pub(crate) others: Vec<Configuration>,
+    /// Those that cannot be used.
+    pub(crate) excluded: Vec<Excluded>,
 }
 
 /// An offer left out before the model.
@@ -168,16 +182,13 @@ pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanErr
 
 /// Every offer either as a configuration or with the reason why not; configurations sorted
 /// by the name of the offer, so that the order of the price book decides nothing.
-pub(crate) fn configurations(
-    predictions: &Predictions,
-    prices: &PriceBook,
-    goal: &Goal,
-) -> (Vec<Configuration>, Vec<Excluded>) {
+pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Usable {
     let by_gpu: HashMap<&GpuSlug, &Prediction> = predictions.predictions.iter().map(|p| (&p.gpu.slug, p)).collect();
     // Many offers have as many GPUs of a kind.
-    let mut sized: HashMap<Alike<'_>, Result<Vec<SizedStep>, Reason>> = HashMap::new();
+    let mut sized: HashMap<Alike<'_>, Result<Vec<(SizedStep, bool)>, Reason>> = HashMap::new();
     let (mut possible, mut excluded) = (Vec::new(), Vec::new());
     let knows_storage = goal.data.is_some() && prices.knows_storage();
+    let (recorded, freed) = (Platform::recorded(predictions), freed(predictions, goal));
     for (place, offer) in prices.offers().iter().enumerate() {
         let mut nearest: Option<Reason> = None;
         let before = possible.len();
@@ -190,13 +201,14 @@ pub(crate) fn configurations(
             let steps = usable(offer, machines, &by_gpu, site, goal).and_then(|prediction| {
                 let steps = sized
                     .entry(alike(&prediction.gpu.slug, &layout))
-                    .or_insert_with(|| sizes(prediction, layout, &predictions.workload, goal));
+                    .or_insert_with(|| sized_steps(prediction, layout, predictions, (goal, freed.as_ref())));
                 Ok((prediction, steps.clone()?))
             });
             match steps {
                 Ok((prediction, steps)) => {
                     let from = (place, offer, prices, knows_storage, site);
-                    let of = |step| Configuration::new(from, machines, prediction, step, goal);
+                    let needs = needs(offer, &prediction.gpu, recorded, &goal.limits);
+                    let of = |step| Configuration::new(from, machines, prediction, step, (goal, &needs));
                     possible.extend(steps.into_iter().map(of));
                 }
                 Err(reason) => {
@@ -212,7 +224,28 @@ pub(crate) fn configurations(
         }
     }
     possible.sort_by(|a, b| a.offer.cmp(&b.offer));
-    (possible, excluded)
+    let is_accepted = |c: &Configuration| c.needs.is_empty();
+    let (configurations, others) = possible.into_iter().partition(is_accepted);
+    Usable { configurations, others, excluded }
+}
+
+/// The steps on the GPUs of a layout with the goal's global batch, and those with another where that is
+/// freed; which of the two each is.
+fn sized_steps(
+    prediction: &Prediction,
+    layout: Layout,
+    predictions: &Predictions,
+    (goal, freed): (&Goal, Option<&Goal>),
+) -> Result<Vec<(SizedStep, bool)>, Reason> {
+    let of = |goal| sizes(prediction, layout, &predictions.workload, goal);
+    let kept = of(goal);
+    let is_kept = |step: &SizedStep| step.global_batch(&layout) == goal.global_batch;
+    let other = freed.map(of).into_iter().flatten().flatten().filter(|step| !is_kept(step)).map(|step| (step, true));
+    let other: Vec<_> = other.collect();
+    match kept {
+        Err(reason) if other.is_empty() => Err(reason),
+        kept => Ok(kept.into_iter().flatten().map(|step| (step, false)).chain(other).collect()),
+    }
 }
 
 /// What the step on the GPUs of an offer depends on: GPU, GPUs of a machine, machines and network.
@@ -267,9 +300,15 @@ impl Configuration {
         (place, offer, prices, knows_storage, site): (usize, &Offer, &PriceBook, bool, Site),
         machines: u32,
         prediction: &Prediction,
-        step: SizedStep,
-        goal: &Goal,
+        (step, is_other_batch): (SizedStep, bool),
+        (goal, needs): (&Goal, &[Accept]),
     ) -> Self {
+        let is_needed = |need: &Accept| !goal.limits.accept.contains(need);
+        let batch = is_other_batch.then_some(Accept::Batch);
+        let needs: Vec<Accept> = needs.iter().copied().chain(batch).filter(is_needed).collect();
+        let replicas = offer.gpu_count * machines / goal.model_parallel.gpus();
+        let global = step.batch_size.map(|batch| batch.saturating_mul(step.accumulation * u64::from(replicas)));
+        let what = if needs.is_empty() { String::new() } else { what(offer, &prediction.gpu, &needs, global) };
         let lost = expected(&goal.assumptions, &offer.provider, &offer.region, offer.gpu_count);
         Self {
             place,
@@ -282,7 +321,7 @@ impl Configuration {
             machines,
             sharding: step.sharding.0,
             parallel: goal.model_parallel,
-            replicas: offer.gpu_count * machines / goal.model_parallel.gpus(),
+            replicas,
             divided: step.sharding.1,
             tier: offer.tier,
             price: offer.price * f64::from(machines),
@@ -303,6 +342,8 @@ impl Configuration {
             losses: Losses::of(offer.tier, machines, &lost, &goal.assumptions),
             losses_why: lost.why,
             setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
+            needs,
+            what,
         }
     }
 

@@ -38,7 +38,9 @@ pub(super) fn more_kilograms(value: f64) -> String {
 pub(super) fn reasons(prepared: &Prepared, limit: &Limit, lifted: Vec<String>) -> Vec<String> {
     let mut reasons = Vec::new();
     if prepared.configurations.is_empty() {
-        reasons.push("no offer can be used at all".to_owned());
+        let which =
+            if prepared.others.is_empty() { "no offer can be used at all" } else { "no firm offer can be used" };
+        reasons.push(which.to_owned());
     } else {
         let later = relaxed_deadline(prepared, limit);
         let dearer = relaxed_budget(prepared, limit);

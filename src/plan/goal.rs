@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::PlanError;
+use super::{Accept, PlanError};
 use crate::predict::Sharding;
 use crate::predict::scale::ModelParallel;
 use crate::pricing::{Tier, region};
@@ -17,7 +17,8 @@ use crate::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Range, Samples, Usd, Us
 pub struct Goal {
     /// How much is to be done.
     pub work: Work,
-    /// Samples of one optimizer step on all GPUs; `None` = the profile's batch on each GPU.
+    /// Samples of one optimizer step on all GPUs; `None` = the profile's batch on each GPU where
+    /// [`Accept::Batch`] is accepted, else the profile's batch on all of them.
     #[serde(default, rename = "global_batch_size", skip_serializing_if = "Option::is_none")]
     pub global_batch: Option<u64>,
     /// Elapsed hours from the start, set-up included; `None` = no limit.
@@ -230,6 +231,8 @@ impl Confidence {
 pub struct Limits {
     /// Ways to pay.
     pub tiers: Vec<Tier>,
+    /// What may be used beside firm offers ([`Accept`]).
+    pub accept: Vec<Accept>,
     /// Only these GPUs; empty = all.
     pub gpus: Vec<GpuSlug>,
     /// Only these providers; empty = all.

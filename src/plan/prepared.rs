@@ -1,8 +1,9 @@
 //! What of a goal does not depend on deadline and budget, made once: configurations, and the
 //! problems that choose among them.
 
-use super::batch::batch_size;
-use super::configuration::{Configuration, Excluded, amount, check_assumptions, configurations};
+use super::accept::problem_of;
+use super::batch::{batch_size, kept};
+use super::configuration::{Configuration, Excluded, Usable, amount, check_assumptions, configurations};
 use super::problem::{Choice, Limit, Problem};
 use super::search::{Found, best};
 use super::{Amount, Confidence, Goal, Objective, Part, PlanError};
@@ -27,6 +28,10 @@ pub struct Prepared {
     pub(super) recorded_batch: Option<u64>,
     pub(super) configurations: Vec<Configuration>,
     pub(super) excluded: Vec<Excluded>,
+    /// Configurations that need something to be accepted that the goal does not accept.
+    pub(super) others: Vec<Configuration>,
+    /// Every one of these with all the work, in their order; one part.
+    pub(super) beside: Problem,
     /// Every configuration with all the work, in their order; one part.
     pub(super) singles: Problem,
     /// What plans of several parts choose from: dominated choices left out.
@@ -47,14 +52,16 @@ impl Prepared {
             return Err(PlanError::NoParts);
         }
         check_assumptions(&goal.assumptions)?;
+        let goal = &Goal { global_batch: kept(predictions, goal), ..goal.clone() };
         let work = amount(predictions, goal)?;
-        let (configurations, excluded) = configurations(predictions, prices, goal);
+        let Usable { configurations, others, excluded } = configurations(predictions, prices, goal);
         let choices = configurations.iter().map(|c| c.choice(goal)).collect();
         let most_kg = goal.limits.max_co2.map(KilogramsCo2e::get);
         let singles = Problem { work: work.get(), choices, max_parts: 1, most_kg };
         let all = Problem { max_parts: goal.max_parts, ..singles.clone() };
         let mixed_of = if goal.max_parts > 1 { all.undominated() } else { Vec::new() };
         let mixed = all.only(&mixed_of);
+        let beside = problem_of(&others, &singles, goal);
         let host = predictions.host;
         let recorded_batch = batch_size(&predictions.workload);
         let training = predictions.workload.mode == Mode::Training;
@@ -67,6 +74,8 @@ impl Prepared {
             recorded_batch,
             configurations,
             excluded,
+            others,
+            beside,
             singles,
             mixed,
             mixed_of,

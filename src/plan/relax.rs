@@ -7,7 +7,7 @@ use super::explain::label;
 use super::prepared::Prepared;
 use super::problem::Limit;
 use super::search::SAME;
-use super::{Goal, Limits};
+use super::{Accept, Goal, Limits};
 use crate::predict::Predictions;
 use crate::pricing::{Offer, PriceBook, Tier};
 use crate::text::{dollars, duration, grouped};
@@ -54,7 +54,8 @@ pub(super) fn reasons(
     });
     let mut reasons: Vec<String> = helps.collect();
     // Purchase options are limited by default.
-    let others = Limits { tiers: Tier::ALL.to_vec(), ..prepared.goal.limits.clone() };
+    let (tiers, accept) = (Tier::ALL.to_vec(), Accept::ALL.to_vec());
+    let others = Limits { tiers, accept, ..prepared.goal.limits.clone() };
     if reasons.is_empty() && others != Limits::default() {
         reasons.push("to lift one of the limits on offers does not help".to_owned());
     }

@@ -108,6 +108,12 @@ fn undominated(all: Vec<SizedStep>) -> Vec<SizedStep> {
 }
 
 impl SizedStep {
+    /// Samples of one optimizer step on all GPUs; `None` where nothing says.
+    pub(super) fn global_batch(&self, layout: &Layout) -> Option<u64> {
+        let batches = self.accumulation.saturating_mul(u64::from(layout.replicas()));
+        self.batch_size.map(|batch| batch.saturating_mul(batches))
+    }
+
     /// Samples a microsecond of one GPU, at the expected and at the upper step time.
     fn rates(&self) -> [f64; 2] {
         let samples = self.batch_size.unwrap_or(1) as f64 * self.accumulation as f64;

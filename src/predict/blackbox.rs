@@ -155,7 +155,7 @@ pub(super) fn predict_within(
         )
     }));
     let (workload, origin) = (workload(totals), Some(origin(&totals.gpu)));
-    Ok(Predictions { workload, origin, host: Host::AsRecorded, predictions, notes })
+    Ok(Predictions { workload, origin, host: Host::AsRecorded, communicates: false, predictions, notes })
 }
 
 /// The GPU itself, or one of `known` that differs from it in memory size alone: steps that fit

@@ -152,7 +152,8 @@ impl<'a> Prepared<'a> {
             notes.splice(0..0, change.notes(decoded).into_iter().chain(change.kept_on(&keeping)));
             workload.precision = Some(change.to());
         }
-        Ok(Predictions { workload, origin: origin_facts, host: options.host, predictions, notes })
+        let communicates = super::communicates(profile);
+        Ok(Predictions { workload, origin: origin_facts, host: options.host, communicates, predictions, notes })
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Predictions {
     pub origin: Option<Origin>,
     /// Whether the device waits for the host in them.
     pub host: Host,
+    /// Whether the recorded step exchanges data with other GPUs: then its batch is a share of an update's.
+    pub communicates: bool,
     /// One a GPU, in the order asked for.
     pub predictions: Vec<Prediction>,
     /// What the reader should know of all of them.

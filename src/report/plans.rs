@@ -5,11 +5,15 @@ use std::io::{self, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::beside::{self, BesideJson};
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
 use super::uses::UsesJson;
-use crate::plan::{Assumed, Data, Footprint, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch, Total};
+use crate::plan::{
+    Accept, Assumed, Data, Footprint, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch, Total,
+    accept_names,
+};
 use crate::pricing::Billing;
 use crate::units::{GpuSlug, Hours, KilogramsCo2e, KilowattHours, Range, Usd};
 
@@ -60,6 +64,12 @@ pub struct PlanJson<'a> {
     pub switch: Option<SwitchJson>,
     /// The next best offers.
     pub alternatives: Vec<PartJson<'a>>,
+    /// What else could be had if something more were accepted, best first.
+    pub beside: Vec<BesideJson<'a>>,
+    /// An offer that costs a little more than the plan and takes at most half as long; of the earliest
+    /// finish, one that takes a little longer and costs at most half as much; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bargain: Option<PartJson<'a>>,
     /// Offers not used, with the reason.
     pub rejected: Vec<RejectedJson<'a>>,
     /// Why there is no plan, and what would make one.
@@ -284,7 +294,8 @@ pub fn status_words(plan: &Plan) -> String {
         }
         (PlanStatus::Optimal, 1) if plan.solver.configurations == 1 => "the only priced offer".to_owned(),
         (PlanStatus::Optimal, 1) => {
-            format!("{best} of {} priced offers", format::grouped(plan.solver.configurations as f64))
+            let which = which_words(&plan.goal.limits.accept);
+            format!("{best} of {} {which}", format::grouped(plan.solver.configurations as f64))
         }
         (PlanStatus::Optimal, parts) => format!("{best} of all plans of up to {parts} parts"),
         (PlanStatus::GapLimit, _) => plan.solver.gap.map_or_else(
@@ -293,6 +304,15 @@ pub fn status_words(plan: &Plan) -> String {
         ),
         (PlanStatus::TimeLimit, _) => format!("{best} found in the time allowed"),
         (PlanStatus::Infeasible, _) => "no plan meets the limits".to_owned(),
+    }
+}
+
+/// The offers that a plan chooses from, in words.
+fn which_words(accept: &[Accept]) -> String {
+    match accept {
+        [] => "firm offers".to_owned(),
+        all if all.len() == Accept::ALL.len() => "priced offers".to_owned(),
+        some => format!("offers (accepted: {})", accept_names(some)),
     }
 }
 
@@ -307,6 +327,7 @@ pub const fn rejection(kind: RejectionKind) -> &'static str {
         RejectionKind::EmissionsUnknown => "emissions_unknown",
         RejectionKind::GlobalBatch => "global_batch",
         RejectionKind::Layout => "layout",
+        RejectionKind::NotAccepted => "not_accepted",
         RejectionKind::Limits => "limits",
         RejectionKind::Deadline => "deadline",
         RejectionKind::Budget => "budget",
@@ -335,6 +356,8 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         total: plan.total.as_ref().map(TotalJson::new),
         switch: plan.switch.as_ref().map(SwitchJson::new),
         alternatives: plan.alternatives.iter().map(part).collect(),
+        beside: beside::json(plan),
+        bargain: plan.bargain.as_ref().map(part),
         rejected: plan
             .rejected
             .iter()

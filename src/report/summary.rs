@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use super::{format, memory, plans, predictions, uses, waits};
+use super::{beside, format, memory, plans, predictions, uses, waits};
 use crate::plan::{Plan, PlanStatus, Rejection};
 use crate::predict::{Predictions, communicates};
 use crate::pricing::PriceBook;
@@ -153,31 +153,48 @@ pub fn write_predictions(predictions: &Predictions, prices: &PriceBook, out: &mu
     Ok(())
 }
 
+/// The answer: what to take, what else could be had, and what of it fails.
+fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let firm = if plan.goal.limits.accept.is_empty() { "firm " } else { "" };
+    match beside::verdict(plan) {
+        Some(verdict) => {
+            let room = beside::room(plan).into_iter().map(|room| format!("; {room}"));
+            writeln!(out, "{verdict}\n  {}{}", plans::status_words(plan), room.collect::<String>())?;
+        }
+        None => {
+            let work = format::grouped(plan.work.get());
+            writeln!(out, "No {firm}plan for {work} {} within these limits.", plan.work.unit())?;
+        }
+    }
+    if !plan.beside.is_empty() {
+        writeln!(out, "{}:", beside::heading(plan))?;
+    }
+    for one in &plan.beside {
+        writeln!(out, "  {}\n    {} ({})", beside::gain(one), beside::risk(one), beside::flag(one))?;
+    }
+    if let Some(bargain) = beside::bargain(plan) {
+        writeln!(out, "{bargain}")?;
+    }
+    writeln!(out)
+}
+
 /// The plan, its alternatives and why other offers were not taken.
 ///
 /// # Errors
 /// Those of the writer.
 pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::Result<()> {
+    write_answer(plan, out)?;
     predictions::write_warnings(&plan.warnings, out)?;
     match (plan.status, &plan.total) {
         (PlanStatus::Infeasible, _) | (_, None) => {
-            let work = format::grouped(plan.work.get());
-            writeln!(out, "No plan for {work} {} within these limits.", plan.work.unit())?;
             for reason in &plan.reasons {
                 writeln!(out, "  {reason}")?;
             }
         }
         (_, Some(total)) => {
-            writeln!(
-                out,
-                "{} {}: {} for {} ({})",
-                format::grouped(plan.work.get()),
-                plan.work.unit(),
-                format::usd_with_range(&total.cost),
-                format::hours_with_range(&total.hours),
-                plans::status_words(plan)
-            )?;
-            writeln!(out, "energy: {}", plans::footprint_words(&total.footprint))?;
+            let work = format::grouped(plan.work.get());
+            let footprint = plans::footprint_words(&total.footprint);
+            writeln!(out, "work: {work} {}; energy: {footprint}", plan.work.unit())?;
             plans::parts_table(&plan.parts).write_text(out)?;
             for part in &plan.parts {
                 if let Some(batch) = plans::batch_words(part) {

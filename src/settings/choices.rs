@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
 use crate::action::Screen;
-use crate::plan::{Confidence, Objective, ShardingChoice};
+use crate::plan::{Accept, Confidence, Objective, ShardingChoice};
 use crate::predict::{Host, MethodChoice, Mode, Precision, WaveForm};
 use crate::pricing::Tier;
 use crate::profile::Sample;
@@ -63,6 +63,13 @@ described!(Screen {
     Predict "predict" "GPU by GPU",
     Plan "plan" "The plan",
     Jobs "jobs" "Several jobs (--jobs)"
+});
+described!(Accept {
+    Spot "spot" "Machines that can be taken away at short notice",
+    Marketplace "marketplace" "Hosts that somebody rents out through a marketplace",
+    Doubted "doubted" "Prices that something speaks against: no date, old, far from others",
+    Platform "platform" "GPUs of another maker than the recorded one, and ARM hosts",
+    Batch "batch" "Another global batch than the recorded one"
 });
 described!(Objective {
     Cost "cost" "Lowest cost",

@@ -8,7 +8,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::values;
-use crate::plan::{Confidence, Data, Goal, Objective, Quota, ShardingChoice, Work};
+use crate::plan::{Accept, Confidence, Data, Goal, Objective, Quota, ShardingChoice, Work};
 use crate::pricing::Tier;
 use crate::units::{Bytes, Hours, KilogramsCo2e, Samples, Usd, UsdPerHour, most};
 
@@ -72,7 +72,11 @@ pub struct Wish {
     /// Parts that may follow one another (2 allows "spot, then on demand").
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3), help_heading = "Limits")]
     pub max_parts: Option<u32>,
-    /// Only these purchase options.
+    /// What may be used beside firm offers: those on demand, from a provider itself, at a price that
+    /// nothing speaks against, on the platform and with the global batch of the recording.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_enum, help_heading = "Offers")]
+    pub accept: Option<Vec<Accept>>,
+    /// Only these purchase options; `spot` here accepts it.
     #[arg(long, value_name = "TIER", value_delimiter = ',', value_enum, help_heading = "Offers")]
     pub tiers: Option<Vec<Tier>>,
     /// Only these GPUs.
@@ -229,6 +233,7 @@ impl Wish {
             ("max_usd_per_hour", self.max_price.is_some()),
             ("max_co2_kg", self.max_co2_kg.is_some()),
             ("tiers", self.tiers.is_some()),
+            ("accept", self.accept.is_some()),
             ("providers", self.providers.is_some()),
             ("exclude_providers", self.exclude_providers.is_some()),
             ("regions", self.regions.is_some()),
@@ -332,6 +337,11 @@ impl Wish {
         goal.data = self.data().or(goal.data.take());
         let limits = &mut goal.limits;
         set(&mut limits.tiers, self.tiers.as_ref());
+        set(&mut limits.accept, self.accept.as_ref());
+        let asks_spot = self.tiers.as_ref().is_some_and(|tiers| tiers.contains(&Tier::Spot));
+        if asks_spot && !limits.accept.contains(&Accept::Spot) {
+            limits.accept.push(Accept::Spot);
+        }
         set(&mut limits.providers, self.providers.as_ref());
         set(&mut limits.exclude_providers, self.exclude_providers.as_ref());
         set(&mut limits.regions, self.regions.as_ref());

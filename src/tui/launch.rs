@@ -17,7 +17,7 @@ use crate::catalog::Catalog;
 use crate::cli::Screens;
 use crate::live::Session;
 use crate::plan::{FrontierPoint, Goal, Prepared};
-use crate::predict::batches::{add_sizes, sweep};
+use crate::predict::batches::{add_shares, add_sizes, sweep};
 use crate::predict::compare::compare;
 use crate::predict::hypothetical::what_if;
 use crate::predict::{MethodChoice, Options, Predictions, predict};
@@ -236,9 +236,11 @@ pub fn engine(
             let options = by(chosen, Vec::new());
             let mut all = predict(profile, &catalog, &options).map_err(|error| error.to_string())?;
             let sizes = sizes_of(chosen);
-            if !sizes.is_empty() {
-                let named = [(profile.workload.name.clone(), profile.clone())];
-                add_sizes(&mut all, &sweep(&named, &catalog, &options, &sizes).map_err(|error| error.to_string())?);
+            let named = (profile.workload.name.clone(), profile.clone());
+            if sizes.is_empty() {
+                add_shares(&mut all, named, &catalog, &options);
+            } else {
+                add_sizes(&mut all, &sweep(&[named], &catalog, &options, &sizes).map_err(|error| error.to_string())?);
             }
             Ok(all)
         }),

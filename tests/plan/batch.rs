@@ -168,7 +168,7 @@ fn a_wrong_batch_does_not_pass_the_check() {
 }
 
 /// The step of [`step`] at these batches too, in so many seconds each.
-fn at(batches: &[(u64, f64)]) -> Predictions {
+pub(crate) fn at(batches: &[(u64, f64)]) -> Predictions {
     let mut step = step();
     let prediction = &mut step.predictions[0];
     prediction.at_batches = batches

@@ -80,6 +80,7 @@ pub(crate) fn predictions(all: impl IntoIterator<Item = Prediction>) -> Predicti
         },
         origin: None,
         host: Host::AsRecorded,
+        communicates: false,
         predictions: all.into_iter().collect(),
         notes: Vec::new(),
     }

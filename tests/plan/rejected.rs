@@ -124,33 +124,6 @@ fn offers_of_marketplaces_can_be_left_out() {
 }
 
 #[test]
-fn beside_a_doubtful_price_stands_the_best_dated_one_of_a_provider() {
-    let predictions = predictions([measured("cheap", 4.0), measured("good", 4.0), measured("other", 4.0)]);
-    let prices = with_a_marketplace("cheap", &[("good", 2.0), ("other", 3.0)]);
-    let found = plan(&predictions, &prices, &goal(12.0, 1)).unwrap();
-    let said = "at dated prices of providers themselves the best single offer costs $6.00 in 3 h: 1 × good";
-    assert!(found.notes.iter().any(|note| note.starts_with(said)), "{:?}", found.notes);
-    assert_eq!(found.alternatives[0].gpu.as_str(), "good");
-    // It may be that none is within the limits.
-    let mut goal = goal(12.0, 1);
-    goal.budget = Some(usd(4.0));
-    let found = plan(&predictions, &prices, &goal).unwrap();
-    let none = "no single offer at a dated price of a provider itself meets the limits";
-    assert!(found.notes.iter().any(|note| note == none), "{:?}", found.notes);
-}
-
-#[test]
-fn the_best_dated_price_is_an_alternative_even_where_others_are_better() {
-    let names: Vec<String> = (0..12).map(|index| format!("gpu-{index:02}")).collect();
-    let all = names.iter().map(|name| measured(name, 1.0)).chain([measured("dear", 1.0)]);
-    let (of_many, many) = (predictions(all), goal(12.0, 1));
-    let undated = names.iter().map(|name| Offer { as_of: None, ..offer(name, 1.0, Tier::OnDemand) });
-    let dear = Offer { as_of: Some(jiff::civil::date(2026, 11, 1)), ..offer("dear", 9.0, Tier::OnDemand) };
-    let found = plan(&of_many, &PriceBook::new(undated.chain([dear])), &many).unwrap();
-    assert_eq!((found.alternatives.len(), found.alternatives[7].gpu.as_str()), (8, "dear"));
-}
-
-#[test]
 fn what_may_not_fit_can_be_allowed() {
     let mut unsure = measured("unsure", 10.0);
     unsure.memory.fits = Fits::Unknown;

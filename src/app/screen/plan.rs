@@ -15,13 +15,13 @@ use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::predict;
 use crate::app::slider::Knob;
-use crate::plan::{Confidence, FrontierPart, FrontierPoint, Goal, Part};
+use crate::plan::{Accept, Beside, Confidence, FrontierPart, FrontierPoint, Goal, Part};
 use crate::pricing::region;
 use crate::report::table::{Cell, Column, Table};
-use crate::report::{format, plans, uses};
+use crate::report::{beside, format, plans, uses};
 use crate::settings::theme::{GlyphSet, Role};
 use crate::text::clean;
-use crate::units::{Hours, Range};
+use crate::units::{Hours, Range, Usd};
 
 /// Which pane the keys go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,6 +39,8 @@ pub enum Lower {
     /// The best other offers.
     #[default]
     Alternatives,
+    /// What else could be had if something more were accepted.
+    Beside,
     /// The plan over time, and what its cost is made of.
     Timeline,
     /// Cost against time: the plans that none beats in both, and a chart of them.
@@ -51,12 +53,14 @@ pub enum Lower {
 
 impl Lower {
     /// All, in the order of `v`.
-    pub const ALL: [Self; 5] = [Self::Alternatives, Self::Timeline, Self::Chart, Self::Rejected, Self::Notes];
+    pub const ALL: [Self; 6] =
+        [Self::Alternatives, Self::Beside, Self::Timeline, Self::Chart, Self::Rejected, Self::Notes];
 
     /// Its title.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Alternatives => "alternatives",
+            Self::Beside => "if you accept",
             Self::Timeline => "timeline",
             Self::Chart => "cost against time",
             Self::Rejected => "rejected",
@@ -118,7 +122,15 @@ impl Behaviour for PlanScreen {
             Action::SetValue => {
                 app.modal = Some(Modal::Value { knob: app.planner.knob, input: Input::default(), error: None });
             }
-            Action::Objective | Action::OnDemand | Action::Spot | Action::Confidence | Action::Parts => {
+            Action::Objective
+            | Action::OnDemand
+            | Action::Spot
+            | Action::Marketplace
+            | Action::Doubted
+            | Action::Platform
+            | Action::GlobalBatch
+            | Action::Confidence
+            | Action::Parts => {
                 goal::toggle(app, action);
                 app.start_plan(effects);
             }
@@ -296,6 +308,7 @@ pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
 pub fn lower_table(app: &App) -> Option<Table> {
     match app.planner.lower {
         Lower::Alternatives => Some(alternatives_table(app)),
+        Lower::Beside => Some(beside_table(app)),
         Lower::Timeline => Some(timeline_table(app)),
         Lower::Chart => Some(frontier_table(app)),
         Lower::Rejected => Some(rejected_table(app)),
@@ -354,6 +367,60 @@ pub fn alternatives_table(app: &App) -> Table {
         })
         .collect();
     lower(app, columns, rows, "No offer meets the limits; see the reasons above, or move them.")
+}
+
+/// What else could be had if something more were accepted: what, at what cost, and what if that fails.
+pub fn beside_table(app: &App) -> Table {
+    let columns = vec![
+        Column::words("key", 3, 0),
+        Column::words("accept", 16, 0),
+        Column::figures("cost", 0),
+        Column::figures("time", 1),
+        Column::words("GPUs", 16, 2),
+        Column::words("provider", 10, 4),
+        Column::words("if", 16, 0),
+        Column::figures("it costs", 0),
+        Column::figures("takes", 3),
+    ];
+    let rows = app.plan.value().map(|plan| plan.beside.iter()).into_iter().flatten();
+    let rows = rows.map(|one| {
+        let then = |words: &dyn Fn(Usd, Hours) -> String| {
+            one.fallback.then.map_or_else(|| "–".to_owned(), |(cost, hours)| words(cost, hours))
+        };
+        vec![
+            Cell::styled(Role::Key, keys(app, one)),
+            Cell::text(clean(&one.what, 60)),
+            Cell::styled(Role::Good, format::usd(one.part.cost.mid)),
+            Cell::text(format::hours(one.part.hours.mid)),
+            Cell::text(gpus_words(&one.part)),
+            Cell::text(clean(&one.part.provider, 24)),
+            Cell::styled(Role::Muted, one.fallback.when),
+            Cell::text(then(&|cost, _| format::usd(cost))),
+            Cell::styled(Role::Muted, then(&|_, hours| format::hours(hours))),
+        ]
+    });
+    lower(app, columns, rows.collect(), "Nothing else is clearly better than the plan.")
+}
+
+/// The keys that accept what an offer needs.
+fn keys(app: &App, beside: &Beside) -> String {
+    let key = |accept: &Accept| app.setup.keymap.hint(goal::action(*accept));
+    beside.accept.iter().map(key).collect::<Vec<_>>().join(" ")
+}
+
+/// What else could be had, in a line: the keys, what is accepted, and the cost; and a little more that
+/// buys a lot.
+pub fn beside_words(app: &App) -> Vec<String> {
+    let Some(plan) = app.plan.value() else { return Vec::new() };
+    let one =
+        |one: &Beside| format!("[{}] {} {}", keys(app, one), clean(&one.what, 60), format::usd(one.part.cost.mid));
+    let all: Vec<String> = plan.beside.iter().map(one).collect();
+    let all = (!all.is_empty()).then(|| format!("{}: {}", beside::heading(plan), all.join(" · ")));
+    let bargain = beside::bargain(plan);
+    let accepted: Vec<&str> = plan.goal.limits.accept.iter().map(|one| one.words()).collect();
+    let is_some = !accepted.is_empty() && accepted.len() < Accept::ALL.len();
+    let accepted = is_some.then(|| format!("accepted: {}", accepted.join(", ")));
+    accepted.into_iter().chain(all).chain(bargain).collect()
 }
 
 /// The plan over time, and what its cost is made of.

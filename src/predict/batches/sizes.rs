@@ -1,7 +1,10 @@
 //! A sweep's steps beside the predictions at the recorded batch, for plans to choose from.
 
-use super::sweep::{Basis, GpuSweep, Sweep};
+use super::sweep::{Basis, GpuSweep, Sweep, sweep};
+use crate::catalog::Catalog;
 use crate::predict::estimate::{AtBatch, Fits, Predictions};
+use crate::predict::{Mode, Options};
+use crate::profile::Profile;
 
 /// Batches that a plan may try where none is named: the recorded one halved down to 1 as long as
 /// it is even, doubled, and twice doubled.
@@ -9,11 +12,33 @@ pub fn usual_sizes(recorded: u64) -> Vec<u64> {
     if recorded == 0 {
         return Vec::new();
     }
+    let mut sizes = halves(recorded);
+    sizes.extend([2, 4].map(|times| recorded.saturating_mul(times)));
+    sizes
+}
+
+fn halves(recorded: u64) -> Vec<u64> {
     let halves = std::iter::successors(Some(recorded), |batch| batch.is_multiple_of(2).then_some(batch / 2));
     let mut sizes: Vec<u64> = halves.skip(1).collect();
     sizes.reverse();
-    sizes.extend([2, 4].map(|times| recorded.saturating_mul(times)));
     sizes
+}
+
+/// Adds the steps with a half, a quarter, … of the recorded batch of a training: its shares on several GPUs,
+/// which keep the global batch. Where they cannot be predicted, a note says why.
+pub fn add_shares(predictions: &mut Predictions, profile: (String, Profile), catalog: &Catalog, options: &Options) {
+    let workload = &predictions.workload;
+    let batch = workload.batch_size.filter(|batch| *batch > 0 && workload.mode == Mode::Training);
+    let sizes = batch.filter(|_| !predictions.communicates).map(halves).unwrap_or_default();
+    if sizes.is_empty() {
+        return;
+    }
+    match sweep(&[profile], catalog, options, &sizes) {
+        Ok(found) => add_sizes(predictions, &found),
+        Err(error) => predictions.notes.push(format!(
+            "smaller batches, with which several GPUs would keep the global batch, cannot be predicted: {error}"
+        )),
+    }
 }
 
 /// Adds the steps of a sweep to predictions at one of its recorded batches.

@@ -82,7 +82,14 @@ pub fn between(
     let mut notes = small.notes.clone();
     let what = if axis == Axis::Batch { "batch sizes" } else { "picture sizes" };
     notes.push(format!("interpolated between the {what} {} and {}", sizes[0], sizes[1]));
-    Ok(Predictions { workload, origin: small.origin.clone(), host: small.host, predictions, notes })
+    Ok(Predictions {
+        workload,
+        origin: small.origin.clone(),
+        host: small.host,
+        communicates: false,
+        predictions,
+        notes,
+    })
 }
 
 fn one(

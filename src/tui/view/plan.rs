@@ -42,7 +42,9 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     };
     answer(painter, inside);
 
-    if plan::chart_beside(app) && !matches!(app.planner.lower, Lower::Timeline | Lower::Rejected | Lower::Notes) {
+    if plan::chart_beside(app)
+        && !matches!(app.planner.lower, Lower::Timeline | Lower::Beside | Lower::Rejected | Lower::Notes)
+    {
         let chart_width = (rest.width * 11 / 30).clamp(44, 70);
         let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(chart_width)]).areas(rest);
         lower(painter, left, app.planner.lower);
@@ -128,6 +130,8 @@ fn answer_title(painter: &Painter<'_>) -> (String, String) {
 fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
     let warnings = plan::warnings(painter.app, true);
     let warned: usize = warnings.iter().map(|text| wrap(text, width as usize).len()).sum();
+    let beside: usize =
+        plan::beside_words(painter.app).iter().map(|text| wrap(text, width as usize).len().min(2)).sum();
     let answer = match painter.app.plan.value() {
         Some(plan) if !plan.parts.is_empty() => 1 + plan.parts.iter().take(PARTS).map(part_height).sum::<u16>(),
         Some(plan) => {
@@ -136,7 +140,7 @@ fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
         }
         None => 3,
     };
-    answer + warned as u16
+    answer + (warned + beside) as u16
 }
 
 /// Parts shown at most.
@@ -164,6 +168,7 @@ fn answer(painter: &mut Painter<'_>, area: Rect) {
         if plan.reasons.is_empty() {
             painter.text(area.x, y, area.width, "No plan meets the limits.", Role::Error);
         }
+        y += beside(painter, Rect { y, height: area.bottom().saturating_sub(y), ..area });
         for reason in &plan.reasons {
             let left = Rect { y, height: area.bottom().saturating_sub(y), ..area };
             y += painter.wrapped(left, &bullet(reason), Role::Warning);
@@ -180,10 +185,23 @@ fn answer(painter: &mut Painter<'_>, area: Rect) {
         (ranges.as_str(), Role::Text),
     ];
     painter.pieces(area.x, area.y, area.width, &headline);
-    parts(painter, Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }, plan);
+    let below = |y: u16| Rect { y, height: area.bottom().saturating_sub(y), ..area };
+    let y = parts(painter, below(area.y + 1), plan);
+    beside(painter, below(y));
 }
 
-fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) {
+/// What else could be had if something more were accepted; the lines used.
+fn beside(painter: &mut Painter<'_>, area: Rect) -> u16 {
+    let mut y = area.y;
+    for text in plan::beside_words(painter.app) {
+        let height = area.bottom().saturating_sub(y).min(2);
+        y += painter.wrapped(Rect { y, height, ..area }, &text, Role::Focus);
+    }
+    y - area.y
+}
+
+/// The parts of the plan; the line below them.
+fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) -> u16 {
     let mut y = area.y;
     for part in plan.parts.iter().take(PARTS) {
         if y >= area.bottom() {
@@ -225,6 +243,7 @@ fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) {
         }
         y += part_height(part);
     }
+    y.min(area.bottom())
 }
 
 fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
@@ -234,10 +253,12 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
     let next = plan::next_lower(app).name();
     let count = app.plan.value().map_or(0, |plan| match what {
         Lower::Rejected => plan.rejected.len(),
+        Lower::Beside => plan.beside.len(),
         _ => plan.alternatives.len(),
     });
     let title = match what {
         Lower::Alternatives => format!("the plan and {count} alternatives"),
+        Lower::Beside => format!("{count} more, if you accept"),
         Lower::Rejected => format!("{count} offers rejected"),
         Lower::Timeline => "the plan over time, and its cost".to_owned(),
         Lower::Chart if app.frontier.len() == 1 => "1 plan that none beats in both time and cost".to_owned(),
@@ -277,9 +298,9 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
                 painter.text(below.x + 2, below.y, room, &fit(&legend, room.into()), Role::Muted);
             }
         }
-        Lower::Rejected => {
+        Lower::Beside | Lower::Rejected => {
             if let Some(shown) = plan::lower_table(app) {
-                table::draw(painter, inside, "rejected", &shown, focus);
+                table::draw(painter, inside, what.name(), &shown, focus);
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::action::Action;
 use crate::app::App;
 use crate::app::msg::Effect;
 use crate::app::slider::{Knob, Ladder};
-use crate::plan::{Confidence, Objective, Work};
+use crate::plan::{Accept, Confidence, Objective, Work};
 use crate::pricing::Tier;
 use crate::report::format;
 use crate::units::{Hours, Samples, Usd, most};
@@ -158,16 +158,36 @@ pub(super) fn toggle(app: &mut App, action: Action) {
             };
         }
         Action::Parts => goal.max_parts = goal.max_parts % MOST_PARTS + 1,
-        Action::OnDemand | Action::Spot => {
-            let tier = if action == Action::Spot { Tier::Spot } else { Tier::OnDemand };
-            if goal.limits.tiers.contains(&tier) {
-                goal.limits.tiers.retain(|other| *other != tier);
-            } else {
-                goal.limits.tiers.push(tier);
-                goal.limits.tiers.sort();
+        Action::OnDemand => switch(&mut goal.limits.tiers, Tier::OnDemand),
+        _ => {
+            let Some(accept) = Accept::ALL.into_iter().find(|accept| self::action(*accept) == action) else { return };
+            switch(&mut goal.limits.accept, accept);
+            let is_spot = accept == Accept::Spot && goal.limits.accept.contains(&accept);
+            if is_spot && !goal.limits.tiers.contains(&Tier::Spot) {
+                switch(&mut goal.limits.tiers, Tier::Spot);
             }
         }
-        _ => {}
+    }
+}
+
+/// Takes a value out of a list, or puts it in.
+fn switch<T: Ord>(list: &mut Vec<T>, value: T) {
+    if list.contains(&value) {
+        list.retain(|other| *other != value);
+    } else {
+        list.push(value);
+        list.sort();
+    }
+}
+
+/// The action that accepts something, or no longer does.
+pub(super) const fn action(accept: Accept) -> Action {
+    match accept {
+        Accept::Spot => Action::Spot,
+        Accept::Marketplace => Action::Marketplace,
+        Accept::Doubted => Action::Doubted,
+        Accept::Platform => Action::Platform,
+        Accept::Batch => Action::GlobalBatch,
     }
 }
 
@@ -181,6 +201,7 @@ pub fn toggles(app: &App) -> Vec<(Action, &'static str, String, bool)> {
         Objective::CostPlusTime(price) => format!("cost + {} of waiting", format::price(price)),
     };
     let tier = |tier| goal.limits.tiers.contains(&tier);
+    let spot = tier(Tier::Spot) && goal.limits.accept.contains(&Accept::Spot);
     let confidence = match goal.confidence {
         Confidence::Expected => "expected time",
         Confidence::High => "high end",
@@ -189,7 +210,7 @@ pub fn toggles(app: &App) -> Vec<(Action, &'static str, String, bool)> {
     vec![
         (Action::Objective, "objective", objective, true),
         (Action::OnDemand, "on-demand", on_off(tier(Tier::OnDemand)), tier(Tier::OnDemand)),
-        (Action::Spot, "spot", on_off(tier(Tier::Spot)), tier(Tier::Spot)),
+        (Action::Spot, "spot", on_off(spot), spot),
         (Action::Confidence, "deadline at", confidence.to_owned(), true),
         (Action::Parts, "parts", format!("≤ {}", goal.max_parts), true),
     ]

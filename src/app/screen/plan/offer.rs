@@ -15,6 +15,7 @@ pub fn selected(app: &App) -> Option<&OfferId> {
     match state.lower {
         _ if state.pane != Pane::Lower => None,
         Lower::Alternatives => candidates(app).get(row).map(|(part, _)| &part.offer),
+        Lower::Beside => app.plan.value()?.beside.get(row).map(|beside| &beside.part.offer),
         Lower::Rejected => app.plan.value()?.rejected.get(row).map(|rejection| &rejection.offer),
         Lower::Timeline | Lower::Chart | Lower::Notes => None,
     }

@@ -5,6 +5,7 @@ use crate::action::Action;
 use crate::app::job::JobState;
 use crate::app::msg::Effect;
 use crate::app::{App, Tone};
+use crate::plan::Accept;
 use crate::predict::batches::{GpuSweep, Sweep, SweepRow};
 use crate::predict::{Fits, Method};
 use crate::report::format;
@@ -103,6 +104,9 @@ fn take(app: &mut App, effects: &mut Vec<Effect>) {
     if let Some(words) = words {
         app.tell(Tone::Good, words);
     }
+    let accept = &mut app.setup.goal.limits.accept;
+    accept.retain(|one| *one != Accept::Batch);
+    accept.extend(batch.map(|_| Accept::Batch));
     app.chosen.batch = Some(batch);
     app.start_predict(effects);
 }

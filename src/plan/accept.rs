@@ -1,0 +1,293 @@
+//! What a careful person decides before money is spent, and what a plan says beside the offers that
+//! need no such decision.
+//!
+//! A plan is made from firm offers: on demand, from a provider itself, at a price that nothing speaks
+//! against, on the platform of the recording, with the recorded global batch. Everything else is an
+//! offer *beside* it: it needs something to be accepted ([`Accept`]), and says what that saves and
+//! what the work costs where it fails.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::configuration::Configuration;
+use super::goal::Limits;
+use super::prepared::Prepared;
+use super::problem::{Limit, Problem};
+use super::search::{aims, best_single};
+use super::{Objective, Part, Plan};
+use crate::catalog::Vendor;
+use crate::predict::{GpuFacts, Predictions};
+use crate::pricing::{Doubt, Market, Offer, Tier};
+use crate::text::{dollars, duration, grouped};
+use crate::units::{Hours, Usd};
+
+/// An offer beside the plan is named where its first aim is at most this share of the plan's.
+const WORTH: f64 = 0.95;
+/// "A little more": at most so many times the cost (or the hours) of the plan.
+const LITTLE: f64 = 1.25;
+/// "Buys a lot": at most so much of the hours (or the cost) of the plan.
+const LOT: f64 = 0.5;
+
+/// What has to be accepted before an offer is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accept {
+    /// A machine that can be taken away at short notice.
+    Spot,
+    /// A machine of somebody who rents it out through a marketplace, at that host's own price.
+    Marketplace,
+    /// A provider's price that something speaks against.
+    Doubted,
+    /// A GPU of another maker than the recorded one, or a host with ARM CPUs where it had x86 ones.
+    Platform,
+    /// Another global batch than the recorded one.
+    Batch,
+}
+
+impl Accept {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Spot, Self::Marketplace, Self::Doubted, Self::Platform, Self::Batch];
+
+    /// Its name in files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Spot => "spot",
+            Self::Marketplace => "marketplace",
+            Self::Doubted => "doubted",
+            Self::Platform => "platform",
+            Self::Batch => "batch",
+        }
+    }
+
+    /// What is accepted, in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Spot => "a spot machine",
+            Self::Marketplace => "a marketplace host",
+            Self::Doubted => "a price in doubt",
+            Self::Platform => "another platform",
+            Self::Batch => "another global batch",
+        }
+    }
+}
+
+/// The best offer that needs one more thing to be accepted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    /// What it needs; several only where no one thing makes a plan.
+    pub accept: Vec<Accept>,
+    /// All the work on it.
+    pub part: Part,
+    /// In a few words what is accepted: the platform, the batch, the doubts of the price.
+    pub what: String,
+    /// What the work costs where it fails.
+    pub fallback: Fallback,
+}
+
+/// What is left where an offer beside the plan fails.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fallback {
+    /// When, after `if`: `that host is gone`.
+    pub when: &'static str,
+    /// Cost and hours then; `None` where nothing else meets the limits.
+    pub then: Option<(Usd, Hours)>,
+    /// The offer that is taken then, in words.
+    pub with: String,
+}
+
+/// The software that a step needs: maker of the GPU, and whether the host has ARM CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Platform {
+    vendor: Vendor,
+    arm: bool,
+}
+
+impl Platform {
+    /// That of the recording; CUDA on x86 where nothing was recorded on a GPU that is known.
+    pub(super) fn recorded(predictions: &Predictions) -> Self {
+        let slug = predictions.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
+        let own = predictions.predictions.iter().find(|one| Some(&one.gpu.slug) == slug);
+        own.map_or(Self { vendor: Vendor::Nvidia, arm: false }, |own| Self::of(&own.gpu, ""))
+    }
+
+    /// That of a machine. Boards whose names begin with GH or GB carry NVIDIA's Grace (ARM); `g5g` are the
+    /// machines of AWS with Graviton CPUs.
+    fn of(gpu: &GpuFacts, instance_type: &str) -> Self {
+        let slug = gpu.slug.as_str();
+        let arm = slug.starts_with("gh") || slug.starts_with("gb") || instance_type.starts_with("g5g.");
+        Self { vendor: gpu.vendor, arm }
+    }
+
+    fn words(self) -> &'static str {
+        match (self.vendor, self.arm) {
+            (Vendor::Amd, _) => "ROCm, an AMD GPU",
+            (Vendor::Nvidia, true) => "a host with ARM CPUs",
+            (Vendor::Nvidia, false) => "CUDA on x86",
+        }
+    }
+}
+
+/// What an offer needs to be accepted; what the limits name is accepted with its name.
+pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &Limits) -> Vec<Accept> {
+    if limits.offers.iter().any(|id| id == offer.id.as_str()) {
+        return Vec::new();
+    }
+    let is_named = limits.providers.iter().any(|name| name.eq_ignore_ascii_case(&offer.provider));
+    let of_host = offer.trust.market == Market::PeerToPeer;
+    let is_spot = offer.tier == Tier::Spot;
+    // A host's price is that host's own, and a spot price of last month has moved: that is what is accepted.
+    let is_doubt = |doubt: &Doubt| !of_host && !(is_spot && matches!(doubt, Doubt::Old { .. }));
+    let port = Platform::of(gpu, &offer.instance_type) != recorded && !limits.gpus.contains(&gpu.slug);
+    [
+        is_spot.then_some(Accept::Spot),
+        (of_host && !is_named).then_some(Accept::Marketplace),
+        offer.trust.doubts.iter().any(is_doubt).then_some(Accept::Doubted),
+        port.then_some(Accept::Platform),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What is accepted with an offer, in words.
+pub(super) fn what(offer: &Offer, gpu: &GpuFacts, needs: &[Accept], batch: Option<u64>) -> String {
+    let words = |need: &Accept| match need {
+        Accept::Spot | Accept::Marketplace => need.words().to_owned(),
+        Accept::Doubted => format!("a price in doubt ({})", offer.trust.marks()),
+        Accept::Platform => Platform::of(gpu, &offer.instance_type).words().to_owned(),
+        Accept::Batch => match batch {
+            Some(batch) => format!("a global batch of {}", grouped(batch as f64)),
+            None => need.words().to_owned(),
+        },
+    };
+    needs.iter().map(words).collect::<Vec<_>>().join(", ")
+}
+
+impl Prepared {
+    /// What else could be had if something more were accepted, by what that is: the best offer of each
+    /// kind that is clearly better than the plan. Where there is no plan and no one thing makes one, the
+    /// best offer that needs several.
+    pub(super) fn beside(&self, plan: &Plan, limit: &Limit) -> Vec<Beside> {
+        let aim = aims(self.goal.objective)[0];
+        let planned = plan.total.as_ref().map(|total| {
+            let emitted = total.footprint.emissions.map_or(0.0, |emitted| emitted.mid.get());
+            let finish = self.goal.confidence.end(&total.hours).get();
+            (finish, total.cost.mid.get(), emitted)
+        });
+        let planned = planned.map_or(f64::INFINITY, |all| super::answer::measure(aim, all));
+        let one = |accept: Accept| self.best_beside(&|needs| needs == [accept], limit);
+        let found = Accept::ALL.into_iter().filter_map(one);
+        let mut found: Vec<(usize, f64)> = found.filter(|(_, value)| *value <= WORTH * planned).collect();
+        if found.is_empty() && plan.total.is_none() {
+            found.extend(self.best_beside(&|_| true, limit));
+        }
+        found.sort_by(|a, b| a.1.total_cmp(&b.1));
+        found.into_iter().map(|(place, _)| self.with_fallback(place, plan, limit)).collect()
+    }
+
+    /// The best offer that needs exactly such things to be accepted, with the value of the first aim.
+    fn best_beside(&self, is_such: &dyn Fn(&[Accept]) -> bool, limit: &Limit) -> Option<(usize, f64)> {
+        let of_kind: Vec<usize> = (0..self.others.len()).filter(|c| is_such(&self.others[*c].needs)).collect();
+        let problem = self.beside.only(&of_kind);
+        let found = best_single(&problem, self.goal.objective, limit)?;
+        let value = problem.value(aims(self.goal.objective)[0], &found.hours);
+        Some((of_kind[found.hours.first()?.0], value))
+    }
+
+    fn with_fallback(&self, place: usize, plan: &Plan, limit: &Limit) -> Beside {
+        let own = &self.others[place];
+        let part = own.part(self.work.get() / own.rate(), true);
+        let needs = &own.needs;
+        let has = |need: Accept| needs.contains(&need);
+        let fallback = if needs == &[Accept::Batch] {
+            // The same number of updates as at the recorded batch.
+            let more = part.global_batch_size.zip(self.goal.global_batch);
+            let times = more.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
+            let (hours, cost) = own.ranges(self.work.get() * times / own.rate(), true);
+            Fallback {
+                when: "it takes as many updates",
+                then: Some((cost.mid, hours.mid)),
+                with: "the same machine".to_owned(),
+            }
+        } else {
+            let when = match () {
+                () if has(Accept::Marketplace) => "that host is gone",
+                () if has(Accept::Spot) => "no spot machine is to be had",
+                () if has(Accept::Doubted) => "that price is gone",
+                () => "your program does not run there",
+            };
+            // A host or a price may be one of several; a platform or a market fails as a whole.
+            let again = needs == &[Accept::Marketplace] || needs == &[Accept::Doubted];
+            let next = self.next_best(needs, again.then_some(own), plan, limit);
+            let (then, with) = next.unwrap_or_else(|| (None, String::new()));
+            Fallback { when, then, with }
+        };
+        Beside { accept: needs.clone(), what: own.what.clone(), part, fallback }
+    }
+
+    /// The plan, or, where others of a kind may do, the best of these without an offer, if that is better.
+    fn next_best(
+        &self,
+        needs: &[Accept],
+        without: Option<&Configuration>,
+        plan: &Plan,
+        limit: &Limit,
+    ) -> Option<(Option<(Usd, Hours)>, String)> {
+        let planned = plan.total.map(|total| (total.cost.mid, total.hours.mid));
+        let plans = planned.map(|planned| (Some(planned), "the plan above".to_owned()));
+        let Some(gone) = without else { return plans };
+        let is_left = |c: &usize| self.others[*c].needs == needs && self.others[*c].offer != gone.offer;
+        let left: Vec<usize> = (0..self.others.len()).filter(is_left).collect();
+        let found = best_single(&self.beside.only(&left), self.goal.objective, limit);
+        let next = found.and_then(|found| found.hours.first().map(|(place, _)| &self.others[left[*place]]));
+        let next = next.map(|next| {
+            let (hours, cost) = next.ranges(self.work.get() / next.rate(), true);
+            (cost.mid, hours.mid, next.label())
+        });
+        match (next, planned) {
+            (Some((cost, hours, label)), planned) if planned.is_none_or(|(plans, _)| cost.get() < plans.get()) => {
+                Some((Some((cost, hours)), label))
+            }
+            _ => plans,
+        }
+    }
+
+    /// An offer that costs a little more and takes at most half as long; where the earliest finish is
+    /// asked for, one that takes a little longer and costs at most half as much.
+    pub(super) fn bargain(&self, plan: &Plan, limit: &Limit) -> Option<Part> {
+        let total = plan.total.as_ref()?;
+        let (finish, cost) = (self.goal.confidence.end(&total.hours).get(), total.cost.mid.get());
+        let (most_hours, most_cost, aim) = match self.goal.objective {
+            Objective::Cost => (LOT * finish, LITTLE * cost, Objective::Cost),
+            Objective::Time => (LITTLE * finish, LOT * cost, Objective::Time),
+            Objective::CostPlusTime(_) | Objective::Emissions => return None,
+        };
+        let least = |own: Option<f64>, other: f64| Some(own.map_or(other, |own| own.min(other)));
+        let limit = Limit {
+            deadline: least(limit.deadline, most_hours),
+            budget: least(limit.budget, most_cost),
+            ..Limit::default()
+        };
+        let found = best_single(&self.singles, aim, &limit)?;
+        Some(self.whole(found.hours.first()?.0))
+    }
+
+    /// Why an offer beside the plan was not taken.
+    pub(super) fn not_accepted(&self, place: usize, cost: f64) -> String {
+        let own = &self.others[place];
+        let (hours, _) = own.ranges(self.work.get() / own.rate(), true);
+        let flags = names(&own.needs);
+        format!("{}, which --accept {flags} uses: costs {} in {}", own.what, dollars(cost), duration(hours.mid.get()))
+    }
+}
+
+/// The names for the flag `--accept`.
+pub fn names(accept: &[Accept]) -> String {
+    accept.iter().map(|one| one.name()).collect::<Vec<_>>().join(",")
+}
+
+/// A problem of one part from these configurations.
+pub(super) fn problem_of(configurations: &[Configuration], like: &Problem, goal: &super::Goal) -> Problem {
+    let choices = configurations.iter().map(|c| c.choice(goal)).collect();
+    Problem { choices, max_parts: 1, ..like.clone() }
+}

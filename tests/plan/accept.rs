@@ -1,0 +1,205 @@
+//! Firm offers first, what else could be had, and what it costs where that fails.
+
+use habitat_tui::catalog::Vendor;
+use habitat_tui::plan::check::{check, check_sources};
+use habitat_tui::plan::{Accept, Goal, Objective, Plan, RejectionKind, plan};
+use habitat_tui::predict::Predictions;
+use habitat_tui::pricing::{Market, Offer, PriceBook, Tier, Trust};
+use habitat_tui::units::GpuSlug;
+use jiff::civil::date;
+
+use crate::batch;
+use crate::build::{assert_cents, goal, hours, measured, offer_in, predictions, usd};
+
+/// Ten samples an hour on each of three GPUs: recorded on the first, of another maker, and beside an ARM host.
+fn steps() -> Predictions {
+    let mut all = predictions(["own", "amd", "gh-1"].map(|name| measured(name, 10.0)));
+    all.predictions[1].gpu.vendor = Vendor::Amd;
+    all.origin = Some(serde_json::from_str(r#"{"gpu": "own"}"#).unwrap());
+    all
+}
+
+/// An offer with a price of yesterday; of a provider that is named after its region.
+fn dated(region: &str, gpu: &str, price: f64, tier: Tier) -> Offer {
+    let offer = offer_in(region, gpu, price, tier);
+    Offer { provider: region.into(), as_of: Some(date(2026, 11, 20)), ..offer }
+}
+
+fn host(region: &str, price: f64) -> Offer {
+    Offer { trust: Trust::new(Market::PeerToPeer), ..dated(region, "own", price, Tier::OnDemand) }
+}
+
+fn offers() -> PriceBook {
+    let book = PriceBook::new([
+        dated("firm", "own", 10.0, Tier::OnDemand),
+        dated("dear", "own", 12.0, Tier::OnDemand),
+        dated("taken", "own", 5.0, Tier::Spot),
+        host("flat", 2.0),
+        host("house", 4.0),
+        Offer { as_of: None, ..dated("undated", "own", 3.0, Tier::OnDemand) },
+        dated("rocm", "amd", 6.0, Tier::OnDemand),
+        dated("grace", "gh-1", 7.0, Tier::OnDemand),
+        Offer { as_of: None, trust: Trust::new(Market::PeerToPeer), ..dated("both", "amd", 0.5, Tier::Spot) },
+    ]);
+    book.on(date(2026, 11, 21))
+}
+
+/// A hundred samples, with these things accepted.
+fn asked(accept: &[Accept]) -> Goal {
+    let mut goal = goal(100.0, 1);
+    goal.limits.accept = accept.to_vec();
+    goal
+}
+
+fn planned(goal: &Goal) -> Plan {
+    let (steps, offers) = (steps(), offers());
+    let plan = plan(&steps, &offers, goal).unwrap();
+    assert_eq!((check(&plan), check_sources(&plan, &steps, &offers)), (Ok(()), Ok(())));
+    plan
+}
+
+fn beside(plan: &Plan, accept: Accept) -> (f64, Option<f64>, String) {
+    let one = plan.beside.iter().find(|one| one.accept == [accept]).unwrap();
+    let then = one.fallback.then.map(|(cost, _)| cost.get());
+    (one.part.cost.mid.get(), then, format!("{}; if {}", one.what, one.fallback.when))
+}
+
+#[test]
+fn the_plan_is_firm_and_says_what_else_could_be_had() {
+    let plan = planned(&asked(&[]));
+    assert_eq!(plan.parts[0].provider, "firm");
+    assert_cents(plan.total.unwrap().cost.mid, 100.0);
+    // Best first; of each kind the best. What fails leaves the next of its kind, or the plan.
+    let order: Vec<Accept> = plan.beside.iter().flat_map(|one| one.accept.clone()).collect();
+    assert_eq!(order, [Accept::Marketplace, Accept::Doubted, Accept::Platform, Accept::Spot]);
+    assert_eq!(
+        beside(&plan, Accept::Marketplace),
+        (20.0, Some(40.0), "a marketplace host; if that host is gone".into())
+    );
+    let doubted = "a price in doubt (no date); if that price is gone";
+    assert_eq!(beside(&plan, Accept::Doubted), (30.0, Some(100.0), doubted.into()));
+    let platform = "ROCm, an AMD GPU; if your program does not run there";
+    assert_eq!(beside(&plan, Accept::Platform), (60.0, Some(100.0), platform.into()));
+    let (cost, then, words) = beside(&plan, Accept::Spot);
+    assert!(cost > 50.0 && cost < 95.0 && then == Some(100.0), "{cost}");
+    assert_eq!(words, "a spot machine; if no spot machine is to be had");
+    // An offer that would be better only with several of them is rejected with their names.
+    let both = plan
+        .rejected
+        .iter()
+        .find(|one| one.offer.as_str().contains("both") || one.offer.as_str().contains("us"))
+        .map(|one| one.kind);
+    assert!(both.is_none() || both == Some(RejectionKind::NotAccepted));
+    assert!(
+        plan.rejected.iter().any(|one| one.reason.contains("--accept spot,marketplace,platform")),
+        "{:?}",
+        plan.rejected
+    );
+}
+
+#[test]
+fn what_is_accepted_is_planned_with_at_the_cost_that_was_said() {
+    let firm = planned(&asked(&[]));
+    for one in &firm.beside {
+        let plan = planned(&asked(&one.accept));
+        assert_eq!(plan.parts[0].offer, one.part.offer);
+        assert_cents(plan.total.unwrap().cost.mid, one.part.cost.mid.get());
+        assert!(plan.beside.iter().all(|other| other.accept != one.accept));
+    }
+    let all = planned(&asked(&Accept::ALL));
+    assert!(all.beside.is_empty() && all.total.unwrap().cost.mid.get() < 20.0);
+}
+
+#[test]
+fn the_platform_is_that_of_the_recording() {
+    let cheapest = |recorded: &str| {
+        let mut steps = steps();
+        steps.origin = Some(serde_json::from_str(&format!(r#"{{"gpu": "{recorded}"}}"#)).unwrap());
+        plan(&steps, &offers(), &asked(&[])).unwrap().parts[0].provider.clone()
+    };
+    assert_eq!(["own", "amd", "gh-1", "unknown"].map(cheapest), ["firm", "rocm", "grace", "firm"]);
+}
+
+#[test]
+fn what_is_named_is_accepted() {
+    let named = |change: &dyn Fn(&mut Goal)| {
+        let mut goal = asked(&[]);
+        change(&mut goal);
+        planned(&goal).parts.first().map(|part| part.provider.clone())
+    };
+    let own = |name: &str| Some(name.to_owned());
+    assert_eq!(named(&|goal| goal.limits.providers = vec!["House".into()]), own("house"));
+    assert_eq!(named(&|goal| goal.limits.gpus = vec![GpuSlug::new("amd").unwrap()]), own("rocm"));
+    let undated = dated("undated", "own", 3.0, Tier::OnDemand).id;
+    assert_eq!(named(&|goal| goal.limits.offers = vec![undated.to_string()]), own("undated"));
+    assert_eq!(named(&|goal| goal.limits.providers = vec!["undated".into()]), None);
+}
+
+#[test]
+fn without_a_firm_plan_the_offers_that_would_do_are_named() {
+    let within = |budget: f64| Goal { budget: Some(usd(budget)), ..asked(&[]) };
+    let plan = planned(&within(50.0));
+    assert!(plan.parts.is_empty());
+    let order: Vec<Accept> = plan.beside.iter().flat_map(|one| one.accept.clone()).collect();
+    assert_eq!(order, [Accept::Marketplace, Accept::Doubted]);
+    assert_eq!(beside(&plan, Accept::Doubted).1, None);
+    // No one thing makes a plan of ten dollars: several do.
+    let plan = planned(&within(15.0));
+    let several: Vec<_> = plan.beside.iter().map(|one| one.accept.clone()).collect();
+    assert_eq!(several, [vec![Accept::Spot, Accept::Marketplace, Accept::Platform]]);
+}
+
+#[test]
+fn a_little_more_buys_a_lot() {
+    let steps = predictions([measured("slow", 10.0), measured("fast", 30.0)]);
+    let offers =
+        |fast: f64| PriceBook::new([dated("a", "slow", 1.0, Tier::OnDemand), dated("b", "fast", fast, Tier::OnDemand)]);
+    let goal = asked(&Accept::ALL);
+    let bargain = |price: f64, goal: &Goal| plan(&steps, &offers(price), goal).unwrap().bargain;
+    // Ten dollars in ten hours; three and a third hours for a fifth more.
+    let found = bargain(3.6, &goal).unwrap();
+    assert_cents(found.cost.mid, 12.0);
+    assert!(bargain(3.9, &goal).is_none() && bargain(2.9, &goal).is_none());
+    assert!(bargain(3.6, &Goal { budget: Some(usd(11.0)), ..goal.clone() }).is_none());
+    // The other way round, where time is what counts: a quarter later at half the cost.
+    let steps = predictions([measured("slow", 10.0), measured("fast", 12.0)]);
+    let goal = Goal { objective: Objective::Time, deadline: Some(hours(20.0)), ..goal };
+    let found = plan(&steps, &offers(3.0), &goal).unwrap().bargain.unwrap();
+    assert_cents(found.cost.mid, 10.0);
+}
+
+#[test]
+fn the_recorded_batch_is_kept_and_another_is_a_choice() {
+    // 32 samples in 0.36 s, 4 in 0.09 s: eight GPUs keep the batch, at four samples each.
+    let steps = batch::at(&[(4, 0.09)]);
+    let offers = PriceBook::new([1, 8].map(|count| Offer {
+        gpu_count: count,
+        ..dated(&format!("of-{count}"), "good", f64::from(count) * if count == 8 { 0.3 } else { 1.0 }, Tier::OnDemand)
+    }));
+    let offers = offers.on(date(2026, 11, 21));
+    let goal = Goal { assumptions: goal(1.0, 1).assumptions, ..asked(&[]) };
+    let goal = Goal { work: habitat_tui::plan::Work::Steps(10_000), objective: Objective::Time, ..goal };
+    let plan = |goal: &Goal| {
+        let plan = plan(&steps, &offers, goal).unwrap();
+        assert_eq!((check(&plan), check_sources(&plan, &steps, &offers)), (Ok(()), Ok(())));
+        plan
+    };
+    let kept = plan(&goal);
+    let part = &kept.parts[0];
+    assert_eq!((part.gpu_count, part.batch_size, part.global_batch_size), (8, Some(4), Some(32)));
+    assert!((part.updates() - 10_000.0).abs() < 1e-6);
+    // With the batch of 32 on each GPU there is an eighth of the updates; as many take eight times as long.
+    let other = &kept.beside[0];
+    assert_eq!((other.accept.as_slice(), other.part.global_batch_size), ([Accept::Batch].as_slice(), Some(256)));
+    assert_eq!(other.what, "a global batch of 256");
+    assert!((other.part.updates() - 1250.0).abs() < 1e-6);
+    let (_, then) = other.fallback.then.unwrap();
+    assert!((then.get() / other.part.hours.mid.get() - 8.0).abs() < 1e-9);
+    let mut free = goal.clone();
+    free.limits.accept = vec![Accept::Batch];
+    assert_eq!(plan(&free).parts[0].global_batch_size, Some(256));
+    // A step that exchanges data with other GPUs has a share of a batch that nobody recorded.
+    let shared = Predictions { communicates: true, ..steps.clone() };
+    let plan = habitat_tui::plan::plan(&shared, &offers, &goal).unwrap();
+    assert_eq!(plan.parts[0].global_batch_size, Some(256));
+}
