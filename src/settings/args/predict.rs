@@ -26,6 +26,9 @@ pub struct PredictArgs {
     /// Every operation too.
     #[arg(long)]
     pub operations: bool,
+    /// What is known of the recorded step too: its longest operations, modules, waits and notes.
+    #[arg(long)]
+    pub verbose: bool,
     /// What every method predicts, the errors that each was found to have, and which is used.
     #[arg(long, conflicts_with_all = ["operations", "black_box"])]
     pub all_methods: bool,
