@@ -80,8 +80,10 @@ const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
 
 #[test]
 fn without_a_terminal_the_report_is_printed() {
-    let report = Bench::new().ok(&[]);
-    assert!(report.contains("embedded sample"), "{report}");
+    let bench = Bench::new();
+    assert!(bench.ok(&[]).contains("embedded sample: BERT-large"));
+    let report = bench.ok(&["--sample", "resnet50-v100"]);
+    assert!(report.contains("embedded sample: ResNet-50"), "{report}");
     // Of what the timeline tells, the longest wait: the images are loaded on the thread that trains.
     let wait = "longest 57.3 ms at its start (the host was in enumerate(DataLoader) for 57.0 ms)";
     assert!(report.contains(wait), "{report}");
@@ -99,6 +101,33 @@ fn the_report_plans_with_other_batches_as_plan_does() {
     let line = plan.lines().find(|line| line.contains("batch: 96 samples a GPU")).expect("a larger batch pays here");
     assert!(report(&["--batch-sizes", "96"]).contains(line), "{line}");
     assert!(!report(&[]).contains("batch: 96"));
+}
+
+#[test]
+fn every_command_reads_every_sample_by_name() {
+    let bench = Bench::new();
+    for name in ["bert-large-h100", "resnet50-h200", "resnet50-v100"] {
+        for command in [
+            &["predict", "--to", "h100-sxm5-80gb"][..],
+            &["plan", "--steps", "1M", "--gpus", "h100-sxm5-80gb"],
+            &["batches", "--to", "h100-sxm5-80gb"],
+            &["models", "suggest", "--to", "h100-sxm5-80gb"],
+        ] {
+            bench.ok(&[command, &["--sample", name]].concat());
+        }
+        if name == "resnet50-v100" {
+            bench.ok(&["export", "--black-box", "--sample", name]);
+        }
+        // A plan of a sample finds it again, whichever it is.
+        let toml = bench.ok(&["plan", "--steps", "1M", "--gpus", "h100-sxm5-80gb", "--toml", "--sample", name]);
+        let plan = bench.file("plan.toml", &toml);
+        bench.ok(&["plan", "--from", path(&plan)]);
+    }
+    let error = bench.error(&["predict", "--sample", "resnet50"]);
+    assert!(error.contains("bert-large-h100, resnet50-h200, resnet50-v100"), "{error}");
+    assert!(bench.error(&["predict", "--sample"]).contains("bert-large-h100, resnet50-h200, resnet50-v100"));
+    let profile = bench.file("p.habitat.json", PROFILE);
+    assert!(bench.error(&["predict", path(&profile), "--sample", "resnet50-v100"]).contains("cannot be used with"));
 }
 
 #[test]

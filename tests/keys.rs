@@ -209,9 +209,12 @@ fn rows_sort_by_every_column() {
 #[test]
 fn what_does_not_fit_is_never_the_answer() {
     let app = after("");
-    assert_eq!(predict::fastest(&app).unwrap().name, "H100 SXM5 80GB");
-    let (row, _, per_usd) = predict::best_value(&app).unwrap();
+    let picks = &app.predict.picks;
+    assert_eq!(app.predict.rows[picks.fastest.as_ref().unwrap().index].name, "H100 SXM5 80GB");
+    let best = picks.best_value.as_ref().unwrap();
+    let row = &app.predict.rows[best.index];
     assert_eq!(row.name, "L4");
+    let per_usd = best.offer.as_ref().unwrap().samples_per_usd.unwrap();
     // A batch of 16 at $0.35 an hour on demand: spot prices are the plan's business.
     let samples_per_hour = 16.0 / row.step.range.mid.as_secs() * 3600.0;
     assert!((per_usd.mid - samples_per_hour / 0.35).abs() < 1.0);

@@ -126,6 +126,12 @@ impl Platform {
     }
 }
 
+/// What another platform a machine has than the recording, in words; `None` for the same.
+pub fn other_platform(predictions: &Predictions, gpu: &GpuFacts, instance_type: &str) -> Option<&'static str> {
+    let platform = Platform::of(gpu, instance_type);
+    (platform != Platform::recorded(predictions)).then(|| platform.words())
+}
+
 /// What an offer needs to be accepted; what the limits name is accepted with its name.
 pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &Limits) -> Vec<Accept> {
     if limits.offers.iter().any(|id| id == offer.id.as_str()) {
