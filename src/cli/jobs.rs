@@ -110,8 +110,7 @@ impl Jobs {
         // Before the step is read: a wrong name is found at once.
         let goal = goal::goal(Goal::new(work), &wish, usual, catalog, prices).at(&place)?;
         let deadline = goal::hours(file.shared.deadline.as_ref()).at("all jobs")?;
-        goal::check_sense(&Goal { deadline, budget: file.shared.budget, ..goal.clone() }, prices)
-            .at("all jobs")?;
+        goal::check_sense(&Goal { deadline, budget: file.shared.budget, ..goal.clone() }, prices).at("all jobs")?;
         let known = steps.iter().find(|(step, _)| *step == job.step).map(|(_, predictions)| predictions.clone());
         let predictions = if let Some(predictions) = known {
             predictions

@@ -79,8 +79,10 @@ pub struct Wish {
     /// Parts that may follow one another (2 allows "spot, then on demand").
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, 3), help_heading = "Limits")]
     pub max_parts: Option<u32>,
-    /// What may be used beside firm offers: those on demand, from a provider itself, at a price that
-    /// nothing speaks against, on the platform and with the global batch of the recording.
+    /// What to accept beside firm offers.
+    ///
+    /// Firm are those on demand, from a provider itself, at a price that nothing speaks against, on the
+    /// platform and with the global batch of the recording.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_enum, help_heading = "Offers")]
     pub accept: Option<Vec<Accept>>,
     /// Only these purchase options; `spot` here accepts it.
