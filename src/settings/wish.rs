@@ -332,8 +332,8 @@ impl Wish {
         Some(Data { gb, provider: Some(provider.to_owned()), region: region.map(str::to_owned) })
     }
 
-    /// Puts what is wished into a goal: everything but the work, the deadline, which may depend on
-    /// the clock, and the GPUs, whose names only a catalog knows.
+    /// Puts what is wished into a goal: everything but the work, a deadline that is a date, which
+    /// depends on the clock, and the GPUs, whose names only a catalog knows.
     pub fn apply(&self, goal: &mut Goal) {
         fn set<T: Clone>(place: &mut T, value: Option<&T>) {
             if let Some(value) = value {
@@ -341,6 +341,9 @@ impl Wish {
             }
         }
         goal.global_batch = self.global_batch.or(goal.global_batch);
+        if let Some(Deadline::Within(hours)) = self.deadline {
+            goal.deadline = Some(hours);
+        }
         goal.budget = self.budget.or(goal.budget);
         set(&mut goal.objective, self.hour_value.map(Objective::CostPlusTime).or(self.objective).as_ref());
         set(&mut goal.confidence, self.confidence.as_ref());
