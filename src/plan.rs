@@ -8,7 +8,7 @@
 //! [`plan`] answers one goal. Where deadline or budget are moved about, [`Prepared`] does
 //! the part that depends on neither once.
 
-mod accept;
+pub mod accept;
 mod answer;
 pub mod assignment;
 mod assumptions;

@@ -80,8 +80,10 @@ const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
 
 #[test]
 fn without_a_terminal_the_report_is_printed() {
-    let report = Bench::new().ok(&[]);
-    assert!(report.contains("embedded sample"), "{report}");
+    let bench = Bench::new();
+    assert!(bench.ok(&[]).contains("embedded sample: BERT-large"));
+    let report = bench.ok(&["--sample", "resnet50-v100"]);
+    assert!(report.contains("embedded sample: ResNet-50"), "{report}");
     // Of what the timeline tells, the longest wait: the images are loaded on the thread that trains.
     let wait = "longest 57.3 ms at its start (the host was in enumerate(DataLoader) for 57.0 ms)";
     assert!(report.contains(wait), "{report}");
@@ -99,6 +101,33 @@ fn the_report_plans_with_other_batches_as_plan_does() {
     let line = plan.lines().find(|line| line.contains("batch: 96 samples a GPU")).expect("a larger batch pays here");
     assert!(report(&["--batch-sizes", "96"]).contains(line), "{line}");
     assert!(!report(&[]).contains("batch: 96"));
+}
+
+#[test]
+fn every_command_reads_every_sample_by_name() {
+    let bench = Bench::new();
+    for name in ["bert-large-h100", "resnet50-h200", "resnet50-v100"] {
+        for command in [
+            &["predict", "--to", "h100-sxm5-80gb"][..],
+            &["plan", "--steps", "1M", "--gpus", "h100-sxm5-80gb"],
+            &["batches", "--to", "h100-sxm5-80gb"],
+            &["models", "suggest", "--to", "h100-sxm5-80gb"],
+        ] {
+            bench.ok(&[command, &["--sample", name]].concat());
+        }
+        if name == "resnet50-v100" {
+            bench.ok(&["export", "--black-box", "--sample", name]);
+        }
+        // A plan of a sample finds it again, whichever it is.
+        let toml = bench.ok(&["plan", "--steps", "1M", "--gpus", "h100-sxm5-80gb", "--toml", "--sample", name]);
+        let plan = bench.file("plan.toml", &toml);
+        bench.ok(&["plan", "--from", path(&plan)]);
+    }
+    let error = bench.error(&["predict", "--sample", "resnet50"]);
+    assert!(error.contains("bert-large-h100, resnet50-h200, resnet50-v100"), "{error}");
+    assert!(bench.error(&["predict", "--sample"]).contains("bert-large-h100, resnet50-h200, resnet50-v100"));
+    let profile = bench.file("p.habitat.json", PROFILE);
+    assert!(bench.error(&["predict", path(&profile), "--sample", "resnet50-v100"]).contains("cannot be used with"));
 }
 
 #[test]
@@ -818,7 +847,7 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
         text(&output.stdout)
     };
     let json = |args: &[&str]| -> Value { serde_json::from_str(&day(args)).unwrap() };
-    let reasons = ["365 days old", "of a single host on a peer-to-peer market", "10 % of the same machine on demand"];
+    let reasons = ["365 days old", "of a host on a peer-to-peer market", "10 % of the same machine on demand"];
     let check = |place: &Value| {
         assert_eq!(place["price_age_days"], 365, "{place}");
         assert_eq!(place["market"], "peer-to-peer");
@@ -850,21 +879,18 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
     let without = json(&["offers", "lab/r/old", "--no-marketplace", "--all", "--json"]);
     assert_eq!(without["offers"][0]["unusable"], "of a host on a peer-to-peer market (--no-marketplace)");
     let report = day(&plan);
-    assert!(
-        report.contains("note: the price of lab/r/old/spot is in doubt: 365 days old; of a single host"),
-        "{report}"
-    );
+    assert!(report.contains("note: the price of lab/r/old/spot is in doubt: 365 days old; of a host"), "{report}");
     assert!(report.contains("old, peer-to-peer, low spot, far below others"), "{report}");
     let toml: toml::Table = day(&with("--toml")).parse().unwrap();
     assert_eq!(toml["part"][0]["price_age_days"].as_integer(), Some(365));
     assert_eq!(toml["part"][0]["price_doubts"].as_array().unwrap().len(), 4);
     let predicted = json(&["predict", "t.json", "--to", "l4", "--json"]);
     assert_eq!(predicted["predictions"][0]["cheapest_offer"]["market"], "peer-to-peer");
-    assert!(day(&["predict", "t.json", "--to", "l4", "--csv"]).contains("365 days old; of a single host"));
-    // The shipped prices too: what cannot be dated, and hosts of a marketplace.
-    let shipped = json(&["offers", "p3.16xlarge", "--json"]);
-    let low = shipped["offers"].as_array().unwrap().iter().find(|it| it["offer"] == "aws/us-east-2/p3.16xlarge/spot");
-    assert_eq!(low.unwrap()["price_doubts"].as_array().unwrap().len(), 2, "{low:?}");
+    assert!(day(&["predict", "t.json", "--to", "l4", "--csv"]).contains("365 days old; of a host"));
+    // The shipped prices too: a low spot price, and hosts of a marketplace.
+    let shipped = json(&["offers", "g6.xlarge", "--json"]);
+    let low = shipped["offers"].as_array().unwrap().iter().find(|it| it["offer"] == "aws/us-east-1/g6.xlarge/spot");
+    assert_eq!(low.unwrap()["price_doubts"], serde_json::json!(["13 % of the same machine on demand"]), "{low:?}");
     assert!(day(&["offers", "vast", "--csv"]).lines().skip(1).all(|line| line.contains("peer-to-peer")));
 }
 

@@ -17,9 +17,10 @@ use crate::predict::{Options, Prediction, Predictions};
 use crate::pricing::PriceBook;
 use crate::report::html::Report;
 use crate::report::table::markdown;
-use crate::report::{comparison, difference, format, memory, predictions, summary};
+use crate::report::{answer, comparison, difference, format, memory, predictions, summary};
 use crate::settings::args::{BlackBoxArgs, InputArgs, PredictArgs, TableForm};
 use crate::store::{self, Kind, Paths};
+use crate::terminal;
 use crate::text::clean;
 use crate::units::most;
 
@@ -35,6 +36,8 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         let (answers, line) = from_black_box(&args.black_box, file, &args.input, &args.to, &catalog)?;
         if args.form.is_text() {
             writeln!(out, "{line}\n")?;
+            answer::write_picks(&answers, &prices, out)?;
+            writeln!(out)?;
         }
         answers
     } else {
@@ -50,16 +53,23 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
                 most::PREDICTED_OPERATIONS
             )));
         }
-        if args.form.is_text() {
-            // What was measured needs no catalog: it is shown whatever becomes of the predictions.
-            summary::write_profile(&loaded.profile, &loaded.label, out)?;
-            writeln!(out)?;
-            out.flush()?;
-        }
         if args.all_methods {
+            if args.form.is_text() {
+                recorded(&loaded, true, out)?;
+            }
             return compare(args, &loaded, &catalog, &options, out);
         }
-        let mut answers = gpu::predicted(crate::predict::predict(&loaded.profile, &catalog, &options), &loaded.label)?;
+        let found = crate::predict::predict(&loaded.profile, &catalog, &options);
+        if args.form.is_text() {
+            // What was measured needs no catalog: it is shown whatever becomes of the predictions.
+            if !args.difference {
+                answer::write(&loaded.profile, &catalog, found.as_ref().ok(), &prices, out)?;
+                writeln!(out)?;
+            }
+            recorded(&loaded, args.verbose || found.is_err(), out)?;
+            out.flush()?;
+        }
+        let mut answers = gpu::predicted(found, &loaded.label)?;
         if let Some(asked) = &args.what_if {
             let changes = Changes::parse(asked).map_err(|why| CliError::Refused(format!("--what-if: {why}")))?;
             answers.predictions = changed(&changes, &loaded, &catalog, &options)?;
@@ -103,7 +113,7 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
             }
         }
         _ => {
-            summary::write_predictions(&answers, &prices, out)?;
+            summary::write_predictions(&answers, &prices, terminal::width(), out)?;
             memory::write_remedies(&answers, out)?;
             for prediction in answers.predictions.iter().filter(|_| args.operations) {
                 writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.reason)?;
@@ -112,6 +122,16 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         }
     }
     Ok(0)
+}
+
+/// The recorded step in two lines, or with all that is known of it.
+fn recorded(loaded: &Loaded, whole: bool, out: &mut dyn Write) -> Result<(), CliError> {
+    if whole {
+        summary::write_profile(&loaded.profile, &loaded.label, out)?;
+    } else {
+        summary::write_step(&loaded.profile, &loaded.label, out)?;
+    }
+    Ok(writeln!(out)?)
 }
 
 /// Fastest first, for answers about all GPUs.

@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_in_the_command() {
-        let mut profile = store::bundled::sample();
+        let mut profile = store::bundled::sample(crate::profile::Sample::default());
         let path = Path::new("x.habitat.json");
         assert_eq!(lines(path, &profile), "next: habitat-tui x.habitat.json");
         let origin = profile.origin.as_mut().unwrap();

@@ -13,7 +13,7 @@ use crate::catalog::Catalog;
 use crate::plan::{Goal, Plan, PlanStatus, Prepared};
 use crate::predict::{Predictions, predict};
 use crate::pricing::PriceBook;
-use crate::profile::Profile;
+use crate::profile::{Profile, Sample};
 use crate::report::html::Report;
 use crate::report::launch::Launcher;
 use crate::report::plan_form::{self, PlanForm, Written};
@@ -21,7 +21,7 @@ use crate::report::plan_toml::{self, PlanFile, Request};
 use crate::report::{frontier, memory, plan_changes, summary};
 use crate::settings::args::{ExportTool, InputArgs, OwnArgs, PlanArgs, RecordedArgs, TableForm};
 use crate::settings::wish::Wish;
-use crate::store::{self, Limit, Paths};
+use crate::store::{self, Limit, Paths, bundled};
 use crate::terminal;
 use crate::text;
 
@@ -171,9 +171,15 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
         return Err(CliError::Refused(problem).at(path.display()));
     };
     let named = request.file.as_ref().map(PathBuf::from);
-    let file = args.input.file.clone().or_else(|| named.filter(|_| !args.other_profile));
+    let typed = args.input.file.is_some() || args.input.sample.is_some();
+    let file = args.input.file.clone().or_else(|| named.filter(|_| !args.other_profile && !typed));
+    // A plan without a file is of an embedded sample; the checksum says which.
+    let same = |sample: &Sample| bundled::sample(*sample).sha256().is_ok_and(|sum| sum == *sha256);
+    let planned = || Sample::ALL.into_iter().find(same).filter(|_| !args.other_profile);
+    let sample = args.input.sample.or_else(|| if file.is_none() { planned() } else { None });
     let input = InputArgs {
         file,
+        sample,
         recorded: RecordedArgs {
             origin: request.origin.as_ref().filter(|_| !args.other_profile).map(ToString::to_string),
             ignore_origin: request.ignore_origin && !args.other_profile,

@@ -16,7 +16,7 @@ use crate::predict::{Options, predict};
 use crate::pricing::PriceBook;
 use crate::profile::breakdown::GroupBy;
 use crate::report::jobs::JobsForm;
-use crate::report::{recordings, summary};
+use crate::report::{answer, recordings, summary};
 use crate::settings::args::{InputArgs, ScreensArgs};
 use crate::settings::file::SettingsFile;
 use crate::settings::theme::{Theme, ThemeError};
@@ -125,7 +125,7 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
     if let Some(jobs) = &jobs {
         let (input, wish) = jobs.first()?;
         // Only what was not typed is of the first job.
-        if args.input.file.is_none() {
+        if args.input.file.is_none() && args.input.sample.is_none() {
             args.input = InputArgs { waves: args.input.waves, precision: args.input.precision, ..input };
             if args.wish == Wish::default() {
                 args.wish = wish;
@@ -157,6 +157,9 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
 fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
     let Screens { loaded, catalog, prices, options, sizes, .. } = screens;
     loaded.warn();
+    let found = predict(&loaded.profile, catalog, options);
+    answer::write(&loaded.profile, catalog, found.as_ref().ok(), prices, out)?;
+    writeln!(out)?;
     summary::write_profile(&loaded.profile, &loaded.label, out)?;
     writeln!(out)?;
     if let Some(against) = &screens.against {
@@ -164,10 +167,10 @@ fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
         writeln!(out)?;
     }
     out.flush()?;
-    let mut predictions = gpu::predicted(predict(&loaded.profile, catalog, options), &loaded.label)?;
+    let mut predictions = gpu::predicted(found, &loaded.label)?;
     batches::add(sizes, &mut predictions, loaded, catalog, options)?;
     let predictions = fastest_first(predictions);
-    summary::write_predictions(&predictions, prices, out)?;
+    summary::write_predictions(&predictions, prices, None, out)?;
     writeln!(out)?;
     for line in goal::lines(&screens.args.wish, &screens.args.own, catalog)? {
         writeln!(out, "{line}\n")?;

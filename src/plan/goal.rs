@@ -420,4 +420,7 @@ pub struct Assumptions {
     /// Line rate of the network between machines whose offers do not say it; `None` = not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_gbit_per_second: Option<f64>,
+    /// Rate at which the data are copied to where the work is done; `None` = as assumed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_gbit_per_second: Option<f64>,
 }

@@ -263,16 +263,18 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
     }
 }
 
-/// The oldest version that knows what the goal asks: 4 where it does not accept every offer, 3 where it may join machines or divide state
-/// or the model, does not say where the data are, or asks for emissions.
+/// The oldest version that knows what the goal asks: 4 if it does not accept every offer, 3 if it may join
+/// machines or divide state or the model, does not say where the data are or how fast they are copied, or
+/// asks for emissions.
 fn version(goal: &Goal) -> u32 {
     let is_joined = goal.limits.max_machines > 1 || goal.assumptions.network_gbit_per_second.is_some();
+    let sets_rate = goal.assumptions.data_gbit_per_second.is_some();
     let is_placeless = goal.data.as_ref().is_some_and(|data| data.provider.is_none());
     let is_of_emissions = goal.limits.max_co2.is_some() || goal.objective == Objective::Emissions;
     let is_divided = !goal.sharding.is_none() || !goal.model_parallel.is_none();
     match () {
         () if goal.limits.accept.len() < Accept::ALL.len() => VERSION,
-        () if is_joined || is_placeless || is_of_emissions || is_divided => 3,
+        () if is_joined || sets_rate || is_placeless || is_of_emissions || is_divided => 3,
         () => OLDEST,
     }
 }

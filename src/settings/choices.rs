@@ -7,6 +7,7 @@ use crate::action::Screen;
 use crate::plan::{Accept, Confidence, Objective, ShardingChoice};
 use crate::predict::{Host, MethodChoice, Mode, Precision, WaveForm};
 use crate::pricing::Tier;
+use crate::profile::Sample;
 use crate::profile::breakdown::GroupBy;
 use crate::units::TimeUnit;
 
@@ -45,6 +46,17 @@ macro_rules! described {
 }
 
 named!(GroupBy, Mode, Tier, TimeUnit);
+
+impl ValueEnum for Sample {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.about()))
+    }
+}
+
 described!(Screen {
     Overview "overview" "What was recorded, and the recommendation",
     Profile "profile" "Operation by operation",

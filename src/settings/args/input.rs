@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::predict::{Host, MethodChoice, Mode, Precision, WaveForm};
+use crate::profile::Sample;
 use crate::settings::values;
 use crate::units::Bytes;
 
@@ -17,6 +18,9 @@ pub struct InputArgs {
     /// A profile (*.habitat.json, .gz, .zst), a PyTorch profiler trace, a recording of Nsight
     /// Systems (.sqlite) or XPlane (.xplane.pb), or an op list.
     pub file: Option<PathBuf>,
+    /// The embedded sample to read, in place of FILE.
+    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file", help_heading = "Recorded step")]
+    pub sample: Option<Sample>,
     /// What is known of it.
     #[command(flatten)]
     pub recorded: RecordedArgs,
@@ -53,6 +57,13 @@ pub struct InputArgs {
     /// end-to-end (default: kernelwise.json in the folder of weights, else the shipped ones).
     #[arg(long, value_name = "FILE", help_heading = "Prediction")]
     pub kernel_wise: Option<PathBuf>,
+}
+
+impl InputArgs {
+    /// The embedded sample that is read without a file.
+    pub fn sample(&self) -> Sample {
+        self.sample.unwrap_or_default()
+    }
 }
 
 /// What is known of a recorded step beside its file.

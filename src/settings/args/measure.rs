@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{FileArgs, ModelArgs, RecordedArgs};
+use crate::profile::Sample;
 use crate::settings::values;
 use crate::units::most;
 
@@ -129,6 +130,9 @@ pub enum ModelsCommand {
 pub struct SuggestArgs {
     /// A profile, trace or op list; without it, the embedded sample.
     pub file: Option<PathBuf>,
+    /// The embedded sample to read, in place of FILE.
+    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file")]
+    pub sample: Option<Sample>,
     /// The GPU to measure on.
     #[arg(long, value_name = "GPU")]
     pub to: String,

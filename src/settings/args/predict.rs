@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::{BlackBoxArgs, FileArgs, InputArgs, ModelArgs, OwnArgs, RecordedArgs, TableForm};
 use crate::predict::{Host, MethodChoice};
+use crate::profile::Sample;
 use crate::settings::values::{self, BatchSizes};
 use crate::settings::wish::Wish;
 
@@ -25,6 +26,11 @@ pub struct PredictArgs {
     /// Every operation too.
     #[arg(long)]
     pub operations: bool,
+    /// What is known of the recorded step too.
+    ///
+    /// Its longest operations, modules, waits and notes.
+    #[arg(long)]
+    pub verbose: bool,
     /// What every method predicts, and their errors.
     ///
     /// With the errors that each was found to have, and which is used.
@@ -191,8 +197,11 @@ pub enum ExportTool {
 pub struct BatchesArgs {
     /// Profiles (or traces) of one workload at two or more batch sizes: a line. One alone: its
     /// shapes scaled.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "sample")]
     pub files: Vec<PathBuf>,
+    /// An embedded sample, in place of files.
+    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "files")]
+    pub sample: Option<Sample>,
     /// Batch sizes to predict (2 and 4 times the largest recorded one without it).
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = values::batch_size)]
     pub at: Vec<u64>,
@@ -224,9 +233,10 @@ pub struct BatchesArgs {
 
 impl BatchesArgs {
     /// How one of the files is read and predicted.
-    pub fn input(&self, file: PathBuf) -> InputArgs {
+    pub fn input(&self, file: Option<PathBuf>) -> InputArgs {
         InputArgs {
-            file: Some(file),
+            file,
+            sample: self.sample,
             recorded: self.recorded.clone(),
             method: self.method,
             host: self.host,
@@ -242,6 +252,9 @@ pub struct ExportArgs {
     /// A profile or a PyTorch profiler trace with measured times; without it, the embedded
     /// sample.
     pub file: Option<PathBuf>,
+    /// The embedded sample to read, in place of FILE.
+    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file")]
+    pub sample: Option<Sample>,
     /// As a black box: kinds of operators with their total times, step time, batch size and
     /// GPU; no shapes, names or modules.
     #[arg(long, required = true)]
@@ -281,6 +294,9 @@ pub enum SweepCommand {
 pub struct SweepBandwidthArgs {
     /// A profile, trace or op list; without it, the embedded sample.
     pub file: Option<PathBuf>,
+    /// The embedded sample to read, in place of FILE.
+    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file")]
+    pub sample: Option<Sample>,
     /// The GPU.
     #[arg(long, value_name = "GPU", default_value = "titan-rtx")]
     pub gpu: String,

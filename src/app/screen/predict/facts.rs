@@ -20,10 +20,14 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
         words = format!("{words} · {mid} samples/s ({range})");
     }
     line("step", words);
+    let row = app.predict.rows.iter().find(|row| row.slug == prediction.gpu.slug);
+    let speed_up = row.and_then(|row| super::speed_up(app, row)).zip(super::precision(app));
+    if let Some(((times, now), before)) = speed_up.zip(app.setup.profile.workload.precision) {
+        line("precision", format!("{now}: {} times as fast as in {before}", format::number(times)));
+    }
     for brief in super::words(&prediction.warnings, true) {
         line("warning", brief);
     }
-    let row = app.predict.rows.iter().find(|row| row.slug == prediction.gpu.slug);
     if let Some(value) = row.and_then(|row| row.value.as_ref()) {
         let amount = value.per_usd.map_or_else(
             || "samples/$ need the batch size (--batch-size N)".to_owned(),
