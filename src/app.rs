@@ -10,6 +10,7 @@ pub mod job;
 pub mod list;
 pub mod live;
 pub mod modal;
+pub mod modes;
 pub mod msg;
 pub mod palette;
 pub mod screen;
@@ -192,7 +193,7 @@ impl App {
             chosen: Chosen::default(),
             plan: Job::default(),
             frontier: Arc::default(),
-            overview: OverviewState::new(&setup.profile),
+            overview: OverviewState::new(&setup.profile, &setup.catalog),
             profile: ProfileState::new(&setup.profile, setup.against.clone()),
             predict: PredictState { wanted: setup.gpu.clone(), ..PredictState::default() },
             planner: PlanState::default(),

@@ -5,10 +5,10 @@
 //! [`plan`] chooses among the offers of a [`pricing::PriceBook`] for a [`plan::Goal`].
 //!
 //! ```
-//! use habitat_tui::{plan, plan::{Goal, Work}, predict, pricing::PriceBook, profile::Profile, store::bundled, units::Samples};
+//! use habitat_tui::{plan, plan::{Goal, Work}, predict, pricing::PriceBook, profile::Sample, store::bundled, units::Samples};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let profile: Profile = bundled::sample();
+//! let profile = bundled::sample(Sample::default());
 //! let catalog = habitat_tui::catalog::Catalog::new(bundled::gpus());
 //! let predictions = predict::predict(&profile, &catalog, &predict::Options::default())?;
 //! let goal = Goal::new(Work::Samples(Samples::new(1.28e6)?));

@@ -13,6 +13,7 @@ pub mod modules;
 pub mod op_list;
 mod operation;
 mod read;
+mod sample;
 pub mod tensors;
 pub mod timeline;
 mod workload;
@@ -24,6 +25,7 @@ use sha2::{Digest, Sha256};
 pub use kernel::{Kernel, is_host_transfer};
 pub use operation::{Attribute, DType, Operation, Phase, Shape};
 pub use read::{ProfileError, Warning};
+pub use sample::Sample;
 pub use timeline::Timeline;
 pub use workload::{
     DeviceInfo, Execution, Memory, MemorySource, Mode, Origin, Precision, PrecisionClass, Recording, Step, Working,

@@ -3,6 +3,7 @@
 //! Everything a screen shows can be had here without a terminal. Numbers are rounded in
 //! the forms for people and left whole in JSON, CSV and TOML.
 
+pub mod answer;
 pub mod batches;
 pub mod beside;
 pub mod calibration;
@@ -10,7 +11,9 @@ pub mod comparison;
 pub mod difference;
 pub mod format;
 pub mod frontier;
+pub mod goal;
 pub mod gpus;
+pub mod html;
 pub mod jobs;
 pub mod launch;
 pub mod memory;

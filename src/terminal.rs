@@ -7,6 +7,11 @@ use std::io::{self, BufWriter, Stderr, StdoutLock, Write};
 
 use crate::text::{to_screen, unsafe_to_show};
 
+/// Cells of a line of the terminal on standard output; `None` if that is no terminal.
+pub fn width() -> Option<u16> {
+    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0).filter(|width| *width > 0)
+}
+
 /// Standard output, buffered and cleaned.
 pub fn stdout() -> Cleaned<BufWriter<StdoutLock<'static>>> {
     Cleaned::new(BufWriter::new(io::stdout().lock()))

@@ -80,8 +80,10 @@ const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
 
 #[test]
 fn without_a_terminal_the_report_is_printed() {
-    let report = Bench::new().ok(&[]);
-    assert!(report.contains("embedded sample"), "{report}");
+    let bench = Bench::new();
+    assert!(bench.ok(&[]).contains("embedded sample: BERT-large"));
+    let report = bench.ok(&["--sample", "resnet50-v100"]);
+    assert!(report.contains("embedded sample: ResNet-50"), "{report}");
     // Of what the timeline tells, the longest wait: the images are loaded on the thread that trains.
     let wait = "longest 57.3 ms at its start (the host was in enumerate(DataLoader) for 57.0 ms)";
     assert!(report.contains(wait), "{report}");
@@ -99,6 +101,33 @@ fn the_report_plans_with_other_batches_as_plan_does() {
     let line = plan.lines().find(|line| line.contains("batch: 96 samples a GPU")).expect("a larger batch pays here");
     assert!(report(&["--batch-sizes", "96"]).contains(line), "{line}");
     assert!(!report(&[]).contains("batch: 96"));
+}
+
+#[test]
+fn every_command_reads_every_sample_by_name() {
+    let bench = Bench::new();
+    for name in ["bert-large-h100", "resnet50-h200", "resnet50-v100"] {
+        for command in [
+            &["predict", "--to", "h100-sxm5-80gb"][..],
+            &["plan", "--steps", "1M", "--gpus", "h100-sxm5-80gb"],
+            &["batches", "--to", "h100-sxm5-80gb"],
+            &["models", "suggest", "--to", "h100-sxm5-80gb"],
+        ] {
+            bench.ok(&[command, &["--sample", name]].concat());
+        }
+        if name == "resnet50-v100" {
+            bench.ok(&["export", "--black-box", "--sample", name]);
+        }
+        // A plan of a sample finds it again, whichever it is.
+        let toml = bench.ok(&["plan", "--steps", "1M", "--gpus", "h100-sxm5-80gb", "--toml", "--sample", name]);
+        let plan = bench.file("plan.toml", &toml);
+        bench.ok(&["plan", "--from", path(&plan)]);
+    }
+    let error = bench.error(&["predict", "--sample", "resnet50"]);
+    assert!(error.contains("bert-large-h100, resnet50-h200, resnet50-v100"), "{error}");
+    assert!(bench.error(&["predict", "--sample"]).contains("bert-large-h100, resnet50-h200, resnet50-v100"));
+    let profile = bench.file("p.habitat.json", PROFILE);
+    assert!(bench.error(&["predict", path(&profile), "--sample", "resnet50-v100"]).contains("cannot be used with"));
 }
 
 #[test]
@@ -205,7 +234,8 @@ fn predictions_in_other_forms() {
     assert_eq!(csv.lines().count(), 109);
     assert!(csv.starts_with("gpu,step_time_us_mid,"));
     let markdown = bench.ok(&["predict", path(&profile), "--markdown", "--to", "t4"]);
-    assert_eq!(markdown.lines().count(), 3);
+    assert!(markdown.starts_with("# Step times: "), "{markdown}");
+    assert_eq!(markdown.lines().filter(|line| line.starts_with('|')).count(), 3);
     let operations = bench.ok(&["predict", path(&profile), "--csv", "--operations", "--to", "t4,l4"]);
     assert_eq!(operations.lines().count(), 5);
 }
@@ -366,7 +396,9 @@ fn steps_are_planned_without_a_batch_size() {
     assert_eq!((known["work_samples"].as_f64(), unknown["work_steps"].as_f64()), (Some(640_000.0), Some(10_000.0)));
     assert!(unknown.get("work_samples").is_none() && unknown["parts"][0].get("batch_size").is_none());
     let text = plan(&without, "--all");
-    assert!(text.starts_with("10,000 steps of one GPU: $"));
+    assert!(text.contains("\nwork: 10,000 steps of one GPU; energy: "), "{text}");
+    // The answer comes first.
+    assert!(text.starts_with("Take 1 × ") && text.lines().nth(1).unwrap().contains("cheapest of "), "{text}");
     // How many offers were not taken and why, those that came nearest first.
     let rejected = text.lines().skip_while(|line| !line.starts_with("Not taken (")).take(2).collect::<Vec<_>>();
     assert!(rejected[0].contains(" not the best, ") && rejected[0].contains(" without a usable price"), "{rejected:?}");
@@ -646,7 +678,10 @@ fn gpus_are_named_as_people_type_them() {
     let answer = bench.json(&["predict", "t.json", "--json", "--to", "4090,rtx3090,RTX A6000,a100-80"]);
     assert_eq!(gpus(&answer), ["rtx-4090", "rtx-3090", "rtx-a6000", "a100-pcie-80gb", "a100-sxm4-80gb"]);
     let several = bench.run(&["predict", "t.json", "--json", "--to", "h100"]);
-    assert_eq!(text(&several.stderr), "--to h100: h100-96gb-hbm2e-500w, h100-nvl, h100-pcie-80gb, h100-sxm5-80gb\n");
+    assert_eq!(
+        text(&several.stderr),
+        "--to h100: all of h100-96gb-hbm2e-500w, h100-nvl, h100-pcie-80gb, h100-sxm5-80gb\n"
+    );
     let rows = |args: &[&str]| bench.ok(args).lines().count() - 1;
     assert_eq!(rows(&["gpus", "a100-80", "--csv"]), 2);
     assert_eq!(rows(&["gpus", "rtx4090", "--csv"]), 1);
@@ -823,13 +858,19 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
     };
     let offers = json(&["offers", "--gpu", "l4", "--json"]);
     check(&offers["offers"][0]);
-    let plan = ["plan", "t.json", "--steps", "100000", "--tiers", "spot"];
+    let plan = ["plan", "t.json", "--steps", "100000", "--accept", "spot,marketplace", "--tiers", "spot"];
     let with = |last: &'static str| [&plan[..], &[last]].concat();
     let answer = json(&with("--json"));
     check(&answer["parts"][0]);
     assert!(answer["notes"].to_string().contains("lab/r/old/spot is in doubt: 365 days old"), "{answer}");
     assert!(answer["alternatives"][0]["market"].is_string());
-    assert!(answer["notes"].to_string().contains("at dated prices of providers themselves"), "{answer}");
+    // A plan without such prices says what they would save.
+    let firm = json(&["plan", "t.json", "--steps", "100000", "--tiers", "spot", "--json"]);
+    assert_eq!(
+        (&firm["parts"][0]["market"], &firm["beside"][0]["accept"][0]),
+        (&"provider".into(), &"marketplace".into())
+    );
+    assert_eq!(firm["beside"][0]["part"]["offer"], "lab/r/old/spot");
     let without = json(&[&plan[..], &["--no-marketplace", "--json"]].concat());
     assert_eq!(without["parts"][0]["market"], "provider");
     let left_out =
@@ -875,7 +916,7 @@ fn a_step_measured_on_several_gpus_corrects_plans() {
     assert!((factor - 10.0 / told["expected_extra_ms"].as_f64().unwrap()).abs() < 1e-9);
     assert!(bench.ok(&args).contains(&format!("--scaling-factor {factor:.2}")));
     let given = factor.to_string();
-    let wish = ["--steps", "1M", "--gpus", "v100-sxm2-16gb", "--min-gpus", "8", "--json"];
+    let wish = ["--steps", "1M", "--gpus", "v100-sxm2-16gb", "--min-gpus", "8", "--accept", "doubted,batch", "--json"];
     let plan = bench.json(&[&["plan", path(&profile), "--scaling-factor", &given], &wish[..]].concat());
     let part = &plan["parts"][0];
     assert_eq!(part["gpu_count"], 8);

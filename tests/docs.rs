@@ -23,6 +23,7 @@ use std::process::{Command as Process, ExitCode, Stdio};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use habitat_tui::profile::Sample;
 use habitat_tui::settings::args::{Cli, Command, PricesArgs, PricesCommand};
 use habitat_tui::store::bundled;
 use habitat_tui::units::GpuSlug;
@@ -366,7 +367,7 @@ fn folder() -> tempfile::TempDir {
             write(&format!("{kept}/{}", entry.file_name().to_str().unwrap()), &std::fs::read(entry.path()).unwrap());
         }
     }
-    let step = bundled::sample();
+    let step = bundled::sample(Sample::ResNet50V100);
     let mut slower = step.clone();
     slower.step.as_mut().unwrap().duration = step.step.as_ref().unwrap().duration.map(|took| took * 1.2);
     let mut real = step.clone();

@@ -10,7 +10,7 @@ use habitat_tui::learn::kernelwise::{Data, Recipe, fit, lines};
 use habitat_tui::predict::Method;
 use habitat_tui::predict::kernelwise::layer::tile;
 use habitat_tui::predict::kernelwise::{Across, Driver, KernelWise, KernelWiseError, Layer, Layers, Level, Property};
-use habitat_tui::profile::{Operation, Profile};
+use habitat_tui::profile::{Operation, Profile, Sample};
 use habitat_tui::store::bundled;
 use habitat_tui::units::{GpuSlug, Micros};
 use program::Folder;
@@ -392,7 +392,7 @@ fn what_cannot_be_fitted_says_why() {
     let folder = Folder::new();
     folder.write(
         "nothing.habitat.json",
-        &String::from_utf8(bundled::sample().without_origin().to_json().unwrap()).unwrap(),
+        &String::from_utf8(bundled::sample(Sample::ResNet50V100).without_origin().to_json().unwrap()).unwrap(),
     );
     let error = folder.error(&["fit", "kernelwise", "nothing.habitat.json", "-o", "lines.json"]);
     assert!(error.contains("nothing to fit"), "{error}");
@@ -427,5 +427,7 @@ fn the_curve_of_a_hypothetical_titan_rtx_flattens() {
         let flat = found["knees"][0]["flat_gbps"].as_f64().unwrap();
         assert!((low..high).contains(&flat), "{name}: {flat}");
     }
-    assert!(folder.ok(&["sweep", "bandwidth", "--to", "400"]).contains("flattening, GB/s"));
+    assert!(
+        folder.ok(&["sweep", "bandwidth", "--sample", "resnet50-v100", "--to", "400"]).contains("flattening, GB/s")
+    );
 }

@@ -209,9 +209,12 @@ fn rows_sort_by_every_column() {
 #[test]
 fn what_does_not_fit_is_never_the_answer() {
     let app = after("");
-    assert_eq!(predict::fastest(&app).unwrap().name, "H100 SXM5 80GB");
-    let (row, _, per_usd) = predict::best_value(&app).unwrap();
+    let picks = &app.predict.picks;
+    assert_eq!(app.predict.rows[picks.fastest.as_ref().unwrap().index].name, "H100 SXM5 80GB");
+    let best = picks.best_value.as_ref().unwrap();
+    let row = &app.predict.rows[best.index];
     assert_eq!(row.name, "L4");
+    let per_usd = best.offer.as_ref().unwrap().samples_per_usd.unwrap();
     // A batch of 16 at $0.35 an hour on demand: spot prices are the plan's business.
     let samples_per_hour = 16.0 / row.step.range.mid.as_secs() * 3600.0;
     assert!((per_usd.mid - samples_per_hour / 0.35).abs() < 1.0);
@@ -439,12 +442,13 @@ fn focus_flows_between_the_panes_of_the_plan() {
     assert_eq!(after("4 j j j j").planner.pane, Pane::Lower);
     assert_eq!(after("4 j j j j j k k").planner.pane, Pane::Goal);
     assert_eq!(after("4 tab").planner.pane, Pane::Lower);
-    assert_eq!(after("4 v v v").planner.lower, Lower::Rejected);
+    assert_eq!(after("4 v v v").planner.lower, Lower::Beside);
+    assert_eq!(after("4 v v v v").planner.lower, Lower::Rejected);
     // The plan over time: its own rows, of which none opens.
     let app = after("4 v tab j");
     assert_eq!((app.planner.lower, app.planner.list.selected), (Lower::Timeline, 1));
     assert!(app.screen.behaviour().table(&app).unwrap().len() > 2 && app.unavailable(Action::Open).is_some());
-    assert_eq!(after("4 v v v v v").planner.lower, Lower::Alternatives);
+    assert_eq!(after("4 v v v v v v").planner.lower, Lower::Alternatives);
 }
 
 /// What `C` copies opens the same view: parsed as the command line, it has the same goal.
@@ -466,7 +470,7 @@ fn the_command_of_a_view_opens_it_again() {
     let command = copied(changes);
     assert_eq!(
         command,
-        "habitat-tui runs/bert-tiny.habitat.json --screen plan --samples 2500000 --deadline 36h --budget 7.5 --objective time --confidence expected --max-parts 2 --max-gpus 8 --tiers on-demand"
+        "habitat-tui runs/bert-tiny.habitat.json --screen plan --samples 2500000 --deadline 36h --budget 7.5 --objective time --confidence expected --max-parts 2 --max-gpus 8 --accept marketplace,doubted,platform,batch"
     );
     let typed = Cli::try_parse_from(command.split(' ')).unwrap().screens.wish;
     let mut goal = after("").goal().clone();
@@ -805,7 +809,8 @@ fn a_slider_moves_over_batch_sizes_and_lets_plans_use_one() {
     assert!(app.command().contains("--batch-sizes 32"), "{}", app.command());
     assert!(app.message.as_ref().unwrap().1.contains("a batch of 32 on each GPU"), "{:?}", app.message);
     let app = after("3 B l l enter 0 enter");
-    assert_eq!((app.chosen.batch, sizes(&app)), (Some(None), Vec::new()));
+    // The shares of the recorded one stay: several GPUs keep the global batch with them.
+    assert_eq!((app.chosen.batch, sizes(&app)), (Some(None), vec![1, 2, 4, 8]));
     assert!(!app.command().contains("--batch-sizes"), "{}", app.command());
     // It is where it was when the slider is opened again.
     assert_eq!(batch("3 B l l enter q B"), 32);
@@ -822,7 +827,7 @@ fn every_offer_of_the_plan_screen_opens() {
         assert_eq!(after(&format!("4 tab enter {closing}")).modal, None, "{closing}");
     }
     // On the sliders and the notes no row is selected.
-    for nothing in ["4 enter", "4 v v v v tab enter"] {
+    for nothing in ["4 enter", "4 v v v v v tab enter"] {
         assert_eq!(after(nothing).modal, None, "{nothing}");
     }
 }
@@ -899,6 +904,7 @@ fn before(action: Action) -> &'static str {
         A::Up | A::PageUp | A::Top => "3 j j",
         A::Left | A::Right | A::FarLeft | A::FarRight | A::Increase | A::Decrease | A::SetValue => "4",
         A::NextPane | A::PreviousPane | A::Objective | A::OnDemand | A::Spot | A::Confidence => "4",
+        A::Marketplace | A::Doubted | A::Platform | A::GlobalBatch => "4",
         A::Parts | A::Lower => "4",
         A::NoLimit | A::Undo => "4 j = 5 enter",
         A::Origin => "esc 3",

@@ -13,7 +13,7 @@ use habitat_tui::predict::host::{LAUNCH_US, with_host};
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::{Method, MethodChoice, Mode, Options, Prediction, Predictions, predict};
-use habitat_tui::profile::Profile;
+use habitat_tui::profile::{Profile, Sample};
 use habitat_tui::store::bundled;
 use habitat_tui::units::GpuSlug;
 use proptest::prelude::*;
@@ -248,7 +248,7 @@ fn what_was_not_trained_on_has_wider_ranges_and_says_so() {
 
 #[test]
 fn what_is_remembered_is_what_would_be_computed() {
-    let sample = bundled::sample();
+    let sample = bundled::sample(Sample::ResNet50V100);
     let shapes = Options { ignore_origin: true, ..Options::default() };
     let ask = |models: &Arc<Models>, options: &Options| {
         predict(&sample, &CATALOG, &Options { models: Some(Arc::clone(models)), ..options.clone() }).unwrap()

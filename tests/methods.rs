@@ -8,7 +8,7 @@ mod program;
 use habitat_tui::catalog::Vendor;
 use habitat_tui::predict::kernelwise::Evaluated;
 use habitat_tui::predict::{Method, Mode};
-use habitat_tui::profile::{DType, Precision, PrecisionClass};
+use habitat_tui::profile::{DType, Precision, PrecisionClass, Sample};
 use habitat_tui::store::bundled;
 use program::Folder;
 use serde_json::Value;
@@ -24,7 +24,7 @@ fn methods(on: &Value) -> Vec<&str> {
 #[test]
 fn every_method_answers_with_its_range_and_one_is_taken() {
     let folder = Folder::new();
-    let found = folder.json(&["predict", "--all-methods", "--to", "t4,v100-sxm2-32gb"]);
+    let found = folder.json(&["predict", "--sample", "resnet50-v100", "--all-methods", "--to", "t4,v100-sxm2-32gb"]);
     assert_eq!((found["format"].as_str(), found["version"].as_u64()), (Some("habitat-comparison"), Some(1)));
     let t4 = on(&found, "t4");
     let fitted = ["kernel-wise", "layer-wise", "end-to-end"];
@@ -47,12 +47,14 @@ fn every_method_answers_with_its_range_and_one_is_taken() {
 #[test]
 fn the_user_overrides_and_shapes_alone_scale_no_waves() {
     let folder = Folder::new();
-    let asked = folder.json(&["predict", "--all-methods", "--to", "t4", "--method", "roofline"]);
+    let asked =
+        folder.json(&["predict", "--sample", "resnet50-v100", "--all-methods", "--to", "t4", "--method", "roofline"]);
     assert_eq!(
         (on(&asked, "t4")["taken"].as_str(), on(&asked, "t4")["why"].as_str()),
         (Some("roofline"), Some("asked for"))
     );
-    let shapes = folder.json(&["predict", "--all-methods", "--to", "t4", "--ignore-origin"]);
+    let shapes =
+        folder.json(&["predict", "--sample", "resnet50-v100", "--all-methods", "--to", "t4", "--ignore-origin"]);
     let fitted = ["kernel-wise", "layer-wise", "end-to-end"];
     // The learned models answer for all of it, in auto's name as in their own: one opinion.
     assert_eq!(methods(on(&shapes, "t4")), [&["auto", "roofline"][..], &fitted].concat());
@@ -81,7 +83,11 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
         folder.write("lines.json", &lines.to_json());
     };
     let predict = |more: &[&str]| {
-        let args = [&["predict", "--ignore-origin", "--to", "l4", "--kernel-wise", "lines.json"], more].concat();
+        let args = [
+            &["predict", "--sample", "resnet50-v100", "--ignore-origin", "--to", "l4", "--kernel-wise", "lines.json"],
+            more,
+        ]
+        .concat();
         folder.json(&args)
     };
     let of = |found: &Value| {
@@ -110,7 +116,7 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
 #[test]
 fn errors_are_of_steps_of_the_same_kind() {
     let folder = Folder::new();
-    let mut profile = bundled::sample();
+    let mut profile = bundled::sample(Sample::ResNet50V100);
     profile.workload.precision = Some(Precision::AmpFp16);
     for operation in &mut profile.operations {
         operation.dtype = operation.dtype.as_ref().map(|_| DType::Float16);
@@ -121,22 +127,23 @@ fn errors_are_of_steps_of_the_same_kind() {
         let answers = on(&found, gpu)["answers"].as_array().unwrap().clone();
         answers.iter().filter_map(|answer| Some(answer["validated_on"].as_str()?.to_owned())).collect()
     };
+    let full = ["--sample", "resnet50-v100", "--ignore-origin"];
     let half = ["half.habitat.json", "--ignore-origin"];
     let nvidia = quoted("rtx-4090", &half);
     assert!(!nvidia.is_empty());
     assert!(nvidia.iter().all(|on| on.starts_with("training steps in 16 bits on NVIDIA GPUs")), "{nvidia:?}");
     assert_eq!(quoted("mi325x", &half), Vec::<String>::new());
-    let amd = quoted("mi325x", &["--ignore-origin"]);
+    let amd = quoted("mi325x", &full);
     assert!(!amd.is_empty() && amd.iter().all(|on| on.starts_with("training steps in FP32 on AMD GPUs")), "{amd:?}");
     // What is converted from FP32 was not judged.
-    assert_eq!(quoted("rtx-4090", &["--ignore-origin", "--precision", "amp-fp16"]), Vec::<String>::new());
+    assert_eq!(quoted("rtx-4090", &[&full[..], &["--precision", "amp-fp16"]].concat()), Vec::<String>::new());
 }
 
 #[test]
 fn contradictions_are_warned_of() {
     let folder = Folder::new();
     // The ranges of this step reach down to the device's time alone; without its waiting they are apart.
-    let args = ["predict", "--all-methods", "--to", "t4", "--host", "keeps-up"];
+    let args = ["predict", "--sample", "resnet50-v100", "--all-methods", "--to", "t4", "--host", "keeps-up"];
     let (text, found) = (folder.ok(&args), folder.json(&args));
     let t4 = on(&found, "t4");
     let ends = |name: &str| {

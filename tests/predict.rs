@@ -10,7 +10,7 @@ use habitat_tui::predict::{
     Estimate, Fits, Method, MethodChoice, Options, Precision, PredictError, Prediction, Predictions, StepTime,
     WarningKind, predict,
 };
-use habitat_tui::profile::Profile;
+use habitat_tui::profile::{Profile, Sample};
 use habitat_tui::store::bundled;
 use habitat_tui::units::{GpuSlug, Micros};
 
@@ -277,7 +277,7 @@ fn a_throughput_without_an_upper_end_has_none() {
 
 #[test]
 fn every_prediction_of_the_sample_has_its_range_its_method_and_its_memory() {
-    let answers = predict(&bundled::sample(), &catalog(), &Options::default()).unwrap();
+    let answers = predict(&bundled::sample(Sample::default()), &catalog(), &Options::default()).unwrap();
     assert_eq!(answers.predictions.len(), 108);
     for prediction in &answers.predictions {
         let step = prediction.step.as_estimate();
@@ -359,7 +359,7 @@ fn either_flag_of_tf32_changes_its_own_operations() {
 fn tf32_is_never_slower_than_fp32() {
     let models = std::sync::Arc::new(habitat_tui::store::bundled::models());
     let all = catalog();
-    let sample = habitat_tui::store::bundled::sample();
+    let sample = bundled::sample(Sample::ResNet50V100);
     let mut volta = sample.clone();
     volta.workload.precision = Some(Precision::Fp32);
     let mut ampere = profile("a100-sxm4-40gb", "{}", &format!("{PRODUCT}, {CONVOLUTION}, {RELU}"));

@@ -24,7 +24,7 @@ fn the_terminal_is_given_back() {
     terminal.sees("embedded sample");
     assert_eq!(terminal.taken(), ["alternate screen", "hidden cursor", "bracketed paste", "mouse"]);
     terminal.press("2");
-    terminal.sees("convolution_backward");
+    terminal.sees("gelu_backward");
     terminal.press("3");
     terminal.sees("predicted, 1 measured");
     terminal.press("4");
@@ -72,7 +72,7 @@ fn a_window_may_become_small_and_large_again() {
 fn a_key_beside_a_resize_is_not_lost() {
     let mut terminal = opened(&[]);
     for round in 0..50 {
-        for (key, seen) in [("4", "v: timeline"), ("2", "convolution_backward")] {
+        for (key, seen) in [("4", "v: timeline"), ("2", "gelu_backward")] {
             terminal.resize(120 + round % 2, 40);
             terminal.press(key);
             terminal.sees(seen);
@@ -238,7 +238,7 @@ fn stopped_from_outside_it_comes_back() {
         terminal.press("4");
         terminal.sees("v: timeline");
         terminal.press("2");
-        terminal.sees("convolution_backward");
+        terminal.sees("gelu_backward");
     }
     terminal.press("q");
     assert_eq!(terminal.ends(), 0);
@@ -288,4 +288,15 @@ fn the_file_of_jobs_is_edited_and_planned_again() {
     terminal.sees("portraits");
     terminal.press("q");
     assert_eq!(terminal.ends(), 0);
+}
+
+/// The table has the columns that there is room for, and the line below it names the others.
+#[test]
+fn tables_fit_the_terminal() {
+    let terminal = Terminal::open(PROGRAM, &["predict", "--to", "h100-sxm5-80gb,l4"], &[]);
+    terminal.sees("left out to fit the terminal: ");
+    let shown = terminal.screen.lock().unwrap().screen().contents();
+    let rows: Vec<&str> =
+        shown.lines().filter(|line| line.starts_with("h100-sxm5-80gb") || line.starts_with("l4 ")).collect();
+    assert!(rows.len() == 2 && rows[0].contains("130.4 ms"), "{shown}");
 }

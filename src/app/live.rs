@@ -120,7 +120,7 @@ impl App {
         if self.is_awaiting() {
             self.tell(Tone::Good, format!("recorded; the profile is {output}"));
         }
-        self.overview = OverviewState::new(&profile);
+        self.overview = OverviewState::new(&profile, &self.setup.catalog);
         let (selected, scroll) = (self.profile.list.selected, self.profile.scroll);
         let before = std::mem::take(&mut self.profile.entries);
         self.profile.regroup(&profile);

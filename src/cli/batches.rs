@@ -20,21 +20,20 @@ use crate::store::{self, Paths};
 pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
-    let [first, rest @ ..] = &args.files[..] else {
-        return Err(CliError::Refused("no file".to_owned()));
-    };
-    if !rest.is_empty() && (args.recorded.batch_size.is_some() || args.recorded.peak_memory.is_some()) {
+    // No file is the sample.
+    let files = if args.files.is_empty() { vec![None] } else { args.files.iter().cloned().map(Some).collect() };
+    if files.len() > 1 && (args.recorded.batch_size.is_some() || args.recorded.peak_memory.is_some()) {
         return Err(CliError::Refused(
             "--batch-size and --peak-memory are of one file; with several, correct the files (`habitat-tui import` takes the flags)".to_owned(),
         ));
     }
     let mut profiles = Vec::new();
-    for file in &args.files {
+    for file in &files {
         let loaded = load(&args.input(file.clone()), &catalog)?;
         loaded.warn();
         profiles.push((loaded.label, loaded.profile));
     }
-    let mut options = options(&args.input(first.clone()), &args.to, &catalog, &paths)?;
+    let mut options = options(&args.input(files[0].clone()), &args.to, &catalog, &paths)?;
     if options.targets.is_empty() {
         let origin = crate::predict::origin(&profiles[0].1, &catalog, &options).at(&profiles[0].0)?;
         let gpu = origin.ok_or_else(|| {

@@ -12,7 +12,7 @@ use crate::store::{self, Paths};
 pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let catalog = store::catalog(&Paths::find())?;
     let recorded = RecordedArgs { batch_size: args.batch_size, ..RecordedArgs::default() };
-    let input = InputArgs { file: args.file.clone(), recorded, ..InputArgs::default() };
+    let input = InputArgs { file: args.file.clone(), sample: args.sample, recorded, ..InputArgs::default() };
     let loaded = load(&input, &catalog)?;
     loaded.warn();
     let named = args.origin.as_ref().map(|name| gpu::one(&catalog, "--origin", name)).transpose()?;

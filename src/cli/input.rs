@@ -46,8 +46,8 @@ impl Loaded {
 pub fn load(input: &InputArgs, catalog: &Catalog) -> Result<Loaded, CliError> {
     let mut loaded = match &input.file {
         None => Loaded {
-            profile: bundled::sample(),
-            label: bundled::SAMPLE_LABEL.to_owned(),
+            profile: bundled::sample(input.sample()),
+            label: input.sample().label(),
             embedded: true,
             warnings: Vec::new(),
         },

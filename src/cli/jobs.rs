@@ -9,9 +9,9 @@ use super::input::{Loaded, load};
 use super::options::{options, settings};
 use super::progress;
 use crate::catalog::Catalog;
-use crate::plan::PlanStatus;
 use crate::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, book, plan_jobs};
 use crate::plan::solve::Settings;
+use crate::plan::{Goal, PlanStatus};
 use crate::predict::{Host, MethodChoice, PredictError, Predictions, predict};
 use crate::pricing::PriceBook;
 use crate::report::jobs::JobsForm;
@@ -75,6 +75,7 @@ impl Jobs {
         let machines = machines.collect::<Result<Vec<_>, _>>()?;
         let (prices, usual) =
             if machines.is_empty() { (store::prices(&paths)?, usual) } else { (book(&machines), usual.for_machines()) };
+        let deadline = goal::hours(file.shared.deadline.as_ref()).at(&path)?;
         let mut steps = Vec::new();
         let mut job_of = |job| self.job_of(job, &file, &usual, &catalog, &prices, (&mut steps, read)).at(&path);
         let jobs = file.jobs.iter().map(&mut job_of);
@@ -82,7 +83,7 @@ impl Jobs {
         let supply = if machines.is_empty() { Supply::Rent(&prices) } else { Supply::Machines(&machines) };
         let confidence = file.confidence.or(usual.confidence).or(jobs.first().map(|job| job.goal.confidence));
         let shared = Shared {
-            deadline: file.shared.deadline,
+            deadline,
             budget: file.shared.budget,
             max_price: file.shared.max_price,
             quotas: [usual.quota, file.shared.quota].concat(),
@@ -107,12 +108,9 @@ impl Jobs {
         let mut wish = job.wish.clone();
         wish.quota.extend(file.shared.quota.iter().cloned());
         // Before the step is read: a wrong name is found at once.
-        let goal = goal::goal(work, &wish, usual, catalog, prices).at(&place)?;
-        goal::check_sense(
-            &crate::plan::Goal { deadline: file.shared.deadline, budget: file.shared.budget, ..goal.clone() },
-            prices,
-        )
-        .at("all jobs")?;
+        let goal = goal::goal(Goal::new(work), &wish, usual, catalog, prices).at(&place)?;
+        let deadline = goal::hours(file.shared.deadline.as_ref()).at("all jobs")?;
+        goal::check_sense(&Goal { deadline, budget: file.shared.budget, ..goal.clone() }, prices).at("all jobs")?;
         let known = steps.iter().find(|(step, _)| *step == job.step).map(|(_, predictions)| predictions.clone());
         let predictions = if let Some(predictions) = known {
             predictions

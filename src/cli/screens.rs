@@ -7,7 +7,7 @@ use super::answer::fastest_first;
 use super::error::CliError;
 use super::input::{Loaded, load, load_file};
 use super::jobs::Jobs;
-use super::{batches, diff, goal, gpu, hints, options, typed};
+use super::{batches, diff, goal, gpu, hints, options, own, typed};
 use crate::action::Screen;
 use crate::catalog::Catalog;
 use crate::live;
@@ -16,7 +16,7 @@ use crate::predict::{Options, predict};
 use crate::pricing::PriceBook;
 use crate::profile::breakdown::GroupBy;
 use crate::report::jobs::JobsForm;
-use crate::report::{recordings, summary};
+use crate::report::{answer, recordings, summary};
 use crate::settings::args::{InputArgs, ScreensArgs};
 use crate::settings::file::SettingsFile;
 use crate::settings::theme::{Theme, ThemeError};
@@ -78,13 +78,14 @@ impl Screens {
     pub(super) fn new(args: ScreensArgs, catalog: Catalog, loaded: Loaded) -> Result<Self, CliError> {
         let paths = Paths::find();
         let settings = options::settings(&paths)?;
-        let prices = store::prices(&paths)?;
+        let prices = own::add(&args.own, store::prices(&paths)?, &catalog)?;
         let gpu = gpu::maybe(&catalog, "--gpu", args.gpu.as_ref())?;
         let (themes, theme) = themes(&args, &settings, &paths)?;
         let options = options::options(&args.input, &[], &catalog, &paths)?;
         let sizes = batches::sizes(args.batch_sizes.as_ref(), &loaded.profile);
         let work = args.wish.work().unwrap_or(DEFAULT_WORK);
-        let goal = goal::goal(work, &args.wish, &settings.plan, &catalog, &prices)?.with_sizes(!sizes.is_empty());
+        let goal =
+            goal::goal(Goal::firm(work), &args.wish, &settings.plan, &catalog, &prices)?.with_sizes(!sizes.is_empty());
         Ok(Self {
             command: hints::typed(),
             args,
@@ -124,7 +125,7 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
     if let Some(jobs) = &jobs {
         let (input, wish) = jobs.first()?;
         // Only what was not typed is of the first job.
-        if args.input.file.is_none() {
+        if args.input.file.is_none() && args.input.sample.is_none() {
             args.input = InputArgs { waves: args.input.waves, precision: args.input.precision, ..input };
             if args.wish == Wish::default() {
                 args.wish = wish;
@@ -154,8 +155,11 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
 
 /// The report in place of the screens.
 fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
-    let Screens { loaded, catalog, prices, options, goal, sizes, .. } = screens;
+    let Screens { loaded, catalog, prices, options, sizes, .. } = screens;
     loaded.warn();
+    let found = predict(&loaded.profile, catalog, options);
+    answer::write(&loaded.profile, catalog, found.as_ref().ok(), prices, out)?;
+    writeln!(out)?;
     summary::write_profile(&loaded.profile, &loaded.label, out)?;
     writeln!(out)?;
     if let Some(against) = &screens.against {
@@ -163,12 +167,15 @@ fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
         writeln!(out)?;
     }
     out.flush()?;
-    let mut predictions = gpu::predicted(predict(&loaded.profile, catalog, options), &loaded.label)?;
+    let mut predictions = gpu::predicted(found, &loaded.label)?;
     batches::add(sizes, &mut predictions, loaded, catalog, options)?;
     let predictions = fastest_first(predictions);
-    summary::write_predictions(&predictions, prices, out)?;
+    summary::write_predictions(&predictions, prices, None, out)?;
     writeln!(out)?;
-    match plan(&predictions, prices, goal) {
+    for line in goal::lines(&screens.args.wish, &screens.args.own, catalog)? {
+        writeln!(out, "{line}\n")?;
+    }
+    match plan(&predictions, prices, &screens.goal) {
         Ok(plan) => summary::write_plan(&plan, false, out)?,
         Err(error) => writeln!(out, "no plan: {error}")?,
     }

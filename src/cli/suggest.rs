@@ -21,7 +21,7 @@ use crate::units::GpuSlug;
 pub(super) fn run(args: &SuggestArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
-    let loaded = load(&InputArgs { file: args.file.clone(), ..InputArgs::default() }, &catalog)?;
+    let loaded = load(&InputArgs { file: args.file.clone(), sample: args.sample, ..InputArgs::default() }, &catalog)?;
     loaded.warn();
     let gpu = gpu::one(&catalog, "--to", &args.to)?;
     let models = options::models(&args.models, &catalog, &paths)?;

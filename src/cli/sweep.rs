@@ -93,7 +93,7 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
     if (args.to - args.from) / args.by > MOST_POINTS {
         return Err(CliError::Refused(format!("--by {}: more than {MOST_POINTS} points; take a wider step", args.by)));
     }
-    let input = InputArgs { file: args.file.clone(), ..InputArgs::default() };
+    let input = InputArgs { file: args.file.clone(), sample: args.sample, ..InputArgs::default() };
     let loaded = load(&input, &catalog)?;
     loaded.warn();
     let weights = weights_folder(args.models.as_deref(), &settings(&paths)?, &paths);

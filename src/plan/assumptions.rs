@@ -212,6 +212,13 @@ impl Goal {
         self
     }
 
+    /// The same with firm offers alone.
+    pub fn firm(work: Work) -> Self {
+        let mut goal = Self::new(work);
+        goal.limits.accept.clear();
+        goal
+    }
+
     /// The cheapest way to do `work` with one offer, with no other limit.
     pub fn new(work: Work) -> Self {
         Self {

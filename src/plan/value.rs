@@ -22,6 +22,15 @@ pub struct Value<'a> {
 /// Several GPUs of one offer are priced alike; what their communication costs is the
 /// plan's business.
 pub fn best_value<'a>(prediction: &Prediction, prices: &'a PriceBook) -> Option<Value<'a>> {
+    cheapest(prediction, prices, |_| true)
+}
+
+/// The same of firm prices alone ([`Trust::is_firm`](crate::pricing::Trust::is_firm)).
+pub fn best_firm_value<'a>(prediction: &Prediction, prices: &'a PriceBook) -> Option<Value<'a>> {
+    cheapest(prediction, prices, |offer| offer.trust.is_firm())
+}
+
+fn cheapest<'a>(prediction: &Prediction, prices: &'a PriceBook, takes: impl Fn(&Offer) -> bool) -> Option<Value<'a>> {
     let per_gpu = |offer: &Offer| UsdPerHour::known(offer.price.get() / f64::from(offer.gpu_count));
     let offer = prices
         .offers()
@@ -29,7 +38,7 @@ pub fn best_value<'a>(prediction: &Prediction, prices: &'a PriceBook) -> Option<
         .filter(|offer| {
             offer.gpu.as_ref() == Some(&prediction.gpu.slug) && offer.unusable.is_none() && offer.gpu_count > 0
         })
-        .filter(|offer| offer.tier == Tier::OnDemand)
+        .filter(|offer| offer.tier == Tier::OnDemand && takes(offer))
         .min_by(|a, b| per_gpu(a).total_cmp(&per_gpu(b)).then_with(|| a.id.cmp(&b.id)))?;
     let price_per_gpu = per_gpu(offer);
     let samples_per_usd = prediction

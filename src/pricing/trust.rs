@@ -59,6 +59,8 @@ impl Market {
 pub struct Trust {
     /// Who rents the machine out.
     pub market: Market,
+    /// Whether the user wrote it into a file of prices: what speaks against it is shown, and it is used.
+    pub is_own: bool,
     /// Days from the date of the price to the day of planning; `None` where either is not known.
     pub age_days: Option<i32>,
     /// What speaks against the price.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::format;
 use super::predictions::write_warnings;
 use super::table::{Cell, Column, Table};
+use crate::predict::Fits;
 use crate::predict::batches::{Basis, GpuSweep, Sweep, SweepRow};
 use crate::text;
 use crate::units::Micros;
@@ -145,6 +146,9 @@ pub fn write_text(sweep: &Sweep, with_families: bool, out: &mut dyn Write) -> io
         families(sweep).write_text(out)?;
     }
     for gpu in &sweep.gpus {
+        if let Some(pays) = pays(sweep, gpu) {
+            writeln!(out, "{}: {pays}", gpu.gpu.slug)?;
+        }
         for note in &gpu.notes {
             writeln!(out, "{}: {note}", gpu.gpu.slug)?;
         }
@@ -153,6 +157,29 @@ pub fn write_text(sweep: &Sweep, with_families: bool, out: &mut dyn Write) -> io
         writeln!(out, "{note}")?;
     }
     Ok(())
+}
+
+/// Gain of throughput from which on a larger batch pays.
+const PAYS: f64 = 1.1;
+
+/// Whether a batch larger than the largest recorded one pays on a GPU, by the samples a second of those that fit;
+/// `None` if no larger one was predicted.
+pub fn pays(sweep: &Sweep, gpu: &GpuSweep) -> Option<String> {
+    let recorded = *sweep.recorded.iter().max()?;
+    let rate = |row: &SweepRow| row.throughput.map_or(0.0, |rate| rate.mid.get());
+    let now = gpu.rows.iter().find(|row| row.batch == recorded).map(rate).filter(|rate| *rate > 0.0)?;
+    let larger = || gpu.rows.iter().filter(|row| row.batch > recorded);
+    let smallest = larger().next()?;
+    let Some(best) = larger().filter(|row| row.memory.fits != Fits::No).max_by(|a, b| rate(a).total_cmp(&rate(b)))
+    else {
+        let batch = format::grouped(smallest.batch as f64);
+        return Some(format!("a larger batch does not fit (tried {batch})"));
+    };
+    let gain = rate(best) / now;
+    let verdict = if gain >= PAYS { "a larger batch pays" } else { "a larger batch hardly pays" };
+    let unsure = if best.memory.fits == Fits::Unknown { "; unknown whether it fits" } else { "" };
+    let [best, recorded] = [best.batch, recorded].map(|batch| format::grouped(batch as f64));
+    Some(format!("{verdict}: {} times the samples/s at {best} as at {recorded}{unsure}", format::number(gain)))
 }
 
 /// Everything, for programs: `habitat-batches`, version 1.

@@ -64,8 +64,11 @@ impl From<&Trust> for TrustJson {
 }
 
 /// The columns of what [`TrustJson`] says, after that of the date.
-pub(super) const TRUST: [Column; 3] =
-    [Column::number("days", "price_age_days"), Column::text("", "market"), Column::text("in doubt", "price_doubts")];
+pub(super) const TRUST: [Column; 3] = [
+    Column::number("days", "price_age_days").dropped(7),
+    Column::text("", "market"),
+    Column::text("in doubt", "price_doubts").dropped(4).cut_to(8),
+];
 
 /// Their cells.
 pub(super) fn trust_cells(trust: &Trust) -> [Cell; 3] {

@@ -213,16 +213,16 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
     let columns = [
         Column::text("GPU", "gpu"),
         Column::number("step", "step_time_us_mid"),
-        Column::number("low–high", ""),
+        Column::number("low–high", "").dropped(1),
         Column::number("", "step_time_us_low"),
         Column::number("", "step_time_us_high"),
-        Column::text("method", "method"),
-        Column::number("samples/s", "throughput_samples_per_s_mid"),
-        Column::number("$/GPU-h", "usd_per_gpu_hour"),
-        Column::number("samples/$", "samples_per_usd_mid"),
-        Column::text("fits", "fits_in_memory"),
+        Column::text("method", "method").dropped(5).cut_to(8),
+        Column::number("samples/s", "throughput_samples_per_s_mid").dropped(4),
+        Column::number("$/GPU-h", "usd_per_gpu_hour").dropped(2),
+        Column::number("samples/$", "samples_per_usd_mid").dropped(2),
+        Column::text("fits", "fits_in_memory").dropped(3),
         Column::text("", "memory_reason"),
-        Column::text("cheapest offer on demand", "cheapest_offer"),
+        Column::text("cheapest offer on demand", "cheapest_offer").dropped(6).cut_to(24),
     ];
     let last = [Column::text("", "warnings"), Column::text("", "notes")];
     let mut table = Table::new(&[&columns[..], &TRUST, &last].concat());

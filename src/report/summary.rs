@@ -34,6 +34,42 @@ pub fn steps_measured(steps: u32) -> String {
     if steps == 1 { "1 step".to_owned() } else { format!("median of {steps} steps") }
 }
 
+/// The recorded step in two lines: what was run where, and where its time went.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_step(profile: &Profile, label: &str, out: &mut dyn Write) -> io::Result<()> {
+    let (workload, breakdown) = (&profile.workload, Breakdown::of(profile));
+    let name = text::clean(&workload.name, 80);
+    writeln!(out, "{name} ({label}): {} · {}", workload_facts(workload), origin_words(profile))?;
+    let mut facts: Vec<String> = Vec::new();
+    let split = breakdown.busy_idle.as_ref().filter(|split| split.step.get() > 0.0);
+    let scale = split.map_or(1.0, |split| split.busy / split.step);
+    facts.extend(split.map(|split| {
+        let samples = profile.step.as_ref().and_then(|step| step.samples);
+        let over = samples.map_or_else(String::new, |samples| format!(", {}", steps_measured(samples)));
+        let with = if communicates(profile) { ", communication with other GPUs included" } else { "" };
+        format!("step {} measured{over}{with}: GPU idle {}", format::time(split.step), format::percent(1.0 - scale))
+    }));
+    let phases = breakdown.phases.iter();
+    facts.extend(phases.map(|phase| format!("{} {}", phase.phase, format::percent(phase.share * scale))));
+    facts.extend(memory::words(profile));
+    writeln!(out, "  {}", if facts.is_empty() { "nothing measured on a GPU".to_owned() } else { facts.join(" · ") })
+}
+
+fn origin_words(profile: &Profile) -> String {
+    let Some(origin) = &profile.origin else {
+        return "shapes only, not measured on a GPU".to_owned();
+    };
+    let name = match (&origin.gpu, origin.gpu_name.as_deref().map(|name| text::clean(name, 90))) {
+        (Some(slug), Some(name)) => format!("{name} ({slug})"),
+        (Some(slug), None) => slug.to_string(),
+        (None, Some(name)) => format!("{name} (not in the catalog)"),
+        (None, None) => "a GPU that the recording does not name".to_owned(),
+    };
+    format!("recorded on {name}")
+}
+
 /// What was recorded: workload, origin, step, phases and the longest operations.
 ///
 /// # Errors
@@ -42,17 +78,7 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
     let workload = &profile.workload;
     writeln!(out, "{} ({label})", text::clean(&workload.name, 80))?;
     writeln!(out, "  {}", workload_facts(workload))?;
-    if let Some(origin) = &profile.origin {
-        let name = match (&origin.gpu, origin.gpu_name.as_deref().map(|name| text::clean(name, 90))) {
-            (Some(slug), Some(name)) => format!("{name} ({slug})"),
-            (Some(slug), None) => slug.to_string(),
-            (None, Some(name)) => format!("{name} (not in the catalog)"),
-            (None, None) => "a GPU that the recording does not name".to_owned(),
-        };
-        writeln!(out, "  recorded on {name}")?;
-    } else {
-        writeln!(out, "  shapes only: nothing was measured on a GPU")?;
-    }
+    writeln!(out, "  {}", origin_words(profile))?;
     let breakdown = Breakdown::of(profile);
     if let Some(split) = &breakdown.busy_idle {
         let samples = profile.step.as_ref().and_then(|step| step.samples);
@@ -134,15 +160,24 @@ fn step_words(segments: &[Segment]) -> String {
     format!("of the step: {}", parts.join(" · "))
 }
 
-/// The table of predictions and what holds for all of them.
+/// The table of predictions, in at most `width` cells if there is a limit, and what holds for all of them.
 ///
 /// # Errors
 /// Those of the writer.
-pub fn write_predictions(predictions: &Predictions, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_predictions(
+    predictions: &Predictions,
+    prices: &PriceBook,
+    width: Option<u16>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     predictions::write_warnings(&predictions.warnings(), out)?;
-    predictions::table(predictions, prices).write_text(out)?;
-    if !predictions.notes.is_empty() {
+    let table = predictions::table(predictions, prices);
+    let dropped = table.write_fitted(width, out)?;
+    if !dropped.is_empty() || !predictions.notes.is_empty() {
         writeln!(out)?;
+    }
+    if !dropped.is_empty() {
+        writeln!(out, "left out to fit the terminal: {}; --csv and --markdown have all columns", dropped.join(", "))?;
     }
     for note in &predictions.notes {
         writeln!(out, "note: {note}")?;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::timeline::Lane;
 use crate::settings::theme::Role;
@@ -56,6 +56,20 @@ impl Column {
     /// A drawing of `width` cells or more.
     pub fn graphic(heading: &'static str, width: u16, priority: u8) -> Self {
         Self { priority, graphic: Some(width), ..Self::text(heading, "") }
+    }
+
+    /// Leaves the column out of narrow tables, the highest priority first.
+    #[must_use]
+    pub const fn dropped(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Cuts the column to `cells` in narrow tables.
+    #[must_use]
+    pub const fn cut_to(mut self, cells: u16) -> Self {
+        self.shrink_to = Some(cells);
+        self
     }
 
     /// Sorted by the `index`-th sortable column.
@@ -139,6 +153,9 @@ impl Cell {
     }
 }
 
+/// Drawings do not grow wider than this, or than four times what they ask for: longer bars say no more.
+const MOST_GRAPHIC: u16 = 36;
+
 /// Rows under columns.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
@@ -203,6 +220,60 @@ impl Table {
         texts.map(|(text, _)| text.trim()).collect::<Vec<_>>().join("\t") + "\n"
     }
 
+    /// Width of each column in `width` cells with `gap` between; 0 = dropped. Columns are
+    /// dropped by priority and only words are ever cut.
+    pub fn widths(&self, width: u16, gap: u16) -> Vec<u16> {
+        let natural: Vec<u16> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(index, column)| {
+                if let Some(least) = column.graphic {
+                    return least.max(column.heading.width() as u16);
+                }
+                let cells = self.rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.text.width());
+                // The sign of the order stands beside the heading.
+                let mark = usize::from(column.sort.is_some());
+                cells.max().unwrap_or(0).max(column.heading.width() + mark) as u16
+            })
+            .collect();
+        let least =
+            |index: usize| self.columns[index].shrink_to.map_or(natural[index], |least| least.min(natural[index]));
+        let mut kept: Vec<bool> = vec![true; self.columns.len()];
+        let total = |kept: &[bool], size: &dyn Fn(usize) -> u16| -> u16 {
+            let count = kept.iter().filter(|kept| **kept).count() as u16;
+            let cells: u16 = (0..kept.len()).filter(|index| kept[*index]).map(size).fold(0, u16::saturating_add);
+            cells.saturating_add(gap * count.saturating_sub(1))
+        };
+        while total(&kept, &least) > width {
+            let Some(worst) = (0..kept.len())
+                .filter(|index| kept[*index] && self.columns[*index].priority > 0)
+                .max_by_key(|index| (self.columns[*index].priority, *index))
+            else {
+                break;
+            };
+            kept[worst] = false;
+        }
+        let mut widths: Vec<u16> = (0..kept.len()).map(|index| if kept[index] { least(index) } else { 0 }).collect();
+        let mut spare = width.saturating_sub(total(&kept, &least));
+        // Words first, the most important first; then the drawings share what is left.
+        let mut order: Vec<usize> = (0..kept.len()).filter(|index| kept[*index]).collect();
+        order.sort_by_key(|index| self.columns[*index].priority);
+        for index in order.iter().copied().filter(|index| self.columns[*index].graphic.is_none()) {
+            let more = natural[index].saturating_sub(widths[index]).min(spare);
+            widths[index] += more;
+            spare -= more;
+        }
+        let drawings: Vec<usize> = order.into_iter().filter(|index| self.columns[*index].graphic.is_some()).collect();
+        for (done, index) in drawings.iter().enumerate() {
+            let most = MOST_GRAPHIC.max(4 * self.columns[*index].graphic.unwrap_or(0));
+            let more = (spare / (drawings.len() - done) as u16).min(most.saturating_sub(widths[*index]));
+            widths[*index] += more;
+            spare -= more;
+        }
+        widths
+    }
+
     fn shown(&self) -> impl Iterator<Item = (usize, &Column)> {
         self.columns.iter().enumerate().filter(|(_, column)| !column.heading.is_empty())
     }
@@ -241,6 +312,34 @@ impl Table {
         Ok(())
     }
 
+    /// Aligned columns two spaces apart, in at most `width` cells if there is a limit: columns are dropped by
+    /// priority, then words are cut. Returns the headings of the columns that were dropped.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_fitted(&self, width: Option<u16>, out: &mut dyn Write) -> io::Result<Vec<&str>> {
+        let Some(width) = width else {
+            self.write_text(out)?;
+            return Ok(Vec::new());
+        };
+        let mut fitted = Self { columns: self.shown().map(|(_, column)| column.clone()).collect(), ..Self::default() };
+        let kept: Vec<usize> = self.shown().map(|(index, _)| index).collect();
+        fitted.rows = self.rows.iter().map(|row| kept.iter().map(|&index| row[index].clone()).collect()).collect();
+        let widths = fitted.widths(width, 2);
+        let mut dropped = Vec::new();
+        for (place, width) in widths.into_iter().enumerate() {
+            if width == 0 {
+                dropped.push(&*self.columns[kept[place]].heading);
+                fitted.columns[place].heading = Cow::Borrowed("");
+            }
+            for row in &mut fitted.rows {
+                row[place].text = cut(&row[place].text, usize::from(width));
+            }
+        }
+        fitted.write_text(out)?;
+        Ok(dropped)
+    }
+
     /// A Markdown table.
     ///
     /// # Errors
@@ -276,6 +375,21 @@ impl Table {
         }
         writer.flush()
     }
+}
+
+/// A text in at most `width` cells, with a sign at a cut.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut shown = String::new();
+    for c in text.chars() {
+        if shown.width() + c.width().unwrap_or(0) >= width {
+            break;
+        }
+        shown.push(c);
+    }
+    shown + "…"
 }
 
 /// A cell that no spreadsheet takes for a formula. Numbers may begin with a sign.
@@ -337,6 +451,56 @@ mod tests {
             "| GPU | step |\n| --- | ---: |\n| t4 | 12.3 ms |\n| h100-sxm5 | – |\n"
         );
         assert_eq!(text(Table::write_csv), "gpu,step_us,note\nt4,12345.678,a|b\nh100-sxm5,,\"x,\"\"y\"\"\"\n");
+    }
+
+    #[test]
+    fn columns_drop_by_priority_and_numbers_are_never_cut() {
+        let mut table = Table::new(&[
+            Column::words("name", 6, 0),
+            Column::figures("time, ms", 0),
+            Column::graphic("", 5, 2),
+            Column::figures("share", 1),
+        ]);
+        let bar = Cell::draw(Role::Busy, Graphic::Bar(0.5));
+        table.push(vec![Cell::text("a long name"), Cell::text("1234.5"), bar, Cell::text("12.3 %")]);
+        assert_eq!(table.widths(60, 2), [11, 8, 29, 6]);
+        assert_eq!(table.widths(36, 2), [11, 8, 5, 6]);
+        assert_eq!(table.widths(31, 2), [6, 8, 5, 6]);
+        assert_eq!(table.widths(30, 2), [11, 8, 0, 6]);
+        assert_eq!(table.widths(20, 2), [10, 8, 0, 0]);
+        assert_eq!(table.widths(10, 2), [6, 8, 0, 0]);
+    }
+
+    #[test]
+    fn text_fits_the_terminal() {
+        let mut table = Table::new(&[
+            Column::text("GPU", ""),
+            Column::number("step", ""),
+            Column::text("", "hidden"),
+            Column::text("offer", "").dropped(1).cut_to(6),
+            Column::text("method", "").dropped(2),
+        ]);
+        table.push(["h100", "130 ms", "x", "lambda/us-east-1/h100", "measured"].map(Cell::text).to_vec());
+        let fitted = |width| {
+            let mut out = Vec::new();
+            let dropped = table.write_fitted(width, &mut out).unwrap().join(",");
+            (String::from_utf8(out).unwrap(), dropped)
+        };
+        assert_eq!(fitted(None).0, text_of(&table));
+        assert_eq!(fitted(Some(200)), (text_of(&table), String::new()));
+        let (text, dropped) = fitted(Some(34));
+        assert_eq!(
+            (text.as_str(), dropped.as_str()),
+            ("GPU     step  offer       method\nh100  130 ms  lambda/us…  measured\n", "")
+        );
+        assert_eq!(fitted(Some(20)), ("GPU     step  offer\nh100  130 ms  lambd…\n".to_owned(), "method".to_owned()));
+        assert!((12..80).all(|width| fitted(Some(width)).0.lines().all(|line| line.width() <= usize::from(width))));
+    }
+
+    fn text_of(table: &Table) -> String {
+        let mut out = Vec::new();
+        table.write_text(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
     }
 
     #[test]

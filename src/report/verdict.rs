@@ -1,8 +1,8 @@
-//! What holds a running job back: one sentence with what it stands on, and what to do next.
+//! What bounds a running job or a recorded step: one sentence with its figures, and what to do next.
 //!
 //! | kind | is said where |
 //! | --- | --- |
-//! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader`, of several ranks in that of one, and the recorded step does not show that the GPU was busy meanwhile ([`BUSY`]) |
+//! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader`, of several ranks in that of one, and the recorded step does not show that the GPU was busy meanwhile ([`BUSY`]); or the GPU idles [`IDLE`] of the recorded step and most of that while the host loads data |
 //! | a slow rank | the others wait [`LATE`](ranks::LATE) of its step for it, or its steps are [`SLOW`](ranks::SLOW) times as long as the median of all |
 //! | communication | collectives take [`EXCHANGING`] of the recorded step |
 //! | host-bound | the GPU idles [`IDLE`] of the recorded step |
@@ -14,11 +14,11 @@
 use std::fmt;
 
 use super::ranks::Farthest;
-use super::{format, ranks};
+use super::{format, ranks, waits};
 use crate::live::{Snapshot, Waiting};
 use crate::op::Family;
 use crate::profile::breakdown::{Breakdown, GroupBy};
-use crate::profile::{Precision, Profile};
+use crate::profile::{Execution, Operation, Phase, Precision, Profile};
 use crate::units::{Bytes, Micros};
 
 /// Share of the time of the last steps from which on data hold them up.
@@ -111,6 +111,9 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
     if let Some(slow) = ranks::slowest(seen).filter(|it| it.value.get() >= it.median.get() * ranks::SLOW) {
         return Ok(of_rank(slow));
     }
+    if let Some(loading) = profile.and_then(|profile| of_loading(profile, recorded.as_ref())) {
+        return Ok(loading);
+    }
     let Some(recorded) = recorded else {
         let why = if profile.is_some() {
             "the recorded step has no times of a GPU"
@@ -148,6 +151,33 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
         });
     }
     Ok(recorded.of_gpu())
+}
+
+/// What bounds a recorded step, of which nothing else is known.
+///
+/// # Errors
+/// Why that is not known.
+pub fn of_profile(profile: &Profile, memory: Option<MemoryUse>) -> Result<Verdict, String> {
+    verdict(&Snapshot::default(), Some(profile), memory)
+}
+
+/// The verdict on a recorded step that waits for its data.
+fn of_loading(profile: &Profile, recorded: Option<&Recorded>) -> Option<Verdict> {
+    let loading = waits::loading(profile)?;
+    let because = match recorded {
+        Some(recorded) if recorded.idle >= IDLE && loading.share >= recorded.idle / 2.0 => format!(
+            "waiting for data: the GPU idles {} of the recorded step, and the host loads data in {} of it",
+            whole(recorded.idle),
+            whole(loading.share)
+        ),
+        None if loading.share >= WAITING => {
+            format!("waiting for data: {} of the recorded step", whole(loading.share))
+        }
+        _ => return None,
+    };
+    let workers = loading.in_process.then_some(0);
+    let waiting = Waiting { share: loading.share, steps: 1, workers, cores: None };
+    Some(Verdict { bound: Bound::Data, because, next: faster_loading(waiting) })
 }
 
 /// Advice if one rank is late.
@@ -236,7 +266,15 @@ struct Recorded {
     /// The family with the most device time, and its share of that.
     most: Option<(String, f64)>,
     precision: Option<Precision>,
+    /// Share of the device time that a compiler could fuse: elementwise operations and the like, outside the
+    /// optimizer; 0 in compiled steps.
+    fusable: f64,
 }
+
+/// Families whose operations `torch.compile` fuses.
+const FUSABLE: [Family; 4] = [Family::Elementwise, Family::Normalisation, Family::Softmax, Family::Reduction];
+/// Share of the device time from which on fusing is worth naming.
+const WORTH_FUSING: f64 = 0.2;
 
 impl Recorded {
     fn of(profile: &Profile) -> Option<Self> {
@@ -252,6 +290,7 @@ impl Recorded {
             profiled: profile.step.as_ref().is_some_and(|step| step.profiled),
             most: most.map(|entry| (entry.label.clone(), entry.share)),
             precision: profile.workload.precision,
+            fusable: fusable(profile),
         })
     }
 
@@ -259,11 +298,18 @@ impl Recorded {
         let busy = whole(1.0 - self.idle);
         let (most, next) = match &self.most {
             Some((family, share)) => {
-                (format!(", {} of which is {family}", format::percent(*share)), self.shorter(family).to_owned())
+                let next = match self.shorter(family) {
+                    FASTER if self.fusable >= WORTH_FUSING => format!(
+                        "torch.compile fuses elementwise kernels and norms ({}), a faster GPU shortens the rest",
+                        whole(self.fusable)
+                    ),
+                    next => next.to_owned(),
+                };
+                (format!(", {} of it {family}", whole(*share)), next)
             }
             None => (String::new(), FASTER.to_owned()),
         };
-        Verdict { bound: Bound::Gpu, because: format!("GPU-bound: it is busy {busy} of the recorded step{most}"), next }
+        Verdict { bound: Bound::Gpu, because: format!("GPU-bound: busy {busy} of the step{most}"), next }
     }
 
     /// What shortens the operations of a family.
@@ -276,12 +322,24 @@ impl Recorded {
             "autocast to bf16 shortens them"
         } else if (is_convolution || is(&[Family::Gemm])) && is_wide && self.precision != Some(Precision::Tf32) {
             "autocast to bf16 (or TF32) shortens them"
-        } else if is(&[Family::Elementwise, Family::Normalisation, Family::Softmax, Family::Reduction]) {
+        } else if is(&FUSABLE) && self.fusable > 0.0 {
             "torch.compile joins such operations"
         } else {
             FASTER
         }
     }
+}
+
+/// Share of the device time of a step that a compiler could fuse.
+fn fusable(profile: &Profile) -> f64 {
+    let total = profile.total_device_time();
+    if total.get() <= 0.0 || profile.step.as_ref().is_some_and(|step| step.execution == Some(Execution::Compiled)) {
+        return 0.0;
+    }
+    let is_fusable =
+        |operation: &&Operation| operation.phase != Phase::Optimizer && FUSABLE.contains(&crate::op::family(operation));
+    let times = profile.operations.iter().filter(is_fusable).filter_map(Operation::total_device_time);
+    times.sum::<Micros>() / total
 }
 
 /// Where nothing of the program's own is likely to help.
@@ -291,6 +349,7 @@ const FASTER: &str = "a faster GPU shortens the step";
 mod tests {
     use super::*;
     use crate::live::{Exchange, Process};
+    use crate::profile::Step;
     use crate::units::GIB;
 
     /// A step of 100 µs in which the GPU is busy so long, with these operations.
@@ -340,7 +399,7 @@ mod tests {
                 Some(profile(97, "fp32", &busy)),
                 memory(40.0),
                 Bound::Gpu,
-                "GPU-bound: it is busy 97 % of the recorded step, 61.9 % of which is matrix product; autocast to bf16 (or \
+                "GPU-bound: busy 97 % of the step, 62 % of it matrix product; autocast to bf16 (or \
                  TF32) shortens them",
             ),
             (
@@ -348,7 +407,15 @@ mod tests {
                 Some(profile(97, "bf16", &busy)),
                 None,
                 Bound::Gpu,
-                "GPU-bound: it is busy 97 % of the recorded step, 61.9 % of which is matrix product; a faster GPU \
+                "GPU-bound: busy 97 % of the step, 62 % of it matrix product; torch.compile fuses \
+                 elementwise kernels and norms (38 %), a faster GPU shortens the rest",
+            ),
+            (
+                Snapshot::default(),
+                Some(profile(97, "bf16", &[("aten::mm", 97)])),
+                None,
+                Bound::Gpu,
+                "GPU-bound: busy 97 % of the step, 100 % of it matrix product; a faster GPU \
                  shortens the step",
             ),
             (
@@ -356,7 +423,7 @@ mod tests {
                 Some(profile(90, "bf16", &[("aten::relu", 90)])),
                 None,
                 Bound::Gpu,
-                "GPU-bound: it is busy 90 % of the recorded step, 100.0 % of which is elementwise; torch.compile joins \
+                "GPU-bound: busy 90 % of the step, 100 % of it elementwise; torch.compile joins \
                  such operations",
             ),
             (
@@ -387,6 +454,36 @@ mod tests {
             let found = verdict(&seen, profile.as_ref(), memory).unwrap();
             assert_eq!((found.bound, found.to_string().as_str()), (bound, words));
         }
+    }
+
+    /// The timeline of a file shows what the host did while the GPU waited.
+    #[test]
+    fn a_recorded_step_that_loads_data_waits_for_them() {
+        let mut step = profile(55, "fp32", &[("aten::mm", 55)]);
+        assert_eq!(of_profile(&step, None).unwrap().bound, Bound::Host);
+        let timeline = |host: &str| {
+            let json = format!(
+                r#"{{"duration_us": 100, "parts": [{{"operation": 0}}, {{"name": "{host}"}}],
+                "lanes": [{{"kind": "host", "start_us": [0, 41], "duration_us": [40, 10], "part": [1, 0]}},
+                {{"kind": "compute", "start_us": [45], "duration_us": [55], "part": [0]}}]}}"#
+            );
+            serde_json::from_str(&json).ok()
+        };
+        step.timeline = timeline("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+        assert_eq!(
+            of_profile(&step, None).unwrap().to_string(),
+            "waiting for data: the GPU idles 45 % of the recorded step, and the host loads data in 40 % of it; \
+             num_workers=0 loads in the training process: try a worker for each free CPU core"
+        );
+        step.timeline = timeline("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__");
+        assert!(of_profile(&step, None).unwrap().next.starts_with("give the DataLoader more workers"));
+        step.timeline = timeline("aten::item");
+        assert_eq!(of_profile(&step, None).unwrap().bound, Bound::Host);
+        // A step that was recorded on a CPU has no GPU that idles.
+        let mut on_cpu = profile(0, "fp32", &[("aten::mm", 0)]);
+        let waits = Some(Micros::known(30.0));
+        on_cpu.step = Some(Step { duration: Some(Micros::known(100.0)), data_wait: waits, ..Step::default() });
+        assert_eq!(of_profile(&on_cpu, None).unwrap().because, "waiting for data: 30 % of the recorded step");
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::units::Micros;
 
 /// Waits told.
 const GAPS: usize = 3;
+/// The longest waits in which data may be loaded.
+const GAPS_OF_DATA: usize = 64;
 /// Share of a step below which a wait is not worth a word.
 const SHORT: f64 = 0.01;
 /// Share of a wait from which on it is told what the host did in it.
@@ -38,6 +40,35 @@ pub fn host_words(profile: &Profile, timeline: &Timeline, gap: &Gap) -> String {
         false if most => format!("the host was {}", words.join(" and ")),
         false => format!("the host was in several operators, longest {}", words.join(" and ")),
     }
+}
+
+/// What a recorded step waits for its data.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Loading {
+    /// Share of the step, from 0 to 1.
+    pub share: f64,
+    /// Whether the loader ran in the training process (`num_workers=0`).
+    pub in_process: bool,
+}
+
+/// What the step waits for its data: by its timeline while the device does nothing, else as measured of a step without
+/// a GPU; `None` if neither is known.
+pub fn loading(profile: &Profile) -> Option<Loading> {
+    let step = profile.step.as_ref()?;
+    if let Some((wait, duration)) = step.data_wait.zip(step.duration).filter(|(_, duration)| duration.get() > 0.0) {
+        return Some(Loading { share: (wait / duration).min(1.0), in_process: false });
+    }
+    let timeline = profile.timeline.as_ref().filter(|timeline| timeline.duration.get() > 0.0)?;
+    let name = |part: &Option<Part>| part.as_ref().map(|part| timeline.name(part, profile).to_owned());
+    let (mut loads, mut in_process) = (0.0, false);
+    for gap in timeline.gaps(GAPS_OF_DATA) {
+        for (part, time) in &gap.host {
+            let Some(name) = name(part).filter(|name| name.contains("DataLoader")) else { continue };
+            loads += time.get();
+            in_process |= name.contains("SingleProcess");
+        }
+    }
+    Some(Loading { share: (loads / timeline.duration.get()).min(1.0), in_process })
 }
 
 /// The longest waits of the device with what the host did meanwhile; `None` without a timeline.

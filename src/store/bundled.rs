@@ -8,7 +8,7 @@ use crate::predict::efficiency::Efficiency;
 use crate::predict::kernelwise::KernelWise;
 use crate::predict::learned::Models;
 use crate::pricing::{Intensities, Offer, Snapshot};
-use crate::profile::Profile;
+use crate::profile::{Profile, Sample};
 use crate::units::GpuSlug;
 
 static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
@@ -18,10 +18,9 @@ static WEIGHTS: &[u8] = include_bytes!("../../models/operators.safetensors");
 static EFFICIENCY: &[u8] = include_bytes!("../../models/efficiency.json");
 static BLACK_BOX: &[u8] = include_bytes!("../../models/blackbox.json");
 static KERNEL_WISE: &[u8] = include_bytes!("../../models/kernelwise.json.zst");
-static SAMPLE: &[u8] = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.zst");
-
-/// What the embedded profile is, in the words the screens show.
-pub const SAMPLE_LABEL: &str = "embedded sample: ResNet-50, batch 32, recorded on a Tesla V100 (not your program)";
+static BERT_LARGE_H100: &[u8] = include_bytes!("../../profiler/samples/bert-large-h100-b32.habitat.json.zst");
+static RESNET50_H200: &[u8] = include_bytes!("../../profiler/samples/resnet50-h200-b256.habitat.json.zst");
+static RESNET50_V100: &[u8] = include_bytes!("../../profiler/samples/resnet50-v100-b32.habitat.json.zst");
 
 fn texts(folder: &'static Dir<'static>) -> impl Iterator<Item = &'static str> {
     let mut files: Vec<_> =
@@ -102,12 +101,17 @@ pub fn kernel_wise() -> KernelWise {
     KernelWise::from_json(&json).expect("the shipped lines are checked by a test")
 }
 
-/// The embedded profile: one real training step.
+/// An embedded profile: one real training step.
 ///
 /// # Panics
 /// If the shipped file is not valid, which a test rules out.
-pub fn sample() -> Profile {
-    let json = super::files::decompress(SAMPLE).expect("the shipped profile is checked by a test");
+pub fn sample(sample: Sample) -> Profile {
+    let bytes = match sample {
+        Sample::BertLargeH100 => BERT_LARGE_H100,
+        Sample::ResNet50H200 => RESNET50_H200,
+        Sample::ResNet50V100 => RESNET50_V100,
+    };
+    let json = super::files::decompress(bytes).expect("the shipped profile is checked by a test");
     Profile::from_json(&json).expect("the shipped profile is checked by a test").0
 }
 
@@ -119,8 +123,13 @@ mod tests {
     fn everything_shipped_is_valid() {
         assert_eq!(gpus().len(), 108);
         assert!(offers().len() > 500);
-        assert!(sample().operations.len() > 10);
-        assert!(sample().measured_step().is_some());
+        for name in Sample::ALL {
+            let profile = sample(name);
+            assert!(profile.operations.len() > 10 && profile.measured_step().is_some(), "{}", name.name());
+            let has_kernels = profile.operations.iter().filter(|operation| !operation.kernels.is_empty()).count();
+            assert!(has_kernels * 10 > profile.operations.len() * 9, "{}", name.name());
+        }
+        assert!(sample(Sample::default()).operations.iter().any(|operation| operation.module.is_some()));
         assert_eq!(models().ensembles().len(), 6);
         assert_eq!(black_box().anchors().len(), 4);
         assert_eq!(kernel_wise().gpus.len(), 8);

@@ -9,7 +9,7 @@ use divan::counter::ItemsCount;
 use habitat_tui::catalog::Catalog;
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::{Options, predict};
-use habitat_tui::profile::{DType, Precision, Profile};
+use habitat_tui::profile::{DType, Precision, Profile, Sample};
 use habitat_tui::store::bundled;
 
 fn main() {
@@ -18,7 +18,7 @@ fn main() {
 
 #[divan::bench(args = [false, true])]
 fn sample_on_all_gpus(bencher: divan::Bencher<'_, '_>, ignore_origin: bool) {
-    let (profile, catalog) = (bundled::sample(), Catalog::new(bundled::gpus()));
+    let (profile, catalog) = (bundled::sample(Sample::ResNet50V100), Catalog::new(bundled::gpus()));
     let options = Options { ignore_origin, ..Options::default() };
     bencher
         .counter(ItemsCount::new(profile.operations.len() * catalog.len()))
@@ -28,7 +28,7 @@ fn sample_on_all_gpus(bencher: divan::Bencher<'_, '_>, ignore_origin: bool) {
 /// From shapes, nothing remembered (`true`: all of it). Reading the weights does not count.
 #[divan::bench(args = [false, true])]
 fn sample_by_learned_models(bencher: divan::Bencher<'_, '_>, warm: bool) {
-    let (profile, catalog) = (bundled::sample(), Catalog::new(bundled::gpus()));
+    let (profile, catalog) = (bundled::sample(Sample::ResNet50V100), Catalog::new(bundled::gpus()));
     let kept = Arc::new(bundled::models());
     bencher
         .counter(ItemsCount::new(profile.operations.len() * catalog.len()))
@@ -56,7 +56,7 @@ const OPERATIONS: usize = 100_000;
 const GPUS: usize = 64;
 
 fn large(from: From) -> Profile {
-    let mut profile = bundled::sample();
+    let mut profile = bundled::sample(Sample::ResNet50V100);
     let sample = profile.operations.clone();
     let sized = |number: usize| {
         let mut operation = sample[number % sample.len()].clone();

@@ -2,16 +2,19 @@
 
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::profile::{self, Row};
-use crate::app::screen::{plan, predict};
+use crate::app::screen::{job, plan, predict};
 use crate::app::{App, Tone};
+use crate::catalog::Catalog;
+use crate::live::Snapshot;
 use crate::plan::Plan;
 use crate::predict::{Fits, communicates};
-use crate::pricing::Tier;
 use crate::profile::Profile;
-use crate::profile::breakdown::{Breakdown, GroupBy};
-use crate::report::{format, memory, summary};
+use crate::profile::breakdown::{Breakdown, GroupBy, PhaseTime};
+use crate::report::verdict::{self, Verdict};
+use crate::report::{answer, format, memory, run, summary};
+use crate::settings::theme::Role;
 use crate::text::clean;
-use crate::units::Bytes;
+use crate::units::{Bytes, Micros};
 
 /// What is computed once.
 #[derive(Debug, Clone)]
@@ -20,14 +23,18 @@ pub struct OverviewState {
     pub breakdown: Breakdown,
     /// By operator name, the most device time (without times, the most FLOPs) first.
     pub top: Vec<Row>,
+    /// What bounds the step, or why that is not known.
+    verdict: Result<Verdict, String>,
     /// Whether the step communicates with other GPUs.
     communicates: bool,
 }
 
 impl OverviewState {
     /// Of a profile.
-    pub fn new(profile: &Profile) -> Self {
+    pub fn new(profile: &Profile, catalog: &Catalog) -> Self {
+        let memory = run::memory(&Snapshot::default(), Some(profile), catalog);
         Self {
+            verdict: verdict::of_profile(profile, memory),
             breakdown: Breakdown::of(profile),
             top: profile::grouped(profile, GroupBy::Name, None),
             communicates: communicates(profile),
@@ -48,6 +55,31 @@ impl Behaviour for OverviewScreen {
     }
 
     fn wheel(&self, _app: &mut App, _by: isize) {}
+}
+
+/// What bounds the step and the remedy, of a running job as its screen says it; without the remedy if `brief`.
+pub fn verdict(app: &App, brief: bool) -> (String, Role) {
+    if let Some(of_job) = app.live.as_ref().and_then(|live| job::held_back(app, live)) {
+        return of_job;
+    }
+    match &app.overview.verdict {
+        Ok(verdict) if brief => (verdict.because.clone(), Role::Title),
+        Ok(verdict) => (answer::sentence(verdict), Role::Title),
+        Err(why) => (format!("The bound of the step is {why}"), Role::Muted),
+    }
+}
+
+/// The parts of the step in order, with their shares of it and their times: phases, other work of the device, and the
+/// time in which the GPU is idle; parts of the device time if the step was not timed.
+pub fn parts(breakdown: &Breakdown) -> Vec<(&'static str, f64, Micros, Role)> {
+    let busy = breakdown.busy_idle.as_ref().filter(|split| split.step.get() > 0.0);
+    let scale = busy.map_or(1.0, |split| split.busy / split.step);
+    let of = |phase: &PhaseTime| {
+        let role = profile::phase_role(Some(phase.phase));
+        (profile::phase_word(phase.phase), phase.share * scale, phase.time, role)
+    };
+    let idle = busy.map(|split| ("idle", 1.0 - scale, split.idle, Role::Track));
+    breakdown.phases.iter().map(of).chain(idle).collect()
 }
 
 /// The workload in one line.
@@ -125,9 +157,9 @@ pub struct Answer {
     pub stale: bool,
 }
 
-/// The three answers.
+/// The three answers: what to rent, then the GPUs.
 pub fn answers(app: &App) -> Vec<Answer> {
-    vec![fastest(app), best_value(app), recommended(app)]
+    vec![recommended(app), fastest(app), best_value(app)]
 }
 
 /// What is said where the step fits on no GPU: what it needs, and what divides that.
@@ -159,29 +191,19 @@ fn waiting(app: &App) -> Vec<String> {
 }
 
 fn fastest(app: &App) -> Answer {
-    let question = "Fastest GPU";
-    let stale = app.predictions.is_stale();
-    let Some(row) = predict::fastest(app) else {
-        return Answer { question, answer: None, detail: waiting(app), stale };
-    };
-    // The recorded step, without its communication where it had any.
-    let of_origin = |row: &&predict::Row| row.step.method.is_of_origin();
-    let recorded = app.setup.profile.measured_step().and_then(|_| app.predict.rows.iter().find(of_origin));
-    let times = recorded
-        .filter(|recorded| recorded.slug != row.slug && row.step.range.mid.get() > 0.0)
-        .map(|recorded| format!(" · speed {}×", format::number(recorded.step.range.mid / row.step.range.mid)));
-    Answer {
-        question,
-        answer: Some(format!("{}  {}", clean(&row.name, 30), format::time(row.step.range.mid))),
-        detail: vec![format!("{}{}", predict::range_and_method(&row.step), times.unwrap_or_default())],
-        stale,
-    }
+    let found = app.predictions.value().and_then(|all| answer::fastest(all, &app.predict.picks));
+    of_predictions(app, "Fastest GPU", found).unwrap_or_else(|| Answer {
+        question: "Fastest GPU",
+        answer: None,
+        detail: waiting(app),
+        stale: app.predictions.is_stale(),
+    })
 }
 
 fn best_value(app: &App) -> Answer {
-    let question = "Most work per dollar";
-    let stale = app.predictions.is_stale();
-    let Some((row, value, per_usd)) = predict::best_value(app) else {
+    let question = "Best value";
+    let found = app.predictions.value().and_then(|all| answer::best_value(all, &app.predict.picks));
+    of_predictions(app, question, found).unwrap_or_else(|| {
         let detail = if app.predictions.value().is_some() {
             vec![no_value(app).to_owned()]
         } else if predict::failed(app) {
@@ -189,22 +211,14 @@ fn best_value(app: &App) -> Answer {
         } else {
             waiting(app)
         };
-        return Answer { question, answer: None, detail, stale };
-    };
-    Answer {
-        question,
-        answer: Some(format!("{}  {} samples/$", clean(&row.name, 30), format::short_count(per_usd.mid))),
-        detail: vec![format!(
-            "{} · {} · {} {}{}{}",
-            format::short_range(per_usd.low, per_usd.high),
-            predict::method_words(&row.step),
-            clean(&value.provider, 16),
-            format::price(value.price),
-            if value.tier == Tier::OnDemand { String::new() } else { format!(" {}", value.tier) },
-            doubt(&value.marks),
-        )],
-        stale,
-    }
+        Answer { question, answer: None, detail, stale: app.predictions.is_stale() }
+    })
+}
+
+/// An answer from the predictions, as the screen shows it.
+fn of_predictions(app: &App, question: &'static str, found: Option<answer::Answer>) -> Option<Answer> {
+    let answer::Answer { answer, detail, .. } = found?;
+    Some(Answer { question, answer: Some(answer), detail, stale: app.predictions.is_stale() })
 }
 
 /// What speaks against a price, behind it.

@@ -22,12 +22,14 @@ use crate::app::screen::behaviour::Behaviour;
 use crate::app::{App, Tone};
 use crate::catalog::Vendor;
 use crate::plan::value::best_value as value_of;
-use crate::predict::{Estimate, Fits, Host, Method, Precision, Prediction, Warning};
+use crate::predict::{Estimate, Fits, Host, Method, MethodChoice, Precision, Prediction, Warning};
 use crate::pricing::Tier;
 use crate::report::Table;
+use crate::report::answer::Picks;
+pub use crate::report::answer::method_words;
 use crate::report::format;
 use crate::text::clean;
-use crate::units::{GpuSlug, OpenRange, SamplesPerSecond, UsdPerHour};
+use crate::units::{GpuSlug, Micros, OpenRange, SamplesPerSecond, UsdPerHour};
 
 /// What the list can be sorted by, in the order of `s`.
 const SORTS: [&str; 4] = ["step time", "samples per dollar", "memory", "name"];
@@ -39,6 +41,10 @@ pub struct PredictState {
     pub list: ListState,
     /// The rows before filter and order.
     pub rows: Vec<Row>,
+    /// The GPUs that the answer names.
+    pub picks: Picks,
+    /// Steps in the recorded precision.
+    pub unchanged: Option<Unchanged>,
     /// The GPU whose operations are shown.
     pub opened: Option<GpuSlug>,
     /// Selection, filter, order of those operations.
@@ -101,6 +107,15 @@ pub struct Row {
     pub fits: Fits,
     /// Device memory in GiB.
     pub memory_gib: f64,
+}
+
+/// Steps in the recorded precision, for the speed-up of another one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unchanged {
+    /// How they were predicted otherwise.
+    by: (Option<MethodChoice>, Option<Host>),
+    /// Time of the step by GPU.
+    steps: Vec<(GpuSlug, Micros)>,
 }
 
 /// The screen.
@@ -271,6 +286,31 @@ pub fn precision(app: &App) -> Option<Precision> {
     app.chosen.precision.unwrap_or(app.setup.precision)
 }
 
+/// How many times as fast the step is in the chosen precision as in the recorded one; `None` in the recorded one, and
+/// as long as nothing else is the same.
+pub fn speed_up(app: &App, row: &Row) -> Option<f64> {
+    precision(app)?;
+    let unchanged = app.predict.unchanged.as_ref()?;
+    let same = unchanged.by == (app.chosen.method, app.chosen.host) && !app.predictions.is_stale();
+    let (_, before) = unchanged.steps.iter().find(|(slug, _)| same && *slug == row.slug)?;
+    let now = row.step.range.mid.get();
+    (now > 0.0 && before.get() > 0.0).then(|| before.get() / now)
+}
+
+/// What another precision brings, in words: on the GPU of the recording, else the median of all.
+pub fn speed_up_words(app: &App) -> Option<String> {
+    let of = app.setup.profile.workload.precision?;
+    let times = |times: f64| format!("{} times as fast as in {of}", format::number(times));
+    let recorded = app.setup.profile.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
+    let row = app.predict.rows.iter().find(|row| Some(&row.slug) == recorded);
+    if let Some((row, speed_up)) = row.and_then(|row| Some((row, speed_up(app, row)?))) {
+        return Some(format!("{} {}", row.name, times(speed_up)));
+    }
+    let mut all: Vec<f64> = app.predict.rows.iter().filter_map(|row| speed_up(app, row)).collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).map(|median| format!("median GPU {}", times(*median)))
+}
+
 /// Makes the rows anew from predictions and prices.
 pub(in crate::app) fn rebuild(app: &mut App) {
     let before = selected(app).map(|row| row.slug.clone()).or_else(|| app.predict.wanted.take());
@@ -305,6 +345,11 @@ pub(in crate::app) fn rebuild(app: &mut App) {
         memory_gib: prediction.gpu.memory.get() / crate::units::GIB,
     };
     app.predict.rows = predictions.predictions.iter().enumerate().map(row).collect();
+    app.predict.picks = Picks::new(&predictions, &app.setup.prices);
+    if precision(app).is_none() && !app.predictions.is_stale() {
+        let steps = app.predict.rows.iter().map(|row| (row.slug.clone(), row.step.range.mid)).collect();
+        app.predict.unchanged = Some(Unchanged { by: (app.chosen.method, app.chosen.host), steps });
+    }
     app.predict.list.selected = before.and_then(|slug| rows(app).iter().position(|row| row.slug == slug)).unwrap_or(0);
 }
 
@@ -391,24 +436,6 @@ fn detailed<'a>(app: &'a App, gpu: &GpuSlug) -> Option<&'a Prediction> {
     app.details.value()?.predictions.iter().find(|prediction| prediction.gpu.slug == *gpu)
 }
 
-/// The fastest GPU the step fits on (or may fit on).
-pub fn fastest(app: &App) -> Option<&Row> {
-    let usable = |row: &&Row| row.fits != Fits::No && row.step.range.mid.get() > 0.0;
-    app.predict.rows.iter().filter(usable).min_by(|a, b| a.step.range.mid.total_cmp(&b.step.range.mid))
-}
-
-/// The GPU with the most work for a dollar among those the step fits on (or may fit on), and
-/// how much that is.
-pub fn best_value(app: &App) -> Option<(&Row, &RowValue, OpenRange<f64>)> {
-    let usable = |row: &&Row| row.fits != Fits::No && row.step.range.mid.get() > 0.0;
-    app.predict
-        .rows
-        .iter()
-        .filter(usable)
-        .filter_map(|row| row.value.as_ref().and_then(|value| Some((row, value, value.per_usd?))))
-        .max_by(|a, b| a.2.mid.total_cmp(&b.2.mid))
-}
-
 /// What the job does, where it is not simply done.
 pub fn state_line(app: &App) -> Option<String> {
     match app.predictions.state() {
@@ -438,15 +465,6 @@ pub const NEEDS_PREDICTION: &str = "needs the prediction";
 /// Low–high and method of a step.
 pub fn range_and_method(step: &Estimate) -> String {
     format!("{} · {}", format::time_range(step.range.low, step.range.high), method_words(step))
-}
-
-/// The method in words that cannot be misread.
-pub fn method_words(step: &Estimate) -> String {
-    match step.method {
-        Method::Measured => "measured".to_owned(),
-        Method::Derived => "derived from the step recorded here".to_owned(),
-        method => format!("predicted, {method}"),
-    }
 }
 
 /// What is to be said with any of the times: in whole sentences, or in a few words.

@@ -1,12 +1,13 @@
 //! What surrounds every screen: the bar at the top, the line of news, the keys.
 
 use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
 use crate::action::Screen;
 use crate::app::available::Hint;
 use crate::app::screen::{job, jobs, plan, predict};
-use crate::app::{SMALLEST, Source, Target, Tone};
+use crate::app::{SMALLEST, Source, Target, Tone, modes};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::{Painter, wrap};
@@ -54,10 +55,20 @@ fn bar(painter: &mut Painter<'_>, area: Rect) {
         Source::Sample(_) => "sample: ",
         Source::Given(_) | Source::Awaited => "",
     };
-    let room = area.right().saturating_sub(x + 2);
-    let text = format!("{sample}{name}");
-    if usize::from(room) > text.width() {
-        painter.text_right(area.right() - 1, area.y, room, &text, Role::Bar);
+    let name = format!("{sample}{name}");
+    let modes = modes::modes(app).join(" · ");
+    let mut right = area.right() - 1;
+    let room = usize::from(right.saturating_sub(x + 1));
+    // What the predictions assume matters more than the name.
+    if !name.is_empty() && name.width() + if modes.is_empty() { 0 } else { modes.width() + 3 } <= room {
+        right = painter.text_right(right, area.y, room as u16, &name, Role::Bar).saturating_sub(3);
+    }
+    if !modes.is_empty() && right > x + 1 {
+        // In the colour of a warning on the ground of the bar.
+        let warning = painter.style(Role::Warning);
+        let at = painter.text_right(right, area.y, right - x - 1, &modes, Role::Bar);
+        let style = Style { fg: warning.fg.or(style.fg), ..style }.add_modifier(Modifier::BOLD);
+        painter.buffer.set_style(Rect::new(at, area.y, right - at, 1), style);
     }
 }
 

@@ -7,13 +7,13 @@ use super::{Density, warned};
 use crate::app::Source;
 use crate::app::screen::overview::{self, Answer};
 use crate::app::screen::predict;
-use crate::app::screen::profile::{Row, is_unmeasured, phase_role, phase_word};
-use crate::profile::breakdown::PhaseTime;
+use crate::app::screen::profile::{Row, is_unmeasured};
 use crate::report::format;
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::{Painter, fit, wrap};
 use crate::tui::widget::bars;
+use crate::units::Micros;
 
 /// Cells of the labels of the recording.
 const LABEL: u16 = 9;
@@ -37,7 +37,10 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let notes = overview::notes(&painter.app.setup.profile).len().min(2) as u16;
     // In place of the phases, what was noted where there are none.
     let without = if painter.app.overview.breakdown.phases.is_empty() { 2 - notes } else { 0 };
-    let height = RECORDED + 2 + u16::from(more) - without;
+    let (words, _) = overview::verdict(painter.app, false);
+    let verdict = wrap(&words, usize::from(area.width.saturating_sub(4))).len().min(VERDICT) as u16;
+    let untimed = u16::from(painter.app.overview.breakdown.busy_idle.is_none());
+    let height = verdict + RECORDED + 2 + u16::from(more) + untimed - without;
     let [top, rest] = Layout::vertical([Constraint::Length(height), Constraint::Fill(1)]).areas(area);
     let title = match painter.app.setup.profile.origin {
         Some(_) => format!("recorded on {}", overview::origin(&painter.app.setup.profile)),
@@ -54,10 +57,13 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         next_steps(painter, Rect { y: inside.y + used + 1, height: inside.height.saturating_sub(used + 1), ..inside });
     } else {
         // The answers take what they need; the operations get the rest.
+        // Of a pane with less than two rows nothing can be read.
         let needed = answer_lines(painter, rest.width - 4) + 2;
-        let below = needed.min(rest.height.saturating_sub(4));
+        let below = if rest.height.saturating_sub(needed) < 4 { rest.height } else { needed };
         let [above, below] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(rest);
-        operations(painter, above, 2);
+        if above.height > 0 {
+            operations(painter, above, 2);
+        }
         let inside = painter.pane(below, "recommendation", "3 compares GPUs, 4 plans", false);
         answers(painter, inside);
     }
@@ -67,8 +73,10 @@ fn inset(area: Rect) -> Rect {
     Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }
 }
 
-/// Lines of the recording in a pane.
-const RECORDED: u16 = 5;
+/// Lines of the recording in a pane, under the verdict: workload, step, phases and what they are.
+const RECORDED: u16 = 4;
+/// Most lines of the verdict.
+const VERDICT: usize = 3;
 
 /// What was recorded; the lines used.
 fn recorded(painter: &mut Painter<'_>, area: Rect, phases: bool) -> u16 {
@@ -76,15 +84,13 @@ fn recorded(painter: &mut Painter<'_>, area: Rect, phases: bool) -> u16 {
     let app = painter.app;
     let profile = &app.setup.profile;
     let width = area.width;
-    let mut y = area.y;
+    let (verdict, role) = overview::verdict(app, !phases);
+    let lines = Rect { height: area.height.min(if phases { VERDICT as u16 } else { 2 }), ..area };
+    let mut y = area.y + painter.wrapped(lines, &verdict, role);
     let sample = !phases && matches!(app.setup.source, Source::Sample(_));
     let words = format!("{}{}", if sample { "embedded sample: " } else { "" }, overview::workload(profile));
     painter.text(area.x, y, width, &fit(&words, width as usize), if sample { Role::Warning } else { Role::Text });
     y += 1;
-    if !phases {
-        painter.text(area.x, y, width, &overview::origin(profile), Role::Muted);
-        y += 1;
-    }
     painter.text(area.x, y, LABEL, "step", Role::Muted);
     if let Some((time, rest)) = overview::step(app) {
         let x = painter.text(area.x + LABEL, y, width - LABEL, &time, Role::Measured);
@@ -98,30 +104,16 @@ fn recorded(painter: &mut Painter<'_>, area: Rect, phases: bool) -> u16 {
     }
     y += 1;
     let breakdown = &app.overview.breakdown;
-    painter.text(area.x, y, LABEL, "device", Role::Muted);
-    match breakdown.busy_idle {
-        Some(split) if split.step.get() > 0.0 => {
-            let busy = split.busy / split.step;
-            let words = format!(
-                "busy {} · idle {} ({})",
-                format::percent(busy),
-                format::percent(1.0 - busy),
-                format::time(split.idle)
-            );
-            let room = width.saturating_sub(LABEL + words.chars().count() as u16 + 2);
-            bars::stacked(painter, area.x + LABEL, y, room, &[(busy, Role::Busy)]);
-            painter.text(area.x + LABEL + room + 2, y, width, &words, Role::Text);
-        }
-        _ => {
-            let words = if breakdown.total.get() > 0.0 {
-                format!("{} of device time in operations", format::time(breakdown.total))
-            } else {
-                "nothing measured on a GPU: every time here is predicted from shapes".to_owned()
-            };
-            painter.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
-        }
+    if breakdown.busy_idle.is_none() {
+        let words = if breakdown.total.get() > 0.0 {
+            format!("{} of device time in operations", format::time(breakdown.total))
+        } else {
+            "nothing measured on a GPU: every time here is predicted from shapes".to_owned()
+        };
+        painter.text(area.x, y, LABEL, "device", Role::Muted);
+        painter.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
+        y += 1;
     }
-    y += 1;
     if !phases {
         return y - area.y;
     }
@@ -140,32 +132,35 @@ fn recorded(painter: &mut Painter<'_>, area: Rect, phases: bool) -> u16 {
         return y - area.y;
     }
     painter.text(area.x, y, LABEL, "phases", Role::Muted);
-    let parts: Vec<(f64, Role)> =
-        breakdown.phases.iter().map(|phase| (phase.share, phase_role(Some(phase.phase)))).collect();
-    bars::stacked(painter, area.x + LABEL, y, width - LABEL, &parts);
+    let parts = overview::parts(breakdown);
+    let bar: Vec<(f64, Role)> = parts.iter().map(|(_, share, _, role)| (*share, *role)).collect();
+    let busy = bar.iter().filter(|(_, role)| *role != Role::Track).count();
+    bars::stacked(painter, area.x + LABEL, y, width - LABEL, &bar[..busy]);
     y += 1;
-    legend(painter, Rect::new(area.x + LABEL, y, width - LABEL, 1));
+    legend(painter, Rect::new(area.x + LABEL, y, width - LABEL, 1), &parts);
     y + 1 - area.y
 }
 
-/// The phases in words: with times where all fit so, else without, the largest first to
-/// have a place, in the order of the step.
-fn legend(painter: &mut Painter<'_>, area: Rect) {
-    let phases = &painter.app.overview.breakdown.phases;
+/// The parts of the step in words: with times if all fit so, else without, the largest first to have a place, in the
+/// order of the step.
+fn legend(painter: &mut Painter<'_>, area: Rect, parts: &[(&'static str, f64, Micros, Role)]) {
     let words = |with_time: bool| -> Vec<String> {
-        let text = |phase: &PhaseTime| {
-            let time = if with_time { format!(" {}", format::time(phase.time)) } else { String::new() };
-            format!("{} {}{time}", phase_word(phase.phase), format::percent(phase.share))
+        let text = |(name, share, time, _): &(&str, f64, Micros, Role)| {
+            let whole = if *share < 0.01 { format::percent(*share) } else { format!("{:.0} %", share * 100.0) };
+            let time = if with_time { format!(" {}", format::time(*time)) } else { String::new() };
+            format!("{name} {whole}{time}")
         };
-        phases.iter().map(text).collect()
+        parts.iter().map(text).collect()
     };
     let wide = |text: &String| text.width() as u16 + 4;
     let mut texts = words(true);
     if texts.iter().map(wide).sum::<u16>() > area.width + 2 {
         texts = words(false);
     }
-    let mut order: Vec<usize> = (0..phases.len()).collect();
-    order.sort_by(|a, b| phases[*b].share.total_cmp(&phases[*a].share));
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    // Idle time is named however short it is.
+    order.sort_by(|a, b| parts[*b].1.total_cmp(&parts[*a].1));
+    order.sort_by_key(|index| parts[*index].3 != Role::Track);
     let mut used = 0;
     let kept: Vec<usize> = order
         .into_iter()
@@ -176,8 +171,10 @@ fn legend(painter: &mut Painter<'_>, area: Rect) {
         })
         .collect();
     let mut x = area.x;
-    for index in (0..phases.len()).filter(|index| kept.contains(index)) {
-        x = painter.text(x, area.y, 1, painter.glyphs.full, phase_role(Some(phases[index].phase))) + 1;
+    for index in (0..parts.len()).filter(|index| kept.contains(index)) {
+        let role = parts[index].3;
+        let sign = if role == Role::Track { painter.glyphs.empty } else { painter.glyphs.full };
+        x = painter.text(x, area.y, 1, sign, role) + 1;
         x = painter.text(x, area.y, area.right().saturating_sub(x), &texts[index], Role::Text) + 2;
     }
 }
@@ -194,9 +191,11 @@ fn operations(painter: &mut Painter<'_>, area: Rect, columns: u16) {
     };
     let inside = painter.pane(area, title, &right, false);
     let top = &painter.app.overview.top;
+    let split = painter.app.overview.breakdown.busy_idle.as_ref().filter(|split| split.step.get() > 0.0 && !by_shapes);
+    let scale = split.map_or(1.0, |split| split.busy / split.step);
     let whole: f64 = top.iter().map(|row| row.counted.flops).sum();
     let share = |row: &Row| match (by_shapes, whole > 0.0) {
-        (false, _) => row.entry.share,
+        (false, _) => row.entry.share * scale,
         (true, true) => row.counted.flops / whole,
         (true, false) => 0.0,
     };
@@ -206,34 +205,36 @@ fn operations(painter: &mut Painter<'_>, area: Rect, columns: u16) {
     }
     let gap = 3;
     let wide = (inside.width - gap * (columns - 1)) / columns;
-    let most = top.first().map_or(0.0, share);
+    let amount =
+        |row: &Row| if by_shapes { format::short_count(row.counted.flops) } else { format::time(row.entry.time) };
+    let name = |row: &Row| crate::op::name::short(&clean(&row.entry.label, 80)).to_owned();
+    let mut listed: Vec<(String, String, f64)> = top.iter().map(|row| (name(row), amount(row), share(row))).collect();
+    // The time in which the GPU waits is a part of the step like another.
+    if let Some(split) = split.filter(|split| split.idle.get() > 0.0) {
+        let place = listed.partition_point(|(_, _, share)| *share >= 1.0 - scale);
+        listed.insert(place, ("(GPU idle)".to_owned(), format::time(split.idle), 1.0 - scale));
+    }
+    let most = listed.first().map_or(0.0, |(_, _, share)| *share);
     let rows = usize::from(inside.height);
-    for (index, row) in top.iter().take(rows * usize::from(columns)).enumerate() {
+    for (index, (label, amount, share)) in listed.iter().take(rows * usize::from(columns)).enumerate() {
         let x = inside.x + (index / rows) as u16 * (wide + gap);
         let y = inside.y + (index % rows) as u16;
-        let amount = if by_shapes { format::short_count(row.counted.flops) } else { format::time(row.entry.time) };
-        let numbers = format!("{amount:>9}  {:>6}", format::percent(share(row)));
+        let numbers = format!("{amount:>9}  {:>6}", format::percent(*share));
         let bar = if wide >= 50 { wide - 46 } else { 0 };
         let name = wide.saturating_sub(bar + 18 + 2);
-        let label = clean(&row.entry.label, 80);
-        let short = crate::op::name::short(&label);
-        painter.text(x, y, name, short, Role::Text);
+        painter.text(x, y, name, label, Role::Text);
         // Beside the names the numbers come first, then the bars.
-        let drawn = bars::bar(painter.glyphs, bar, if most > 0.0 { share(row) / most } else { 0.0 });
+        let drawn = bars::bar(painter.glyphs, bar, if most > 0.0 { share / most } else { 0.0 });
         painter.text(x + name + 1, y, bar, &drawn, Role::Busy);
         painter.text_right(x + wide, y, 18, &numbers, Role::Text);
     }
 }
 
 /// Cells of the questions.
-const QUESTION: u16 = 21;
+const QUESTION: u16 = 18;
 
 fn answer_lines(painter: &Painter<'_>, width: u16) -> u16 {
-    let lines = |answer: &Answer| {
-        let details: usize =
-            answer.detail.iter().map(|text| wrap(text, width.saturating_sub(QUESTION) as usize).len()).sum();
-        details + usize::from(answer.answer.is_some())
-    };
+    let lines = |answer: &Answer| wrap(&flowing(answer), usize::from(width.saturating_sub(QUESTION))).len();
     let warnings = predict::warnings(painter.app, true);
     let warned: usize = warnings.iter().map(|text| wrap(text, width as usize).len()).sum();
     (overview::answers(painter.app).iter().map(lines).sum::<usize>() + warned) as u16
@@ -245,6 +246,11 @@ fn answers(painter: &mut Painter<'_>, area: Rect) -> u16 {
     let left = warned(painter, area, &warnings);
     let used = area.height - left.height;
     used + answered(painter, left)
+}
+
+/// An answer with its details behind it.
+fn flowing(answer: &Answer) -> String {
+    answer.answer.iter().chain(&answer.detail).cloned().collect::<Vec<_>>().join(" · ")
 }
 
 fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
@@ -267,6 +273,18 @@ fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
         }
         let indent = area.x + left;
         let room = area.width.saturating_sub(left);
+        if !narrow && !roomy {
+            let lines = Rect::new(indent, y, room, area.bottom() - y);
+            let is_known = answer.answer.is_some();
+            y += painter.wrapped(lines, &flowing(&answer), if is_known { Role::Text } else { Role::Muted });
+            let text = answer.answer.as_deref().unwrap_or_default();
+            let role = if answer.stale { Role::Warning } else { Role::Good };
+            painter.text(indent, lines.y, room, text, role);
+            if answer.stale {
+                painter.text(area.x, lines.y + 1, left, "(stale)", Role::Warning);
+            }
+            continue;
+        }
         if let Some(text) = &answer.answer {
             // Where there is little room the number comes first: a name may be cut.
             let text = if narrow { number_first(text) } else { text.clone() };
@@ -281,7 +299,7 @@ fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
         }
         for (index, text) in answer.detail.iter().enumerate() {
             // Where there is little room, the range and the method stay and the rest goes.
-            if narrow && index > 0 && answer.answer.is_some() && answer.detail.len() == 2 {
+            if narrow && index > 0 && answer.answer.is_some() {
                 continue;
             }
             if y >= area.bottom() {

@@ -54,6 +54,9 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     }
     if let Some(precision) = predict::precision(app) {
         title = format!("{title}, in {precision}");
+        if let Some(words) = predict::speed_up_words(app).filter(|_| painter.buffer.area.width >= 110) {
+            title = format!("{title} ({words})");
+        }
     }
     if painter.buffer.area.width >= 110 && predict::rows(app).iter().any(|row| row.doubtful) {
         title.push_str(" (? = catalog figures not confirmed)");

@@ -19,8 +19,6 @@ use crate::tui::paint::{Painter, cut};
 const GAP: u16 = 2;
 /// Cells of the marker before the rows.
 const MARGIN: u16 = 2;
-/// Drawings do not grow wider than this, or than four times what they ask for: longer bars say no more.
-const MOST_GRAPHIC: u16 = 36;
 
 /// Draws the table.
 pub(in crate::tui) fn draw(painter: &mut Painter<'_>, area: Rect, name: &'static str, table: &Table, focus: bool) {
@@ -31,7 +29,7 @@ pub(in crate::tui) fn draw(painter: &mut Painter<'_>, area: Rect, name: &'static
         painter.wrapped(area, &table.empty, Role::Muted);
         return;
     }
-    let widths = widths(table, area.width - MARGIN, GAP);
+    let widths = table.widths(area.width - MARGIN, GAP);
     let columns: Vec<(usize, u16)> = widths.into_iter().enumerate().filter(|(_, width)| *width > 0).collect();
     let height = usize::from(area.height - 1);
     let offset = painter.memory.offset(name, table.selected, table.len(), height);
@@ -130,81 +128,5 @@ fn line(painter: &Painter<'_>, column: &Column, cell: &Cell, width: u16, chosen:
             let ground = Style::reset().patch(base);
             Line::from_iter(spans.map(|(text, style)| Span::styled(text, ground.patch(style))))
         }
-    }
-}
-
-/// Width of each column in `width` cells with `gap` between; 0 = dropped. Columns are
-/// dropped by priority and only words are ever cut.
-fn widths(table: &Table, width: u16, gap: u16) -> Vec<u16> {
-    let natural: Vec<u16> = table
-        .columns
-        .iter()
-        .enumerate()
-        .map(|(index, column)| {
-            if let Some(least) = column.graphic {
-                return least.max(column.heading.width() as u16);
-            }
-            let cells = table.rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.text.width());
-            // The sign of the order stands beside the heading.
-            let mark = usize::from(column.sort.is_some());
-            cells.max().unwrap_or(0).max(column.heading.width() + mark) as u16
-        })
-        .collect();
-    let least = |index: usize| table.columns[index].shrink_to.map_or(natural[index], |least| least.min(natural[index]));
-    let mut kept: Vec<bool> = vec![true; table.columns.len()];
-    let total = |kept: &[bool], size: &dyn Fn(usize) -> u16| -> u16 {
-        let count = kept.iter().filter(|kept| **kept).count() as u16;
-        let cells: u16 = (0..kept.len()).filter(|index| kept[*index]).map(size).fold(0, u16::saturating_add);
-        cells.saturating_add(gap * count.saturating_sub(1))
-    };
-    while total(&kept, &least) > width {
-        let Some(worst) = (0..kept.len())
-            .filter(|index| kept[*index] && table.columns[*index].priority > 0)
-            .max_by_key(|index| (table.columns[*index].priority, *index))
-        else {
-            break;
-        };
-        kept[worst] = false;
-    }
-    let mut widths: Vec<u16> = (0..kept.len()).map(|index| if kept[index] { least(index) } else { 0 }).collect();
-    let mut spare = width.saturating_sub(total(&kept, &least));
-    // Words first, the most important first; then the drawings share what is left.
-    let mut order: Vec<usize> = (0..kept.len()).filter(|index| kept[*index]).collect();
-    order.sort_by_key(|index| table.columns[*index].priority);
-    for index in order.iter().copied().filter(|index| table.columns[*index].graphic.is_none()) {
-        let more = natural[index].saturating_sub(widths[index]).min(spare);
-        widths[index] += more;
-        spare -= more;
-    }
-    let drawings: Vec<usize> = order.into_iter().filter(|index| table.columns[*index].graphic.is_some()).collect();
-    for (done, index) in drawings.iter().enumerate() {
-        let most = MOST_GRAPHIC.max(4 * table.columns[*index].graphic.unwrap_or(0));
-        let more = (spare / (drawings.len() - done) as u16).min(most.saturating_sub(widths[*index]));
-        widths[*index] += more;
-        spare -= more;
-    }
-    widths
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_drop_by_priority_and_numbers_are_never_cut() {
-        let mut table = Table::new(&[
-            Column::words("name", 6, 0),
-            Column::figures("time, ms", 0),
-            Column::graphic("", 5, 2),
-            Column::figures("share", 1),
-        ]);
-        let bar = Cell::draw(Role::Busy, Graphic::Bar(0.5));
-        table.push(vec![Cell::text("a long name"), Cell::text("1234.5"), bar, Cell::text("12.3 %")]);
-        assert_eq!(widths(&table, 60, 2), [11, 8, 29, 6]);
-        assert_eq!(widths(&table, 36, 2), [11, 8, 5, 6]);
-        assert_eq!(widths(&table, 31, 2), [6, 8, 5, 6]);
-        assert_eq!(widths(&table, 30, 2), [11, 8, 0, 6]);
-        assert_eq!(widths(&table, 20, 2), [10, 8, 0, 0]);
-        assert_eq!(widths(&table, 10, 2), [6, 8, 0, 0]);
     }
 }

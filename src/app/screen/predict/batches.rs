@@ -8,7 +8,7 @@ use crate::app::{App, Tone};
 use crate::plan::Accept;
 use crate::predict::batches::{GpuSweep, Sweep, SweepRow};
 use crate::predict::{Fits, Method};
-use crate::report::format;
+use crate::report::{batches as report, format};
 use crate::text::clean;
 use crate::units::{Bytes, GpuSlug};
 
@@ -162,6 +162,7 @@ pub fn answer(app: &App) -> Vec<(String, String)> {
             });
         lines.push(line("throughput", format!("{} samples/s{times}", format::number(now))));
     }
+    lines.extend(report::pays(sweep, on).map(|pays| line("pays", pays)));
     let fits = match row.memory.fits {
         Fits::Yes => "fits".to_owned(),
         Fits::No => "does not fit".to_owned(),

@@ -3,7 +3,7 @@
 use super::gpus::{MANY, per_usd};
 use super::{range_and_method, selected_prediction};
 use crate::app::App;
-use crate::report::format;
+use crate::report::{format, memory};
 use crate::text::clean;
 
 /// Facts and doubts about the selected GPU, a line each: a label and a text.
@@ -20,10 +20,14 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
         words = format!("{words} · {mid} samples/s ({range})");
     }
     line("step", words);
+    let row = app.predict.rows.iter().find(|row| row.slug == prediction.gpu.slug);
+    let speed_up = row.and_then(|row| super::speed_up(app, row)).zip(super::precision(app));
+    if let Some(((times, now), before)) = speed_up.zip(app.setup.profile.workload.precision) {
+        line("precision", format!("{now}: {} times as fast as in {before}", format::number(times)));
+    }
     for brief in super::words(&prediction.warnings, true) {
         line("warning", brief);
     }
-    let row = app.predict.rows.iter().find(|row| row.slug == prediction.gpu.slug);
     if let Some(value) = row.and_then(|row| row.value.as_ref()) {
         let amount = value.per_usd.map_or_else(
             || "samples/$ need the batch size (--batch-size N)".to_owned(),
@@ -45,6 +49,10 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
         line("value", "no usable offer in the price book".to_owned());
     }
     line("memory", clean(&prediction.memory.reason, 300));
+    let workload = app.predictions.value().map(|predictions| &predictions.workload);
+    if let Some(remedies) = workload.and_then(|workload| memory::remedies(prediction, workload)) {
+        line("", remedies);
+    }
     if prediction.shares.len() > 1 {
         let shares: Vec<String> = prediction
             .shares

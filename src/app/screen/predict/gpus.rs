@@ -1,6 +1,6 @@
 //! The table of GPUs.
 
-use super::{Row, rows, state_line};
+use super::{Row, rows, speed_up, state_line};
 use crate::app::App;
 use crate::predict::Fits;
 use crate::report::format::{self, TimeUnit};
@@ -15,7 +15,10 @@ pub fn table(app: &App) -> Table {
     let longest = ends.clone().map(|row| row.step.range.high.get()).fold(0.0, f64::max);
     let shortest = ends.map(|row| row.step.range.low.get()).fold(f64::INFINITY, f64::min);
     let scale = Scale::of(&app.predict.rows);
-    let columns = vec![
+    // Of another precision, what it brings stands beside the step.
+    let recorded =
+        app.setup.profile.workload.precision.filter(|_| shown.iter().any(|row| speed_up(app, row).is_some()));
+    let mut columns = vec![
         Column::words("GPU", 21, 0).sorts(3),
         Column::figures(format!("step, {}", scale.unit.symbol()), 0).sorts(0),
         Column::figures(format!("low–high, {}", scale.unit.symbol()), 1),
@@ -26,9 +29,16 @@ pub fn table(app: &App) -> Table {
         Column::figures("memory fits", 3).sorts(2),
         Column::words("method", 8, 1),
     ];
+    if let Some(recorded) = recorded {
+        columns.insert(2, Column::figures(format!("× {recorded}"), 0));
+    }
     let marked = app.predict.marked.as_ref();
     let cells = |row: &&Row| {
         let mut cells = cells(row, scale, shortest, longest);
+        if recorded.is_some() {
+            let times = speed_up(app, row).map_or_else(|| "–".to_owned(), |times| format!("{times:.2}"));
+            cells.insert(2, Cell::text(times));
+        }
         if marked == Some(&row.slug) {
             cells[0].text.insert_str(0, "* ");
         }

@@ -31,7 +31,7 @@ fn start(app: &mut App, effects: &mut Vec<Effect>) {
 }
 
 /// Whether the figure in focus is changed.
-pub(super) fn is_changed(app: &App) -> bool {
+pub fn is_changed(app: &App) -> bool {
     app.predict.version.as_ref().is_some_and(|version| version.changes.get(version.along) != 1.0)
 }
 

@@ -1,0 +1,46 @@
+//! Names of the recorded steps that the program carries (their bytes: `store::bundled`).
+
+/// A recorded step inside the program. The first of [`Sample::ALL`] opens without a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sample {
+    /// BERT-large in BF16 on an H100, with modules.
+    #[default]
+    BertLargeH100,
+    /// ResNet-50 in BF16 on an H200, with a timeline and memory by kind.
+    ResNet50H200,
+    /// ResNet-50 in FP32 on a V100, which waits for its data; with a timeline.
+    ResNet50V100,
+}
+
+impl Sample {
+    /// All samples, the default first.
+    pub const ALL: [Self; 3] = [Self::BertLargeH100, Self::ResNet50H200, Self::ResNet50V100];
+
+    /// The name on the command line and in plan files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BertLargeH100 => "bert-large-h100",
+            Self::ResNet50H200 => "resnet50-h200",
+            Self::ResNet50V100 => "resnet50-v100",
+        }
+    }
+
+    /// What was recorded, where and when.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::BertLargeH100 => "BERT-large in BF16, batch 32, recorded on an H100 in 2026",
+            Self::ResNet50H200 => "ResNet-50 in BF16, batch 256, recorded on an H200 in 2026",
+            Self::ResNet50V100 => "ResNet-50 in FP32, batch 32, recorded on a V100 in 2021; it waits for its data",
+        }
+    }
+
+    /// How screens, reports and errors name it: never as the user's own recording.
+    pub fn label(self) -> String {
+        format!("embedded sample: {} (not your program)", self.about())
+    }
+
+    /// The sample of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|sample| sample.name() == name)
+    }
+}

@@ -1,0 +1,151 @@
+//! The first screen and the first lines of print: what bounds the step, which GPU, at what price, how sure.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod common;
+#[path = "common/program.rs"]
+mod program;
+
+use common::{keys, launch, text};
+use habitat_tui::predict::{Options, Predictions, predict};
+use habitat_tui::pricing::{Offer, PriceBook};
+use habitat_tui::report::answer::{self, Picks};
+use habitat_tui::tui::{Launch, render};
+use habitat_tui::units::GpuSlug;
+use program::Folder;
+use unicode_width::UnicodeWidthStr;
+
+fn picture(launch: &Launch, pressed: &str, size: (u16, u16)) -> String {
+    text(&render(launch, &keys(pressed), size).1)
+}
+
+/// The verdict is the first sentence at every size, and says what to do where there is room.
+#[test]
+fn the_verdict_comes_first_and_idle_time_is_in_the_breakdown() {
+    for size in [(50, 15), (80, 24), (120, 40), (200, 60)] {
+        let shown = picture(&launch(), "1", size);
+        let at = |words: &str| shown.find(words).unwrap_or_else(|| panic!("{words}: {shown}"));
+        assert!(at("GPU-bound: busy 80 %") < at("bert-tiny · training"), "{shown}");
+        assert!(at("GPU-bound: busy 80 %") < at("Recommended offer"), "{shown}");
+        if size.0 >= 80 {
+            assert!(shown.contains("idle 20 %") && shown.contains("bf16 (or TF32) shortens them"), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn the_header_of_every_screen_names_what_predictions_assume() {
+    for size in [(80, 24), (120, 40)] {
+        for screen in ["1", "2", "3", "4"] {
+            let header = |pressed: &str| picture(&launch(), pressed, size).lines().next().unwrap().to_owned();
+            assert!(header(screen).ends_with("bert-tiny"), "{}", header(screen));
+            assert!(header(&format!("3 P {screen}")).contains("as tf32"), "{}", header(&format!("3 P {screen}")));
+            let both = header(&format!("3 P W {screen}"));
+            assert!(both.contains("as tf32 · no CPU wait"), "{both}");
+        }
+    }
+}
+
+#[test]
+fn another_precision_shows_what_it_brings() {
+    let before = picture(&launch(), "3", (120, 40));
+    assert!(!before.contains("× fp32") && !before.contains("times as fast as in fp32"), "{before}");
+    let tf32 = picture(&launch(), "3 P", (120, 40));
+    assert!(tf32.contains("× fp32") && tf32.contains("tf32: "), "{tf32}");
+    assert!(tf32.contains("times as fast as in fp32"), "{tf32}");
+    // Of another host there is nothing to compare with, and back in the recorded precision nothing to show.
+    assert!(!picture(&launch(), "3 P W", (120, 40)).contains("× fp32"));
+    assert!(picture(&launch(), "3 W P", (120, 40)).contains("× fp32"));
+    assert!(!picture(&launch(), "3 P P P P P P", (120, 40)).contains("× fp32"));
+}
+
+#[test]
+fn batch_sizes_say_whether_a_larger_one_pays() {
+    let shown = picture(&launch(), "3 B", (80, 24));
+    assert!(shown.contains("a larger batch pays: ") || shown.contains("a larger batch hardly pays: "), "{shown}");
+    let folder = Folder::new();
+    let on = |gpu: &str| folder.ok(&["batches", "--sample", "bert-large-h100", "--to", gpu]);
+    assert!(
+        on("h100-sxm5-80gb").contains("h100-sxm5-80gb: a larger batch hardly pays: 1.09 times"),
+        "{}",
+        on("h100-sxm5-80gb")
+    );
+    assert!(on("l4").contains("l4: a larger batch does not fit (tried 64)"), "{}", on("l4"));
+}
+
+fn predictions() -> Predictions {
+    let launch = launch();
+    let targets = ["v100-pcie-32gb", "h100-sxm5-80gb", "l4", "rtx-2060"];
+    let targets = targets.map(|slug| GpuSlug::new(slug).unwrap()).to_vec();
+    let options = Options { targets, ..Options::default() };
+    predict(&launch.setup.profile, &launch.setup.catalog, &options).unwrap()
+}
+
+/// The offers of the test, changed.
+fn picks(change: impl Fn(&mut Offer) -> bool) -> (Picks, Predictions) {
+    let mut offers: Vec<Offer> = launch().setup.prices.offers().to_vec();
+    offers.retain_mut(change);
+    let predictions = predictions();
+    (Picks::new(&predictions, &PriceBook::new(offers)), predictions)
+}
+
+#[test]
+fn no_gpu_without_an_offer_is_the_fastest_unless_that_is_said() {
+    let (all, known) = picks(|_| true);
+    let name = |pick: &answer::Pick| known.predictions[pick.index].gpu.slug.to_string();
+    assert_eq!(all.fastest.as_ref().map(name).as_deref(), Some("h100-sxm5-80gb"));
+    assert_eq!(all.unoffered, None);
+    let (without, _) = picks(|offer| offer.provider != "alpha");
+    assert_eq!(without.fastest.as_ref().map(name).as_deref(), Some("v100-pcie-32gb"));
+    let said = answer::fastest(&known, &without).unwrap().detail.join("; ");
+    assert!(said.contains("H100 SXM5 80GB 5.0 ms: faster, no offer known"), "{said}");
+    let (none, _) = picks(|_| false);
+    assert_eq!(none.fastest.as_ref().map(name).as_deref(), Some("h100-sxm5-80gb"));
+    let said = answer::fastest(&known, &none).unwrap().detail.join("; ");
+    assert!(said.ends_with("no offer known"), "{said}");
+    assert_eq!(answer::best_value(&known, &none), None);
+}
+
+#[test]
+fn the_best_value_is_at_a_firm_price_and_a_better_one_in_doubt_is_named() {
+    // Without a date a price is not firm.
+    let (picks, known) = picks(|offer| {
+        if offer.provider == "beta" {
+            offer.as_of = None;
+            offer.trust.doubts = vec![habitat_tui::pricing::Doubt::NoDate];
+        }
+        true
+    });
+    let best = answer::best_value(&known, &picks).unwrap();
+    assert!(best.answer.starts_with("H100 SXM5 80GB  "), "{best:?}");
+    assert!(best.detail.last().unwrap().starts_with("L4: "), "{best:?}");
+    assert!(best.detail.last().unwrap().contains("in doubt: no date"), "{best:?}");
+}
+
+/// The answer is in the first five lines, the recorded step in the two after them.
+#[test]
+fn predict_answers_in_five_lines() {
+    let folder = Folder::new();
+    for sample in ["bert-large-h100", "resnet50-h200", "resnet50-v100"] {
+        let printed = folder.ok(&["predict", "--sample", sample]);
+        let lines: Vec<&str> = printed.lines().collect();
+        assert!(lines[0].contains("-bound: ") || lines[0].starts_with("Waiting for data: "), "{printed}");
+        for (line, heading) in lines[1..].iter().zip(["Fastest GPU: ", "Best value: ", "Recorded on: ", "How sure: "]) {
+            assert!(line.starts_with(heading), "{printed}");
+        }
+        let answered = lines[1].split(';').next().unwrap();
+        assert!(!answered.contains("no offer known") && lines[1].contains(": faster, no offer known"), "{printed}");
+        assert_eq!(lines[5], "");
+        assert!(lines[6].contains("embedded sample: ") && lines[7].starts_with("  step "), "{printed}");
+        assert!(lines[7].contains("GPU idle ") && lines[8].is_empty(), "{printed}");
+        assert!(!printed.contains("note: recorded by") && !printed.contains("by module:"), "{printed}");
+    }
+    let verbose = folder.ok(&["predict", "--verbose"]);
+    assert!(verbose.contains("by module:") && verbose.contains("aten::addmm"), "{verbose}");
+    let named = folder.ok(&["predict", "--to", "mi300x,gh200-96gb,l4"]);
+    assert!(named.contains("ROCm, an AMD GPU") && named.contains("Best value: GH200"), "{named}");
+    assert!(named.contains("a host with ARM CPUs"), "{named}");
+    // Into a file or a pipe the table has all columns, however wide.
+    let table = named.lines().find(|line| line.starts_with("GPU ")).unwrap();
+    assert!(table.contains("cheapest offer on demand") && table.width() > 120, "{table}");
+}
