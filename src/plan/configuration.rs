@@ -17,7 +17,7 @@ use super::energy::{self, Draw, Site};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
 use super::limits;
 use super::problem::{Blocks, Choice};
-use super::sizes::{SizedStep, check_model_parallel, sizes};
+use super::sizes::{SizedStep, check_model_parallel, sized_steps};
 use super::spot::{Losses, expected};
 use super::{Accept, Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::{Layout, ModelParallel, Network};
@@ -233,25 +233,6 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
     let is_accepted = |c: &Configuration| c.needs.is_empty();
     let (configurations, others) = possible.into_iter().partition(is_accepted);
     Usable { configurations, others, excluded }
-}
-
-/// The steps on the GPUs of a layout with the goal's global batch, and those with another where that is
-/// freed; which of the two each is.
-fn sized_steps(
-    prediction: &Prediction,
-    layout: Layout,
-    predictions: &Predictions,
-    (goal, freed): (&Goal, Option<&Goal>),
-) -> Result<Vec<(SizedStep, bool)>, Reason> {
-    let of = |goal| sizes(prediction, layout, &predictions.workload, goal);
-    let kept = of(goal);
-    let is_kept = |step: &SizedStep| step.global_batch(&layout) == goal.global_batch;
-    let other = freed.map(of).into_iter().flatten().flatten().filter(|step| !is_kept(step)).map(|step| (step, true));
-    let other: Vec<_> = other.collect();
-    match kept {
-        Err(reason) if other.is_empty() => Err(reason),
-        kept => Ok(kept.into_iter().flatten().map(|step| (step, false)).chain(other).collect()),
-    }
 }
 
 /// What the step on the GPUs of an offer depends on: GPU, GPUs of a machine, machines and network.
