@@ -23,7 +23,7 @@ use super::{Accept, Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::{Layout, ModelParallel, Network};
 use crate::predict::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
 use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust, region};
-use crate::text::grouped;
+use crate::text::{clean, grouped};
 use crate::units::{GpuSlug, Hours, Micros, Samples, UsdPerHour, most};
 use cost::used;
 
@@ -58,6 +58,8 @@ pub(crate) struct Configuration {
     billing: Billing,
     /// The data that are not there yet.
     data: Option<Brought>,
+    /// What the price list remarks on the offer.
+    remark: Option<String>,
     /// `None` where the power of its GPU is not known.
     draw: Option<Draw>,
     /// Samples of a step on one GPU (of a batch of one replica); where nothing says, work is counted in such
@@ -260,7 +262,7 @@ fn usable<'p>(
         return Err((Kind::UnusablePrice, format!("${:e}/h is not a valid price", offer.price.get()), None));
     }
     let Some(gpu) = &offer.gpu else {
-        return Err((Kind::UnknownGpu, format!("{} is not a GPU of the catalog", offer.gpu_name), None));
+        return Err((Kind::UnknownGpu, format!("not known which GPU of the catalog {} is", offer.gpu_name), None));
     };
     if offer.gpu_count == 0 {
         return Err((Kind::UnusablePrice, "the offer has no GPU".to_owned(), None));
@@ -315,6 +317,7 @@ impl Configuration {
             held: offer.held,
             billing: prices.terms(offer).billing,
             data: data(offer, prices, knows_storage, goal),
+            remark: offer.note.clone(),
             draw: Draw::new(offer, machines, &prediction.gpu, site),
             batch_size: step.batch_size,
             accumulation: step.accumulation,
@@ -413,6 +416,7 @@ impl Configuration {
         notes.extend(self.sized.clone());
         notes.extend(self.precision.clone());
         notes.extend(self.held.map(|held| held.to_string()));
+        notes.extend(self.remark.as_ref().map(|remark| format!("price list: {}", clean(remark, 300))));
         match self.billing {
             Billing::Exact => {}
             Billing::Hour => notes.push("every hour begun is billed".to_owned()),
