@@ -52,6 +52,7 @@ mod unshaped;
 pub mod warning;
 pub mod wave;
 
+pub use crate::catalog::Vendor;
 pub use choice::predict;
 pub use communication::communicates;
 pub use error::PredictError;

@@ -16,7 +16,7 @@ mod trust;
 pub use held::Held;
 pub use intensity::{Intensities, Intensity};
 pub use offer::{Offer, OfferId, Tier};
-pub use snapshot::{Row, Scope, Snapshot, SnapshotError};
+pub use snapshot::{Recalled, Row, Scope, Snapshot, SnapshotError};
 pub(crate) use terms::begun;
 pub use terms::{Billing, Terms};
 pub use trust::{Doubt, Market, Trust};

@@ -395,7 +395,9 @@ fn steps_are_planned_without_a_batch_size() {
     assert_eq!((known["work_samples"].as_f64(), unknown["work_steps"].as_f64()), (Some(640_000.0), Some(10_000.0)));
     assert!(unknown.get("work_samples").is_none() && unknown["parts"][0].get("batch_size").is_none());
     let text = plan(&without, "--all");
-    assert!(text.starts_with("10,000 steps of one GPU: $"));
+    assert!(text.contains("\nwork: 10,000 steps of one GPU; energy: "), "{text}");
+    // The answer comes first.
+    assert!(text.starts_with("Take 1 × ") && text.lines().nth(1).unwrap().contains("cheapest of "), "{text}");
     // How many offers were not taken and why, those that came nearest first.
     let rejected = text.lines().skip_while(|line| !line.starts_with("Not taken (")).take(2).collect::<Vec<_>>();
     assert!(rejected[0].contains(" not the best, ") && rejected[0].contains(" without a usable price"), "{rejected:?}");
@@ -841,7 +843,7 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
         text(&output.stdout)
     };
     let json = |args: &[&str]| -> Value { serde_json::from_str(&day(args)).unwrap() };
-    let reasons = ["365 days old", "of a single host on a peer-to-peer market", "10 % of the same machine on demand"];
+    let reasons = ["365 days old", "of a host on a peer-to-peer market", "10 % of the same machine on demand"];
     let check = |place: &Value| {
         assert_eq!(place["price_age_days"], 365, "{place}");
         assert_eq!(place["market"], "peer-to-peer");
@@ -852,13 +854,19 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
     };
     let offers = json(&["offers", "--gpu", "l4", "--json"]);
     check(&offers["offers"][0]);
-    let plan = ["plan", "t.json", "--steps", "100000", "--tiers", "spot"];
+    let plan = ["plan", "t.json", "--steps", "100000", "--accept", "spot,marketplace", "--tiers", "spot"];
     let with = |last: &'static str| [&plan[..], &[last]].concat();
     let answer = json(&with("--json"));
     check(&answer["parts"][0]);
     assert!(answer["notes"].to_string().contains("lab/r/old/spot is in doubt: 365 days old"), "{answer}");
     assert!(answer["alternatives"][0]["market"].is_string());
-    assert!(answer["notes"].to_string().contains("at dated prices of providers themselves"), "{answer}");
+    // A plan without such prices says what they would save.
+    let firm = json(&["plan", "t.json", "--steps", "100000", "--tiers", "spot", "--json"]);
+    assert_eq!(
+        (&firm["parts"][0]["market"], &firm["beside"][0]["accept"][0]),
+        (&"provider".into(), &"marketplace".into())
+    );
+    assert_eq!(firm["beside"][0]["part"]["offer"], "lab/r/old/spot");
     let without = json(&[&plan[..], &["--no-marketplace", "--json"]].concat());
     assert_eq!(without["parts"][0]["market"], "provider");
     let left_out =
@@ -867,21 +875,18 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
     let without = json(&["offers", "lab/r/old", "--no-marketplace", "--all", "--json"]);
     assert_eq!(without["offers"][0]["unusable"], "of a host on a peer-to-peer market (--no-marketplace)");
     let report = day(&plan);
-    assert!(
-        report.contains("note: the price of lab/r/old/spot is in doubt: 365 days old; of a single host"),
-        "{report}"
-    );
+    assert!(report.contains("note: the price of lab/r/old/spot is in doubt: 365 days old; of a host"), "{report}");
     assert!(report.contains("old, peer-to-peer, low spot, far below others"), "{report}");
     let toml: toml::Table = day(&with("--toml")).parse().unwrap();
     assert_eq!(toml["part"][0]["price_age_days"].as_integer(), Some(365));
     assert_eq!(toml["part"][0]["price_doubts"].as_array().unwrap().len(), 4);
     let predicted = json(&["predict", "t.json", "--to", "l4", "--json"]);
     assert_eq!(predicted["predictions"][0]["cheapest_offer"]["market"], "peer-to-peer");
-    assert!(day(&["predict", "t.json", "--to", "l4", "--csv"]).contains("365 days old; of a single host"));
-    // The shipped prices too: what cannot be dated, and hosts of a marketplace.
-    let shipped = json(&["offers", "p3.16xlarge", "--json"]);
-    let low = shipped["offers"].as_array().unwrap().iter().find(|it| it["offer"] == "aws/us-east-2/p3.16xlarge/spot");
-    assert_eq!(low.unwrap()["price_doubts"].as_array().unwrap().len(), 2, "{low:?}");
+    assert!(day(&["predict", "t.json", "--to", "l4", "--csv"]).contains("365 days old; of a host"));
+    // The shipped prices too: a low spot price, and hosts of a marketplace.
+    let shipped = json(&["offers", "g6.xlarge", "--json"]);
+    let low = shipped["offers"].as_array().unwrap().iter().find(|it| it["offer"] == "aws/us-east-1/g6.xlarge/spot");
+    assert_eq!(low.unwrap()["price_doubts"], serde_json::json!(["13 % of the same machine on demand"]), "{low:?}");
     assert!(day(&["offers", "vast", "--csv"]).lines().skip(1).all(|line| line.contains("peer-to-peer")));
 }
 
@@ -907,7 +912,7 @@ fn a_step_measured_on_several_gpus_corrects_plans() {
     assert!((factor - 10.0 / told["expected_extra_ms"].as_f64().unwrap()).abs() < 1e-9);
     assert!(bench.ok(&args).contains(&format!("--scaling-factor {factor:.2}")));
     let given = factor.to_string();
-    let wish = ["--steps", "1M", "--gpus", "v100-sxm2-16gb", "--min-gpus", "8", "--json"];
+    let wish = ["--steps", "1M", "--gpus", "v100-sxm2-16gb", "--min-gpus", "8", "--accept", "doubted,batch", "--json"];
     let plan = bench.json(&[&["plan", path(&profile), "--scaling-factor", &given], &wish[..]].concat());
     let part = &plan["parts"][0];
     assert_eq!(part["gpu_count"], 8);

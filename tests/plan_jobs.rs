@@ -130,7 +130,7 @@ fn what_is_wrong_names_the_file_the_line_and_the_remedy() {
     let lost = refused(&format!("\n{}", JOB.replace("p.habitat", "lost.habitat")));
     assert!(lost.contains("line 2: job \"a\": ") && lost.contains("runs/lost.habitat.json"), "{lost}");
     let provider = refused(&format!("[[quota]]\nprovider = \"awz\"\ngpus = 1\n{JOB}"));
-    assert!(provider.contains("no provider \"awz\"; there are") && !provider.contains("config.toml"), "{provider}");
+    assert!(provider.contains("no provider \"awz\" (near: aws") && !provider.contains("config.toml"), "{provider}");
     let gpu = refused(&format!("{JOB}gpus = [\"v1000\"]\n"));
     assert!(gpu.contains("line 1: job \"a\": ") && gpu.contains("v1000"), "{gpu}");
     let both = refused(&format!("{JOB}min_gpus = 4\nmax_gpus = 2\n"));

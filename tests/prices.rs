@@ -50,7 +50,8 @@ impl Bench {
     }
 
     fn update(&self, from: &str, more: &[&str]) -> Value {
-        let output = self.run(&[&["prices", "update", "--json", "--from", from], more].concat());
+        // The catalogs here have two offers.
+        let output = self.run(&[&["prices", "update", "--json", "--accept-loss", "--from", from], more].concat());
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{said}");
         serde_json::from_slice(&output.stdout).unwrap()
@@ -78,6 +79,31 @@ impl Bench {
     }
 }
 
+/// `README.md` and `pricing/README.md` say how many offers there are, of which age, and how many are in doubt.
+#[test]
+fn the_numbers_of_the_readme_are_those_of_the_shipped_prices() {
+    let bench = Bench::new();
+    let output = bench.run(&["prices", "--json"]);
+    let prices: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = |key: &str| prices["all"][key].as_u64().unwrap();
+    let hundreds = all("offers") / 100;
+    let said = format!("more than {},{}00 offers of {} providers", hundreds / 10, hundreds % 10, all("providers"));
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    assert!(readme.contains(&said), "{said}");
+    let text = String::from_utf8(bench.run(&["prices"]).stdout).unwrap();
+    let counts = &text[text.find(" offers of ").and_then(|at| text[..at].rfind('\n')).unwrap() + 1..];
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/pricing/README.md")).unwrap();
+    assert!(readme.contains(counts), "{counts}");
+    let rows = prices["providers"].as_array().unwrap();
+    for key in ["offers", "in_doubt", "unusable"] {
+        assert_eq!(rows.iter().map(|row| row[key].as_u64().unwrap()).sum::<u64>(), all(key), "{key}");
+    }
+    let ages = prices["all"]["ages"].as_array().unwrap();
+    assert_eq!(ages.iter().map(|age| age["offers"].as_u64().unwrap()).sum::<u64>(), all("offers"));
+    // A doubt marks what is unusual.
+    assert!(all("in_doubt") * 4 < all("offers") - all("unusable"), "{}", prices["all"]);
+}
+
 #[test]
 fn a_file_becomes_prices_and_what_changed_is_said() {
     let bench = Bench::new();
@@ -86,21 +112,23 @@ fn a_file_becomes_prices_and_what_changed_is_said() {
     assert_eq!((planned["providers"][0]["written"].as_bool(), bench.prices("lambda")), (Some(false), String::new()));
     let first = bench.update(&file, &["--as-of", "2026-11-20"]);
     assert_eq!(first["providers"][0]["as_of"], "2026-11-20");
-    // All shipped offers of Lambda are gone but these two.
+    // The shipped offers of Lambda, under other names, are gone but for these two.
     assert_eq!(
         (&first["providers"][0]["changes"]["new"]["count"], &first["providers"][0]["offers"]),
-        (&0.into(), &2.into())
+        (&2.into(), &2.into())
     );
     let gone = first["providers"][0]["changes"]["gone"]["count"].as_u64().unwrap();
     assert!(gone > 10);
-    // The shipped ones are there again without the file: that most of them go is a warning.
+    // The shipped ones are there again without the file: most of them would go.
     std::fs::remove_file(bench.path("config/pricing/lambda.toml")).unwrap();
-    let said = bench.run(&["prices", "update", "--from", file.as_str()]);
-    let said = String::from_utf8(said.stdout).unwrap();
-    let warning = format!("warning: {gone} of the {} offers there were are gone; see that {file} is whole", gone + 2);
-    assert!(said.contains(&warning), "{said}");
-    let said = bench.run(&["prices", "update", "--from", file.as_str(), "--dry-run"]);
-    assert!(!String::from_utf8(said.stdout).unwrap().contains("warning"));
+    let lost = format!("lambda.csv has 2 offers where there are {gone}, and none of");
+    let update = ["prices", "update", "--from", file.as_str()];
+    let said = |more: &[&str]| String::from_utf8(bench.run(&[&update[..], more].concat()).stdout).unwrap();
+    let planned = said(&["--dry-run"]);
+    assert!(planned.contains(&lost) && planned.contains("refused without --accept-loss"), "{planned}");
+    let taken = said(&["--accept-loss"]);
+    assert!(taken.contains(&lost) && !taken.contains("refused"), "{taken}");
+    assert!(!said(&["--dry-run"]).contains("warning"));
     bench.write("lambda.csv", catalog(1.1));
     let second = bench.update(&file, &[]);
     let dearer = &second["providers"][0]["changes"]["dearer"];
@@ -313,6 +341,111 @@ fn every_provider_of_an_address_is_fetched_and_faults_are_told_apart() {
     }
     assert!(bench.prices("a").contains("gpu_1x_a10"));
     assert_eq!(bench.parts(), 0);
+}
+
+/// A catalog that broke off, or is of another provider, does not replace what is there.
+#[test]
+fn a_catalog_that_has_lost_most_offers_is_refused() {
+    let bench = Bench::new();
+    let rows = |zone: &str, machines: &[&str]| -> String {
+        let row = |machine: &&str| format!("m_{zone}_{machine},{machine},1,8,64,2.0,{zone},,1.0\n");
+        machines.iter().map(row).collect()
+    };
+    let all = ["A10", "L4", "T4", "L40S"];
+    let whole = format!("{HEADER}{}{}{}", rows("a", &all), rows("b", &all), rows("c", &all));
+    let file = bench.write("newcloud.csv", &whole);
+    bench.update(&file, &[]);
+    let kept = bench.prices("newcloud");
+    for (catalog, said) in [
+        // 24 offers, one on demand and one on spot of each machine.
+        (rows("a", &all), "has 8 offers where there are 24, and none of 0 of the 8 kinds of machines"),
+        (format!("{}{}", rows("a", &["T4"]), rows("b", &["A16", "A2", "A30"])), "has 8 offers where there are 24"),
+        (
+            format!(
+                "{}{}",
+                rows("a", &["T4", "A30", "A40"]),
+                rows("b", &["A2", "A16", "M60", "K80", "P4", "P40", "T4"])
+            ),
+            "has 20 offers where there are 24, and none of 6 of the 8 kinds",
+        ),
+    ] {
+        bench.write("newcloud.csv", format!("{HEADER}{catalog}"));
+        let refused = bench.refused(&file, &[]);
+        assert!(refused.contains(said) && refused.contains("newcloud.csv"), "{refused}");
+        assert!(refused.contains("--accept-loss"), "{refused}");
+        assert_eq!(bench.prices("newcloud"), kept, "{said}");
+    }
+    // Fewer, other names and other prices are no loss of most.
+    bench.write("newcloud.csv", format!("{HEADER}{}{}", rows("x", &all), rows("y", &all)));
+    bench.run(&["prices", "update", "--from", file.as_str()]);
+    assert!(bench.prices("newcloud").contains("m_y_L4"));
+    // Shipped prices are no different; --force is for files written by hand.
+    let lambda = bench.write("lambda.csv", catalog(0.8));
+    assert!(bench.refused(&lambda, &["--force"]).contains("has 2 offers where there are 22"));
+    bench.update(&lambda, &[]);
+    assert!(bench.prices("lambda").contains("gpu_1x_a10"));
+}
+
+#[test]
+fn dates_in_the_future_are_refused() {
+    let bench = Bench::new();
+    let file = bench.write("lambda.csv", catalog(0.8));
+    let said = bench.refused(&file, &["--as-of", "2027-01-01", "--accept-loss"]);
+    assert!(said.contains("--as-of 2027-01-01: is in the future; today is 2026-11-21"), "{said}");
+    let offer = |day: &str| {
+        format!(
+            "schema = 1\nprovider = \"lab\"\n[[offer]]\nregion = \"r\"\ninstance_type = \"m\"\ngpu_count = 1\n\
+             on_demand_usd_per_hour = 1.0\nscope = \"instance_total\"\nas_of = \"{day}\"\nsource = \"s\"\n"
+        )
+    };
+    let own = bench.write("lab.toml", offer("2062-11-21"));
+    let said = bench.refused(&own, &[]);
+    assert!(
+        said.contains("lab.toml") && said.contains("offer 1 (m in r): as_of 2062-11-21 is in the future"),
+        "{said}"
+    );
+    let later = Answer::ok(&catalog(0.8)).with("Last-Modified", "Fri, 18 Nov 2044 10:00:00 GMT");
+    let server = Server::new(vec![("/lambda.csv", later)]);
+    let said = bench.refused(&server.url("/lambda.csv"), &["--accept-loss"]);
+    assert!(said.contains("2044-11-18") && said.contains("is in the future") && said.contains("--as-of"), "{said}");
+    assert_eq!((bench.prices("lambda"), bench.prices("lab")), (String::new(), String::new()));
+    bench.update(&server.url("/lambda.csv"), &["--as-of", "2026-11-20"]);
+    // Elsewhere it is tomorrow already.
+    bench.write("lab.toml", offer("2026-11-22"));
+    bench.update(&own, &[]);
+}
+
+/// A server that never falls silent but never ends, either.
+#[test]
+fn a_server_that_drips_is_given_up() {
+    let bench = Bench::new();
+    let long = format!("{}{}", catalog(0.8), "#".repeat(40_000));
+    let drips = Answer::ok(&long).with("ETag", "\"one\"").slowly(Duration::from_millis(20));
+    let server = Server::new(vec![("/lambda.csv", drips.clone()), ("/endless.csv", drips.without_length())]);
+    for path in ["/lambda.csv", "/endless.csv"] {
+        let said = bench.refused(&server.url(path), &["--timeout", "5", "--max-time", "0.5", "--accept-loss"]);
+        assert!(said.contains("broke off after") && said.contains("it took more than 0.5 s (--max-time)"), "{said}");
+    }
+    assert_eq!(bench.prices("lambda"), "");
+}
+
+/// One line says what, where and what to do, however many providers were asked for.
+#[test]
+fn without_a_network_there_is_one_error() {
+    let bench = Bench::new();
+    // A port that nobody listens at.
+    let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    for (address, why) in [
+        (format!("http://127.0.0.1:{port}/{{provider}}/vms.csv"), "the server cannot be reached"),
+        ("http://no-such-host.invalid/{provider}/vms.csv".to_owned(), "there is no such host, or no network"),
+    ] {
+        let said = bench.refused(&address, &[]);
+        assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+        let first = address.replace("{provider}", "acecloud");
+        assert!(said.starts_with(&format!("error: {first}: {why}")), "{said}");
+        assert!(said.contains("the prices stay as they are") && said.contains("--from FILE"), "{said}");
+    }
+    assert!(!bench.path("config/pricing/lambda.toml").exists());
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use super::App;
 use super::screen::predict;
 use crate::action::Screen;
-use crate::plan::{Goal, Objective, Work};
+use crate::plan::{Accept, Goal, Objective, Work, accept_names};
+use crate::pricing::Tier;
 use crate::text::CommandLine;
 
 impl App {
@@ -34,7 +35,7 @@ impl App {
         let filter = self.screen.behaviour().list(self).map(|list| list.filter.clone());
         put(&mut line, "--filter", filter.filter(|filter| !filter.is_empty()));
         if let Some(first) = self.planner.earlier.first() {
-            goal(&mut line, first, &self.setup.goal);
+            goal(&mut line, first, &self.setup.goal, self.chosen.batch.flatten().is_some());
         }
         line.to_string()
     }
@@ -47,8 +48,8 @@ fn put(line: &mut CommandLine, flag: &str, value: Option<String>) {
     }
 }
 
-/// What differs from the goal at the start.
-fn goal(line: &mut CommandLine, first: &Goal, now: &Goal) {
+/// What differs from the goal at the start; `sized`: batches are named, which accepts another global batch.
+fn goal(line: &mut CommandLine, first: &Goal, now: &Goal, sized: bool) {
     if first.work != now.work {
         for flag in ["--samples", "--steps", "--epochs", "--dataset", "--tokens"] {
             line.remove(flag);
@@ -88,8 +89,16 @@ fn goal(line: &mut CommandLine, first: &Goal, now: &Goal) {
     if first.limits.max_gpus != now.limits.max_gpus {
         put(line, "--max-gpus", now.limits.max_gpus.map(|most| most.to_string()));
     }
+    let (before, accept) = (&first.limits.accept, &now.limits.accept);
+    let typed =
+        |all: &[Accept]| all.iter().copied().filter(|one| !(sized && *one == Accept::Batch)).collect::<Vec<_>>();
+    if typed(before) != typed(accept) {
+        put(line, "--accept", Some(accept_names(accept)).filter(|names| !names.is_empty()));
+    }
     if first.limits.tiers != now.limits.tiers {
-        let tiers: Vec<&str> = now.limits.tiers.iter().map(|tier| tier.name()).collect();
+        // Spot that is named here is accepted.
+        let is_meant = |tier: &&Tier| **tier != Tier::Spot || accept.contains(&Accept::Spot);
+        let tiers: Vec<&str> = now.limits.tiers.iter().filter(is_meant).map(|tier| tier.name()).collect();
         line.set("--tiers", &tiers.join(","));
     }
 }

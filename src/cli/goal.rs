@@ -6,27 +6,24 @@ use std::collections::BTreeSet;
 use super::error::{At, CliError};
 use super::gpu;
 use crate::catalog::Catalog;
-use crate::plan::{Goal, Quota, Work, check_list};
+use crate::plan::{Goal, Quota, check_list};
 use crate::pricing::{Offer, PriceBook};
 use crate::settings::wish::Wish;
 use crate::store::Paths;
 use crate::text;
 
-/// The goal for so much work.
+/// What is wished of a goal with its work.
 ///
 /// # Errors
 /// [`CliError`] for a GPU, provider, region or offer that is not there (a typing error would
 /// otherwise look like "no plan"), and for limits that rule each other out.
 pub(super) fn goal(
-    work: Work,
+    mut goal: Goal,
     typed: &Wish,
     settings: &Wish,
     catalog: &Catalog,
     prices: &PriceBook,
 ) -> Result<Goal, CliError> {
-    let mut goal = Goal::new(work);
-    // Firm offers first: what else is used, the settings or the command line say.
-    goal.limits.accept.clear();
     settings.apply(&mut goal);
     goal.limits.check_lists().at(Paths::find().settings().display())?;
     typed.apply(&mut goal);
@@ -94,9 +91,8 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
         limits.providers.iter().chain(&limits.exclude_providers).chain(data.and_then(|data| data.provider.as_ref()));
     for name in providers.chain(limits.quotas.iter().map(|quota| &quota.provider)) {
         if !offers.iter().any(|offer| offer.provider.eq_ignore_ascii_case(name)) {
-            let known: BTreeSet<&str> = offers.iter().map(|offer| offer.provider.as_str()).collect();
-            let known: Vec<&str> = known.into_iter().collect();
-            let problem = format!("no provider {:?}; there are {}", text::clean(name, 40), known.join(", "));
+            let near = near(name, offers.iter().map(|offer| offer.provider.as_str()), "prices");
+            let problem = format!("no provider {:?}{near}", text::clean(name, 40));
             let is_typed = data.is_some_and(|data| data.provider.as_ref() == Some(name))
                 || lists([&typed.providers, &typed.exclude_providers], name)
                 || typed.quota.iter().any(|quota| quota.provider == *name);
@@ -111,7 +107,7 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
         let offers = || offers.iter().filter(is_of);
         if !offers().any(|offer| offer.is_in(filter)) {
             let known = offers().flat_map(|offer| [Some(offer.region.as_str()), offer.region_name()]).flatten();
-            let near = near(filter, known);
+            let near = near(filter, known, "offers");
             let of = provider.map(|name| format!(" of {name}")).unwrap_or_default();
             let problem = format!("no region{of} is called {:?}{near}", text::clean(filter, 40));
             let is_typed = data.is_some_and(|data| data.region.as_ref() == Some(filter))
@@ -126,7 +122,7 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
     }
     for id in &limits.offers {
         if !offers.iter().any(|offer| offer.id.as_str() == id) {
-            let near = near(id, offers.iter().map(|offer| offer.id.as_str()));
+            let near = near(id, offers.iter().map(|offer| offer.id.as_str()), "offers");
             return Err(CliError::Refused(format!("no offer {:?}{near}", text::clean(id, 120))));
         }
     }
@@ -144,9 +140,9 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
 }
 
 /// The names nearest to one that is not known, and where all are.
-fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>, command: &str) -> String {
     let known: BTreeSet<&str> = known.collect();
     let near = text::nearest(name, known, 5);
     let near = if near.is_empty() { String::new() } else { format!(" (near: {})", near.join(" | ")) };
-    format!("{near}; `habitat-tui offers` lists all")
+    format!("{near}; `habitat-tui {command}` lists all")
 }

@@ -9,9 +9,9 @@ use super::input::{Loaded, load};
 use super::options::{options, settings};
 use super::progress;
 use crate::catalog::Catalog;
-use crate::plan::PlanStatus;
 use crate::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, book, plan_jobs};
 use crate::plan::solve::Settings;
+use crate::plan::{Goal, PlanStatus};
 use crate::predict::{Host, MethodChoice, PredictError, Predictions, predict};
 use crate::pricing::PriceBook;
 use crate::report::jobs::JobsForm;
@@ -107,12 +107,9 @@ impl Jobs {
         let mut wish = job.wish.clone();
         wish.quota.extend(file.shared.quota.iter().cloned());
         // Before the step is read: a wrong name is found at once.
-        let goal = goal::goal(work, &wish, usual, catalog, prices).at(&place)?;
-        goal::check_sense(
-            &crate::plan::Goal { deadline: file.shared.deadline, budget: file.shared.budget, ..goal.clone() },
-            prices,
-        )
-        .at("all jobs")?;
+        let goal = goal::goal(Goal::new(work), &wish, usual, catalog, prices).at(&place)?;
+        goal::check_sense(&Goal { deadline: file.shared.deadline, budget: file.shared.budget, ..goal.clone() }, prices)
+            .at("all jobs")?;
         let known = steps.iter().find(|(step, _)| *step == job.step).map(|(_, predictions)| predictions.clone());
         let predictions = if let Some(predictions) = known {
             predictions

@@ -88,7 +88,7 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
     let work = args.wish.work().ok_or_else(|| {
         CliError::Refused("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
     })?;
-    let goal = goal::goal(work, &args.wish, &settings(&paths)?.plan, catalog, prices)?;
+    let goal = goal::goal(Goal::firm(work), &args.wish, &settings(&paths)?.plan, catalog, prices)?;
     let goal = goal.with_sizes(args.batch_sizes.is_some());
     let command = hints::typed().to_string();
     if let Some(file) = &args.black_box.black_box {

@@ -9,17 +9,37 @@ use jiff::civil::Date;
 use super::error::{At, CliError};
 use super::output::{print_json, print_table};
 use crate::pricing::import::{self, Changes, Imported, Origin};
-use crate::pricing::{OfferId, Row};
+use crate::pricing::{OfferId, Row, Snapshot};
 use crate::report::prices::{self as report, Update, UpdateJson};
 use crate::settings::args::{PricesArgs, PricesCommand, PricesListArgs, PricesUpdateArgs};
 use crate::store::download::{self, Download};
 use crate::store::prices::{self as files, PriceFile};
 use crate::store::{self, Limit, Paths, StoreError};
+use crate::text;
 use crate::units::UsdPerHour;
 
 /// The public catalog of SkyPilot.
 const CATALOG: &str =
     "https://raw.githubusercontent.com/skypilot-org/skypilot-catalog/master/catalogs/v8/{provider}/vms.csv";
+/// The providers that it has, of those with shipped prices.
+const IN_CATALOG: [&str; 16] = [
+    "aws",
+    "azure",
+    "do",
+    "fluidstack",
+    "gcp",
+    "hyperbolic",
+    "hyperstack",
+    "jarvislabs",
+    "lambda",
+    "nebius",
+    "oci",
+    "paperspace",
+    "primeintellect",
+    "runpod",
+    "vast",
+    "verda",
+];
 /// Stands for the provider in an address.
 const PROVIDER: &str = "{provider}";
 
@@ -38,18 +58,29 @@ fn list(args: &PricesListArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         let place = file.path.as_ref().map_or_else(|| "shipped".to_owned(), |path| path.display().to_string());
         by_provider.entry(file.snapshot.provider.clone()).or_default().push(place);
     }
-    let rows = report::providers(by_provider, files::book(&all).offers());
+    let book = files::book(&all);
+    let rows = report::providers(by_provider, book.offers());
+    let summary = report::summary(book.offers());
     if args.form.json {
-        print_json(&serde_json::json!({"format": "habitat-prices", "version": 1, "providers": rows}), out)
-    } else {
-        print_table(&report::table(&rows), args.form, out)?;
-        Ok(0)
+        let (format, version) = ("habitat-prices", 1);
+        return print_json(
+            &serde_json::json!({"format": format, "version": version, "providers": rows, "all": summary}),
+            out,
+        );
     }
+    print_table(&report::table(&rows), args.form, out)?;
+    if args.form.is_text() {
+        summary.write_text(out)?;
+    }
+    Ok(0)
 }
 
 fn update(args: &PricesUpdateArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     for name in &args.provider {
         import::check_provider(name).at("--provider")?;
+    }
+    if let Some(date) = args.as_of.filter(|date| *date > latest()) {
+        return Err(CliError::Refused(format!("--as-of {date}: is in the future; today is {}", store::today())));
     }
     let jobs = jobs(args)?;
     let paths = Paths::find();
@@ -58,7 +89,8 @@ fn update(args: &PricesUpdateArgs, out: &mut dyn Write) -> Result<u8, CliError> 
     }
     let mut updating = Updating { args, files: files::files(&paths)?, paths };
     let (mut done, mut errors) = (Vec::new(), Vec::new());
-    for job in &jobs {
+    let mut unreachable = None;
+    'jobs: for job in &jobs {
         for result in updating.run(job) {
             match result {
                 Ok(update) => {
@@ -68,6 +100,11 @@ fn update(args: &PricesUpdateArgs, out: &mut dyn Write) -> Result<u8, CliError> 
                     }
                     done.push(update);
                 }
+                // One line for all: the others are on the same server.
+                Err(CliError::Download(error)) if error.is_unreachable() => {
+                    unreachable = Some(error);
+                    break 'jobs;
+                }
                 Err(error) => {
                     out.flush()?;
                     error.print();
@@ -76,6 +113,11 @@ fn update(args: &PricesUpdateArgs, out: &mut dyn Write) -> Result<u8, CliError> 
             }
         }
     }
+    let unreachable = unreachable.map(|error| {
+        let which = if done.is_empty() { "the prices stay" } else { "the other prices stay" };
+        format!("{error}; {which} as they are: try again with a network, or give a copy with --from FILE")
+    });
+    errors.extend(unreachable.clone());
     if args.json {
         let (format, version) = ("habitat-prices-update", 1);
         print_json(
@@ -85,6 +127,9 @@ fn update(args: &PricesUpdateArgs, out: &mut dyn Write) -> Result<u8, CliError> 
     }
     if errors.is_empty() {
         return Ok(0);
+    }
+    if let Some(problem) = unreachable {
+        return Err(CliError::Refused(problem));
     }
     let all = done.len() + errors.len();
     Err(CliError::Refused(format!(
@@ -105,8 +150,12 @@ fn jobs(args: &PricesUpdateArgs) -> Result<Vec<Job>, CliError> {
     let from = args.from.clone().unwrap_or_else(|| CATALOG.into());
     let text = from.to_string_lossy();
     if download::is_url(&from) && text.contains(PROVIDER) {
-        let shipped = || store::bundled::prices().into_iter().map(|file| file.provider).collect();
-        let names: Vec<String> = if args.provider.is_empty() { shipped() } else { args.provider.clone() };
+        let shipped = || store::bundled::prices().into_iter().map(|file| file.provider);
+        let names: Vec<String> = match (args.provider.as_slice(), &args.from) {
+            ([], Some(_)) => shipped().collect(),
+            ([], None) => IN_CATALOG.map(str::to_owned).to_vec(),
+            (names, _) => names.to_vec(),
+        };
         let one = |name: String| Job { places: vec![text.replace(PROVIDER, &name).into()], provider: Some(name) };
         return Ok(names.into_iter().map(one).collect());
     }
@@ -231,7 +280,8 @@ impl Updating<'_> {
         }
         let url = place.to_string_lossy();
         let cache = Paths::cache().map(|cache| cache.join("prices"));
-        let got = Download { url: &url, timeout: self.args.timeout, most: self.args.max_size, cache }.run()?;
+        let PricesUpdateArgs { timeout, max_time: whole, max_size: most, .. } = *self.args;
+        let got = Download { url: &url, timeout, whole, most, cache }.run()?;
         let changed = got.last_modified.map(|date| (date, "when the server says it changed"));
         let dated = asked.or(changed).or_else(|| Some((store::today(), "the day of the download")));
         let source = download::shown(&url);
@@ -251,7 +301,14 @@ impl Updating<'_> {
         files::check_replaceable(&path, self.args.force)?;
         let offers = imported.snapshot.offers().count();
         let new = files::with(&self.files, &path, imported.snapshot.clone());
-        let changes = Changes::between(&of(&self.files, &provider), &of(&new, &provider));
+        check_dates(&imported.snapshot, dated).at(sources.join(", "))?;
+        let [before, after] = [&self.files, &new].map(|files| of(files, &provider));
+        let lost = import::lost(&machines(&self.files, &provider), &machines(&new, &provider));
+        if let Some(lost) = lost.as_ref().filter(|_| !(self.args.accept_loss || self.args.dry_run)) {
+            let problem = format!("{lost}; see that it is whole, or --accept-loss takes it");
+            return Err(CliError::Refused(problem).at(sources.join(", ")));
+        }
+        let changes = Changes::between(&before, &after);
         if !self.args.dry_run {
             files::save(&path, &imported.snapshot)?;
         }
@@ -265,6 +322,7 @@ impl Updating<'_> {
             dated,
             counts: imported.counts,
             worse_than_shipped,
+            lost: lost.map(|lost| lost.to_string()),
             changes,
         }
         .into())
@@ -296,6 +354,45 @@ fn keep_better(rows: &mut Vec<Row>, provider: &str) -> usize {
     let before = rows.len();
     rows.retain(|row| row.suspect.is_none() || !better.contains(&machine(row)));
     before - rows.len()
+}
+
+/// The last date that is not in the future anywhere.
+fn latest() -> Date {
+    store::today().tomorrow().unwrap_or(Date::MAX)
+}
+
+/// Refuses prices of a day that is still to come.
+fn check_dates(snapshot: &Snapshot, dated: Option<(Date, &str)>) -> Result<(), CliError> {
+    let today = store::today();
+    if let Some((date, how)) = dated.filter(|(date, _)| *date > latest()) {
+        let problem =
+            format!("its date, {date} ({how}), is in the future; today is {today}: --as-of gives the right one");
+        return Err(CliError::Refused(problem));
+    }
+    let rows = snapshot.offers.iter().enumerate();
+    let Some((place, row)) = rows.clone().find(|(_, row)| row.as_of.is_some_and(|date| date > latest())) else {
+        return Ok(());
+    };
+    let count = rows.filter(|(_, row)| row.as_of.is_some_and(|date| date > latest())).count();
+    let date = row.as_of.map_or_else(String::new, |date| date.to_string());
+    Err(CliError::Refused(format!(
+        "offer {} ({} in {}): as_of {date} is in the future, as are {} others; today is {today}: correct the dates",
+        place + 1,
+        text::clean(&row.instance_type, 60),
+        text::clean(&row.region, 60),
+        count - 1
+    )))
+}
+
+/// What the price book of these files has of a provider, by GPU, number of GPUs and tier.
+fn machines(files: &[PriceFile], provider: &str) -> Vec<import::Machine> {
+    let book = files::book(files);
+    let own = book.offers().iter().filter(|offer| offer.provider == provider);
+    own.map(|offer| {
+        let gpu = offer.gpu.as_ref().map_or_else(|| offer.gpu_name.clone(), ToString::to_string);
+        (gpu, offer.gpu_count, offer.tier)
+    })
+    .collect()
 }
 
 /// What the price book of these files has of a provider.

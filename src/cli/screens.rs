@@ -84,7 +84,8 @@ impl Screens {
         let options = options::options(&args.input, &[], &catalog, &paths)?;
         let sizes = batches::sizes(args.batch_sizes.as_ref(), &loaded.profile);
         let work = args.wish.work().unwrap_or(DEFAULT_WORK);
-        let goal = goal::goal(work, &args.wish, &settings.plan, &catalog, &prices)?.with_sizes(!sizes.is_empty());
+        let goal =
+            goal::goal(Goal::firm(work), &args.wish, &settings.plan, &catalog, &prices)?.with_sizes(!sizes.is_empty());
         Ok(Self {
             command: hints::typed(),
             args,

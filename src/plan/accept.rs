@@ -15,8 +15,7 @@ use super::prepared::Prepared;
 use super::problem::{Limit, Problem};
 use super::search::{aims, best_single};
 use super::{Objective, Part, Plan};
-use crate::catalog::Vendor;
-use crate::predict::{GpuFacts, Predictions};
+use crate::predict::{GpuFacts, Predictions, Vendor};
 use crate::pricing::{Doubt, Market, Offer, Tier};
 use crate::text::{dollars, duration, grouped};
 use crate::units::{Hours, Usd};
@@ -142,7 +141,8 @@ pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &
     let of_host = offer.trust.market == Market::PeerToPeer;
     let is_spot = offer.tier == Tier::Spot;
     // A host's price is that host's own, and a spot price of last month has moved: that is what is accepted.
-    let is_doubt = |doubt: &Doubt| !of_host && !(is_spot && matches!(doubt, Doubt::Old { .. }));
+    let is_own = offer.trust.is_own;
+    let is_doubt = |doubt: &Doubt| !of_host && !is_own && !(is_spot && matches!(doubt, Doubt::Old { .. }));
     let port = Platform::of(gpu, &offer.instance_type) != recorded && !limits.gpus.contains(&gpu.slug);
     [
         is_spot.then_some(Accept::Spot),

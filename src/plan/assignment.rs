@@ -384,46 +384,102 @@ impl Assignment {
     }
 
     /// Local search by moves of one job, and swaps of two between machines.
-    fn improved(&self, mut ways: Vec<usize>) -> Vec<usize> {
-        let mut value = self.value(&ways);
+    fn improved(&self, ways: Vec<usize>) -> Vec<usize> {
+        let mut search = Search::new(self, ways);
         for _ in 0..SWEEPS {
-            let before = value;
+            let before = search.value;
             for job in 0..self.jobs.len() {
                 for way in 0..self.jobs[job].len() {
-                    self.try_moves(&mut ways, &mut value, &[(job, way)]);
+                    search.try_moves(&[(job, way)]);
                 }
                 for other in job + 1..self.jobs.len() {
                     let on = |of: usize, like: usize, ways: &[usize]| {
                         let machine = self.jobs[like][ways[like]].machine?;
                         self.jobs[of].iter().position(|way| way.machine == Some(machine))
                     };
-                    if let (Some(own), Some(others)) = (on(job, other, &ways), on(other, job, &ways)) {
-                        self.try_moves(&mut ways, &mut value, &[(job, own), (other, others)]);
+                    if let (Some(own), Some(others)) = (on(job, other, &search.ways), on(other, job, &search.ways)) {
+                        search.try_moves(&[(job, own), (other, others)]);
                     }
                 }
             }
-            if value == before {
+            if search.value == before {
                 break;
             }
+            // What rounding has left in the sums of many moves.
+            search = Search::new(self, search.ways);
         }
-        ways
+        search.ways
+    }
+}
+
+/// An assignment with its sums, which a move changes in the time of what it moves.
+struct Search<'a> {
+    of: &'a Assignment,
+    ways: Vec<usize>,
+    value: [f64; 2],
+    /// Dollars and hours of all jobs, where they are rented for.
+    sums: [f64; 2],
+    /// Hours of each machine.
+    loads: Vec<f64>,
+    /// What is used of each bound.
+    used: Vec<f64>,
+}
+
+impl<'a> Search<'a> {
+    fn new(of: &'a Assignment, ways: Vec<usize>) -> Self {
+        let none = (vec![0.0; of.machines.len()], vec![0.0; of.bounds.len()]);
+        let mut search = Self { of, ways: Vec::new(), value: [0.0; 2], sums: [0.0; 2], loads: none.0, used: none.1 };
+        for (job, way) in ways.iter().enumerate() {
+            search.add((job, *way), 1.0);
+        }
+        search.ways = ways;
+        search.value = search.value();
+        search
+    }
+
+    /// Adds a job's way to the sums, or takes it out of them (`times` -1).
+    fn add(&mut self, (job, way): (usize, usize), times: f64) {
+        let way = &self.of.jobs[job][way];
+        self.sums = [self.sums[0] + times * way.cost, self.sums[1] + times * way.hours];
+        if let Some(machine) = way.machine {
+            self.loads[machine] += times * way.hours;
+        }
+        for (row, amount) in &way.uses {
+            self.used[*row] += times * amount;
+        }
+    }
+
+    /// As [`Assignment::value`].
+    fn value(&self) -> [f64; 2] {
+        if self.of.machines.is_empty() {
+            return self.sums;
+        }
+        let loads = self.loads.iter().copied();
+        [loads.clone().fold(0.0, f64::max), loads.map(|load| load * load).sum()]
     }
 
     /// Makes the moves where they gain and all bounds are kept.
-    fn try_moves(&self, ways: &mut [usize], value: &mut [f64; 2], moves: &[(usize, usize)]) {
-        let before: Vec<usize> = moves.iter().map(|(job, _)| ways[*job]).collect();
-        for (job, way) in moves {
-            ways[*job] = *way;
-        }
-        let now = self.value(ways);
+    fn try_moves(&mut self, moves: &[(usize, usize)]) {
+        let before: Vec<(usize, usize)> = moves.iter().map(|(job, _)| (*job, self.ways[*job])).collect();
+        self.replace(&before, moves);
+        let (now, value) = (self.value(), self.value);
         let less = |place: usize| now[place] < value[place] * (1.0 - GAIN);
         let gains = less(0) || (now[0] <= value[0] && less(1));
-        if gains && self.fits(ways) {
-            *value = now;
-            return;
+        let fits = || self.used.iter().zip(&self.of.bounds).all(|(used, bound)| *used <= bound.most * (1.0 + SAME));
+        if gains && fits() {
+            self.value = now;
+        } else {
+            self.replace(moves, &before);
         }
-        for ((job, _), way) in moves.iter().zip(before) {
-            ways[*job] = way;
+    }
+
+    fn replace(&mut self, old: &[(usize, usize)], new: &[(usize, usize)]) {
+        for of_job in old {
+            self.add(*of_job, -1.0);
+        }
+        for of_job in new {
+            self.add(*of_job, 1.0);
+            self.ways[of_job.0] = of_job.1;
         }
     }
 }

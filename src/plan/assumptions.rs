@@ -35,11 +35,20 @@ impl Default for Assumptions {
             spot_confidence: 0.95,
             scaling_factor: None,
             network_gbit_per_second: None,
+            data_gbit_per_second: None,
         }
     }
 }
 
+/// Gbit/s at which data are copied from one provider to another.
+const DATA_GBIT: f64 = 1.0;
+
 impl Assumptions {
+    /// Gbit/s at which data are copied to where the work is done.
+    pub fn data_rate(&self) -> f64 {
+        self.data_gbit_per_second.unwrap_or(DATA_GBIT)
+    }
+
     /// All of them with value, unit and source, in a fixed order.
     pub fn describe(&self) -> Vec<Assumed> {
         let default = Self::default();
@@ -156,6 +165,17 @@ impl Goal {
                 source: "Our World in Data 2022 and 2023, over the life of power plants; EPA eGRID2023, of their chimneys; kg_co2_per_kwh of a price file",
             },
         ]);
+        if self.data.is_some() {
+            all.push(Assumed {
+                name: "transfer of the data",
+                value: format!("{} Gbit/s, at the beginning, paid", trimmed(self.assumptions.data_rate())),
+                source: if self.assumptions.data_gbit_per_second.is_some() {
+                    SET
+                } else {
+                    "a guess, not measured; a machine of AWS sends 5 Gbit/s at most to the Internet, one of Google 7 (Skyplane, NSDI 2023)"
+                },
+            });
+        }
         if !self.model_parallel.is_none() {
             all.push(Assumed {
                 name: "model parallel",
@@ -190,6 +210,13 @@ impl Goal {
             accept.push(Accept::Batch);
         }
         self
+    }
+
+    /// The same with firm offers alone.
+    pub fn firm(work: Work) -> Self {
+        let mut goal = Self::new(work);
+        goal.limits.accept.clear();
+        goal
     }
 
     /// The cheapest way to do `work` with one offer, with no other limit.

@@ -12,7 +12,7 @@ use super::{Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
 use crate::predict::scale::{Layout, MicroBatch, Network, optimizer_step, scaled_step};
 use crate::predict::sharding::Share;
 use crate::predict::{Estimate, Fits, Mode, Prediction, Predictions, Sharding};
-use crate::pricing::{Billing, Held, Market, OfferId, PriceBook, Tier, region};
+use crate::pricing::{Billing, Held, Market, Offer, OfferId, PriceBook, Tier, region};
 use crate::units::Bytes;
 
 pub(super) use footprint::{Taken, added, check_footprint};
@@ -225,6 +225,8 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         let price = offer.price.get() * f64::from(part.nodes);
         compare(&format!("price of {}", part.offer), &[part.price.get()], &[price])?;
         compare(&format!("data for {}", part.offer), &[part.data_cost.get()], &[egress(part, plan, prices)])?;
+        let stated = part.hours_by.of(Use::Data).mid.get();
+        compare(&format!("hours of copying to {}", part.offer), &[stated], &[copying(part, offer, plan)])?;
         compare(&format!("storage for {}", part.offer), &[part.storage.get()], &[storage(part, plan, prices)])?;
         let prediction = predictions
             .predictions
@@ -323,6 +325,17 @@ fn egress(part: &Part, plan: &Plan, prices: &PriceBook) -> f64 {
     let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
     let Some(from) = &data.provider else { return 0.0 };
     data.gb * prices.terms_of(from).egress_usd_per_gb.unwrap_or(0.0)
+}
+
+/// Hours in which the data of a part that is not where they are are copied to it: eight bits a byte.
+fn copying(part: &Part, offer: &Offer, plan: &Plan) -> f64 {
+    let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
+    if part.tier == Tier::Owned && data.provider.is_none() {
+        return 0.0;
+    }
+    let assumed = plan.goal.assumptions.data_gbit_per_second.unwrap_or(1.0);
+    let gbit = offer.network_gbit_per_second.map_or(assumed, |own| if own < assumed { own } else { assumed });
+    data.gb / (gbit / 8.0) / 3600.0
 }
 
 /// Dollars an hour for keeping the data of a part that is not where they are: a year of storage has

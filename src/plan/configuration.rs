@@ -173,9 +173,13 @@ pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanErr
     if !(0.0..=most::SCALING).contains(&scaling) {
         return wrong("scaling factor", scaling, "between 0 and 1,000");
     }
-    let network = assumptions.network_gbit_per_second.unwrap_or(1.0);
-    if !(network > 0.0 && network <= most::NETWORK_GBIT) {
-        return wrong("network between machines", network, "above 0 and at most 1,000,000 Gbit/s");
+    for (name, rate) in [
+        ("network between machines", assumptions.network_gbit_per_second.unwrap_or(1.0)),
+        ("transfer of the data", assumptions.data_rate()),
+    ] {
+        if !(rate > 0.0 && rate <= most::NETWORK_GBIT) {
+            return wrong(name, rate, "above 0 and at most 1,000,000 Gbit/s");
+        }
     }
     Ok(())
 }
@@ -372,7 +376,7 @@ impl Configuration {
     pub(crate) fn choice(&self, goal: &Goal) -> Choice {
         let hourly_kg = self.hourly_kg().filter(|_| goal.asks_emissions()).unwrap_or(0.0);
         let (price, kept) = (self.price.get(), self.storage().get());
-        let (once_kept, hourly_kept) = (self.data_cost().get() + kept * self.setup, kept * self.losses.elapsed());
+        let (once_kept, hourly_kept) = (self.data_cost().get() + kept * self.before(), kept * self.losses.elapsed());
         let (once, hourly) = self.losses.allowance();
         let (hours, hours_shared) = match goal.confidence {
             Confidence::Expected => (self.losses.elapsed(), 0.0),
@@ -381,12 +385,12 @@ impl Configuration {
         Choice {
             rate: self.rate(),
             hours,
-            hours_once: self.setup,
+            hours_once: self.before(),
             hours_shared,
             usd: price * self.losses.billed() + hourly_kept,
-            usd_once: price * self.setup + once_kept,
+            usd_once: price * self.before() + once_kept,
             kg: hourly_kg * self.losses.billed(),
-            kg_once: hourly_kg * self.setup,
+            kg_once: hourly_kg * self.before(),
             most_hours: f64::INFINITY,
             blocks: self.billing.block().filter(|_| price > 0.0).map(|hours| Blocks {
                 usd: price * hours,
@@ -403,7 +407,7 @@ impl Configuration {
 
     /// Kilograms of CO2e expected of so many useful hours; `None` where that is not known.
     pub(crate) fn kilograms(&self, useful: f64) -> Option<f64> {
-        Some(self.hourly_kg()? * (useful * self.losses.billed() + self.setup))
+        Some(self.hourly_kg()? * (useful * self.losses.billed() + self.before()))
     }
 
     /// Hours of running, checkpoints included, at the upper step time per useful hour.

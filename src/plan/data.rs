@@ -1,4 +1,4 @@
-//! The data of a job at an offer: what bringing them there costs once, and keeping them each hour.
+//! The data of a job at an offer: the hours and dollars that copying them there takes once, and what keeping them costs each hour.
 
 use super::goal::Goal;
 use crate::pricing::{Offer, PriceBook, Tier};
@@ -9,10 +9,14 @@ use crate::units::{Hours, Usd, UsdPerHour};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Brought {
     gb: f64,
+    /// Hours until they are there; a rented machine is paid meanwhile.
+    pub(super) hours: Hours,
     /// What leaving their provider costs; `None` where that is not known.
     pub(super) egress: Option<Usd>,
     /// What keeping them costs an hour; `None` where that is not known.
     pub(super) storage: Option<UsdPerHour>,
+    /// Whether what egress and storage cost is recalled: no source was read for it.
+    is_recalled: (bool, bool),
     /// Whether it is worth a word that it is not known: of other offers it is, and the machine is
     /// not one's own, which has its disks.
     is_missed: bool,
@@ -22,11 +26,18 @@ pub(super) struct Brought {
 /// whatever the plan is.
 pub(super) fn data(offer: &Offer, prices: &PriceBook, knows_storage: bool, goal: &Goal) -> Option<Brought> {
     let data = goal.data.as_ref().filter(|data| !data.is_at(&offer.provider, &offer.region))?;
-    let egress = data.provider.as_ref().map_or(Some(0.0), |from| prices.terms_of(from).egress_usd_per_gb);
+    let from = data.provider.as_ref().map(|from| prices.terms_of(from));
+    let egress = from.map_or(Some(0.0), |from| from.egress_usd_per_gb);
+    let there = prices.terms_of(&offer.provider);
+    // Data of no stated place are taken to be at hand for a machine of the user's own.
+    let is_at_hand = data.provider.is_none() && matches!(offer.tier, Tier::Owned);
+    let rate = offer.network_gbit_per_second.unwrap_or(f64::INFINITY).min(goal.assumptions.data_rate());
     Some(Brought {
         gb: data.gb,
+        hours: if is_at_hand { Hours::ZERO } else { Hours::known(data.gb * 8.0 / rate / 3600.0) },
         egress: egress.map(|price| Usd::known(data.gb * price)),
-        storage: prices.terms_of(&offer.provider).storage(data.gb),
+        storage: there.storage(data.gb),
+        is_recalled: (from.is_some_and(|from| from.egress_is_recalled), there.storage_is_recalled),
         is_missed: knows_storage && offer.tier != Tier::Owned,
     })
 }
@@ -35,9 +46,13 @@ impl Brought {
     /// What bringing and keeping them costs, in words; nothing of what costs nothing.
     pub(super) fn notes(self, hours: Hours) -> Vec<String> {
         let gb = self.gb;
+        let recalled = |is: bool| if is { " (the price is recalled, not read)" } else { "" };
+        let (of_egress, of_storage) = (recalled(self.is_recalled.0), recalled(self.is_recalled.1));
+        let copying = (self.hours.get() > 0.0)
+            .then(|| format!("data: {gb} GB are copied in {}, at the beginning", duration(self.hours.get())));
         let egress = match self.egress {
             Some(cost) if cost == Usd::ZERO => None,
-            Some(cost) => Some(format!("data: {gb} GB from elsewhere, {} once", dollars(cost.get()))),
+            Some(cost) => Some(format!("data: {gb} GB from elsewhere, {} once{of_egress}", dollars(cost.get()))),
             None => Some(format!(
                 "data: {gb} GB from elsewhere; what that costs is not known and not counted (egress_usd_per_gb)"
             )),
@@ -46,7 +61,7 @@ impl Brought {
             Some(price) if price == UsdPerHour::ZERO => None,
             Some(price) => {
                 let cost = dollars((price * hours).get());
-                Some(format!("storage: {gb} GB for {}, {cost}", duration(hours.get())))
+                Some(format!("storage: {gb} GB for {}, {cost}{of_storage}", duration(hours.get())))
             }
             None => self.is_missed.then(|| {
                 format!(
@@ -54,6 +69,6 @@ impl Brought {
                 )
             }),
         };
-        egress.into_iter().chain(storage).collect()
+        copying.into_iter().chain(egress).chain(storage).collect()
     }
 }

@@ -231,7 +231,8 @@ impl Confidence {
 pub struct Limits {
     /// Ways to pay.
     pub tiers: Vec<Tier>,
-    /// What may be used beside firm offers ([`Accept`]).
+    /// What may be used beside firm offers ([`Accept`]); absent: everything.
+    #[serde(skip_serializing_if = "accepts_all")]
     pub accept: Vec<Accept>,
     /// Only these GPUs; empty = all.
     pub gpus: Vec<GpuSlug>,
@@ -278,6 +279,10 @@ pub struct Limits {
     /// Most GPUs at once, by what they are.
     #[serde(rename = "quota")]
     pub quotas: Vec<Quota>,
+}
+
+fn accepts_all(accept: &[Accept]) -> bool {
+    Accept::ALL.iter().all(|one| accept.contains(one))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
@@ -415,4 +420,7 @@ pub struct Assumptions {
     /// Line rate of the network between machines whose offers do not say it; `None` = not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_gbit_per_second: Option<f64>,
+    /// Rate at which the data are copied to where the work is done; `None` = as assumed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_gbit_per_second: Option<f64>,
 }

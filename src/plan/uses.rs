@@ -21,7 +21,7 @@ pub enum Use {
     Unused,
     /// Keeping the data at the provider; it takes no time of its own.
     Storage,
-    /// Bringing the data, once; it takes no time of its own.
+    /// Copying the data, once, before the first step; the machine is paid meanwhile.
     Data,
 }
 

@@ -12,11 +12,11 @@ mod gpuhunt;
 mod skypilot;
 mod table;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::civil::Date;
 
-use super::offer::OfferId;
+use super::offer::{OfferId, Tier};
 use super::snapshot::{Row, Scope, Snapshot};
 use super::terms::Billing;
 use super::trust::Market;
@@ -258,6 +258,7 @@ fn snapshot(provider: &str, listed: Vec<Listed>, origin: Origin<'_>, mut counts:
             billing: Billing::Exact,
             egress_usd_per_gb: None,
             storage_usd_per_gb_month: None,
+            recalled: Vec::new(),
             pue: None,
             kg_co2_per_kwh: None,
             offers,
@@ -352,6 +353,34 @@ fn price(price: f64) -> Result<Option<f64>, String> {
         Ok(price) => Ok(Some(price.get())),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// GPU, number of GPUs and way to pay.
+pub type Machine = (String, u32, Tier);
+
+/// What a catalog would take away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    offers: [usize; 2],
+    /// Machines of a kind that none is left of, and all kinds there were.
+    kinds: [usize; 2],
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ([before, after], [gone, kinds]) = (self.offers, self.kinds);
+        write!(f, "has {after} offers where there are {before}, and none of {gone} of the {kinds} kinds of machines")
+    }
+}
+
+/// Whether most of these offers would be gone: more than half of their number, or of the kinds of
+/// machines (a catalog may name the same machines otherwise).
+pub fn lost(before: &[Machine], after: &[Machine]) -> Option<Lost> {
+    let kinds: BTreeSet<&Machine> = before.iter().collect();
+    let left: BTreeSet<&Machine> = after.iter().collect();
+    let gone = kinds.difference(&left).count();
+    let is_most = after.len() * 2 < before.len() || gone * 2 > kinds.len();
+    is_most.then(|| Lost { offers: [before.len(), after.len()], kinds: [gone, kinds.len()] })
 }
 
 /// Which of two snapshots' offers differ, and how.

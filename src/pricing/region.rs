@@ -6,6 +6,10 @@
 //! a number belongs to the word before it (`us-east-1` is `us`, `east-1`). A filter fits where each
 //! of its words is a word of the region: of three letters or more it may be the beginning of
 //! one, and what has no number fits with any.
+//!
+//! Some price lists give one price for several regions and name them all (`US / EU`,
+//! `eu-north1 / us-central1 (list)`). A filter fits such a list if it fits one of the regions. The
+//! country is known if all regions are in the same one.
 
 use std::collections::BTreeSet;
 
@@ -52,6 +56,7 @@ const NAMES: &[(&str, &str, &str, &str)] = &[
     ("azure", "germanywestcentral", "Germany West Central (Frankfurt)", "de"),
     ("azure", "japaneast", "Japan East (Tokyo, Saitama)", "jp"),
     ("azure", "koreacentral", "Korea Central (Seoul)", "kr"),
+    ("azure", "koreasouth", "Korea South (Busan)", "kr"),
     ("azure", "northcentralus", "North Central US (Illinois)", "us-il"),
     ("azure", "northeurope", "North Europe (Ireland)", "ie"),
     ("azure", "southcentralus", "South Central US (Texas)", "us-tx"),
@@ -62,6 +67,9 @@ const NAMES: &[(&str, &str, &str, &str)] = &[
     ("azure", "westus", "West US (California)", "us-ca"),
     ("azure", "westus2", "West US 2 (Washington)", "us-wa"),
     ("azure", "westus3", "West US 3 (Phoenix)", "us-az"),
+    ("denvr", "houston", "Houston", "us-tx"),
+    ("do", "atl1", "Atlanta", "us-ga"),
+    ("do", "nyc2", "New York", "us-ny"),
     ("do", "tor1", "Toronto", "ca"),
     ("gcp", "asia-east1", "Taiwan", "tw"),
     ("gcp", "asia-northeast1", "Tokyo", "jp"),
@@ -69,10 +77,14 @@ const NAMES: &[(&str, &str, &str, &str)] = &[
     ("gcp", "asia-south1", "Mumbai", "in"),
     ("gcp", "asia-southeast1", "Singapore", "sg"),
     ("gcp", "australia-southeast1", "Sydney", "au"),
+    ("gcp", "europe-north1", "Finland", "fi"),
     ("gcp", "europe-west1", "Belgium", "be"),
     ("gcp", "europe-west2", "London", "gb"),
     ("gcp", "europe-west3", "Frankfurt", "de"),
     ("gcp", "europe-west4", "Netherlands", "nl"),
+    ("gcp", "europe-west6", "Zürich", "ch"),
+    ("gcp", "europe-west8", "Milan", "it"),
+    ("gcp", "europe-west9", "Paris", "fr"),
     ("gcp", "me-west1", "Tel Aviv", "il"),
     ("gcp", "northamerica-northeast1", "Montréal", "ca"),
     ("gcp", "southamerica-east1", "São Paulo", "br"),
@@ -88,7 +100,16 @@ const NAMES: &[(&str, &str, &str, &str)] = &[
     ("nebius", "eu-north1", "Finland", "fi"),
     ("nebius", "eu-west1", "Paris", "fr"),
     ("nebius", "us-central1", "Kansas City", "us-mo"),
+    ("oci", "ap-tokyo-1", "Japan East (Tokyo)", "jp"),
+    ("oci", "eu-frankfurt-1", "Germany Central (Frankfurt)", "de"),
+    ("oci", "uk-london-1", "UK South (London)", "gb"),
+    ("oci", "us-ashburn-1", "US East (Ashburn)", "us-va"),
+    ("oci", "us-phoenix-1", "US West (Phoenix)", "us-az"),
+    ("ovh", "BHS", "Beauharnois", "ca"),
+    ("ovh", "GRA", "Gravelines", "fr"),
     ("paperspace", "East Coast (NY2)", "New York", "us-ny"),
+    ("scaleway", "fr-par-2", "Paris", "fr"),
+    ("verda", "ICE", "Iceland", "is"),
 ];
 
 /// Countries with machines: code, continent, names.
@@ -150,15 +171,22 @@ const COUNTRIES: &[(&str, &str, &[&str])] = &[
 /// States of the United States that regions may be called after: code, name.
 const STATES: &[(&str, &str)] = &[
     ("us-az", "arizona"),
+    ("us-ca", "california"),
     ("us-fl", "florida"),
+    ("us-ga", "georgia"),
     ("us-ia", "iowa"),
+    ("us-il", "illinois"),
     ("us-mo", "missouri"),
     ("us-mt", "montana"),
     ("us-nc", "north carolina"),
     ("us-nd", "north dakota"),
+    ("us-nj", "new jersey"),
+    ("us-nv", "nevada"),
     ("us-ny", "new york"),
     ("us-oh", "ohio"),
     ("us-or", "oregon"),
+    ("us-sc", "south carolina"),
+    ("us-tx", "texas"),
     ("us-ut", "utah"),
     ("us-va", "virginia"),
     ("us-wa", "washington"),
@@ -174,6 +202,38 @@ const CONTINENTS: &[(&str, &str)] = &[
     ("sa", "southamerica"),
 ];
 
+/// Price lists with one price for regions that they do not name: provider, region, the regions.
+const ALL_REGIONS: &[(&str, &str, &[&str])] = &[(
+    "lambda",
+    "all regions",
+    &["asia-northeast-1", "asia-south-1", "europe-central-1", "us-east-1", "us-midwest-1", "us-south-1", "us-west-1"],
+)];
+
+/// Words in brackets that name no place: `us (Americas list)`, `all (median)`.
+const REMARKS: [&str; 5] = ["average", "list", "lowest", "median", "starting at"];
+
+/// The regions that a price holds for: of most prices one.
+fn each<'a>(provider: &str, region: &'a str) -> Vec<&'a str> {
+    if let Some((.., all)) = ALL_REGIONS.iter().find(|(of, name, _)| (*of, *name) == (provider, region)) {
+        return all.to_vec();
+    }
+    let (named, remark) = region.strip_suffix(')').and_then(|rest| rest.rsplit_once('(')).unwrap_or((region, ""));
+    let is_place = !REMARKS.iter().any(|word| remark.contains(word));
+    if is_place { region } else { named }.split(" / ").map(str::trim).collect()
+}
+
+/// Entries of price lists that name no region.
+const NO_REGION: [&str; 4] = ["broker", "list", "market", "us"];
+
+/// The region for tools that rent machines; `None` if the price list names several, or none
+/// (`secure cloud`).
+pub fn single<'a>(provider: &str, region: &'a str) -> Option<&'a str> {
+    let name = region.trim();
+    let is_words = name.contains(['/', '(']) || (name.contains(' ') && country_in(name).is_none());
+    let is_name = known(provider, name).is_some() || !(is_words || NO_REGION.contains(&name));
+    (is_name && each(provider, name) == [name]).then_some(name)
+}
+
 /// Where a region is; `None` where it is not known, or its own name says it.
 pub(super) fn name(provider: &str, region: &str) -> Option<&'static str> {
     known(provider, region).map(|(.., name, _)| *name)
@@ -186,6 +246,16 @@ fn known(provider: &str, region: &str) -> Option<&'static (&'static str, &'stati
 /// The code of the country that a region is in, in the United States of the state where that is known
 /// (`us-va`); `None` where neither is.
 pub(super) fn place(provider: &str, region: &str) -> Option<&'static str> {
+    let mut places = each(provider, region).into_iter().map(|one| place_of_one(provider, one));
+    let first = places.next()??;
+    places.try_fold(first, |all, place| match place? {
+        place if place == all => Some(all),
+        place if country_of(place) == country_of(all) => Some(country_of(all)),
+        _ => None,
+    })
+}
+
+fn place_of_one(provider: &str, region: &str) -> Option<&'static str> {
     let country = known(provider, region).map(|(.., country)| *country).or_else(|| country_in(region))?;
     if country != "us" {
         return Some(country);
@@ -206,8 +276,11 @@ pub fn shown(region: &str) -> &str {
 /// Whether a filter names a region, as the header says.
 pub fn is_named(provider: &str, region: &str, filter: &str) -> bool {
     let wanted = split(filter);
-    let words = words(provider, region);
-    !wanted.is_empty() && wanted.iter().all(|wanted| words.iter().any(|word| begins(word, wanted)))
+    let fits = |one: &str| {
+        let words = words(provider, one);
+        wanted.iter().all(|wanted| words.iter().any(|word| begins(word, wanted)))
+    };
+    !wanted.is_empty() && (split(region) == wanted || each(provider, region).into_iter().any(fits))
 }
 
 /// Whether the word of a filter stands for the word of a region.
@@ -242,7 +315,7 @@ fn words(provider: &str, region: &str) -> BTreeSet<String> {
 }
 
 /// The country of a place.
-pub(super) fn country_of(place: &str) -> &str {
+pub(super) fn country_of(place: &'static str) -> &'static str {
     place.split_once('-').map_or(place, |(country, _)| country)
 }
 
@@ -338,89 +411,134 @@ mod tests {
 
     #[test]
     fn what_filters_keep_of_the_shipped_regions() {
-        let europe = [
-            "aws eu-central-1",
-            "aws eu-west-1",
-            "azure westeurope",
-            "fluidstack FINLAND",
-            "hyperstack NORWAY-1",
-            "nebius eu-north1",
-            "nebius eu-west1",
-            "runpod NL",
-            "vast Bulgaria, BG, EU",
-            "vast Czechia, CZ, EU",
-            "vast Denmark, DK, EU",
-            "vast Estonia, EE, EU",
-            "vast France, FR, EU",
-            "vast Iceland, IS, EU",
-            "vast Romania, RO, EU",
-            "vast Sweden, SE, EU",
-            "vast Switzerland, CH, EU",
-            "vast The Netherlands, NL, EU",
-            "verda FIN-01",
-            "verda FIN-02",
-            "verda FIN-03",
-        ];
+        let mut europe: Vec<&str> = EUROPE.lines().map(str::trim).collect();
+        europe.sort_unstable();
         assert_eq!(kept("eu"), europe);
         assert_eq!(kept("Europe"), europe);
+        let east = [
+            "aws us-east-1",
+            "azure eastus",
+            "azure eastus2",
+            "gcp us-east1",
+            "gcp us-east4",
+            "gcp us-east5",
+            "lambda all regions",
+            "oci us-ashburn-1",
+            "paperspace East Coast (NY2)",
+        ];
+        assert_eq!(kept("us-east"), east);
         assert_eq!(
-            kept("us"),
+            kept("de"),
             [
-                "aws us-east-1",
-                "aws us-east-2",
-                "aws us-west-2",
-                "azure eastus",
-                "azure eastus2",
-                "azure westus2",
-                "fluidstack ARIZONA_USA",
-                "fluidstack NORTH_DAKOTA_USA",
-                "fluidstack UTAH_USA",
-                "gcp us-central1",
-                "gcp us-east4",
-                "hyperstack US-1",
-                "lambda us-east-1",
-                "nebius us-central1",
-                "paperspace East Coast (NY2)",
-                "runpod US",
-                "vast , US, NA",
-                "vast Arizona, US, NA",
-                "vast Florida, US, NA",
-                "vast Montana, US, NA",
-                "vast North Carolina, US, NA",
-                "vast Oregon, US, NA",
+                "azure germanywestcentral",
+                "gcp europe-west3",
+                "lium Frankfurt, DE",
+                "oci eu-frankfurt-1",
+                "vast Germany, DE"
             ]
         );
-        assert_eq!(
-            kept("us-east"),
-            [
-                "aws us-east-1",
-                "aws us-east-2",
-                "azure eastus",
-                "azure eastus2",
-                "gcp us-east4",
-                "lambda us-east-1",
-                "paperspace East Coast (NY2)",
-            ]
-        );
-        assert_eq!(kept("de"), ["aws eu-central-1"]);
+    }
+
+    /// The shipped regions in Europe, and the lists that have one there.
+    const EUROPE: &str = r#"azure francecentral
+        azure germanywestcentral
+        azure northeurope
+        azure swedencentral
+        azure uksouth
+        azure westeurope
+        coreweave US / EU
+        crusoe us / eu (list)
+        fluidstack FINLAND
+        gcp europe-north1
+        gcp europe-west1
+        gcp europe-west2
+        gcp europe-west3
+        gcp europe-west4
+        gcp europe-west6
+        gcp europe-west8
+        gcp europe-west9
+        hyperstack NORWAY-1 / CANADA-1 / US-1
+        lambda all regions
+        latitude US / NL
+        lium Amsterdam, NL
+        lium Dnipro, UA
+        lium Dublin, IE
+        lium France, FR
+        lium Frankfurt, DE
+        lium Helsinki, FI
+        lium Kryvyi Rih, UA
+        lium Loule, PT
+        lium Romania, RO
+        nebius eu-north1 / us-central1 (list)
+        oci eu-frankfurt-1
+        oci uk-london-1
+        ovh GRA / BHS (list)
+        scaleway fr-par-2 (list)
+        vast Estonia, EE
+        vast Finland, FI
+        vast Germany, DE
+        vast Norway, NO
+        vast Romania, RO
+        vast The Netherlands, NL
+        verda FIN / ICE"#;
+
+    /// A filter finds a list of regions by each of them; the country is known if all are in one.
+    #[test]
+    fn regions_that_share_a_price() {
+        for (provider, region, place_of, single_of) in [
+            ("hyperstack", "NORWAY-1 / CANADA-1 / US-1", None, None),
+            ("do", "nyc2 / atl1 (list)", Some("us"), None),
+            ("do", "nyc2 / tor1 / atl1 (list)", None, None),
+            ("gcp", "us (Americas list)", Some("us"), None),
+            ("scaleway", "fr-par-2 (list)", Some("fr"), None),
+            ("akash", "all (\"starting at\")", None, None),
+            ("shakti", "India (Navi Mumbai)", Some("in"), None),
+            ("lambda", "all regions", None, None),
+            ("runpod", "secure cloud", None, None),
+            ("vultr", "list", None, None),
+            ("runpod", "US", Some("us"), Some("US")),
+            ("azure", "polandcentral", None, Some("polandcentral")),
+            ("paperspace", "East Coast (NY2)", Some("us-ny"), Some("East Coast (NY2)")),
+            ("vast", "Japan, JP, AS", Some("jp"), Some("Japan, JP, AS")),
+        ] {
+            assert_eq!(
+                (place(provider, region), single(provider, region)),
+                (place_of, single_of),
+                "{provider} {region}"
+            );
+        }
+        for (filter, is_kept) in [("us", true), ("eu", true), ("norway", true), ("US-1", true), ("norway us", false)] {
+            let region = "NORWAY-1 / CANADA-1 / US-1";
+            assert_eq!(is_named("hyperstack", region, filter), is_kept, "{filter}");
+            assert!(is_named("hyperstack", region, region));
+        }
     }
 
     #[test]
     fn what_words_stand_for() {
         for (filter, expected) in [
-            ("us-east-1", &["aws us-east-1", "lambda us-east-1"][..]),
-            ("US-1", &["hyperstack US-1"]),
+            ("us-east-1", &["aws us-east-1", "lambda all regions"][..]),
+            ("US-1", &["hyperstack NORWAY-1 / CANADA-1 / US-1"]),
             ("eastus", &["azure eastus", "azure eastus2"]),
             ("eastus2", &["azure eastus2"]),
-            ("oregon", &["aws us-west-2", "vast Oregon, US, NA"]),
-            ("frank", &["aws eu-central-1"]),
-            ("finland", &["fluidstack FINLAND", "nebius eu-north1", "verda FIN-01", "verda FIN-02", "verda FIN-03"]),
-            ("fin-02", &["verda FIN-02"]),
-            ("in", &["jarvislabs IN1", "jarvislabs IN2"]),
-            ("Denmark, DK, EU", &["vast Denmark, DK, EU"]),
+            ("oregon", &["gcp us-west1"]),
+            ("frank", &["azure germanywestcentral", "gcp europe-west3", "lium Frankfurt, DE", "oci eu-frankfurt-1"]),
+            ("ice", &["verda FIN / ICE"]),
+            ("jarvis", &[]),
+            ("IN2", &["jarvislabs IN2", "jarvislabs IN2 (list)"]),
+            ("Estonia, EE", &["vast Estonia, EE"]),
             ("ny2", &["paperspace East Coast (NY2)"]),
             // Two letters are a whole word, and no word at all names nothing.
-            ("fr", &["nebius eu-west1", "vast France, FR, EU"]),
+            (
+                "fr",
+                &[
+                    "azure francecentral",
+                    "gcp europe-west9",
+                    "lium France, FR",
+                    "ovh GRA / BHS (list)",
+                    "scaleway fr-par-2 (list)",
+                ],
+            ),
             ("e", &[]),
             ("", &[]),
             ("-", &[]),
@@ -431,6 +549,23 @@ mod tests {
         // South America is no Saudi Arabia, and Canada no California.
         assert!(is_named("aws", "sa-east-1", "sa") && !is_named("vast", "California, US, NA", "ca"));
     }
+
+    /// Entries of price lists that name no region.
+    const NOWHERE: [&str; 13] = [
+        "Global (lowest)",
+        "GPU clusters (list)",
+        "all (\"starting at\")",
+        "all (average)",
+        "all (median)",
+        "broker",
+        "community cloud",
+        "consumer hosts",
+        "from price",
+        "list",
+        "market",
+        "secure cloud",
+        "via Shadeform",
+    ];
 
     /// Where every shipped region is: one without a country is named here.
     #[test]
@@ -445,7 +580,9 @@ mod tests {
             .iter()
             .filter(|(provider, region)| !continents.iter().any(|continent| is_named(provider, region, continent)))
             .collect();
-        assert_eq!(unknown, [&("hyperbolic".to_owned(), "default".to_owned())]);
-        assert_eq!(all, regions.len() - 1, "a region is in two continents");
+        let named: Vec<_> = unknown.iter().filter(|(_, region)| !NOWHERE.contains(&region.as_str())).collect();
+        assert_eq!(named, [&&("hyperbolic".to_owned(), "default".to_owned())]);
+        let several = regions.iter().filter(|(_, region)| region.contains(" / ") || region == "all regions").count();
+        assert!(all <= regions.len() - unknown.len() + 2 * several, "a region is in two continents");
     }
 }

@@ -6,6 +6,7 @@
 //! billing = "hour"                # every hour begun is billed; left out where the time used is
 //! egress_usd_per_gb = 0.09        # for data that leave the provider; left out where it is not known
 //! storage_usd_per_gb_month = 0.08 # for data that are kept there, a month of 730 hours; likewise
+//! recalled = ["egress"]           # of billing, egress and storage: what no source was read for
 //! pue = 1.15                      # power of its buildings over that of the machines; likewise
 //! kg_co2_per_kwh = 0.3            # of its electricity; left out where that of the places is taken
 //! complete = true                 # of a user's file: shipped offers of this provider that it lacks are gone
@@ -73,6 +74,9 @@ pub struct Snapshot {
     /// US dollars for a GB of data that is kept there for a month of 730 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_usd_per_gb_month: Option<f64>,
+    /// Of the keys above, those that no source was read for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recalled: Vec<Recalled>,
     /// Power of its buildings over that of the machines, 1 or more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pue: Option<f64>,
@@ -82,6 +86,18 @@ pub struct Snapshot {
     /// Its offers; none where only terms are said.
     #[serde(default, rename = "offer")]
     pub offers: Vec<Row>,
+}
+
+/// A term of a provider that is known from its public statements, but no source was read for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recalled {
+    /// Which time is billed.
+    Billing,
+    /// What data cost that leave it.
+    Egress,
+    /// What data cost that are kept there.
+    Storage,
 }
 
 /// One machine in one region, with its prices on demand and on spot.
@@ -226,11 +242,13 @@ impl Snapshot {
     }
 
     /// What it says of all offers of its provider.
-    pub const fn terms(&self) -> Terms {
+    pub fn terms(&self) -> Terms {
         Terms {
             billing: self.billing,
             egress_usd_per_gb: self.egress_usd_per_gb,
+            egress_is_recalled: self.recalled.contains(&Recalled::Egress),
             storage_usd_per_gb_month: self.storage_usd_per_gb_month,
+            storage_is_recalled: self.recalled.contains(&Recalled::Storage),
             pue: self.pue,
             kg_co2_per_kwh: self.kg_co2_per_kwh,
         }

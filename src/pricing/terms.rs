@@ -14,8 +14,12 @@ pub struct Terms {
     pub billing: Billing,
     /// US dollars for a GB of data that leaves the provider; `None` where that is not known.
     pub egress_usd_per_gb: Option<f64>,
+    /// Whether that is recalled: no source was read for it.
+    pub egress_is_recalled: bool,
     /// US dollars for a GB of data that is kept there for a month; `None` where that is not known.
     pub storage_usd_per_gb_month: Option<f64>,
+    /// Whether that is recalled: no source was read for it.
+    pub storage_is_recalled: bool,
     /// Power of its buildings over that of the machines, 1 or more; `None` where that is not known.
     pub pue: Option<f64>,
     /// Kilograms of CO2e that a kWh emits there; `None` = as the place of a region has it.
@@ -29,7 +33,11 @@ impl Terms {
         Self {
             billing: if self.billing == Billing::Exact { before.billing } else { self.billing },
             egress_usd_per_gb: self.egress_usd_per_gb.or(before.egress_usd_per_gb),
+            egress_is_recalled: self.egress_usd_per_gb.map_or(before.egress_is_recalled, |_| self.egress_is_recalled),
             storage_usd_per_gb_month: self.storage_usd_per_gb_month.or(before.storage_usd_per_gb_month),
+            storage_is_recalled: self
+                .storage_usd_per_gb_month
+                .map_or(before.storage_is_recalled, |_| self.storage_is_recalled),
             pue: self.pue.or(before.pue),
             kg_co2_per_kwh: self.kg_co2_per_kwh.or(before.kg_co2_per_kwh),
         }
@@ -98,7 +106,9 @@ mod tests {
         let hourly = Terms {
             billing: Billing::Hour,
             egress_usd_per_gb: Some(0.0),
+            egress_is_recalled: true,
             storage_usd_per_gb_month: Some(0.1),
+            storage_is_recalled: false,
             pue: Some(1.1),
             kg_co2_per_kwh: Some(0.4),
         };

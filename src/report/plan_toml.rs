@@ -1,4 +1,4 @@
-//! A plan as TOML, version 2, or 3 where it may join machines or divide state, does not say where the data are, or asks for emissions: the file that `e` on the plan screen and `plan --toml` write, and
+//! A plan as TOML, version 2, 3 where it may join machines or divide state, does not say where the data are, or asks for emissions, or 4 where it does not accept every offer: the file that `e` on the plan screen and `plan --toml` write, and
 //! that `plan --from` and `compare` read.
 //!
 //! `[request]` is the recorded step and how it was predicted, `[goal]` what was asked; both are
@@ -17,7 +17,7 @@ pub use request::Request;
 
 use super::offers::TrustJson;
 use super::plans::{self, ContractJson, SwitchJson};
-use crate::plan::{Assumptions, Goal, Objective, Part, Plan};
+use crate::plan::{Accept, Assumptions, Goal, Objective, Part, Plan};
 use crate::predict::scale::ModelParallel;
 use crate::predict::{Predictions, Sharding};
 use crate::units::{Hours, Range, Usd, UsdPerHour};
@@ -25,7 +25,7 @@ use crate::units::{Hours, Range, Usd, UsdPerHour};
 /// The value of `format`.
 const FORMAT: &str = "habitat-plan";
 /// The latest version of the form.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// The oldest version that is read; it is written where it says all.
 const OLDEST: u32 = 2;
 
@@ -263,14 +263,20 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
     }
 }
 
-/// The oldest version that knows what the goal asks: 3 where it may join machines or divide state
-/// or the model, does not say where the data are, or asks for emissions.
+/// The oldest version that knows what the goal asks: 4 if it does not accept every offer, 3 if it may join
+/// machines or divide state or the model, does not say where the data are or how fast they are copied, or
+/// asks for emissions.
 fn version(goal: &Goal) -> u32 {
     let is_joined = goal.limits.max_machines > 1 || goal.assumptions.network_gbit_per_second.is_some();
+    let sets_rate = goal.assumptions.data_gbit_per_second.is_some();
     let is_placeless = goal.data.as_ref().is_some_and(|data| data.provider.is_none());
     let is_of_emissions = goal.limits.max_co2.is_some() || goal.objective == Objective::Emissions;
     let is_divided = !goal.sharding.is_none() || !goal.model_parallel.is_none();
-    if is_joined || is_placeless || is_of_emissions || is_divided { VERSION } else { OLDEST }
+    match () {
+        () if goal.limits.accept.len() < Accept::ALL.len() => VERSION,
+        () if is_joined || sets_rate || is_placeless || is_of_emissions || is_divided => 3,
+        () => OLDEST,
+    }
 }
 
 fn part(part: &Part) -> FilePart {
@@ -322,7 +328,8 @@ fn goal(goal: &Goal) -> Result<toml::Table, toml::ser::Error> {
     }
     for value in table.iter_mut().map(|(_, value)| value) {
         if let toml::Value::Table(table) = value {
-            table.retain(|_, value| value.as_array().is_none_or(|array| !array.is_empty()));
+            // Nothing accepted is not the same as nothing said of it.
+            table.retain(|name, value| name == "accept" || value.as_array().is_none_or(|array| !array.is_empty()));
         }
     }
     table.retain(|_, value| value.as_table().is_none_or(|table| !table.is_empty()));

@@ -1,6 +1,6 @@
 //! Where prices are from and how old they are, and what an update of them changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use jiff::civil::Date;
@@ -31,7 +31,10 @@ pub struct ProviderJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     newest: Option<String>,
     undated: usize,
+    /// Offers with a usable price that something speaks against.
     in_doubt: usize,
+    /// Offers without a usable price.
+    unusable: usize,
 }
 
 /// A row a provider: its files, given by provider, and what the price book has of it.
@@ -45,14 +48,92 @@ pub fn providers(files: BTreeMap<String, Vec<String>>, offers: &[Offer]) -> Vec<
             oldest: dates().min().map(|date| date.to_string()),
             newest: dates().max().map(|date| date.to_string()),
             undated: own.iter().filter(|offer| offer.as_of.is_none()).count(),
-            in_doubt: own.iter().filter(|offer| offer.unusable.is_some() || !offer.trust.doubts.is_empty()).count(),
+            in_doubt: own.iter().filter(|offer| is_doubted(offer)).count(),
+            unusable: own.iter().filter(|offer| offer.unusable.is_some()).count(),
             provider,
         }
     };
     files.into_iter().map(one).collect()
 }
 
-/// The same as a table.
+fn is_doubted(offer: &Offer) -> bool {
+    offer.unusable.is_none() && !offer.trust.doubts.is_empty()
+}
+
+/// Ages are counted up to these days.
+const AGES: [i32; 4] = [30, 90, 180, 365];
+
+/// All offers by age and by what speaks against their prices.
+#[derive(Debug, Serialize)]
+pub struct SummaryJson {
+    offers: usize,
+    providers: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    newest: Option<String>,
+    /// Offers without a usable price.
+    unusable: usize,
+    /// Of the others, those that something speaks against.
+    in_doubt: usize,
+    /// Of those, how many each kind of doubt is of; an offer may have several.
+    doubts: BTreeMap<&'static str, usize>,
+    /// How many of all offers are in each class of age, in days; last those without a date.
+    ages: Vec<AgeJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct AgeJson {
+    days: String,
+    offers: usize,
+}
+
+/// All offers by age and doubt.
+pub fn summary(offers: &[Offer]) -> SummaryJson {
+    let mut doubts: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for doubt in offers.iter().filter(|offer| is_doubted(offer)).flat_map(|offer| &offer.trust.doubts) {
+        *doubts.entry(doubt.mark()).or_default() += 1;
+    }
+    let mut ages = Vec::new();
+    let mut count = |days: String, is: &dyn Fn(Option<i32>) -> bool| {
+        ages.push(AgeJson { days, offers: offers.iter().filter(|offer| is(offer.trust.age_days)).count() });
+    };
+    let mut least = 0;
+    for most in AGES {
+        count(format!("{least}–{most}"), &|age| age.is_some_and(|age| (least..=most).contains(&age)));
+        least = most + 1;
+    }
+    count(format!("{least} or more"), &|age| age.is_some_and(|age| age >= least));
+    count("no date".to_owned(), &|age| age.is_none());
+    SummaryJson {
+        offers: offers.len(),
+        providers: offers.iter().map(|offer| &offer.provider).collect::<BTreeSet<_>>().len(),
+        newest: offers.iter().filter_map(|offer| offer.as_of).max().map(|date| date.to_string()),
+        unusable: offers.iter().filter(|offer| offer.unusable.is_some()).count(),
+        in_doubt: offers.iter().filter(|offer| is_doubted(offer)).count(),
+        doubts,
+        ages,
+    }
+}
+
+impl SummaryJson {
+    /// For people.
+    ///
+    /// # Errors
+    /// As writing.
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let newest = self.newest.as_ref().map_or_else(String::new, |date| format!(", the newest price of {date}"));
+        writeln!(out, "{} offers of {} providers{newest}", format::grouped(self.offers as f64), self.providers)?;
+        let ages = self.ages.iter().filter(|age| age.offers > 0);
+        let ages: Vec<String> = ages.map(|age| format!("{} ({})", age.offers, age.days)).collect();
+        writeln!(out, "  days old: {}", ages.join(", "))?;
+        writeln!(out, "  not used in plans: {} (`habitat-tui offers --all` says why)", self.unusable)?;
+        let doubts: Vec<String> = self.doubts.iter().map(|(doubt, count)| format!("{count} {doubt}")).collect();
+        let of = format::grouped((self.offers - self.unusable) as f64);
+        let kinds = if doubts.is_empty() { String::new() } else { format!(": {}", doubts.join(", ")) };
+        writeln!(out, "  in doubt: {} of the other {of}{kinds}", self.in_doubt)
+    }
+}
+
+/// The providers as a table.
 pub fn table(providers: &[ProviderJson]) -> Table {
     let mut table = Table::new(&[
         Column::text("provider", "provider"),
@@ -61,6 +142,7 @@ pub fn table(providers: &[ProviderJson]) -> Table {
         Column::text("newest", "newest"),
         Column::number("no date", "undated"),
         Column::number("in doubt", "in_doubt"),
+        Column::number("not used", "unusable"),
         Column::text("from", "files"),
     ]);
     for row in providers {
@@ -71,6 +153,7 @@ pub fn table(providers: &[ProviderJson]) -> Table {
             Cell::maybe(row.newest.as_ref(), Cell::text),
             Cell::text(row.undated),
             Cell::text(row.in_doubt),
+            Cell::text(row.unusable),
             Cell::text(row.files.join(", ")),
         ]);
     }
@@ -99,6 +182,9 @@ pub struct UpdateJson {
     board_not_known: BTreeMap<String, usize>,
     /// Machines of GPUs that are not in the catalog, by name.
     gpu_not_known: BTreeMap<String, usize>,
+    /// What the catalog takes away, where that is most of what there was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<String>,
     changes: ChangesJson,
 }
 
@@ -155,6 +241,8 @@ pub struct Update<'a> {
     pub counts: Counts,
     /// Rows left out because the shipped price of the machine is the better one.
     pub worse_than_shipped: usize,
+    /// What the catalog takes away, where that is most of what there was.
+    pub lost: Option<String>,
     /// What became of the offers.
     pub changes: Changes,
 }
@@ -179,6 +267,7 @@ impl From<Update<'_>> for UpdateJson {
             },
             board_not_known: ambiguous,
             gpu_not_known: unknown,
+            lost: update.lost,
             changes: ChangesJson {
                 new: kind(&changes.new),
                 gone: kind(&changes.gone),
@@ -222,14 +311,9 @@ impl UpdateJson {
         ];
         let counts: Vec<String> = kinds.iter().map(|(name, kind)| format!("{} {name}", kind.count)).collect();
         writeln!(out, "  {}, {} unchanged", counts.join(", "), changes.same)?;
-        let kept = changes.same + changes.dearer.count + changes.cheaper.count;
-        if changes.gone.count > kept {
-            let before = changes.gone.count + kept;
-            writeln!(
-                out,
-                "  warning: {} of the {before} offers there were are gone; see that {sources} is whole",
-                changes.gone.count
-            )?;
+        if let Some(lost) = &self.lost {
+            let refused = if self.written { "" } else { "; it would be refused without --accept-loss" };
+            writeln!(out, "  warning: {sources} {lost}{refused}")?;
         }
         for (name, kind) in kinds {
             for change in &kind.largest {

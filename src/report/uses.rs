@@ -39,7 +39,7 @@ pub struct UsesJson {
     /// Keeping the data at the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<Range<f64>>,
-    /// Bringing the data, once.
+    /// Copying the data, once, before the first step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Range<f64>>,
 }
@@ -87,7 +87,7 @@ pub(super) fn lane(part: &Part, from: f64, axis: f64) -> Lane {
         at
     };
     let ends = [
-        until(&[Use::Setup]),
+        until(&[Use::Setup, Use::Data]),
         until(&[Use::Training, Use::Checkpoints]),
         until(&[Use::Repeated]),
         until(&[Use::Waiting]),
@@ -144,15 +144,20 @@ pub fn legend(plan: &Plan, ascii: bool) -> String {
 /// Where a use stands in the bar of its part; `None` where it takes no time.
 fn own_bar(part: &Part, lane: &Lane, what: Use) -> Option<Cell> {
     let place = match what {
-        Use::Setup => 0,
+        Use::Setup | Use::Data => 0,
         Use::Training | Use::Checkpoints => 1,
         Use::Repeated => 2,
         Use::Waiting => 3,
-        Use::Unused | Use::Storage | Use::Data => return None,
+        Use::Unused | Use::Storage => return None,
     };
     let mut own = lane.only(place);
     let taken = part.hours_by.of(what).mid.get();
+    if taken == 0.0 {
+        return None;
+    }
     match what {
+        Use::Setup => own.ends.fill(own.from + taken),
+        Use::Data => own.from = own.ends[0] - taken,
         Use::Training => own.ends[1..].fill(own.from + taken),
         Use::Checkpoints => {
             own.from = own.ends[1] - taken;

@@ -138,14 +138,18 @@ pub struct Wish {
     /// Use machines of which vCPUs or host memory are not known, whatever is wanted of them.
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_host: bool,
-    /// Data of so many GB are kept where the work is done; what keeping them there costs is counted,
-    /// and what leaving --data-at does.
+    /// GB of data that the work needs: the plan counts the hours and dollars of copying them, and what
+    /// keeping them costs.
     #[arg(long, value_name = "GB", value_parser = values::count, allow_hyphen_values = true, help_heading = "Offers")]
     #[serde(deserialize_with = "read::count")]
     pub data_gb: Option<f64>,
     /// Where the data are already; region as in --regions.
     #[arg(long, value_name = "PROVIDER[/REGION]", help_heading = "Offers", requires = "data_gb")]
     pub data_at: Option<String>,
+    /// Rate at which the data are copied to where the work is done, in Gbit/s.
+    #[arg(long = "data-gbit", value_name = "GBIT/S", value_parser = values::network, allow_hyphen_values = true, help_heading = "Assumptions")]
+    #[serde(rename = "data_gbit_per_second")]
+    pub data_rate: Option<f64>,
     /// Most GPUs at once, by provider; in the settings and in files of jobs only.
     #[arg(skip)]
     pub quota: Vec<Quota>,
@@ -245,6 +249,7 @@ impl Wish {
             ("min_vcpus", self.min_vcpus.is_some()),
             ("min_host_memory", self.min_host_memory.is_some()),
             ("data_gb", self.data_gb.is_some()),
+            ("data_gbit_per_second", self.data_rate.is_some()),
             ("quota", !self.quota.is_empty()),
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
@@ -288,6 +293,8 @@ impl Wish {
             ("max_machines", "it must be 1 to 1024")
         } else if self.network.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
             ("network_gbit_per_second", "it must be a number above 0 and at most 1e6")
+        } else if self.data_rate.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
+            ("data_gbit_per_second", "it must be a number above 0 and at most 1e6")
         } else if self.tensor_parallel.is_some_and(|gpus| !(1..=most::REPLICA).contains(&gpus)) {
             ("tensor_parallel", "it must be 1 to 1024")
         } else if self.pipeline_parallel.is_some_and(|stages| !(1..=most::REPLICA).contains(&stages)) {
@@ -338,7 +345,7 @@ impl Wish {
         let limits = &mut goal.limits;
         set(&mut limits.tiers, self.tiers.as_ref());
         set(&mut limits.accept, self.accept.as_ref());
-        let asks_spot = self.tiers.as_ref().is_some_and(|tiers| tiers.contains(&Tier::Spot));
+        let asks_spot = self.accept.is_none() && self.tiers.as_ref().is_some_and(|tiers| tiers.contains(&Tier::Spot));
         if asks_spot && !limits.accept.contains(&Accept::Spot) {
             limits.accept.push(Accept::Spot);
         }
@@ -363,6 +370,7 @@ impl Wish {
         assumptions.spot_losses_per_hour = self.spot_losses_per_hour.or(assumptions.spot_losses_per_hour);
         set(&mut assumptions.checkpoint_interval, self.checkpoint_interval.as_ref());
         assumptions.network_gbit_per_second = self.network.or(assumptions.network_gbit_per_second);
+        assumptions.data_gbit_per_second = self.data_rate.or(assumptions.data_gbit_per_second);
         assumptions.scaling_factor = self.scaling_factor.or(assumptions.scaling_factor);
     }
 }

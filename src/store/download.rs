@@ -24,6 +24,14 @@ const REDIRECTS: u32 = 5;
 pub struct DownloadError {
     url: String,
     problem: String,
+    is_unreachable: bool,
+}
+
+impl DownloadError {
+    /// Whether the server was not reached at all: other files of it will not be, either.
+    pub const fn is_unreachable(&self) -> bool {
+        self.is_unreachable
+    }
 }
 
 /// What is to be fetched.
@@ -33,6 +41,8 @@ pub struct Download<'a> {
     pub url: &'a str,
     /// How long nothing may arrive.
     pub timeout: Duration,
+    /// How long it may take from the first request to the last byte.
+    pub whole: Duration,
     /// How many bytes it may have.
     pub most: u64,
     /// Where transfers that broke off are kept; `None` keeps none.
@@ -77,7 +87,7 @@ impl Download<'_> {
     }
 
     fn failed(&self, problem: impl Into<String>) -> DownloadError {
-        DownloadError { url: shown(self.url), problem: problem.into() }
+        DownloadError { url: shown(self.url), problem: problem.into(), is_unreachable: false }
     }
 
     /// One request; `None` where the server refuses to go on from where `part` ends.
@@ -87,7 +97,10 @@ impl Download<'_> {
             request =
                 request.header("Range", format!("bytes={}-", part.bytes.len())).header("If-Range", &part.validator);
         }
-        let response = request.call().map_err(|error| self.failed(self.explain(&error)))?;
+        let response = request.call().map_err(|error| DownloadError {
+            is_unreachable: is_unreachable(&error),
+            ..self.failed(self.explain(&error))
+        })?;
         let (head, mut body) = response.into_parts();
         let resumed = match head.status {
             StatusCode::OK => None,
@@ -132,6 +145,7 @@ impl Download<'_> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     let why = match error.get_ref().and_then(|error| error.downcast_ref()) {
+                        Some(ureq::Error::Timeout(ureq::Timeout::Global)) => self.slowness(),
                         Some(ureq::Error::Timeout(_)) => self.silence(),
                         _ => text::clean(&error.to_string(), WIDTH),
                     };
@@ -163,14 +177,23 @@ impl Download<'_> {
             .timeout_resolve(timeout)
             .timeout_connect(timeout)
             .timeout_recv_response(timeout)
-            .timeout_per_read(timeout);
+            .timeout_per_read(timeout)
+            .timeout_global(Some(self.whole));
         config.build().new_agent()
     }
 
     fn explain(&self, error: &ureq::Error) -> String {
         match error {
+            ureq::Error::Timeout(ureq::Timeout::Global) => self.slowness(),
             ureq::Error::Timeout(_) => format!("{}; try again later, or give --timeout", self.silence()),
-            ureq::Error::HostNotFound => "there is no such host, or no network".to_owned(),
+            error if is_unknown_host(error) => "there is no such host, or no network".to_owned(),
+            error if is_unreachable(error) => {
+                let why = match error {
+                    ureq::Error::Io(error) => text::clean(&error.to_string(), WIDTH),
+                    _ => "no connection".to_owned(),
+                };
+                format!("the server cannot be reached ({why})")
+            }
             ureq::Error::TooManyRedirects => format!("more than {REDIRECTS} redirects; the address leads in a circle"),
             ureq::Error::RequireHttpsOnly(_) => "leads to an address without TLS, which is not followed".to_owned(),
             ureq::Error::BadUri(_) | ureq::Error::Http(_) => "is no address of a file".to_owned(),
@@ -180,6 +203,10 @@ impl Download<'_> {
 
     fn silence(&self) -> String {
         format!("nothing arrived for {} s", self.timeout.as_secs_f64())
+    }
+
+    fn slowness(&self) -> String {
+        format!("it took more than {} s (--max-time)", self.whole.as_secs_f64())
     }
 
     fn too_large(&self) -> DownloadError {
@@ -238,6 +265,34 @@ impl Download<'_> {
             let _ = std::fs::remove_file(path);
             let _ = std::fs::remove_file(note);
         }
+    }
+}
+
+/// Whether the name of the server has no address; the standard library has no kind for that error.
+fn is_unknown_host(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::HostNotFound => true,
+        ureq::Error::Io(error) => error.to_string().starts_with("failed to lookup address information"),
+        _ => false,
+    }
+}
+
+/// Whether no connection to the server came about.
+fn is_unreachable(error: &ureq::Error) -> bool {
+    use io::ErrorKind as Kind;
+    use ureq::Timeout;
+    match error {
+        error if is_unknown_host(error) => true,
+        ureq::Error::ConnectionFailed | ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => true,
+        ureq::Error::Io(error) => matches!(
+            error.kind(),
+            Kind::ConnectionRefused
+                | Kind::HostUnreachable
+                | Kind::NetworkUnreachable
+                | Kind::NetworkDown
+                | Kind::AddrNotAvailable
+        ),
+        _ => false,
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::files::{self, Limit, StoreError};
 use super::{Paths, bundled, save_atomically, today};
-use crate::pricing::{PriceBook, Snapshot};
+use crate::pricing::{Offer, PriceBook, Snapshot, Trust};
 
 /// How a file begins that `prices update` wrote: it may be replaced by the next.
 const MADE: &str = "# Made by `habitat-tui prices update`, which replaces it.";
@@ -68,7 +68,12 @@ pub fn with(files: &[PriceFile], path: &Path, snapshot: Snapshot) -> Vec<PriceFi
 
 /// A book of these files.
 pub fn book(files: &[PriceFile]) -> PriceBook {
-    let book = PriceBook::new(files.iter().flat_map(|file| file.snapshot.offers())).on(today());
+    let offers = |file: &PriceFile| {
+        let is_own = file.path.is_some() && !file.is_made;
+        let own = move |offer: Offer| Offer { trust: Trust { is_own, ..offer.trust }, ..offer };
+        file.snapshot.offers().map(own).collect::<Vec<_>>()
+    };
+    let book = PriceBook::new(files.iter().flat_map(offers)).on(today());
     let book = book.with_intensities(bundled::intensities());
     files.iter().fold(book, |book, file| book.with_terms(&file.snapshot.provider, file.snapshot.terms()))
 }

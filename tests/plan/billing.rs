@@ -132,7 +132,10 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     let data =
         |region: Option<&str>| Data { gb: 100.0, provider: Some("Cloud".into()), region: region.map(str::to_owned) };
     let by = |prices: &PriceBook, samples, data| {
-        plan(&predictions, prices, &Goal { data: Some(data), ..goal(samples, 1) }).unwrap()
+        let mut goal = Goal { data: Some(data), ..goal(samples, 1) };
+        // Copied in no time.
+        goal.assumptions.data_gbit_per_second = Some(1e6);
+        plan(&predictions, prices, &goal).unwrap()
     };
     let few = by(&priced, 10.0, data(None));
     assert_eq!(few.parts[0].provider, "cloud");
@@ -147,7 +150,8 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     assert_cents(by(&priced, 10.0, data(Some("us"))).total.unwrap().cost.mid, 10.0);
     assert_cents(by(&priced, 10.0, data(Some("eu"))).total.unwrap().cost.mid, 14.0);
     // Two parts are no cheaper: what is elsewhere needs all the data, however little it does.
-    let goal = Goal { data: Some(data(None)), deadline: Some(hours(30.0)), ..goal(30.0, 2) };
+    let mut goal = Goal { data: Some(data(None)), deadline: Some(hours(30.001)), ..goal(30.0, 2) };
+    goal.assumptions.data_gbit_per_second = Some(1e6);
     assert_cents(plan(&predictions, &priced, &goal).unwrap().total.unwrap().cost.mid, 24.0);
     // What is not known is not counted, and said.
     let unknown = by(&book, 10.0, data(None));
@@ -278,6 +282,8 @@ fn keeping_data_costs_hours_on_the_clock() {
     let by = |prices: &PriceBook, data| {
         let mut goal = Goal { data: Some(data), ..goal(10.0, 1) };
         goal.assumptions.setup = hours(0.5);
+        // Copied in no time.
+        goal.assumptions.data_gbit_per_second = Some(1e6);
         plan(&predictions, prices, &goal).unwrap()
     };
     // $0.95 and $0.10 an hour against $1.

@@ -264,7 +264,9 @@ source = "list"
     // Storage is paid for the hours of both, and of a long use the terms are many.
     let stored = prices.clone().with_terms("cloud", Terms { storage_usd_per_gb_month: Some(0.1), ..Terms::default() });
     let data = Some(Data { gb: 7300.0, provider: None, region: None });
-    let kept = plan(&predictions, &stored, &Goal { data, ..goal(1400.0, 1) }).unwrap();
+    let mut asked = Goal { data, ..goal(1400.0, 1) };
+    asked.assumptions.data_gbit_per_second = Some(1e6);
+    let kept = plan(&predictions, &stored, &asked).unwrap();
     assert_cents(kept.total.unwrap().cost.mid, 2160.0 + 1400.0);
     assert!(kept.notes.iter().any(|note| note.contains("pays from 270 h of use on")), "{:?}", kept.notes);
     let many = "1,440 h are paid (2 terms of 720 h), 1400.0 h used, 3 % idle";

@@ -1,12 +1,12 @@
 //! What the hours and the cost of a plan are made of: known answers, and that they add up.
 
-use habitat_tui::plan::check::{CheckError, check};
-use habitat_tui::plan::{Assumptions, Data, Goal, Plan, Total, Use, plan};
-use habitat_tui::pricing::{Billing, Offer, PriceBook, Terms, Tier};
+use habitat_tui::plan::check::{CheckError, check, check_sources};
+use habitat_tui::plan::{Assumptions, Data, Goal, Plan, PlanStatus, Total, Use, plan};
+use habitat_tui::pricing::{Billing, Held, Offer, PriceBook, Terms, Tier};
 use habitat_tui::report::{plans, summary};
-use habitat_tui::units::Range;
+use habitat_tui::units::{Range, Usd, UsdPerHour};
 
-use crate::build::{goal, hours, offer, predicted, predictions};
+use crate::build::{goal, hours, offer, offer_in, predicted, predictions};
 
 /// λ 0.1/h, κ 1 h, ω 0.1 h, ρ 0.2 h, δ 0.5 h and a quarter of an hour to start.
 fn lossy(samples: f64, max_parts: u32) -> Goal {
@@ -104,11 +104,101 @@ fn data_are_brought_once_and_kept_all_the_time() {
         .with_terms("cloud", terms(0.0, 0.1));
     let data = Some(Data { gb: 730.0, provider: Some("home".into()), region: None });
     let found = plan(&predictions([predicted("a", 1.0, 0.2)]), &book, &Goal { data, ..lossy(20.0, 1) }).unwrap();
-    assert_taken(&found, Use::Data, [0.0; 3], [14.6; 3]);
+    // 730 GB at 1 Gbit/s, the machine paid at $3/h meanwhile.
+    let copying = 730.0 * 8.0 / 3600.0;
+    assert_taken(&found, Use::Data, [copying; 3], [14.6 + 3.0 * copying; 3]);
     let elapsed = found.parts[0].hours;
     let kept = [elapsed.low, elapsed.mid, elapsed.high].map(|hours| hours.get() * 0.1);
     assert_taken(&found, Use::Storage, [0.0; 3], kept);
     assert_adds_up(&found);
+}
+
+/// 450 GB at 1 Gbit/s take an hour.
+fn data_of(provider: Option<&str>) -> Option<Data> {
+    Some(Data { gb: 450.0, provider: provider.map(Into::into), region: None })
+}
+
+#[test]
+fn copying_takes_hours_and_dollars_whatever_the_tier() {
+    let held = Held::Contract { paid: UsdPerHour::new(9.0).unwrap() };
+    let contract = Offer { term_hours: Some(100), ..offer("a", 2.0, Tier::Reserved) };
+    let paid = Offer { held: Some(held), ..offer("a", 0.0, Tier::Reserved) };
+    for (of, price) in [
+        (offer("a", 2.0, Tier::OnDemand), 2.0),
+        (offer("a", 2.0, Tier::Spot), 2.0),
+        (offer("a", 2.0, Tier::Owned), 2.0),
+        (contract, 2.0),
+        (paid, 0.0),
+    ] {
+        let book =
+            PriceBook::new([of.clone()]).with_terms("home", Terms { egress_usd_per_gb: Some(0.1), ..Terms::default() });
+        let asked = Goal { limits: all_tiers(), ..lossy(20.0, 1) };
+        let predictions = predictions([predicted("a", 1.0, 0.2)]);
+        let here = plan(&predictions, &book, &Goal { data: data_of(Some("cloud")), ..asked.clone() }).unwrap();
+        assert_taken(&here, Use::Data, [0.0; 3], [0.0; 3]);
+        let away = Goal { data: data_of(Some("home")), ..asked.clone() };
+        let found = plan(&predictions, &book, &away).unwrap();
+        assert_taken(&found, Use::Data, [1.0; 3], [45.0 + price; 3]);
+        let later = found.parts[0].hours.high.get() - here.parts[0].hours.high.get();
+        assert!((later - 1.0).abs() < 1e-9, "{:?}: {later}", of.tier);
+        assert!(found.parts[0].notes.iter().any(|note| note == "data: 450 GB are copied in 1 h, at the beginning"));
+        assert_adds_up(&found);
+        check(&found).unwrap();
+        check_sources(&found, &predictions, &book).unwrap();
+
+        // At 2 Gbit/s half of that, unless the network of the machine is slower.
+        let assumptions = Assumptions { data_gbit_per_second: Some(2.0), ..asked.assumptions };
+        let faster = Goal { assumptions, ..away.clone() };
+        assert_taken(&plan(&predictions, &book, &faster).unwrap(), Use::Data, [0.5; 3], [45.0 + price * 0.5; 3]);
+        let slow = Offer { network_gbit_per_second: Some(0.5), ..of.clone() };
+        let slow_book =
+            PriceBook::new([slow]).with_terms("home", Terms { egress_usd_per_gb: Some(0.1), ..Terms::default() });
+        let found = plan(&predictions, &slow_book, &faster).unwrap();
+        assert_taken(&found, Use::Data, [2.0; 3], [45.0 + price * 2.0; 3]);
+        check(&found).unwrap();
+        check_sources(&found, &predictions, &slow_book).unwrap();
+
+        // Data of no stated place are copied too, but to a machine of the user's own.
+        let found = plan(&predictions, &book, &Goal { data: data_of(None), ..asked }).unwrap();
+        let hours = if of.tier == Tier::Owned { 0.0 } else { 1.0 };
+        assert_taken(&found, Use::Data, [hours; 3], [price * hours; 3]);
+    }
+}
+
+#[test]
+fn copying_counts_against_the_deadline_and_the_budget() {
+    let book = PriceBook::new([offer("a", 2.0, Tier::OnDemand)])
+        .with_terms("home", Terms { egress_usd_per_gb: Some(0.1), ..Terms::default() });
+    let predictions = predictions([predicted("a", 1.0, 0.0)]);
+    let asked = Goal { data: data_of(Some("home")), ..goal(20.0, 1) };
+    let status = |asked: Goal| plan(&predictions, &book, &asked).unwrap().status;
+    // 20 h of training, one of copying; $40, $45 and $2.
+    for (hours_left, dollars, expected) in [
+        (21.01, 87.01, PlanStatus::Optimal),
+        (20.99, 87.01, PlanStatus::Infeasible),
+        (21.01, 86.99, PlanStatus::Infeasible),
+    ] {
+        let asked =
+            Goal { deadline: Some(hours(hours_left)), budget: Some(Usd::new(dollars).unwrap()), ..asked.clone() };
+        assert_eq!(status(asked), expected, "{hours_left} h, ${dollars}");
+    }
+}
+
+#[test]
+fn each_part_elsewhere_copies_the_data_for_itself() {
+    let book = PriceBook::new([offer_in("us-1", "a", 1.0, Tier::Spot), offer_in("us-1", "a", 4.0, Tier::OnDemand)])
+        .with_terms("home", Terms { egress_usd_per_gb: Some(0.001), ..Terms::default() });
+    let asked = Goal { deadline: Some(hours(42.0)), data: data_of(Some("home")), ..lossy(20.0, 2) };
+    let predictions = predictions([predicted("a", 1.0, 0.1)]);
+    let found = plan(&predictions, &book, &asked).unwrap();
+    assert_eq!(found.parts.len(), 2);
+    for (part, price) in [(0, 1.0), (1, 4.0)] {
+        let (copied, paid) = taken(&found, part, Use::Data);
+        assert!((copied[1] - 1.0).abs() < 1e-9 && (paid[1] - price - 0.45).abs() < 1e-9, "{copied:?} {paid:?}");
+    }
+    assert_adds_up(&found);
+    check(&found).unwrap();
+    check_sources(&found, &predictions, &book).unwrap();
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::predict;
 use crate::app::slider::Knob;
-use crate::plan::{Accept, Beside, Confidence, FrontierPart, FrontierPoint, Goal, Part};
+use crate::plan::{Accept, Beside, Confidence, FrontierPart, FrontierPoint, Goal, Part, Rejection};
 use crate::pricing::region;
 use crate::report::table::{Cell, Column, Table};
 use crate::report::{beside, format, plans, uses};
@@ -100,6 +100,7 @@ impl Behaviour for PlanScreen {
             Needs::Slider | Needs::Value => on_sliders,
             Needs::Limit => on_sliders && app.planner.knob != Knob::Work,
             Needs::Changed => !app.planner.earlier.is_empty(),
+            Needs::SortableTable => !self.sorts(app).is_empty(),
             Needs::Detail => offer::selected(app).is_some() || frontier_point(app).is_some(),
             needs => matches!(needs, Needs::Rows | Needs::Table | Needs::Panes | Needs::PlanScreen),
         }
@@ -146,6 +147,7 @@ impl Behaviour for PlanScreen {
             }
             Action::Lower => {
                 app.planner.lower = next_lower(app);
+                app.planner.list = ListState::default();
                 app.planner.list.selected = match app.planner.lower {
                     Lower::Chart => planned_point(app).unwrap_or(0),
                     _ => 0,
@@ -171,6 +173,14 @@ impl Behaviour for PlanScreen {
 
     fn focus_list(&self, app: &mut App) {
         app.planner.pane = Pane::Lower;
+    }
+
+    fn sorts(&self, app: &App) -> &'static [&'static str] {
+        match app.planner.lower {
+            Lower::Alternatives => &ALTERNATIVES_BY,
+            Lower::Rejected => &REJECTED_BY,
+            Lower::Beside | Lower::Timeline | Lower::Chart | Lower::Notes => &[],
+        }
     }
 
     /// Up and down flow from the sliders into the pane below and back.
@@ -297,11 +307,67 @@ pub fn warnings(app: &App, brief: bool) -> Vec<String> {
     app.plan.value().map_or_else(Vec::new, |plan| predict::words(&plan.warnings, brief))
 }
 
-/// The plan's own parts and the alternatives, in that order.
+/// What the alternatives are sorted by.
+const ALTERNATIVES_BY: [&str; 5] = ["the best first", "cost", "time", "$/h", "GPUs"];
+/// What rejected offers are sorted by.
+const REJECTED_BY: [&str; 3] = ["the nearest first", "offer", "reason"];
+
+/// The list of the lower pane where that is shown; else one without filter and order.
+fn list_of(app: &App, lower: Lower) -> ListState {
+    let list = &app.planner.list;
+    if app.planner.lower == lower { list.clone() } else { ListState::default() }
+}
+
+/// The plan's own parts and the alternatives, in that order or sorted, as far as they pass the filter.
 pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
     let Some(plan) = app.plan.value() else { return Vec::new() };
+    let list = list_of(app, Lower::Alternatives);
     let own = plan.parts.iter().map(|part| (part, true));
-    own.chain(plan.alternatives.iter().map(|part| (part, false))).collect()
+    let all = own.chain(plan.alternatives.iter().map(|part| (part, false)));
+    let mut all: Vec<(&Part, bool)> = all.filter(|(part, _)| passes(&list, part)).collect();
+    let end = |part: &Part| confidence(app).end(&part.hours).get();
+    match list.sort {
+        1 => all.sort_by(|a, b| a.0.cost.mid.total_cmp(&b.0.cost.mid)),
+        2 => all.sort_by(|a, b| end(a.0).total_cmp(&end(b.0))),
+        3 => all.sort_by(|a, b| a.0.price.total_cmp(&b.0.price)),
+        4 => all.sort_by(|a, b| a.0.gpu.cmp(&b.0.gpu).then(a.0.gpu_count.cmp(&b.0.gpu_count))),
+        _ => {}
+    }
+    if list.reversed {
+        all.reverse();
+    }
+    all
+}
+
+/// Whether an offer passes a filter of words and figures: `lambda`, `4090 cost<100`.
+fn passes(list: &ListState, part: &Part) -> bool {
+    let market = part.trust.market.name();
+    let words = format!("{} {} {market} {}", gpus_words(part), part.offer, part.trust.marks());
+    list.passes_with(&words, |name| match name {
+        "cost" => Some(Some(part.cost.mid.get())),
+        "hours" | "time" => Some(Some(part.hours.mid.get())),
+        "$/h" | "price" => Some(Some(part.price.get())),
+        "gpus" => Some(Some(f64::from(part.gpu_count))),
+        _ => None,
+    })
+}
+
+/// The rejected offers, those that came nearest to being taken first or sorted, as far as they pass the
+/// filter.
+pub fn rejected(app: &App) -> Vec<&Rejection> {
+    let list = list_of(app, Lower::Rejected);
+    let all = app.plan.value().map(|plan| plan.rejected.iter()).into_iter().flatten();
+    let passes = |one: &&Rejection| list.passes(&format!("{} {}", one.offer, one.reason));
+    let mut all: Vec<&Rejection> = all.filter(passes).collect();
+    match list.sort {
+        1 => all.sort_by(|a, b| a.offer.cmp(&b.offer)),
+        2 => all.sort_by(|a, b| a.reason.cmp(&b.reason)),
+        _ => all.sort_by_key(|one| std::cmp::Reverse(one.kind)),
+    }
+    if list.reversed {
+        all.reverse();
+    }
+    all
 }
 
 /// The table of the lower pane; `None` where it shows no table.
@@ -319,7 +385,10 @@ pub fn lower_table(app: &App) -> Option<Table> {
 /// A table of the lower pane, with what stands there where it has no rows.
 fn lower(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>, empty: &str) -> Table {
     let empty = below(app).unwrap_or_else(|| empty.to_owned());
-    Table { columns, rows, selected: app.planner.list.selected, empty, ..Table::default() }
+    let list = &app.planner.list;
+    let empty = if list.is_filtered() { "No row passes the filter; Esc clears it.".to_owned() } else { empty };
+    let sorted = Some((list.sort, list.reversed)).filter(|(column, _)| *column > 0);
+    Table { columns, rows, selected: list.selected, sorted, empty, ..Table::default() }
 }
 
 /// The plan and the best single offers beside it.
@@ -327,12 +396,12 @@ pub fn alternatives_table(app: &App) -> Table {
     let confidence = confidence(app);
     let columns = vec![
         Column::words("", 1, 0),
-        Column::words("GPUs", 18, 0),
-        Column::figures(if confidence == Confidence::High { "time ≤" } else { "time" }, 0),
+        Column::words("GPUs", 18, 0).sorts(4),
+        Column::figures(if confidence == Confidence::High { "time ≤" } else { "time" }, 0).sorts(2),
         Column::figures("low–high", 5),
-        Column::figures("cost", 0),
+        Column::figures("cost", 0).sorts(1),
         Column::figures("low–high, $", 4),
-        Column::figures("$/h", 6),
+        Column::figures("$/h", 6).sorts(3),
         Column::words("tier", 9, 1),
         Column::words("in doubt", 12, 2),
         Column::words("provider", 11, 3),
@@ -488,9 +557,8 @@ fn machine_words(part: &Part) -> String {
 }
 
 fn rejected_table(app: &App) -> Table {
-    let rejected = app.plan.value().map(|plan| plan.rejected.as_slice()).unwrap_or_default();
-    let rows = rejected
-        .iter()
+    let rows = rejected(app)
+        .into_iter()
         .map(|rejection| {
             vec![
                 Cell::text(clean(rejection.offer.as_str(), 100)),
@@ -499,7 +567,7 @@ fn rejected_table(app: &App) -> Table {
         })
         .collect();
     let columns = // The reason is the answer; what the offer is called, Enter shows whole.
-        vec![Column::words("offer", 24, 1), Column::words("why not", 20, 0)];
+        vec![Column::words("offer", 24, 1).sorts(1), Column::words("why not", 20, 0).sorts(2)];
     lower(app, columns, rows, "No offer was rejected.")
 }
 

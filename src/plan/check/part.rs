@@ -74,7 +74,9 @@ pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own 
         repeated = [0.0, mid * rate * (interval / 2.0 + restart), lost * (interval + restart)];
         waiting = [0.0, training[1] * rate * wait, lost * 5.0 * wait];
     }
-    let running = [0, 1, 2].map(|end| setup + training[end] + saving[end] + repeated[end]);
+    // Stated by the part, and compared with the data and their rate elsewhere.
+    let copying = part.hours_by.of(Use::Data).mid.get();
+    let running = [0, 1, 2].map(|end| setup + copying + training[end] + saving[end] + repeated[end]);
     let used = |hours: f64| match part.billing {
         Billing::Exact => hours,
         Billing::Hour => begun(hours),
@@ -91,7 +93,7 @@ pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own 
         hours,
         cost,
         running,
-        hours_by: [[setup; 3], training, saving, repeated, waiting, none, none, none],
+        hours_by: [[setup; 3], training, saving, repeated, waiting, none, none, [copying; 3]],
         cost_by: [
             [price * setup; 3],
             cost_of(training),
@@ -100,7 +102,7 @@ pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own 
             none,
             unused,
             kept,
-            [part.data_cost.get(); 3],
+            [price * copying + part.data_cost.get(); 3],
         ],
     }
 }

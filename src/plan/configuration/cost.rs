@@ -25,7 +25,8 @@ impl Configuration {
                 Use::Checkpoints => training.map(|hours| hours * losses.writing),
                 Use::Repeated => [0.0, useful * losses.repeated(), lost * losses.each_billed()],
                 Use::Waiting => [0.0, useful * losses.waited(), lost * (losses.each() - losses.each_billed())],
-                Use::Unused | Use::Storage | Use::Data => [0.0; 3],
+                Use::Data => [self.copying(); 3],
+                Use::Unused | Use::Storage => [0.0; 3],
             }
             .map(Hours::known);
             Range { low, mid, high }
@@ -37,15 +38,14 @@ impl Configuration {
         let (elapsed, used) = (hours.sum(), used(hours));
         let cost = |what: Use, hours: Hours, elapsed: Hours, used: Hours| {
             let billed = self.billing.billed(used.get());
+            // What is over a whole block by a rounding is not billed.
+            let running = self.price * hours * (billed / used.get().max(f64::MIN_POSITIVE)).min(1.0);
             match what {
-                // What is over a whole block by a rounding is not billed.
-                Use::Setup | Use::Training | Use::Checkpoints | Use::Repeated => {
-                    self.price * hours * (billed / used.get().max(f64::MIN_POSITIVE)).min(1.0)
-                }
+                Use::Setup | Use::Training | Use::Checkpoints | Use::Repeated => running,
                 Use::Waiting => Usd::ZERO,
                 Use::Unused => self.price * Hours::known((billed - used.get()).max(0.0)),
                 Use::Storage => self.storage() * elapsed,
-                Use::Data => self.data_cost(),
+                Use::Data => running + self.data_cost(),
             }
         };
         ByUse::new(|what| {
@@ -62,6 +62,16 @@ impl Configuration {
     pub(super) fn allowance(&self, running: f64, first: bool) -> f64 {
         let (once, hourly) = self.losses.allowance();
         hourly * running + if first { once } else { 0.0 }
+    }
+
+    /// Hours in which the data are copied, once.
+    pub(super) fn copying(&self) -> f64 {
+        self.data.map_or(0.0, |data| data.hours.get())
+    }
+
+    /// Hours before the first step: the machine starts, and the data are copied.
+    pub(super) fn before(&self) -> f64 {
+        self.setup + self.copying()
     }
 
     /// For bringing the data, once.

@@ -3,6 +3,7 @@
 use super::names::{PROVIDERS, dstack_gpu};
 use super::yaml::quoted;
 use super::{COMMAND, Job, LaunchError, Launcher};
+use crate::pricing::region;
 
 /// The file of one part.
 pub(super) fn task(job: &Job<'_>) -> Result<String, LaunchError> {
@@ -15,8 +16,8 @@ pub(super) fn task(job: &Job<'_>) -> Result<String, LaunchError> {
     }
     job.check_machines(Launcher::Dstack)?;
     let gpu = dstack_gpu(&part.provider, part.gpu.as_str()).map_err(refused)?;
-    let region = region(job).map_or_else(
-        || "# Any region: dstack names this provider's otherwise.\n".to_owned(),
+    let region = region_of(job).map_or_else(
+        || "# Any region: the price is not of a single one that dstack knows.\n".to_owned(),
         |region| format!("regions: [{}]\n", quoted(region)),
     );
     Ok(format!(
@@ -35,12 +36,13 @@ pub(super) fn task(job: &Job<'_>) -> Result<String, LaunchError> {
 }
 
 /// The region as dstack names it: hosts of Vast and regions of `JarvisLabs` have names of its own,
-/// and of `RunPod` the country is one only for machines of the community.
-fn region<'a>(job: &Job<'a>) -> Option<&'a str> {
+/// and of `RunPod` the country is one only for machines of the community. A list of
+/// regions is left out.
+fn region_of<'a>(job: &Job<'a>) -> Option<&'a str> {
     let part = job.part;
     match part.provider.as_str() {
         "vast" | "jarvislabs" => None,
         "runpod" => Some(part.region.as_str()).filter(|_| part.instance_type.ends_with("_COMMUNITY")),
-        _ => Some(&part.region),
+        provider => region::single(provider, &part.region),
     }
 }

@@ -7,28 +7,34 @@
 use super::Launcher;
 
 /// Providers: the name in the price book, `SkyPilot`'s, dstack's; empty where the tool has none.
-pub(super) const PROVIDERS: [(&str, &str, &str); 14] = [
+pub(super) const PROVIDERS: [(&str, &str, &str); 20] = [
     ("aws", "aws", "aws"),
     ("azure", "azure", "azure"),
+    ("crusoe", "", "crusoe"),
     ("do", "do", "digitalocean"),
     ("fluidstack", "fluidstack", ""),
     ("gcp", "gcp", "gcp"),
+    ("hotaisle", "", "hotaisle"),
     ("hyperbolic", "hyperbolic", ""),
     ("hyperstack", "", ""),
     ("jarvislabs", "", "jarvislabs"),
     ("lambda", "lambda", "lambda"),
     ("nebius", "nebius", "nebius"),
+    ("oci", "oci", "oci"),
     ("paperspace", "paperspace", ""),
+    ("primeintellect", "primeintellect", ""),
     ("runpod", "runpod", "runpod"),
     ("vast", "vast", "vastai"),
     ("verda", "verda", "verda"),
+    ("vultr", "", "vultr"),
+    ("yottalabs", "yotta", ""),
 ];
 
 /// Providers of which `SkyPilot` starts no job on several machines (`MULTI_NODE` in `sky/clouds` of
 /// 0.14.1).
-const SKYPILOT_SINGLE: [&str; 4] = ["hyperbolic", "runpod", "vast", "verda"];
+const SKYPILOT_SINGLE: [&str; 6] = ["hyperbolic", "primeintellect", "runpod", "vast", "verda", "yottalabs"];
 /// The same of dstack (`ComputeWithMultinodeSupport` in `core/backends` of 0.22.5).
-const DSTACK_SINGLE: [&str; 4] = ["do", "lambda", "vast", "verda"];
+const DSTACK_SINGLE: [&str; 5] = ["do", "hotaisle", "lambda", "vast", "verda"];
 
 /// Whether a tool starts one job on several machines of a provider.
 pub(super) fn joins(launcher: Launcher, provider: &str) -> bool {

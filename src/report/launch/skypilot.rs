@@ -4,6 +4,7 @@
 use super::names::{PROVIDERS, skypilot_gpu};
 use super::yaml::quoted;
 use super::{COMMAND, Job, LaunchError, Launcher};
+use crate::pricing::region;
 
 /// The file of all parts.
 pub(super) fn file(jobs: &[Job<'_>]) -> Result<String, LaunchError> {
@@ -24,19 +25,18 @@ fn task(job: &Job<'_>) -> Result<String, LaunchError> {
         return Err(refused("it has no provider of that name"));
     }
     job.check_machines(Launcher::SkyPilot)?;
-    if part.region.contains('/') {
-        return Err(refused("it takes no region with a slash"));
-    }
     let gpu = skypilot_gpu(&part.provider, part.gpu.as_str(), &part.instance_type).map_err(refused)?;
     let how = match (job.place.1, spot) {
         (1, true) => "# sky jobs launch FILE   (starts again after a loss)\n",
         (1, false) => "# sky launch FILE\n",
         _ => "",
     };
-    let region = part.region.trim();
-    let infra = quoted(&format!("{cloud}/{region}"));
+    let (infra, any) = match region::single(&part.provider, &part.region) {
+        Some(region) => (quoted(&format!("{cloud}/{region}")), ""),
+        None => (quoted(cloud), "# Any region: the price is not of a single one.\n"),
+    };
     Ok(format!(
-        "{}{how}name: {}\nnum_nodes: {}\nresources:\n  infra: {infra}\n  accelerators: {}\n  use_spot: {spot}\n  max_hourly_cost: {}\nrun: |\n{}",
+        "{}{any}{how}name: {}\nnum_nodes: {}\nresources:\n  infra: {infra}\n  accelerators: {}\n  use_spot: {spot}\n  max_hourly_cost: {}\nrun: |\n{}",
         job.comments(),
         quoted(&job.name()),
         part.nodes,

@@ -53,7 +53,7 @@ struct ProbeHead {
     version: u32,
 }
 
-/// Reads a plan of version 2 or 3.
+/// Reads a plan of version 2 to 4.
 ///
 /// # Errors
 /// [`PlanFileError`] for another format or version, and where something is missing or wrong.

@@ -54,7 +54,7 @@ pub struct PlanArgs {
     /// In place of a recorded step.
     #[command(flatten)]
     pub black_box: BlackBoxArgs,
-    /// Price the plan of this file (TOML, version 2 or 3) again, with the prices and predictions of today,
+    /// Price the plan of this file (TOML, version 2 to 4) again, with the prices and predictions of today,
     /// and say what changed. The recorded step is the one that the plan names, or FILE.
     #[arg(
         long,
@@ -130,7 +130,7 @@ pub struct PlanJobsArgs {
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The plan (TOML, version 2 or 3).
+    /// The plan (TOML, version 2 to 4).
     pub plan: PathBuf,
     /// What happened: a step recorded in the run, what `run --json FILE` wrote of it, a file with its
     /// hours and cost (habitat-run JSON), or a step and one of these.

@@ -30,7 +30,8 @@ pub enum PricesCommand {
     /// Without --from it fetches the public catalog of SkyPilot, a file a provider; nothing is ever
     /// fetched but by this command. Takes catalogs of SkyPilot (CSV), rows of gpuhunt (CSV, JSON
     /// lines) and price files (TOML). A file that cannot be used leaves the prices of its provider
-    /// as they are, and the others are done; the exit code is 2 then. A download that breaks off is
+    /// as they are, and the others are done; the exit code is 2 then. So does a catalog that has
+    /// lost most offers of its provider, or has a date in the future. A download that breaks off is
     /// taken up by the next run.
     Update(PricesUpdateArgs),
 }
@@ -60,12 +61,18 @@ pub struct PricesUpdateArgs {
     /// Give up when nothing arrives for so long.
     #[arg(long, value_name = "SECONDS", default_value = "30s", value_parser = values::seconds)]
     pub timeout: std::time::Duration,
+    /// Give up a file that is not there whole after so long.
+    #[arg(long, value_name = "SECONDS", default_value = "10m", value_parser = values::seconds)]
+    pub max_time: std::time::Duration,
     /// Most bytes of one file.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub max_size: u64,
     /// Replace files of prices that were written by hand.
     #[arg(long)]
     pub force: bool,
+    /// Take a catalog although most offers of its provider would be gone.
+    #[arg(long)]
+    pub accept_loss: bool,
     /// Show what would change, and write nothing.
     #[arg(long)]
     pub dry_run: bool,

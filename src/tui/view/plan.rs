@@ -3,7 +3,7 @@
 use ratatui::layout::{Constraint, Layout, Rect};
 use unicode_width::UnicodeWidthStr;
 
-use super::{Density, labelled, warned};
+use super::{Density, filtered, labelled, warned};
 use crate::action::Action;
 use crate::app::Target;
 use crate::app::screen::plan::{self, Lower, Pane};
@@ -265,6 +265,7 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
         Lower::Chart => format!("{} plans that none beats in both time and cost", app.frontier.len()),
         Lower::Notes => what.name().to_owned(),
     };
+    let title = filtered(title, &app.planner.list);
     let inside = painter.pane(area, &title, &format!("{key}: {next}"), focus);
     match what {
         Lower::Chart if plan::chart_beside(app) => {

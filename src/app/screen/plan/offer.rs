@@ -1,6 +1,6 @@
 //! All that is known of one offer: the dialog that opens from a row of the lower pane.
 
-use super::{Lower, Pane, candidates, confidence, machine_words, method_of, warnings};
+use super::{Lower, Pane, candidates, confidence, machine_words, method_of, rejected, warnings};
 use crate::app::App;
 use crate::plan::{Confidence, Part, Plan, Total};
 use crate::pricing::{Offer, OfferId, region};
@@ -16,7 +16,7 @@ pub fn selected(app: &App) -> Option<&OfferId> {
         _ if state.pane != Pane::Lower => None,
         Lower::Alternatives => candidates(app).get(row).map(|(part, _)| &part.offer),
         Lower::Beside => app.plan.value()?.beside.get(row).map(|beside| &beside.part.offer),
-        Lower::Rejected => app.plan.value()?.rejected.get(row).map(|rejection| &rejection.offer),
+        Lower::Rejected => rejected(app).get(row).map(|rejection| &rejection.offer),
         Lower::Timeline | Lower::Chart | Lower::Notes => None,
     }
 }
