@@ -72,11 +72,7 @@ fn a_window_may_become_small_and_large_again() {
 fn a_key_beside_a_resize_is_not_lost() {
     let mut terminal = opened(&[]);
     for round in 0..50 {
-<<<<<<< HEAD
         for (key, seen) in [("4", "v: timeline"), ("2", "gelu_backward")] {
-=======
-        for (key, seen) in [("4", "v: if you accept"), ("2", "gelu_backward")] {
->>>>>>> w3-43
             terminal.resize(120 + round % 2, 40);
             terminal.press(key);
             terminal.sees(seen);
