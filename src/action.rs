@@ -211,7 +211,7 @@ actions! {
         Spot "plan.spot" ["i"] "spot" PlanScreen "Accept spot (interruptible) machines, or not";
         Marketplace "plan.marketplace" ["a"] "" PlanScreen "Accept hosts of marketplaces, or not";
         Doubted "plan.doubted" ["U"] "" PlanScreen "Accept prices that something speaks against, or not";
-        Platform "plan.platform" ["V"] "" PlanScreen "Accept other vendors (ROCm) and ARM hosts, or not";
+        Platform "plan.platform" ["V"] "" PlanScreen "Accept GPUs of other vendors and ARM hosts, or not";
         GlobalBatch "plan.batch" ["N"] "" PlanScreen "Accept another global batch than the recorded one, or not";
         Confidence "plan.confidence" ["c"] "confidence" PlanScreen "Meet the deadline at the expected or the high end";
         Parts "plan.parts" ["m"] "parts" PlanScreen "How many parts may follow one another";

@@ -69,7 +69,7 @@ pub struct Plan {
     pub switch: Option<Switch>,
     /// The best single configurations next to the plan, best first, the plan's own left out.
     pub alternatives: Vec<Part>,
-    /// What else could be had if something more were accepted, best first.
+    /// Offers that need something to be accepted, best first.
     pub beside: Vec<Beside>,
     /// An offer that costs a little more than the plan and takes at most half as long; of the earliest
     /// finish, one that takes a little longer and costs at most half as much.

@@ -1,10 +1,9 @@
-//! What a careful person decides before money is spent, and what a plan says beside the offers that
-//! need no such decision.
+//! Decisions that a careful person takes before money is spent, and the offers that need one.
 //!
 //! A plan is made from firm offers: on demand, from a provider itself, at a price that nothing speaks
 //! against, on the platform of the recording, with the recorded global batch. Everything else is an
-//! offer *beside* it: it needs something to be accepted ([`Accept`]), and says what that saves and
-//! what the work costs where it fails.
+//! offer *beside* it: it needs something to be accepted ([`Accept`]). The plan shows how much that saves, and
+//! how much the work costs if it fails.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,14 +19,14 @@ use crate::pricing::{Doubt, Market, Offer, Tier};
 use crate::text::{dollars, duration, grouped};
 use crate::units::{Hours, Usd};
 
-/// An offer beside the plan is named where its first aim is at most this share of the plan's.
+/// An offer beside the plan is shown if its first aim is at most this share of the plan's.
 const WORTH: f64 = 0.95;
 /// "A little more": at most so many times the cost (or the hours) of the plan.
 const LITTLE: f64 = 1.25;
 /// "Buys a lot": at most so much of the hours (or the cost) of the plan.
 const LOT: f64 = 0.5;
 
-/// What has to be accepted before an offer is used.
+/// Something that has to be accepted before an offer is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accept {
@@ -37,7 +36,7 @@ pub enum Accept {
     Marketplace,
     /// A provider's price that something speaks against.
     Doubted,
-    /// A GPU of another maker than the recorded one, or a host with ARM CPUs where it had x86 ones.
+    /// A GPU of another maker than the recorded one, or a host with ARM CPUs in place of x86 ones.
     Platform,
     /// Another global batch than the recorded one.
     Batch,
@@ -73,22 +72,22 @@ impl Accept {
 /// The best offer that needs one more thing to be accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beside {
-    /// What it needs; several only where no one thing makes a plan.
+    /// The things it needs; several only if no single one makes a plan.
     pub accept: Vec<Accept>,
     /// All the work on it.
     pub part: Part,
-    /// In a few words what is accepted: the platform, the batch, the doubts of the price.
+    /// The same in a few words: the platform, the batch, the doubts of the price.
     pub what: String,
-    /// What the work costs where it fails.
+    /// Cost of the work if it fails.
     pub fallback: Fallback,
 }
 
-/// What is left where an offer beside the plan fails.
+/// The way out if an offer beside the plan fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fallback {
     /// When, after `if`: `that host is gone`.
     pub when: &'static str,
-    /// Cost and hours then; `None` where nothing else meets the limits.
+    /// Cost and hours then; `None` if nothing else meets the limits.
     pub then: Option<(Usd, Hours)>,
     /// The offer that is taken then, in words.
     pub with: String,
@@ -102,7 +101,7 @@ pub(super) struct Platform {
 }
 
 impl Platform {
-    /// That of the recording; CUDA on x86 where nothing was recorded on a GPU that is known.
+    /// That of the recording; CUDA on x86 if the recording names no GPU of the catalog.
     pub(super) fn recorded(predictions: &Predictions) -> Self {
         let slug = predictions.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
         let own = predictions.predictions.iter().find(|one| Some(&one.gpu.slug) == slug);
@@ -132,7 +131,7 @@ pub fn other_platform(predictions: &Predictions, gpu: &GpuFacts, instance_type: 
     (platform != Platform::recorded(predictions)).then(|| platform.words())
 }
 
-/// What an offer needs to be accepted; what the limits name is accepted with its name.
+/// Everything that has to be accepted for an offer. The user accepts with a name: of the offer, its provider or its GPU.
 pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &Limits) -> Vec<Accept> {
     if limits.offers.iter().any(|id| id == offer.id.as_str()) {
         return Vec::new();
@@ -142,7 +141,8 @@ pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &
     let is_spot = offer.tier == Tier::Spot;
     // A host's price is that host's own, and a spot price of last month has moved: that is what is accepted.
     let is_own = offer.trust.is_own;
-    let is_doubt = |doubt: &Doubt| !of_host && !is_own && !(is_spot && matches!(doubt, Doubt::Old { .. }));
+    let is_moved = |doubt: &Doubt| is_spot && matches!(doubt, Doubt::Old { .. });
+    let is_doubt = |doubt: &Doubt| !(of_host || is_own || is_moved(doubt));
     let port = Platform::of(gpu, &offer.instance_type) != recorded && !limits.gpus.contains(&gpu.slug);
     [
         is_spot.then_some(Accept::Spot),
@@ -155,7 +155,7 @@ pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &
     .collect()
 }
 
-/// What is accepted with an offer, in words.
+/// The things accepted with an offer, in words.
 pub(super) fn what(offer: &Offer, gpu: &GpuFacts, needs: &[Accept], batch: Option<u64>) -> String {
     let words = |need: &Accept| match need {
         Accept::Spot | Accept::Marketplace => need.words().to_owned(),
@@ -170,9 +170,8 @@ pub(super) fn what(offer: &Offer, gpu: &GpuFacts, needs: &[Accept], batch: Optio
 }
 
 impl Prepared {
-    /// What else could be had if something more were accepted, by what that is: the best offer of each
-    /// kind that is clearly better than the plan. Where there is no plan and no one thing makes one, the
-    /// best offer that needs several.
+    /// The best offer of each kind that has to be accepted, if it is clearly better than the plan. Without a
+    /// plan, and if no single thing makes one, the best offer that needs several.
     pub(super) fn beside(&self, plan: &Plan, limit: &Limit) -> Vec<Beside> {
         let aim = aims(self.goal.objective)[0];
         let planned = plan.total.as_ref().map(|total| {
@@ -206,7 +205,7 @@ impl Prepared {
         let needs = &own.needs;
         let has = |need: Accept| needs.contains(&need);
         let fallback = if needs == &[Accept::Batch] {
-            // The same number of updates as at the recorded batch.
+            // As many updates as with the recorded batch.
             let more = part.global_batch_size.zip(self.goal.global_batch);
             let times = more.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
             let (hours, cost) = own.ranges(self.work.get() * times / own.rate(), true);
@@ -218,7 +217,7 @@ impl Prepared {
         } else {
             let when = match () {
                 () if has(Accept::Marketplace) => "that host is gone",
-                () if has(Accept::Spot) => "no spot machine is to be had",
+                () if has(Accept::Spot) => "you get no spot machine",
                 () if has(Accept::Doubted) => "that price is gone",
                 () => "your program does not run there",
             };
@@ -231,7 +230,7 @@ impl Prepared {
         Beside { accept: needs.clone(), what: own.what.clone(), part, fallback }
     }
 
-    /// The plan, or, where others of a kind may do, the best of these without an offer, if that is better.
+    /// The plan; or, if one offer of a kind is gone and another is better than the plan, that one.
     fn next_best(
         &self,
         needs: &[Accept],
@@ -258,8 +257,8 @@ impl Prepared {
         }
     }
 
-    /// An offer that costs a little more and takes at most half as long; where the earliest finish is
-    /// asked for, one that takes a little longer and costs at most half as much.
+    /// An offer that costs a little more and takes at most half as long; for the
+    /// earliest finish, one that takes a little longer and costs at most half as much.
     pub(super) fn bargain(&self, plan: &Plan, limit: &Limit) -> Option<Part> {
         let total = plan.total.as_ref()?;
         let (finish, cost) = (self.goal.confidence.end(&total.hours).get(), total.cost.mid.get());

@@ -25,7 +25,7 @@ use super::unshaped::Unshaped;
 use super::warning::Warning;
 use crate::catalog::{Catalog, GpuSpec};
 use crate::op::ALLOW_TF32;
-use crate::profile::{DType, Mode, Precision, Profile};
+use crate::profile::{DType, Mode, Origin, Precision, Profile};
 use crate::text;
 use crate::units::{Flops, GpuSlug, Micros, SHORTEST_STEP_US};
 
@@ -138,10 +138,6 @@ impl<'a> Prepared<'a> {
         if predictions.iter().all(|prediction| prediction.step.mid() == Micros::ZERO) {
             return Err(PredictError::NothingKnown { workload: text::clean(&profile.workload.name, 60) });
         }
-        let mut origin_facts = profile.origin.clone();
-        if let (Some(facts), Some(origin)) = (&mut origin_facts, origin) {
-            facts.gpu = Some(origin.gpu.slug.clone());
-        }
         let untold = || options.host.note(profile, Micros::ZERO).into_iter().collect();
         let mut notes = base.map_or_else(untold, |base| base.notes);
         notes.extend(host::launched_note(profile).filter(|_| origin.is_none() && options.host == Host::AsRecorded));
@@ -152,9 +148,18 @@ impl<'a> Prepared<'a> {
             notes.splice(0..0, change.notes(decoded).into_iter().chain(change.kept_on(&keeping)));
             workload.precision = Some(change.to());
         }
-        let communicates = super::communicates(profile);
-        Ok(Predictions { workload, origin: origin_facts, host: options.host, communicates, predictions, notes })
+        let (host, communicates) = (options.host, super::communicates(profile));
+        Ok(Predictions { workload, origin: recorded_on(profile, origin), host, communicates, predictions, notes })
     }
+}
+
+/// Where the profile was recorded, with the GPU that it is taken from.
+fn recorded_on(profile: &Profile, origin: Option<&Rates<'_>>) -> Option<Origin> {
+    let mut facts = profile.origin.clone()?;
+    if let Some(origin) = origin {
+        facts.gpu = Some(origin.gpu.slug.clone());
+    }
+    Some(facts)
 }
 
 impl Prepared<'_> {

@@ -1,4 +1,4 @@
-//! What a plan says first, and what else could be had if more were accepted, in words and as JSON.
+//! The first lines of a plan, and the offers that need something to be accepted, in words and as JSON.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::units::{Hours, Usd};
 /// An offer that needs something to be accepted.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BesideJson<'a> {
-    /// What has to be accepted, as `--accept` names it: `spot`, `marketplace`, `doubted`, `platform`, `batch`.
+    /// Things to accept, as `--accept` names it: `spot`, `marketplace`, `doubted`, `platform`, `batch`.
     pub accept: Vec<&'static str>,
     /// That in words.
     pub what: &'a str,
@@ -21,13 +21,13 @@ pub struct BesideJson<'a> {
     pub part: PartJson<'a>,
     /// When it fails: `that host is gone`.
     pub fails_when: &'static str,
-    /// Cost of the work then; absent where nothing else meets the limits.
+    /// Cost of the work then; absent if nothing else meets the limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_cost_usd: Option<f64>,
     /// Hours of the work then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_hours: Option<f64>,
-    /// What is used then.
+    /// The offer that is used then.
     pub fails_with: &'a str,
 }
 
@@ -53,7 +53,7 @@ pub fn offer_words(part: &Part) -> String {
     format!("{} at {}, {}", gpu_words(part), place.join(" "), part.tier)
 }
 
-/// The plan in one sentence; `None` where there is none.
+/// The plan in one sentence; `None` if there is none.
 pub fn verdict(plan: &Plan) -> Option<String> {
     let total = plan.total.as_ref()?;
     let offers: Vec<String> = plan.parts.iter().map(offer_words).collect();
@@ -108,7 +108,7 @@ pub fn room(plan: &Plan) -> Vec<String> {
     late.into_iter().chain(below).collect()
 }
 
-/// The heading over what else could be had.
+/// The heading over the offers that need something to be accepted.
 pub fn heading(plan: &Plan) -> &'static str {
     match (plan.total.is_some(), plan.goal.objective) {
         (false, _) => "There is one, if you accept",
@@ -119,13 +119,13 @@ pub fn heading(plan: &Plan) -> &'static str {
     }
 }
 
-/// What is accepted, and what the work costs then.
+/// The thing to accept, and the cost of the work then.
 pub fn gain(beside: &Beside) -> String {
     let Part { cost, hours, .. } = &beside.part;
     format!("{}: {} in {}, {}", beside.what, format::usd(cost.mid), format::hours(hours.mid), offer_words(&beside.part))
 }
 
-/// What the work costs where that fails.
+/// Cost of the work if that fails.
 pub fn risk(beside: &Beside) -> String {
     let fallback = &beside.fallback;
     match &fallback.then {

@@ -61,7 +61,7 @@ pub struct PlanJson<'a> {
     pub switch: Option<SwitchJson>,
     /// The next best offers.
     pub alternatives: Vec<PartJson<'a>>,
-    /// What else could be had if something more were accepted, best first.
+    /// Offers that need something to be accepted, best first.
     pub beside: Vec<BesideJson<'a>>,
     /// An offer that costs a little more than the plan and takes at most half as long; of the earliest
     /// finish, one that takes a little longer and costs at most half as much; absent where there is none.

@@ -191,15 +191,12 @@ pub fn write_predictions(
 /// The answer: what to take, what else could be had, and what of it fails.
 fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let firm = if plan.goal.limits.accept.is_empty() { "firm " } else { "" };
-    match beside::verdict(plan) {
-        Some(verdict) => {
-            let room = beside::room(plan).into_iter().map(|room| format!("; {room}"));
-            writeln!(out, "{verdict}\n  {}{}", beside::status_words(plan), room.collect::<String>())?;
-        }
-        None => {
-            let work = format::grouped(plan.work.get());
-            writeln!(out, "No {firm}plan for {work} {} within these limits.", plan.work.unit())?;
-        }
+    if let Some(verdict) = beside::verdict(plan) {
+        let room = beside::room(plan).into_iter().map(|room| format!("; {room}"));
+        writeln!(out, "{verdict}\n  {}{}", beside::status_words(plan), room.collect::<String>())?;
+    } else {
+        let work = format::grouped(plan.work.get());
+        writeln!(out, "No {firm}plan for {work} {} within these limits.", plan.work.unit())?;
     }
     if !plan.beside.is_empty() {
         writeln!(out, "{}:", beside::heading(plan))?;

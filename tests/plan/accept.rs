@@ -1,4 +1,4 @@
-//! Firm offers first, what else could be had, and what it costs where that fails.
+//! Firm offers first, then those that need something to be accepted, with the cost if they fail.
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::check::{check, check_sources};
@@ -69,7 +69,7 @@ fn the_plan_is_firm_and_says_what_else_could_be_had() {
     let plan = planned(&asked(&[]));
     assert_eq!(plan.parts[0].provider, "firm");
     assert_cents(plan.total.unwrap().cost.mid, 100.0);
-    // Best first; of each kind the best. What fails leaves the next of its kind, or the plan.
+    // Best first; of each kind the best. If it fails, the next of its kind is left, or the plan.
     let order: Vec<Accept> = plan.beside.iter().flat_map(|one| one.accept.clone()).collect();
     assert_eq!(order, [Accept::Marketplace, Accept::Doubted, Accept::Platform, Accept::Spot]);
     assert_eq!(
@@ -82,7 +82,7 @@ fn the_plan_is_firm_and_says_what_else_could_be_had() {
     assert_eq!(beside(&plan, Accept::Platform), (60.0, Some(100.0), platform.into()));
     let (cost, then, words) = beside(&plan, Accept::Spot);
     assert!(cost > 50.0 && cost < 95.0 && then == Some(100.0), "{cost}");
-    assert_eq!(words, "a spot machine; if no spot machine is to be had");
+    assert_eq!(words, "a spot machine; if you get no spot machine");
     // An offer that would be better only with several of them is rejected with their names.
     let both = plan
         .rejected

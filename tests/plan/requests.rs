@@ -66,7 +66,7 @@ fn forty_plain_requests_lead_with_what_can_be_signed() {
                     let is_arm = part.gpu.as_str().starts_with("gh") || part.gpu.as_str().starts_with("gb");
                     assert!(gpu.gpu.vendor == Vendor::Nvidia && !is_arm, "{of}: {part:?}");
                 }
-                // What would be gained, and what the work costs where that fails.
+                // The gain, and the cost of the work if that fails.
                 for one in &plan.beside {
                     println!(
                         "    {}: {:.2}, if {}: {:?}",

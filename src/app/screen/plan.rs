@@ -44,7 +44,7 @@ pub enum Lower {
     /// The best other offers.
     #[default]
     Alternatives,
-    /// What else could be had if something more were accepted.
+    /// Offers that need something to be accepted.
     Beside,
     /// The plan over time, and what its cost is made of.
     Timeline,

@@ -1,4 +1,4 @@
-//! What else could be had if something more were accepted.
+//! Offers that need something to be accepted.
 
 use super::{goal, gpus_words, lower};
 use crate::app::App;
@@ -9,7 +9,7 @@ use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::units::{Hours, Usd};
 
-/// What else could be had if something more were accepted: what, at what cost, and what if that fails.
+/// Offers that need something to be accepted: its key, the cost, and the cost if it fails.
 pub fn beside_table(app: &App) -> Table {
     let columns = vec![
         Column::words("key", 3, 0),
@@ -48,8 +48,7 @@ fn keys(app: &App, beside: &Beside) -> String {
     beside.accept.iter().map(key).collect::<Vec<_>>().join(" ")
 }
 
-/// What else could be had, in a line: the keys, what is accepted, and the cost; and a little more that
-/// buys a lot.
+/// The same in a line of keys and costs; and a little more that buys a lot.
 pub fn beside_words(app: &App) -> Vec<String> {
     let Some(plan) = app.plan.value() else { return Vec::new() };
     let one =
