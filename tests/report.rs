@@ -127,6 +127,13 @@ fn foreign_names_are_text() {
 fn a_file_that_is_there_is_kept() {
     let place = place();
     std::fs::write(place.path("r.html"), "mine").unwrap();
+    for args in
+        [&["plan", "--steps", "1k", "-o", "x.html"][..], &["predict", "-o", "x.html"], &["gpus", "-o", "x.HTML"]]
+    {
+        let output = place.run(args);
+        assert!(String::from_utf8_lossy(&output.stderr).contains("--html FILE"), "{args:?}: {output:?}");
+        assert!(!place.path(args[args.len() - 1]).exists(), "{args:?}");
+    }
     let refused = place.run(&["plan", "--steps", "1k", "--html", "r.html"]);
     assert_eq!(
         (refused.status.code(), std::fs::read_to_string(place.path("r.html")).unwrap()),

@@ -8,7 +8,7 @@ use super::answer::from_black_box;
 use super::error::{At, CliError};
 use super::input::load;
 use super::options::{options, settings};
-use super::output::{check_new, print_json, save_html};
+use super::output::{check_form, check_new, print_json, save_html};
 use super::{batches, goal, gpu, hints, own};
 use crate::catalog::Catalog;
 use crate::plan::{Goal, Plan, PlanStatus, Prepared, Rejection, RejectionKind};
@@ -45,6 +45,7 @@ struct Asked {
 }
 
 pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    args.output.as_deref().map_or(Ok(()), check_form)?;
     for path in args.output.iter().chain(&args.html) {
         check_new(path, args.force)?;
     }

@@ -15,14 +15,14 @@ use super::answer::{self, Answer, Picks};
 use super::table::Table;
 use super::{beside, difference, format, goal, plans, predictions, summary, uses, verdict, waits};
 use crate::plan::value::{best_firm_value, best_value};
-use crate::plan::{FrontierPoint, Plan, PlanStatus, Total};
+use crate::plan::{Confidence, FrontierPoint, Plan, PlanStatus, Total};
 use crate::predict::difference::Difference;
 use crate::predict::{Fits, Prediction, Predictions};
 use crate::pricing::PriceBook;
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, GroupBy, Segment};
 use crate::text::clean;
-use crate::units::Micros;
+use crate::units::{Hours, Micros, Range};
 
 const STYLE: &str = include_str!("html/style.css");
 /// GPUs of a table that are not folded away.
@@ -298,6 +298,8 @@ fn plan_verdict(plan: &Plan) -> Vec<String> {
 
 /// The frontier with the plan and what else could be had.
 fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
+    // Plans are compared at that end of their hours.
+    let end = |hours: &Range<Hours>| plan.goal.confidence.end(hours).get();
     // The frontier has several points of the same offers, for other hours of each.
     let chosen = |point: &FrontierPoint| {
         let own = plan.parts.iter().map(|part| &part.offer);
@@ -316,14 +318,14 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
             offers.join(", then ")
         );
         let class = if chosen(point) { "chosen" } else { "dot" };
-        Point { x: point.hours.mid.get(), y: point.cost.mid.get(), name, title, class, is_best: true }
+        Point { x: end(&point.hours), y: point.cost.mid.get(), name, title, class, is_best: true }
     };
     let mut points: Vec<Point> = frontier.iter().map(of_point).collect();
     if let Some(total) = plan.total.as_ref().filter(|_| points.iter().all(|point| point.class != "chosen")) {
         let name = plan.parts.iter().map(plans::gpu_words).collect::<Vec<_>>().join(" → ");
         let title = beside::verdict(plan).unwrap_or_default();
         points.push(Point {
-            x: total.hours.mid.get(),
+            x: end(&total.hours),
             y: total.cost.mid.get(),
             name,
             title,
@@ -332,7 +334,7 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
         });
     }
     points.extend(plan.beside.iter().map(|one| Point {
-        x: one.part.hours.mid.get(),
+        x: end(&one.part.hours),
         y: one.part.cost.mid.get(),
         name: format!(
             "{} ({})",
@@ -345,7 +347,13 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
     }));
     Chart {
         points,
-        axes: ["hours", "cost, $"],
+        axes: [
+            match plan.goal.confidence {
+                Confidence::Expected => "hours",
+                Confidence::High => "hours, upper end of the range",
+            },
+            "cost, $",
+        ],
         limits: [
             plan.goal.deadline.map(|deadline| (deadline.get(), "deadline")),
             plan.goal.budget.map(|budget| (budget.get(), "budget")),

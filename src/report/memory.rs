@@ -118,8 +118,12 @@ pub fn write_remedies(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     const SHOWN: usize = 3;
-    let mut found: Vec<(&Prediction, String)> =
-        predictions.predictions.iter().filter_map(|one| Some((one, remedies(one, &predictions.workload)?))).collect();
+    let mut found: Vec<(&Prediction, String)> = predictions
+        .predictions
+        .iter()
+        .filter(|one| of(one))
+        .filter_map(|one| Some((one, remedies(one, &predictions.workload)?)))
+        .collect();
     let count = found.len();
     if count > SHOWN {
         // With the most memory, so that the least is missing.

@@ -155,7 +155,11 @@ impl Moment {
 
 /// `Friday 4 December 2026, 18:00 CET`; midnight is the end of the day before it.
 fn words(time: &Zoned) -> String {
-    let zone = if time.time_zone() == &TimeZone::UTC { "UTC".to_owned() } else { time.strftime("%Z").to_string() };
+    let zone = if time.time_zone() == &TimeZone::UTC || time.time_zone().is_unknown() {
+        "UTC".to_owned()
+    } else {
+        time.strftime("%Z").to_string()
+    };
     if time.time() == Time::midnight()
         && let Ok(before) = time.date().yesterday()
     {
