@@ -83,6 +83,7 @@ pub fn run(mut cli: Cli) -> Result<Outcome, CliError> {
     }
     match cli.command.as_mut().and_then(Command::document) {
         Some(FileArgs { output: Some(path), force }) => {
+            output::check_form(&path)?;
             output::check_new(&path, force)?;
             let mut text = Vec::new();
             let outcome = command(cli, &mut text)?;

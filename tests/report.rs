@@ -55,6 +55,8 @@ fn check(html: &str) {
 fn a_plan_has_everything_that_is_to_be_shared() {
     let html = place().html(&[
         "plan",
+        "--sample",
+        "resnet50-v100",
         "--epochs",
         "90",
         "--dataset",
@@ -67,7 +69,7 @@ fn a_plan_has_everything_that_is_to_be_shared() {
     for part in [
         "<h1>Training plan: resnet50</h1>",
         "Take 1",
-        "The recorded step is host-bound",
+        "the GPU idles",
         "Friday 4 December 2026, 18:00 UTC",
         "90 epochs of 1,280,000 samples",
         "<h2>Cost against time</h2>",
@@ -85,10 +87,10 @@ fn a_plan_has_everything_that_is_to_be_shared() {
 #[test]
 fn predictions_have_points_with_names_and_two_gpus_their_difference() {
     let place = place();
-    let html = place.html(&["predict"]);
-    assert!(html.contains("Fastest with an offer: ") && html.contains("rtx-3060</text>"), "{html}");
+    let html = place.html(&["predict", "--sample", "resnet50-v100"]);
+    assert!(html.contains("Fastest GPU: ") && html.contains("\">h200"), "{html}");
     assert!(html.contains("more GPUs</summary>"), "{html}");
-    let html = place.html(&["predict", "--to", "v100-sxm2-32gb,h100-sxm", "--difference"]);
+    let html = place.html(&["predict", "--sample", "resnet50-v100", "--to", "v100-sxm2-32gb,h100-sxm", "--difference"]);
     assert!(html.contains("<h2>A against B</h2>") && html.contains("class=\"better\""), "{html}");
     assert!(html.contains("v100-sxm2-32gb against h100-sxm5-80gb"), "{html}");
 }
@@ -125,6 +127,13 @@ fn foreign_names_are_text() {
 fn a_file_that_is_there_is_kept() {
     let place = place();
     std::fs::write(place.path("r.html"), "mine").unwrap();
+    for args in
+        [&["plan", "--steps", "1k", "-o", "x.html"][..], &["predict", "-o", "x.html"], &["gpus", "-o", "x.HTML"]]
+    {
+        let output = place.run(args);
+        assert!(String::from_utf8_lossy(&output.stderr).contains("--html FILE"), "{args:?}: {output:?}");
+        assert!(!place.path(args[args.len() - 1]).exists(), "{args:?}");
+    }
     let refused = place.run(&["plan", "--steps", "1k", "--html", "r.html"]);
     assert_eq!(
         (refused.status.code(), std::fs::read_to_string(place.path("r.html")).unwrap()),
@@ -135,7 +144,7 @@ fn a_file_that_is_there_is_kept() {
 #[test]
 fn markdown_of_a_plan_has_title_goal_and_summary() {
     let place = place();
-    let output = place.run(&["plan", "--steps", "10k", "--budget", "$50", "--markdown"]);
+    let output = place.run(&["plan", "--sample", "resnet50-v100", "--steps", "10k", "--budget", "$50", "--markdown"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.starts_with("# Training plan: resnet50\n\n**Take "), "{text}");
     for part in [

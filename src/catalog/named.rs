@@ -105,7 +105,8 @@ fn alike(a: &str, b: &str) -> f64 {
     let value = |number: &str| number.parse::<f64>().unwrap_or(f64::INFINITY);
     let apart = (value(a) - value(b)).abs() / value(a).max(value(b));
     if common == 0 {
-        0.0
+        // A first digit mistyped.
+        0.5 * strsim::normalized_levenshtein(a, b)
     } else {
         0.7 * common as f64 / a.len().max(b.len()) as f64 + 0.3 * (1.0 - 100.0 * apart).max(0.0)
     }
@@ -275,6 +276,7 @@ mod tests {
             ("a100-81", "a100-pcie-80gb"),
             ("4080 sper", "rtx-4080-super"),
             ("mi300", "mi300x"),
+            ("rtx-9090", "rtx-4090"),
         ] {
             let found = catalog.find(name).unwrap_err().near;
             assert!(found.iter().any(|slug| slug == near), "{name}: {found:?}");

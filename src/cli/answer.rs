@@ -114,7 +114,7 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         }
         _ => {
             summary::write_predictions(&answers, &prices, terminal::width(), out)?;
-            memory::write_remedies(&answers, out)?;
+            memory::write_remedies(&answers, |_| true, out)?;
             for prediction in answers.predictions.iter().filter(|_| args.operations) {
                 writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.reason)?;
                 predictions::operations_table(prediction).write_text(out)?;

@@ -7,7 +7,7 @@ use super::error::CliError;
 use crate::profile::Profile;
 use crate::report::html::Report;
 use crate::report::table::Table;
-use crate::settings::args::TableForm;
+use crate::settings::args::{FileArgs, TableForm};
 use crate::store::{self, StoreError};
 use crate::terminal;
 use crate::text;
@@ -60,6 +60,15 @@ pub(super) fn check_writable(path: &Path, force: bool) -> Result<(), CliError> {
         }
     };
     Err(CliError::Refused(problem).at(path.display()))
+}
+
+/// Refuses `-o report.html`, which would hold another form than its name says.
+pub(super) fn check_form(path: &Path) -> Result<(), CliError> {
+    if matches!(FileArgs::ending(path).as_deref(), Some("html" | "htm")) {
+        let problem = "-o writes no HTML; `predict --html FILE` and `plan --html FILE` write a report".to_owned();
+        return Err(CliError::Refused(problem).at(path.display()));
+    }
+    Ok(())
 }
 
 /// Writes a report to share, and says where it is.

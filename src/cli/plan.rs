@@ -1,5 +1,6 @@
 //! `habitat-tui plan`, from a recorded step, from a black box, or once more from a plan's file.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -7,10 +8,10 @@ use super::answer::from_black_box;
 use super::error::{At, CliError};
 use super::input::load;
 use super::options::{options, settings};
-use super::output::{check_new, print_json, save_html};
+use super::output::{check_form, check_new, print_json, save_html};
 use super::{batches, goal, gpu, hints, own};
 use crate::catalog::Catalog;
-use crate::plan::{Goal, Plan, PlanStatus, Prepared};
+use crate::plan::{Goal, Plan, PlanStatus, Prepared, Rejection, RejectionKind};
 use crate::predict::{Predictions, predict};
 use crate::pricing::PriceBook;
 use crate::profile::{Profile, Sample};
@@ -24,6 +25,7 @@ use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths, bundled};
 use crate::terminal;
 use crate::text;
+use crate::units::GpuSlug;
 
 /// What is to be planned.
 struct Asked {
@@ -43,6 +45,7 @@ struct Asked {
 }
 
 pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    args.output.as_deref().map_or(Ok(()), check_form)?;
     for path in args.output.iter().chain(&args.html) {
         check_new(path, args.force)?;
     }
@@ -73,7 +76,7 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
             terminal::say(changes.trim_end());
         }
     }
-    write(args, &plan, &asked, out)?;
+    write(args, &plan, &asked, &prices, out)?;
     if let Some(path) = &args.html {
         let frontier = Prepared::new(&asked.predictions, &prices, &asked.goal).at(&asked.label)?.frontier();
         let report = Report {
@@ -244,7 +247,7 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
 }
 
 /// Writes the plan in the form asked for, to where it is asked for.
-fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, out: &mut dyn Write) -> Result<(), CliError> {
+fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &mut dyn Write) -> Result<(), CliError> {
     let Some(form) = plan_form(args) else {
         for line in &asked.lines {
             writeln!(out, "{line}")?;
@@ -254,7 +257,10 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, out: &mut dyn Write) -> Re
         }
         summary::write_plan(plan, args.rejected, out)?;
         if plan.status == PlanStatus::Infeasible {
-            memory::write_remedies(&asked.predictions, out)?;
+            let is_small = |rejected: &&Rejection| rejected.kind == RejectionKind::Memory;
+            let small = plan.rejected.iter().filter(is_small).filter_map(|rejected| prices.get(&rejected.offer));
+            let small: BTreeSet<&GpuSlug> = small.filter_map(|offer| offer.gpu.as_ref()).collect();
+            memory::write_remedies(&asked.predictions, |one| small.contains(&one.gpu.slug), out)?;
         }
         return Ok(());
     };

@@ -11,18 +11,18 @@ use std::fmt::Write;
 use chart::{Chart, Point};
 use markup::{details, escaped, facts, list, paragraph, section, table};
 
-use super::verdict::verdict;
-use super::{beside, difference, format, goal, plans, predictions, summary, table::Table, uses, waits};
-use crate::live::Snapshot;
-use crate::plan::value::best_value;
-use crate::plan::{FrontierPoint, Plan, PlanStatus, Total};
+use super::answer::{self, Answer, Picks};
+use super::table::Table;
+use super::{beside, difference, format, goal, plans, predictions, summary, uses, verdict, waits};
+use crate::plan::value::{best_firm_value, best_value};
+use crate::plan::{Confidence, FrontierPoint, Plan, PlanStatus, Total};
 use crate::predict::difference::Difference;
 use crate::predict::{Fits, Prediction, Predictions};
 use crate::pricing::PriceBook;
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, GroupBy, Segment};
 use crate::text::clean;
-use crate::units::Micros;
+use crate::units::{Hours, Micros, Range};
 
 const STYLE: &str = include_str!("html/style.css");
 /// GPUs of a table that are not folded away.
@@ -92,48 +92,32 @@ impl Report<'_> {
         )
     }
 
-    /// The answer first: what to rent or which GPU is fastest, and what bounds the step.
+    /// The answer first: what to rent or which GPUs, and what bounds the step.
     fn verdict(&self) -> String {
+        let bound = self.profile.and_then(|profile| verdict::of_profile(profile, None).ok());
+        let bound = bound.map(|bound| capitalised(&format!("{bound}.")));
         let mut lines = Vec::new();
-        match self.plan {
-            Some(plan) => lines.extend(plan_verdict(plan)),
-            None => lines.extend(self.difference.map(difference::headline).or_else(|| self.fastest())),
+        match (self.plan, self.difference) {
+            (Some(plan), _) => lines.extend(plan_verdict(plan).into_iter().chain(bound)),
+            (None, Some(compared)) => lines.extend([difference::headline(compared)].into_iter().chain(bound)),
+            (None, None) => lines.extend(bound.into_iter().chain(self.answers())),
         }
-        let bound = self.profile.and_then(|profile| verdict(&Snapshot::default(), Some(profile), None).ok());
-        lines.extend(bound.map(|bound| format!("The recorded step is {bound}.")));
         if lines.is_empty() {
             return String::new();
         }
-        format!("<div class=\"verdict\">\n{}</div>\n", lines.iter().map(|line| paragraph("", line)).collect::<String>())
+        let lines: Vec<String> = lines.iter().map(|line| paragraph("", line)).collect();
+        format!("<div class=\"verdict\">\n{}</div>\n", lines.concat())
     }
 
-    /// The fastest GPU that can be rented, and the one with most work for a dollar.
-    fn fastest(&self) -> Option<String> {
-        let priced = || {
-            let fits = |one: &&Prediction| one.memory.fits != Fits::No && one.step.mid().get() > 0.0;
-            let with_value = |one| Some((one, best_value(one, self.prices)?));
-            self.predictions.predictions.iter().filter(fits).filter_map(with_value)
+    /// The GPUs that the first screen names.
+    fn answers(&self) -> Vec<String> {
+        let picks = Picks::new(self.predictions, self.prices);
+        let all = [answer::fastest, answer::best_value, answer::recorded];
+        let found = all.into_iter().filter_map(|of| of(self.predictions, &picks));
+        let words = |Answer { question, answer, detail }: Answer| {
+            format!("{question}: {} · {}", answer.replace("  ", ", "), detail.join(" · "))
         };
-        let (fastest, _) = priced().min_by(|(a, _), (b, _)| a.step.mid().total_cmp(&b.step.mid()))?;
-        let step = fastest.step.as_estimate().range;
-        let mut line = format!(
-            "Fastest with an offer: {}, {} a step ({})",
-            fastest.gpu.slug,
-            format::time(step.mid),
-            format::time_range(step.low, step.high)
-        );
-        let per_usd = |value: &crate::plan::value::Value<'_>| value.samples_per_usd.map_or(0.0, |it| it.mid);
-        let cheapest = priced().filter(|(_, value)| value.offer.trust.doubts.is_empty() && per_usd(value) > 0.0);
-        if let Some((best, value)) = cheapest.max_by(|(_, a), (_, b)| per_usd(a).total_cmp(&per_usd(b))) {
-            let _ = write!(
-                line,
-                ". Most work for a dollar at an undoubted price: {}, {} samples/$ ({} per GPU)",
-                best.gpu.slug,
-                format::short_count(per_usd(&value)),
-                format::price(value.price_per_gpu)
-            );
-        }
-        Some(line)
+        found.map(words).collect()
     }
 
     fn goal(&self) -> String {
@@ -157,7 +141,7 @@ impl Report<'_> {
                 "Best trade-offs of time and cost among the offers within the limits, deadline and budget apart. \
                  Green: this plan. Hollow: cheaper or sooner if more is accepted."
             }
-            None => "One GPU each, at the cheapest price on demand. Hollow: a doubted price.",
+            None => "One GPU each, at the cheapest price on demand. Hollow: no firm price is known.",
         };
         let figure = format!("<figure>\n{svg}<figcaption>{}</figcaption>\n</figure>\n", escaped(caption));
         if self.plan.is_none() || self.frontier.is_empty() {
@@ -169,10 +153,11 @@ impl Report<'_> {
     /// GPUs by step time and what a million samples cost.
     fn of_gpus(&self) -> Chart {
         let point = |one: &Prediction| {
-            let value = best_value(one, self.prices).filter(|_| one.memory.fits != Fits::No)?;
+            let firm = best_firm_value(one, self.prices);
+            let is_firm = firm.is_some();
+            let value = firm.or_else(|| best_value(one, self.prices)).filter(|_| one.memory.fits != Fits::No)?;
             let cost = 1e6 / value.samples_per_usd?.mid;
             let (time, price) = (one.step.mid(), format::price(value.price_per_gpu));
-            let doubts = &value.offer.trust.doubts;
             let name = one.gpu.slug.to_string();
             let title = format!(
                 "{name}: {} a step, ${} a million samples, {price}: {}",
@@ -180,7 +165,7 @@ impl Report<'_> {
                 format::number(cost),
                 value.offer.id
             );
-            let class = if doubts.is_empty() { "dot" } else { "beside" };
+            let class = if is_firm { "dot" } else { "beside" };
             Some(Point { x: time.as_millis(), y: cost, name, title, class, is_best: false })
         };
         let points = self.predictions.predictions.iter().filter_map(point).collect();
@@ -313,6 +298,8 @@ fn plan_verdict(plan: &Plan) -> Vec<String> {
 
 /// The frontier with the plan and what else could be had.
 fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
+    // Plans are compared at that end of their hours.
+    let end = |hours: &Range<Hours>| plan.goal.confidence.end(hours).get();
     // The frontier has several points of the same offers, for other hours of each.
     let chosen = |point: &FrontierPoint| {
         let own = plan.parts.iter().map(|part| &part.offer);
@@ -331,14 +318,14 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
             offers.join(", then ")
         );
         let class = if chosen(point) { "chosen" } else { "dot" };
-        Point { x: point.hours.mid.get(), y: point.cost.mid.get(), name, title, class, is_best: true }
+        Point { x: end(&point.hours), y: point.cost.mid.get(), name, title, class, is_best: true }
     };
     let mut points: Vec<Point> = frontier.iter().map(of_point).collect();
     if let Some(total) = plan.total.as_ref().filter(|_| points.iter().all(|point| point.class != "chosen")) {
         let name = plan.parts.iter().map(plans::gpu_words).collect::<Vec<_>>().join(" → ");
         let title = beside::verdict(plan).unwrap_or_default();
         points.push(Point {
-            x: total.hours.mid.get(),
+            x: end(&total.hours),
             y: total.cost.mid.get(),
             name,
             title,
@@ -347,7 +334,7 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
         });
     }
     points.extend(plan.beside.iter().map(|one| Point {
-        x: one.part.hours.mid.get(),
+        x: end(&one.part.hours),
         y: one.part.cost.mid.get(),
         name: format!(
             "{} ({})",
@@ -360,7 +347,13 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
     }));
     Chart {
         points,
-        axes: ["hours", "cost, $"],
+        axes: [
+            match plan.goal.confidence {
+                Confidence::Expected => "hours",
+                Confidence::High => "hours, upper end of the range",
+            },
+            "cost, $",
+        ],
         limits: [
             plan.goal.deadline.map(|deadline| (deadline.get(), "deadline")),
             plan.goal.budget.map(|budget| (budget.get(), "budget")),

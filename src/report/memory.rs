@@ -70,7 +70,9 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
             };
             found.push(format!("a micro-batch of {largest} instead of {batch}{how}"));
         }
-        (Some(2..), None) if kept.is_some_and(|kept| kept.get() >= excess.get()) => {
+        (Some(batch @ 2..), None)
+            if kept.is_some_and(|kept| kept.get() * (1.0 - 1.0 / batch as f64) >= excess.get()) =>
+        {
             found.push("a smaller micro-batch with gradient accumulation".to_owned());
         }
         _ => {}
@@ -106,14 +108,22 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
     })
 }
 
-/// The remedies as lines of text, of a few GPUs on which the step does not fit.
+/// The remedies as lines of text, of a few of these GPUs on which the step does not fit.
 ///
 /// # Errors
 /// Those of writing.
-pub fn write_remedies(predictions: &Predictions, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_remedies(
+    predictions: &Predictions,
+    of: impl Fn(&Prediction) -> bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     const SHOWN: usize = 3;
-    let mut found: Vec<(&Prediction, String)> =
-        predictions.predictions.iter().filter_map(|one| Some((one, remedies(one, &predictions.workload)?))).collect();
+    let mut found: Vec<(&Prediction, String)> = predictions
+        .predictions
+        .iter()
+        .filter(|one| of(one))
+        .filter_map(|one| Some((one, remedies(one, &predictions.workload)?)))
+        .collect();
     let count = found.len();
     if count > SHOWN {
         // With the most memory, so that the least is missing.
@@ -275,6 +285,8 @@ mod tests {
             "{some}"
         );
         assert!(some.contains("--sharding zero3 on 4 GPUs"), "{some}");
+        // 19 GB: not even a micro-batch of 1, which leaves 2.5 of the 20.
+        assert!(!said(18.0, None).contains("smaller micro-batch"), "{}", said(18.0, None));
         // 23 GB: only both, and no sharding, as activations alone are too large.
         let both = said(14.0, None);
         assert!(both.contains("together") && !both.contains("--sharding"), "{both}");

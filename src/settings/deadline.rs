@@ -31,6 +31,8 @@ enum When {
     Instant(Timestamp),
     /// A date and a time of day in the local time zone; without a time of day, the end of the day.
     Date(Date, Option<Time>),
+    /// The next such day of a year: month and day.
+    Month(i8, i8, Option<Time>),
     /// The next such day of the week.
     Weekday(Weekday, Option<Time>),
     /// So many days from today.
@@ -130,6 +132,11 @@ impl Moment {
             When::Instant(instant) => return Ok(instant.to_zoned(now.time_zone().clone())),
             When::Date(date, time) => (Ok(date), time),
             When::Days(days, time) => (today.checked_add(i64::from(days).days()), time),
+            When::Month(month, day, time) => {
+                let of = |year: i16| Date::new(year, month, day);
+                let is_over = of(today.year()).is_ok_and(|date| date < today);
+                (of(if is_over { today.year().saturating_add(1) } else { today.year() }), time)
+            }
             When::Weekday(weekday, time) => {
                 let days = i64::from(today.weekday().until(weekday));
                 // Today counts until the time of day has come.
@@ -148,7 +155,11 @@ impl Moment {
 
 /// `Friday 4 December 2026, 18:00 CET`; midnight is the end of the day before it.
 fn words(time: &Zoned) -> String {
-    let zone = if time.time_zone() == &TimeZone::UTC { "UTC".to_owned() } else { time.strftime("%Z").to_string() };
+    let zone = if time.time_zone() == &TimeZone::UTC || time.time_zone().is_unknown() {
+        "UTC".to_owned()
+    } else {
+        time.strftime("%Z").to_string()
+    };
     if time.time() == Time::midnight()
         && let Ok(before) = time.date().yesterday()
     {
@@ -185,7 +196,6 @@ fn when(text: &str) -> Option<When> {
 
 /// A day in words: `friday`, `tomorrow`, `2026-12-04`, `4 dec 2026`, `december 4 2026`.
 fn day_of(words: &[&str], time: Option<Time>) -> Option<When> {
-    let number = |word: &str| word.trim_end_matches(['.', 's', 't', 'n', 'd', 'r', 'h']).parse::<i8>().ok();
     match *words {
         ["today"] => Some(When::Days(0, time)),
         ["tonight"] if time.is_none() => Some(When::Days(0, None)),
@@ -193,13 +203,22 @@ fn day_of(words: &[&str], time: Option<Time>) -> Option<When> {
         [word] => named(word, WEEKDAYS.iter().map(|(name, _)| *name))
             .map(|at| When::Weekday(WEEKDAYS[at].1, time))
             .or_else(|| iso_date(word).map(|date| When::Date(date, time))),
+        [a, b] => month_and_day(a, b).map(|(month, day)| When::Month(month, day, time)),
         [a, b, year] => {
-            let month = |word| named(word, MONTHS.into_iter()).and_then(|at| i8::try_from(at + 1).ok());
-            let (month, day) = month(b).zip(number(a)).or_else(|| month(a).zip(number(b)))?;
+            let (month, day) = month_and_day(a, b)?;
             Some(When::Date(Date::new(year.parse().ok()?, month, day).ok()?, time))
         }
         _ => None,
     }
+}
+
+/// A month and a day in either order, `4th dec` or `december 4`.
+fn month_and_day(a: &str, b: &str) -> Option<(i8, i8)> {
+    let month = |word| named(word, MONTHS.into_iter()).and_then(|at| i8::try_from(at + 1).ok());
+    let day = |word: &str| word.trim_end_matches(['.', 's', 't', 'n', 'd', 'r', 'h']).parse::<i8>().ok();
+    let (month, day) = month(b).zip(day(a)).or_else(|| month(a).zip(day(b)))?;
+    // A leap year has all days.
+    Date::new(2024, month, day).is_ok().then_some((month, day))
 }
 
 /// The position of a name, written whole or by its first three letters or more.
@@ -283,6 +302,11 @@ mod tests {
             ("2026-12-04T18:00Z", 7.0 * day),
             ("2026-12-04T18:00:00+01:00", 7.0 * day - 1.0),
             ("4 Dec 2026", 7.0 * day + 5.0),
+            ("4 Dec", 7.0 * day + 5.0),
+            ("Dec 4 6pm", 7.0 * day - 1.0),
+            ("27 nov 20:00", 1.0),
+            ("26 nov", 364.0 * day + 5.0),
+            ("2026-12-04T18:00[+01:00]", 7.0 * day - 1.0),
             ("December 4th, 2026 18:00", 7.0 * day - 1.0),
         ] {
             assert!((hours(text) - expected).abs() < 1e-9, "{text}: {}", hours(text));
@@ -311,7 +335,6 @@ mod tests {
             "Friday 25:00",
             "Friday 18",
             "2026-12-4",
-            "4 Dec",
             "December",
             "12/04/2026",
             "Friday 13pm",

@@ -97,7 +97,7 @@ pub fn usd(text: &str) -> Result<Usd, String> {
 /// The number of an amount, without the sign or the word for US dollars on one side of it.
 fn without_currency(text: &str) -> &str {
     const BEFORE: [&str; 4] = ["us$", "usd", "us-$", "$"];
-    const BEHIND: [&str; 5] = ["usd", "us$", "dollars", "dollar", "$"];
+    const BEHIND: [&str; 6] = ["us dollars", "usd", "us$", "dollars", "dollar", "$"];
     let text = text.trim();
     let before = BEFORE.iter().find_map(|sign| Some(&text[start_of(text, sign)?..]));
     let behind = || BEHIND.iter().find_map(|sign| Some(&text[..end_of(text, sign)?]));
@@ -381,6 +381,7 @@ mod tests {
             "1e3",
             "0.001M",
             "1000 dollars",
+            "1,000 US dollars",
             "$1K",
         ] {
             assert_eq!(usd(text).unwrap().get(), 1000.0, "{text}");

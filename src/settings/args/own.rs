@@ -45,16 +45,21 @@ impl OwnArgs {
     }
 }
 
-/// `2x3090`, `2 x RTX 3090`, `a100:8` as `SkyPilot` and Slurm write it, or `rtx-4090`.
+/// `2x3090`, `2 x RTX 3090`, `3090x2`, `a100:8` as `SkyPilot` and Slurm write it, or `rtx-4090`.
 fn own_machine(typed: &str) -> Result<OwnMachine, String> {
     let problem =
         || format!("{:?} is not a valid machine; write its GPUs as 2x3090 or rtx-4090", text::clean(typed, 60));
     let trimmed = typed.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
     let behind = trimmed[digits..].trim_start().strip_prefix(['x', 'X', '×', '*']);
-    let (count, gpu) = match (behind, trimmed.rsplit_once(':')) {
-        (Some(gpu), _) if digits > 0 => (&trimmed[..digits], gpu),
-        (_, Some((gpu, count))) => (count, gpu),
+    // `3090x2`: no GPU has a name that ends so.
+    let is_count = |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let at_end = trimmed.rsplit_once(['x', 'X', '×', '*']).map(|(gpu, count)| (gpu, count.trim()));
+    let at_end = at_end.filter(|(gpu, count)| is_count(count) && gpu.trim().len() > 2);
+    let (count, gpu) = match (at_end, behind, trimmed.rsplit_once(':')) {
+        (Some((gpu, count)), ..) => (count, gpu),
+        (_, Some(gpu), _) if digits > 0 => (&trimmed[..digits], gpu),
+        (.., Some((gpu, count))) => (count, gpu),
         _ => ("1", trimmed),
     };
     let (count, gpu) = (count.trim(), gpu.trim());
@@ -81,6 +86,11 @@ mod tests {
             ("rtx-4090", 1, "rtx-4090"),
             ("4090", 1, "4090"),
             ("mi300x", 1, "mi300x"),
+            ("3090x2", 2, "3090"),
+            ("a100 x 8", 8, "a100"),
+            ("rtx3090", 1, "rtx3090"),
+            ("4xrtx3090", 4, "rtx3090"),
+            ("8xmi300x", 8, "mi300x"),
         ] {
             assert_eq!(own_machine(text), Ok(OwnMachine { count, gpu: gpu.to_owned() }), "{text}");
         }
