@@ -381,7 +381,7 @@ pub fn lost(before: &[Machine], after: &[Machine]) -> Option<Lost> {
     let left: BTreeSet<&Machine> = after.iter().collect();
     let gone = kinds.difference(&left).count();
     let is_most = after.len() * 2 < before.len() || gone * 2 > kinds.len();
-    is_most.then(|| Lost { offers: [before.len(), after.len()], kinds: [gone, kinds.len()] })
+    is_most.then_some(Lost { offers: [before.len(), after.len()], kinds: [gone, kinds.len()] })
 }
 
 /// Which of two snapshots' offers differ, and how.

@@ -440,7 +440,7 @@ mod tests {
     }
 
     /// The shipped regions in Europe, and the lists that have one there.
-    const EUROPE: &str = r#"azure francecentral
+    const EUROPE: &str = "azure francecentral
         azure germanywestcentral
         azure northeurope
         azure swedencentral
@@ -480,7 +480,7 @@ mod tests {
         vast Norway, NO
         vast Romania, RO
         vast The Netherlands, NL
-        verda FIN / ICE"#;
+        verda FIN / ICE";
 
     /// A filter finds a list of regions by each of them; the country is known if all are in one.
     #[test]

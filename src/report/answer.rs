@@ -91,18 +91,18 @@ impl Picks {
             let picks = picks.iter().filter(|pick| usable(&all[pick.index]) && worth(pick) > 0.0);
             picks.max_by(|a, b| worth(a).total_cmp(&worth(b))).cloned()
         };
-        let fastest_of_all = quickest(&mut any.iter());
-        let offered = || any.iter().filter(|pick| pick.offer.is_some());
+        // Of one GPU a firm price goes before a lower one in doubt.
+        let named: Vec<&Pick> =
+            any.iter().map(|pick| firm.iter().find(|firm| firm.index == pick.index).unwrap_or(pick)).collect();
+        let fastest_of_all = quickest(&mut named.iter().copied());
+        let offered = || named.iter().copied().filter(|pick| pick.offer.is_some());
         let fastest = quickest(&mut offered().filter(is_same))
             .or_else(|| quickest(&mut offered()))
             .or_else(|| fastest_of_all.clone());
         let is_other = |pick: &Pick, of: Option<&Pick>| of.is_none_or(|of| of.index != pick.index);
         let most = richest(&any);
         let best_value = richest(&ported).or_else(|| richest(&firm)).or_else(|| most.clone());
-        let recorded = all.iter().position(|it| it.step.is_of_origin()).map(|index| {
-            let offer = firm.iter().find(|pick| pick.index == index).unwrap_or(&any[index]).offer.clone();
-            Pick { index, offer }
-        });
+        let recorded = all.iter().position(|it| it.step.is_of_origin()).map(|index| named[index].clone());
         Self {
             unoffered: fastest_of_all.filter(|pick| is_other(pick, fastest.as_ref())),
             doubted: most.filter(|most| best_value.as_ref().is_some_and(|best| worth(most) > worth(best))),

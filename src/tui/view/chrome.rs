@@ -1,7 +1,7 @@
 //! What surrounds every screen: the bar at the top, the line of news, the keys.
 
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr;
 
 use crate::action::Screen;
@@ -64,11 +64,10 @@ fn bar(painter: &mut Painter<'_>, area: Rect) {
         right = painter.text_right(right, area.y, room as u16, &name, Role::Bar).saturating_sub(3);
     }
     if !modes.is_empty() && right > x + 1 {
-        // In the colour of a warning on the ground of the bar.
-        let warning = painter.style(Role::Warning);
+        // A warning on the ground of the screen, on which its contrast is enough in every theme.
+        let warning = painter.style(Role::Text).patch(painter.style(Role::Warning));
         let at = painter.text_right(right, area.y, right - x - 1, &modes, Role::Bar);
-        let style = Style { fg: warning.fg.or(style.fg), ..style }.add_modifier(Modifier::BOLD);
-        painter.buffer.set_style(Rect::new(at, area.y, right - at, 1), style);
+        painter.buffer.set_style(Rect::new(at, area.y, right - at, 1), warning.add_modifier(Modifier::BOLD));
     }
 }
 

@@ -85,7 +85,12 @@ pub(in crate::tui) fn named(painter: &mut Painter<'_>, x: u16, y: u16, width: u1
             (false, false) => style.add_modifier(Modifier::REVERSED),
             (false, true) => style.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
         };
-        painter.styled(x + at, y, wide, &format!("{sign}{words}{fill}"), style);
+        let after = painter.styled(x + at, y, wide, &format!("{sign}{words}{fill}"), style);
+        if part.empty {
+            // On no ground of its own, the name needs the colour of text.
+            let place = x + at + sign.width() as u16;
+            painter.text(place, y, after.saturating_sub(place).min(words.width() as u16), &words, Role::Text);
+        }
         at = end;
     }
 }
