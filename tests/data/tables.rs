@@ -89,7 +89,7 @@ fn cents(price: f64) -> u64 {
     (price * 1e6).round() as u64
 }
 
-/// The offers of a table. What the newer one calls `8x H100 SXM (spot)` is shipped as a spot price of
+/// The offers of a table. `8x H100 SXM (spot)` of the newer one is shipped as a spot price of
 /// `8x H100 SXM`; a remark has the date of some spot prices.
 fn known(rows: &[Row]) -> BTreeMap<Known, &Row> {
     let mut all = BTreeMap::new();
