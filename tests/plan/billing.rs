@@ -142,6 +142,13 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     assert_cents(few.total.unwrap().cost.mid, 10.0);
     assert_cents(few.alternatives[0].cost.mid, 14.0);
     assert!(few.alternatives[0].notes.iter().any(|note| note == "data: 100 GB from elsewhere, $9.00 once"));
+    // A price that no source was read for is named as such, and a file of the user's takes its place.
+    let recalled = Terms { egress_usd_per_gb: Some(0.09), egress_is_recalled: true, ..Terms::default() };
+    let recalled = book.clone().with_terms("cloud", recalled);
+    let noted = "data: 100 GB from elsewhere, $9.00 once (the price is recalled, not read)";
+    assert!(by(&recalled, 10.0, data(None)).alternatives[0].notes.iter().any(|note| note == noted));
+    let own = recalled.with_terms("cloud", Terms { egress_usd_per_gb: Some(0.09), ..Terms::default() });
+    assert!(!by(&own, 10.0, data(None)).alternatives[0].notes.iter().any(|note| note.contains("recalled")));
     let many = by(&priced, 30.0, data(None));
     assert_eq!(many.parts[0].provider, "other");
     assert_cents(many.total.unwrap().cost.mid, 24.0);

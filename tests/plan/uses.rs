@@ -114,8 +114,8 @@ fn data_are_brought_once_and_kept_all_the_time() {
 }
 
 /// 450 GB at 1 Gbit/s take an hour.
-fn data_of(provider: Option<&str>) -> Option<Data> {
-    Some(Data { gb: 450.0, provider: provider.map(Into::into), region: None })
+fn data_of(provider: Option<&str>) -> Data {
+    Data { gb: 450.0, provider: provider.map(Into::into), region: None }
 }
 
 #[test]
@@ -134,9 +134,9 @@ fn copying_takes_hours_and_dollars_whatever_the_tier() {
             PriceBook::new([of.clone()]).with_terms("home", Terms { egress_usd_per_gb: Some(0.1), ..Terms::default() });
         let asked = Goal { limits: all_tiers(), ..lossy(20.0, 1) };
         let predictions = predictions([predicted("a", 1.0, 0.2)]);
-        let here = plan(&predictions, &book, &Goal { data: data_of(Some("cloud")), ..asked.clone() }).unwrap();
+        let here = plan(&predictions, &book, &Goal { data: Some(data_of(Some("cloud"))), ..asked.clone() }).unwrap();
         assert_taken(&here, Use::Data, [0.0; 3], [0.0; 3]);
-        let away = Goal { data: data_of(Some("home")), ..asked.clone() };
+        let away = Goal { data: Some(data_of(Some("home"))), ..asked.clone() };
         let found = plan(&predictions, &book, &away).unwrap();
         assert_taken(&found, Use::Data, [1.0; 3], [45.0 + price; 3]);
         let later = found.parts[0].hours.high.get() - here.parts[0].hours.high.get();
@@ -159,7 +159,7 @@ fn copying_takes_hours_and_dollars_whatever_the_tier() {
         check_sources(&found, &predictions, &slow_book).unwrap();
 
         // Data of no stated place are copied too, but to a machine of the user's own.
-        let found = plan(&predictions, &book, &Goal { data: data_of(None), ..asked }).unwrap();
+        let found = plan(&predictions, &book, &Goal { data: Some(data_of(None)), ..asked }).unwrap();
         let hours = if of.tier == Tier::Owned { 0.0 } else { 1.0 };
         assert_taken(&found, Use::Data, [hours; 3], [price * hours; 3]);
     }
@@ -170,7 +170,7 @@ fn copying_counts_against_the_deadline_and_the_budget() {
     let book = PriceBook::new([offer("a", 2.0, Tier::OnDemand)])
         .with_terms("home", Terms { egress_usd_per_gb: Some(0.1), ..Terms::default() });
     let predictions = predictions([predicted("a", 1.0, 0.0)]);
-    let asked = Goal { data: data_of(Some("home")), ..goal(20.0, 1) };
+    let asked = Goal { data: Some(data_of(Some("home"))), ..goal(20.0, 1) };
     let status = |asked: Goal| plan(&predictions, &book, &asked).unwrap().status;
     // 20 h of training, one of copying; $40, $45 and $2.
     for (hours_left, dollars, expected) in [
@@ -188,7 +188,7 @@ fn copying_counts_against_the_deadline_and_the_budget() {
 fn each_part_elsewhere_copies_the_data_for_itself() {
     let book = PriceBook::new([offer_in("us-1", "a", 1.0, Tier::Spot), offer_in("us-1", "a", 4.0, Tier::OnDemand)])
         .with_terms("home", Terms { egress_usd_per_gb: Some(0.001), ..Terms::default() });
-    let asked = Goal { deadline: Some(hours(42.0)), data: data_of(Some("home")), ..lossy(20.0, 2) };
+    let asked = Goal { deadline: Some(hours(42.0)), data: Some(data_of(Some("home"))), ..lossy(20.0, 2) };
     let predictions = predictions([predicted("a", 1.0, 0.1)]);
     let found = plan(&predictions, &book, &asked).unwrap();
     assert_eq!(found.parts.len(), 2);
