@@ -75,15 +75,10 @@ impl Catalog {
     /// [`UnknownGpu`] with the nearest slugs.
     pub fn find(&self, name: &str) -> Result<&GpuSpec, UnknownGpu> {
         let wanted = name.trim().to_lowercase();
-        self.gpus.values().find(|gpu| gpu.slug.as_str() == wanted || gpu.name.to_lowercase() == wanted).ok_or_else(
-            || UnknownGpu {
-                slug: text::clean(name, 64),
-                near: text::nearest(&wanted, self.gpus.keys().map(GpuSlug::as_str), 5)
-                    .into_iter()
-                    .map(str::to_owned)
-                    .collect(),
-            },
-        )
+        self.gpus
+            .values()
+            .find(|gpu| gpu.slug.as_str() == wanted || gpu.name.to_lowercase() == wanted)
+            .ok_or_else(|| UnknownGpu { slug: text::clean(name, 64), near: named::near(&wanted, self.gpus.values()) })
     }
 
     /// The GPUs that a name as people type it may mean (`4090`, `a100-80`, `h100`): the one whose

@@ -28,6 +28,7 @@ mod jobs;
 mod named;
 mod options;
 mod output;
+mod own;
 mod plan;
 mod prices;
 mod print;
@@ -48,7 +49,7 @@ use std::io::{self, Write};
 
 use clap::CommandFactory;
 
-use crate::settings::args::{Cli, Command, ModelsCommand, SweepCommand};
+use crate::settings::args::{Cli, Command, FileArgs, ModelsCommand, SweepCommand};
 use crate::store::{self, Paths};
 use crate::terminal;
 
@@ -76,11 +77,24 @@ pub use progress::{Progress, span};
 ///
 /// # Errors
 /// [`CliError`] with the file, the place, the value and the remedy.
-pub fn run(cli: Cli) -> Result<Outcome, CliError> {
-    let out = &mut terminal::stdout();
-    if !matches!(cli.command, Some(Command::Completions(_) | Command::Man | Command::Schema(_))) {
+pub fn run(mut cli: Cli) -> Result<Outcome, CliError> {
+    if !matches!(cli.command, Some(Command::Completions(_) | Command::Man(_) | Command::Schema(_))) {
         check_folders()?;
     }
+    match cli.command.as_mut().and_then(Command::document) {
+        Some(FileArgs { output: Some(path), force }) => {
+            output::check_new(&path, force)?;
+            let mut text = Vec::new();
+            let outcome = command(cli, &mut text)?;
+            store::save_atomically(&path, &text, force)?;
+            Ok(outcome)
+        }
+        _ => command(cli, &mut terminal::stdout()),
+    }
+}
+
+/// Runs what was typed; documents and text for people go to `out`.
+fn command(cli: Cli, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let code = match cli.command {
         None => return screens::run(cli.screens, out),
         Some(Command::Run(args)) => return run::run(args, cli.screens),
@@ -117,8 +131,10 @@ pub fn run(cli: Cli) -> Result<Outcome, CliError> {
             out.write_all(&text)?;
             0
         }
-        Some(Command::Man) => {
-            clap_mangen::Man::new(Cli::command()).render(out)?;
+        Some(Command::Man(_)) => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut text)?;
+            out.write_all(&text)?;
             0
         }
         Some(Command::Config(args)) => print::config(&args, out)?,

@@ -3,14 +3,15 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use habitat_tui::cli::{self, CliError, Outcome};
-use habitat_tui::settings::args::Cli;
+use habitat_tui::settings::args::{self, Cli};
 use habitat_tui::{terminal, tui};
 
 fn main() -> ExitCode {
-    let code = match Cli::try_parse() {
+    let typed = args::command().try_get_matches().and_then(|typed| Cli::from_arg_matches(&typed));
+    let code = match typed {
         Ok(cli) => run(cli),
         Err(error) => usage(&error),
     };

@@ -39,7 +39,7 @@ use serde::Serialize;
 
 pub use accept::{Accept, Beside, Fallback, names as accept_names};
 pub use assumptions::Assumed;
-pub use energy::{Draw, Footprint};
+pub use energy::{Draw, Footprint, WITH_REST};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
 pub use goal::{

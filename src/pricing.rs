@@ -52,6 +52,14 @@ impl PriceBook {
         Self { offers: book, ..Self::default() }
     }
 
+    /// The same with more offers, of which one replaces another of its id. Evaluate the book [`on`](Self::on)
+    /// its day again.
+    #[must_use]
+    pub fn with_offers(self, offers: impl IntoIterator<Item = Offer>) -> Self {
+        let Self { offers: known, terms, intensities } = self;
+        Self { terms, intensities, ..Self::new(known.into_iter().chain(offers)) }
+    }
+
     /// The same with terms of a provider, which count for all of its offers.
     #[must_use]
     pub fn with_terms(mut self, provider: &str, terms: Terms) -> Self {

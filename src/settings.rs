@@ -2,6 +2,7 @@
 
 pub mod args;
 mod choices;
+pub mod deadline;
 pub mod file;
 pub mod jobs;
 pub mod keymap;

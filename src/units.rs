@@ -56,6 +56,8 @@ pub mod most {
     pub const THREADS: f64 = 65_536.0;
     /// Multiprocessors of a GPU, and what one of them can hold of anything.
     pub const OF_A_GPU: u32 = 10_000_000;
+    /// US dollars a kWh of electricity.
+    pub const USD_PER_KWH: f64 = 1e3;
     /// GPUs of an offer.
     pub const GPUS: u32 = 100_000;
     /// Machines of an offer in a plan.

@@ -204,6 +204,30 @@ fn rows_sort_by_every_column() {
     assert_eq!(names("3 s s")[0], "H100 SXM5 80GB");
     assert_eq!(names("3 s s s")[0], "GeForce RTX 2060");
     assert_eq!(names("3 s s s S")[0], "Tesla V100-PCIE-32GB");
+    // By price, what has none last; by the high end; by what another precision brings.
+    let cheapest = names("3 s s s s");
+    assert_eq!((cheapest[0].as_str(), cheapest.last().unwrap().as_str()), ("L4", "GeForce RTX 2060"));
+    assert_eq!(names("3 s s s s s")[0], "H100 SXM5 80GB");
+    assert_eq!(names("3 s s s s s s"), names("3"));
+    let by_gain = after("3 P P s s s s s s");
+    let gains: Vec<f64> =
+        predict::rows(&by_gain).into_iter().filter_map(|row| predict::speed_up(&by_gain, row)).collect();
+    assert!(gains.len() == 4 && gains.is_sorted_by(|a, b| a >= b) && gains[0] > gains[3], "{gains:?}");
+}
+
+#[test]
+fn filters_name_several_gpus() {
+    let count = |filter: &str| {
+        let mut launch = launch();
+        launch.setup.filter = Some(filter.to_owned());
+        launch.setup.screen = Screen::Predict;
+        let app = render(&launch, &[], (120, 40)).0;
+        predict::rows(&app).len()
+    };
+    for filter in ["l4|h100", "l4, h100", "H100 SXM | L4", "l4,h100-sxm"] {
+        assert_eq!(count(filter), 2, "{filter}");
+    }
+    assert_eq!((count("!l4|h100"), count("nvidia l4|h100|2060")), (2, 3));
 }
 
 #[test]
@@ -442,12 +466,13 @@ fn focus_flows_between_the_panes_of_the_plan() {
     assert_eq!(after("4 j j j j").planner.pane, Pane::Lower);
     assert_eq!(after("4 j j j j j k k").planner.pane, Pane::Goal);
     assert_eq!(after("4 tab").planner.pane, Pane::Lower);
-    assert_eq!(after("4 v v v").planner.lower, Lower::Rejected);
+    assert_eq!(after("4 v v v").planner.lower, Lower::Beside);
+    assert_eq!(after("4 v v v v").planner.lower, Lower::Rejected);
     // The plan over time: its own rows, of which none opens.
     let app = after("4 v tab j");
     assert_eq!((app.planner.lower, app.planner.list.selected), (Lower::Timeline, 1));
     assert!(app.screen.behaviour().table(&app).unwrap().len() > 2 && app.unavailable(Action::Open).is_some());
-    assert_eq!(after("4 v v v v v").planner.lower, Lower::Alternatives);
+    assert_eq!(after("4 v v v v v v").planner.lower, Lower::Alternatives);
 }
 
 /// What `C` copies opens the same view: parsed as the command line, it has the same goal.
@@ -469,7 +494,7 @@ fn the_command_of_a_view_opens_it_again() {
     let command = copied(changes);
     assert_eq!(
         command,
-        "habitat-tui runs/bert-tiny.habitat.json --screen plan --samples 2500000 --deadline 36h --budget 7.5 --objective time --confidence expected --max-parts 2 --max-gpus 8 --tiers on-demand"
+        "habitat-tui runs/bert-tiny.habitat.json --screen plan --samples 2500000 --deadline 36h --budget 7.5 --objective time --confidence expected --max-parts 2 --max-gpus 8 --accept marketplace,doubted,platform,batch"
     );
     let typed = Cli::try_parse_from(command.split(' ')).unwrap().screens.wish;
     let mut goal = after("").goal().clone();
@@ -808,7 +833,8 @@ fn a_slider_moves_over_batch_sizes_and_lets_plans_use_one() {
     assert!(app.command().contains("--batch-sizes 32"), "{}", app.command());
     assert!(app.message.as_ref().unwrap().1.contains("a batch of 32 on each GPU"), "{:?}", app.message);
     let app = after("3 B l l enter 0 enter");
-    assert_eq!((app.chosen.batch, sizes(&app)), (Some(None), Vec::new()));
+    // The shares of the recorded one stay: several GPUs keep the global batch with them.
+    assert_eq!((app.chosen.batch, sizes(&app)), (Some(None), vec![1, 2, 4, 8]));
     assert!(!app.command().contains("--batch-sizes"), "{}", app.command());
     // It is where it was when the slider is opened again.
     assert_eq!(batch("3 B l l enter q B"), 32);
@@ -825,7 +851,7 @@ fn every_offer_of_the_plan_screen_opens() {
         assert_eq!(after(&format!("4 tab enter {closing}")).modal, None, "{closing}");
     }
     // On the sliders and the notes no row is selected.
-    for nothing in ["4 enter", "4 v v v v tab enter"] {
+    for nothing in ["4 enter", "4 v v v v v tab enter"] {
         assert_eq!(after(nothing).modal, None, "{nothing}");
     }
 }

@@ -29,11 +29,12 @@ fn read(folder: &Folder, name: &str) -> String {
     std::fs::read_to_string(folder.0.path().join(name)).unwrap()
 }
 
-/// Where machines may be joined the file has version 3, and is read; one from before is of version 2.
+/// Where machines may be joined the file has version 3 if every offer is accepted, else 4, and is read.
 #[test]
 fn a_plan_on_several_machines_is_read_again() {
     let folder = folder();
-    let asked = ["--max-machines", "4", "--network-gbit=100", "--sharding=auto", "--min-gpus=32"];
+    let all = "--accept=spot,marketplace,doubted,platform,batch";
+    let asked = ["--max-machines", "4", "--network-gbit=100", "--sharding=auto", "--min-gpus=32", all];
     let text = folder.ok(&[&PLAN[..], &asked, &["--objective=time", "--toml"]].concat());
     let plan: Table = text.parse().unwrap();
     assert_eq!(plan["plan"]["version"].as_integer(), Some(3));
@@ -59,7 +60,8 @@ fn toml_is_compact_and_without_tails() {
     let folder = folder();
     let text = folder.ok(&[&PLAN[..], &["--toml"]].concat());
     let plan: Table = text.parse().unwrap();
-    assert_eq!(plan["plan"]["version"].as_integer(), Some(2));
+    assert_eq!(plan["plan"]["version"].as_integer(), Some(4));
+    assert_eq!(plan["goal"]["limits"]["accept"].as_array().map(Vec::len), Some(0));
     assert_eq!(
         plan["plan"]["command"].as_str(),
         Some("habitat-tui plan p.habitat.json --samples 1e9 --deadline 480h --budget=5000 --toml")
@@ -208,25 +210,25 @@ fn a_model_divided_over_gpus_is_kept_and_stands_in_every_form() {
     for key in ["goal", "totals", "part"] {
         assert_eq!(a[key], b[key], "{key}");
     }
-    assert_eq!(a["plan"]["version"].as_integer(), Some(3));
+    assert_eq!(a["plan"]["version"].as_integer(), Some(4));
     for of in [&a["goal"], &a["part"][0]] {
         let of = of["model_parallel"].as_table().unwrap();
         assert_eq!(["tensor", "pipeline"].map(|key| of[key].as_integer().unwrap()), [2, 2]);
     }
-    // Two replicas of four GPUs.
+    // Two replicas of four GPUs; the halved batch leaves less of the pipeline empty.
     let json = folder.json(&with(&[]));
     let part = &json["parts"][0];
     assert_eq!((&part["tensor_parallel"], &part["pipeline_parallel"]), (&2.into(), &2.into()));
     assert_eq!(
         (&part["accumulation"], &part["global_batch_size"], &part["updates"]),
-        (&4.into(), &32.into(), &1000.0.into())
+        (&8.into(), &32.into(), &1000.0.into())
     );
     let csv = folder.ok(&with(&["--csv"]));
     let mut lines = csv.lines();
     assert!(lines.next().unwrap().contains(",nodes,sharding,tensor_parallel,pipeline_parallel,"), "{csv}");
-    assert!(lines.next().unwrap().contains(",4,4,32,1000,1,none,2,2,"), "{csv}");
+    assert!(lines.next().unwrap().contains(",2,8,32,1000,1,none,2,2,"), "{csv}");
     let text = folder.ok(&with(&[]));
-    assert!(text.contains("batch: 4 samples a replica × 2 replicas × 4 accumulated = 32; 1,000 steps"), "{text}");
+    assert!(text.contains("batch: 2 samples a replica × 2 replicas × 8 accumulated = 32; 1,000 steps"), "{text}");
     assert!(
         text.contains("2 replicas of 2-way tensor parallel × 2 pipeline stages, 4 micro-batches: 25 % bubble"),
         "{text}"
@@ -291,8 +293,9 @@ fn batches_to_choose_from_are_kept_too() {
     let folder = folder();
     folder.write("config/pricing/lab.toml", &prices("box", "v100-sxm2-16gb", 0.01));
     let asked = ["plan", "p.habitat.json", "--steps", "1000", "--global-batch", "96", "--providers", "lab"];
-    // 64 samples a step do not make an update of 96.
-    let none = folder.run(&asked);
+    // Neither 64 nor 7 samples a step make an update of 96; 32, a half of the recorded batch, do.
+    assert_eq!(folder.json(&asked)["parts"][0]["accumulation"], 3);
+    let none = folder.run(&[&asked[..], &["--batch-sizes", "7"]].concat());
     let text = String::from_utf8_lossy(&none.stdout);
     assert!(none.status.code() == Some(1) && text.contains("48 samples a GPU would do (accumulation ×2)"), "{text}");
     let with = |sizes: &'static str| [&asked[..], &["--batch-sizes", sizes]].concat();
@@ -321,8 +324,8 @@ fn files_that_cannot_be_priced_again_are_refused_with_place_and_remedy() {
         let error = folder.error(&["plan", "--from", "bad.toml"]);
         assert!(words.iter().all(|word| error.contains(word)) && error.contains("bad.toml"), "{words:?}: {error}");
     };
-    refused(good.replace("\nversion = 2", "\nversion = 1"), &["version: found 1", "plan again"]);
-    refused(good.replace("\nversion = 2", "\nversion = 4"), &["version: found 4", "newer"]);
+    refused(good.replace("\nversion = 4", "\nversion = 1"), &["version: found 1", "plan again"]);
+    refused(good.replace("\nversion = 4", "\nversion = 5"), &["version: found 5", "newer"]);
     refused(good.replace("habitat-plan", "x\\u001b[31m"), &["format", "habitat-plan"]);
     refused(good.replace("deadline_hours", "deadlin_hours"), &["deadlin_hours", "line", "damaged"]);
     refused(good.replace("deadline_hours = 480.0", "deadline_hours = -1.0"), &["-1", "line"]);

@@ -28,14 +28,14 @@ fn the_terminal_is_given_back() {
     terminal.press("3");
     terminal.sees("predicted, 1 measured");
     terminal.press("4");
-    terminal.sees("v: if you accept");
+    terminal.sees("v: timeline");
     // A slider, one step up from 100,000.
     terminal.press("l");
     terminal.sees("120,000 steps");
     // Ctrl-L draws everything anew, also over what others wrote.
     terminal.screen.lock().unwrap().process(b"\x1b[2J");
     terminal.press("\x0c");
-    terminal.sees("v: if you accept");
+    terminal.sees("v: timeline");
     terminal.press("?");
     terminal.sees("Search actions");
     terminal.press("\x1b");
@@ -53,12 +53,12 @@ fn the_terminal_is_given_back() {
 fn a_window_may_become_small_and_large_again() {
     let mut terminal = opened(&[]);
     terminal.press("4");
-    terminal.sees("v: if you accept");
+    terminal.sees("v: timeline");
     for (columns, rows) in [(30, 8), (20, 5), (1, 1), (80, 24), (200, 60)] {
         terminal.resize(columns, rows);
         match columns {
             30 => terminal.sees("50×15"),
-            80 | 200 => terminal.sees("v: if you accept"),
+            80 | 200 => terminal.sees("v: timeline"),
             _ => std::thread::sleep(Duration::from_millis(100)),
         }
     }
@@ -72,7 +72,7 @@ fn a_window_may_become_small_and_large_again() {
 fn a_key_beside_a_resize_is_not_lost() {
     let mut terminal = opened(&[]);
     for round in 0..50 {
-        for (key, seen) in [("4", "v: if you accept"), ("2", "gelu_backward")] {
+        for (key, seen) in [("4", "v: timeline"), ("2", "gelu_backward")] {
             terminal.resize(120 + round % 2, 40);
             terminal.press(key);
             terminal.sees(seen);
@@ -98,7 +98,7 @@ fn suspended_it_leaves_the_terminal_and_continued_it_comes_back() {
     terminal.sees("Recommended offer");
     assert!(terminal.taken().contains(&"alternate screen"));
     terminal.press("4");
-    terminal.sees("v: if you accept");
+    terminal.sees("v: timeline");
     terminal.press("q");
     // The shell's next prompt, which the screens have never shown.
     terminal.sees("ready> ");
@@ -223,7 +223,7 @@ fn stopped_from_outside_it_comes_back() {
         terminal.press("echo a; stty -a | grep -o -e '-*icanon'; fg\n");
         terminal.sees("Recommended offer");
         terminal.press("4");
-        terminal.sees("v: if you accept");
+        terminal.sees("v: timeline");
         terminal.press("q");
         terminal.sees("ready> ");
         terminal.press("exit\n");
@@ -236,7 +236,7 @@ fn stopped_from_outside_it_comes_back() {
     for signal in ["-TSTP", "-CONT"] {
         kill(signal, &id);
         terminal.press("4");
-        terminal.sees("v: if you accept");
+        terminal.sees("v: timeline");
         terminal.press("2");
         terminal.sees("gelu_backward");
     }
@@ -255,7 +255,7 @@ fn a_terminal_of_any_size_is_drawn_on_as_far_as_is_sensible() {
     }
     terminal.resize(120, 40);
     terminal.press("4");
-    terminal.sees("v: if you accept");
+    terminal.sees("v: timeline");
     terminal.press("q");
     assert_eq!(terminal.ends(), 0);
     let start = "stty rows 65535 columns 65535; exec \"$0\"";

@@ -33,7 +33,7 @@ const CASES: [(&str, &[&str], &str); 13] = [
     ("profile.habitat.json", &["predict", "profile.habitat.json", "--to", "t4"], "recorded on Tesla V100-SXM2-16GB"),
     ("op-list.json", &["predict", "op-list.json", "--to", "t4"], "9,408 parameters"),
     ("step.blackbox.json", &["predict", "--black-box", "step.blackbox.json"], "black box, 3 kinds of operators"),
-    ("plan.toml", &["plan", "--from", "plan.toml"], "64,000 samples: "),
+    ("plan.toml", &["plan", "--from", "plan.toml"], "work: 64,000 samples"),
     ("jobs.toml", &["plan-jobs", "jobs.toml"], "one"),
     ("run.json", &["compare", "plan.toml", "run.json"], "25.1 h"),
     ("job.json", &["compare", "plan.toml", "job.json"], "1.5 h"),

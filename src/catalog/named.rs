@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::GpuSpec;
+use crate::text;
 use crate::units::GIB;
 
 /// Words that do not tell one board from another.
@@ -53,6 +54,56 @@ pub(super) fn fitting<'a>(name: &str, gpus: &(impl Iterator<Item = &'a GpuSpec> 
         })
         .find(|found| !found.is_empty())
         .unwrap_or_default()
+}
+
+/// How many near names an error shows.
+const NEAR: usize = 5;
+/// Likeness below which a name is not near, of the 3 that two equal names have.
+const LIKE: f64 = 1.3;
+
+/// The slugs nearest to a name that fits none, best first. The numbers of a name count most: of a
+/// `4090ti`, which does not exist, the RTX 4090 is nearest, then others of its series.
+pub(super) fn near<'a>(name: &str, gpus: impl Iterator<Item = &'a GpuSpec>) -> Vec<String> {
+    if name.len() > LONGEST {
+        return text::nearest(name, gpus.map(|gpu| gpu.slug.as_str()), NEAR).into_iter().map(str::to_owned).collect();
+    }
+    let (typed, squeezed) = (numbers(name), squeezed(name));
+    let likeness = |slug: &str| {
+        let own = numbers(slug);
+        let of_number = |number: &&str| own.iter().map(|other| alike(number, other)).fold(0.0, f64::max);
+        let of_numbers = typed.iter().map(of_number).sum::<f64>() / typed.len().max(1) as f64;
+        let slug = self::squeezed(slug);
+        let spelling = strsim::jaro_winkler(&squeezed, &slug).max(strsim::normalized_levenshtein(&squeezed, &slug));
+        if typed.is_empty() { 3.0 * spelling.max(0.0) } else { 2.0 * of_numbers + spelling }
+    };
+    let mut found: Vec<(f64, &str)> = gpus.map(|gpu| (likeness(gpu.slug.as_str()), gpu.slug.as_str())).collect();
+    found.retain(|(likeness, _)| *likeness >= LIKE);
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    found.into_iter().take(NEAR).map(|(_, slug)| slug.to_owned()).collect()
+}
+
+/// The numbers in a name, sizes of memory left out.
+fn numbers(name: &str) -> Vec<&str> {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !is_memory(word));
+    words.flat_map(|word| word.split(|c: char| !c.is_ascii_digit())).filter(|number| number.len() > 1).collect()
+}
+
+/// A name without separators and words that all boards share.
+fn squeezed(name: &str) -> String {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    words.filter(|word| !SILENT.contains(word) && *word != "rtx" && *word != "gtx").collect()
+}
+
+/// How alike two numbers are, 1 for equal ones: by their first digits, then by their difference.
+fn alike(a: &str, b: &str) -> f64 {
+    let common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let value = |number: &str| number.parse::<f64>().unwrap_or(f64::INFINITY);
+    let apart = (value(a) - value(b)).abs() / value(a).max(value(b));
+    if common == 0 {
+        0.0
+    } else {
+        0.7 * common as f64 / a.len().max(b.len()) as f64 + 0.3 * (1.0 - 100.0 * apart).max(0.0)
+    }
 }
 
 /// The words that tell a GPU: those of its slug, then those that only its name has
@@ -223,6 +274,32 @@ mod tests {
             let found = catalog.find(name).unwrap_err().near;
             assert!(found.iter().any(|slug| slug == near), "{name}: {found:?}");
         }
+    }
+
+    #[test]
+    fn the_nearest_name_has_the_same_number() {
+        let catalog = Catalog::new(bundled::gpus());
+        for (name, near) in [
+            ("4090ti", "rtx-4090"),
+            ("rtx 4090 ti", "rtx-4090"),
+            ("RTX4090-Ti", "rtx-4090"),
+            ("4090ti 24gb", "rtx-4090"),
+            ("rtx5090ti", "rtx-5090"),
+            ("3090x", "rtx-3090"),
+            ("h100x", "h100-nvl"),
+            ("h1oo", "h100-nvl"),
+            ("l4s", "l4"),
+            ("titan x", "titan-xp"),
+            ("v1000", "v100-dgxs-32gb"),
+            ("a6001", "rtx-a6000"),
+        ] {
+            let found = catalog.find(name).unwrap_err().near;
+            let series: String = near.chars().take_while(|c| *c != '-' || near.starts_with("rtx")).collect();
+            assert!(found.first().is_some_and(|slug| slug.starts_with(&series)), "{name}: {found:?}");
+        }
+        let near = catalog.find("4090ti").unwrap_err().near;
+        assert!(near[1..].iter().all(|slug| slug.starts_with("rtx-40")), "{near:?}");
+        assert_eq!(catalog.find("qqqq").unwrap_err().near, Vec::<String>::new());
     }
 
     #[test]

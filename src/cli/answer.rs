@@ -4,26 +4,34 @@ use std::io::Write;
 use std::path::Path;
 
 use super::error::{At, CliError};
-use super::gpu;
 use super::input::{Loaded, load};
 use super::options::{options, settings, weights_folder};
-use super::output::{print_json, print_table};
+use super::output::{check_new, print_json, print_table, save_html};
+use super::{gpu, hints};
 use crate::catalog::Catalog;
 use crate::catalog::hypothetical::{Changes, Figure};
 use crate::predict::blackbox::{self, Axis, OperatorTotals, between};
 use crate::predict::difference::Difference;
 use crate::predict::hypothetical::{WhatIf, what_if};
 use crate::predict::{Options, Prediction, Predictions};
-use crate::report::{answer, comparison, difference, format, predictions, summary};
+use crate::pricing::PriceBook;
+use crate::report::html::Report;
+use crate::report::table::markdown;
+use crate::report::{answer, comparison, difference, format, memory, predictions, summary};
 use crate::settings::args::{BlackBoxArgs, InputArgs, PredictArgs, TableForm};
 use crate::store::{self, Kind, Paths};
 use crate::terminal;
+use crate::text::clean;
 use crate::units::most;
 
 pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
     let prices = store::prices(&paths)?;
+    if let Some(path) = &args.html {
+        check_new(path, args.file_args.force)?;
+    }
+    let mut step = None;
     let mut answers = if let Some(file) = &args.black_box.black_box {
         let (answers, line) = from_black_box(&args.black_box, file, &args.input, &args.to, &catalog)?;
         if args.form.is_text() {
@@ -68,13 +76,17 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
             let named = |one: &Prediction| format!("{}: {}, which does not exist", one.gpu.slug, one.gpu.name);
             answers.notes.extend(answers.predictions.iter().skip(1).step_by(2).map(named));
         }
+        step = Some(loaded);
         answers
     };
-    if args.difference {
-        return differ(args, &answers, out);
-    }
     if args.to.is_empty() {
         answers = fastest_first(answers);
+    }
+    if let Some(path) = &args.html {
+        save_report(args, path, step.as_ref(), &answers, &prices)?;
+    }
+    if args.difference {
+        return differ(args, &answers, out);
     }
     match args.form {
         TableForm { json: true, .. } => return print_json(&predictions::json(&answers, &prices, args.operations), out),
@@ -90,6 +102,9 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         }
         TableForm { csv: true, .. } => predictions::table(&answers, &prices).write_csv(out)?,
         TableForm { markdown: true, .. } => {
+            let workload = &answers.workload;
+            writeln!(out, "# Step times: {}\n", markdown(&clean(&workload.name, 80)))?;
+            writeln!(out, "{}\n", markdown(&summary::workload_facts(workload)))?;
             predictions::write_warnings(&answers.warnings(), out)?;
             predictions::table(&answers, &prices).write_markdown(out)?;
             for prediction in answers.predictions.iter().filter(|_| args.operations) {
@@ -99,6 +114,7 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         }
         _ => {
             summary::write_predictions(&answers, &prices, terminal::width(), out)?;
+            memory::write_remedies(&answers, out)?;
             for prediction in answers.predictions.iter().filter(|_| args.operations) {
                 writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.reason)?;
                 predictions::operations_table(prediction).write_text(out)?;
@@ -142,15 +158,45 @@ fn changed(
     Ok(answers)
 }
 
-/// What makes the difference between two GPUs, for `--difference`.
-fn differ(args: &PredictArgs, answers: &Predictions, out: &mut dyn Write) -> Result<u8, CliError> {
+/// The report to share, for `--html`.
+fn save_report(
+    args: &PredictArgs,
+    path: &Path,
+    step: Option<&Loaded>,
+    answers: &Predictions,
+    prices: &PriceBook,
+) -> Result<(), CliError> {
+    let compared = args.difference.then(|| compared(answers)).transpose()?;
+    let black_box = || args.black_box.black_box.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
+    let report = Report {
+        profile: step.map(|loaded| &loaded.profile),
+        label: &step.map_or_else(black_box, |loaded| loaded.label.clone()),
+        predictions: answers,
+        prices,
+        plan: None,
+        frontier: &[],
+        difference: compared.as_ref(),
+        lines: &[],
+        command: &hints::typed().to_string(),
+        created: store::now(),
+    };
+    save_html(&report, path, args.file_args.force)
+}
+
+/// The two GPUs of `--difference`.
+fn compared(answers: &Predictions) -> Result<Difference<'_>, CliError> {
     let [from, to] = &answers.predictions[..] else {
         let found = answers.predictions.len();
         return Err(CliError::Refused(format!(
             "--difference compares two GPUs, here are {found}: give two, as in --to a100-pcie-40gb,h100-sxm5-80gb, or one with --what-if"
         )));
     };
-    let compared = Difference::between(from, to);
+    Ok(Difference::between(from, to))
+}
+
+/// What makes the difference between two GPUs, for `--difference`.
+fn differ(args: &PredictArgs, answers: &Predictions, out: &mut dyn Write) -> Result<u8, CliError> {
+    let compared = compared(answers)?;
     if args.form.json {
         return print_json(&difference::json(&compared), out);
     }

@@ -3,14 +3,21 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Zoned;
+use jiff::tz::TimeZone;
+
 use super::error::{At, CliError};
-use super::gpu;
+use super::{gpu, own};
 use crate::catalog::Catalog;
 use crate::plan::{Goal, Quota, check_list};
 use crate::pricing::{Offer, PriceBook};
+use crate::report::format;
+use crate::settings::args::OwnArgs;
+use crate::settings::deadline::Deadline;
 use crate::settings::wish::Wish;
-use crate::store::Paths;
+use crate::store::{self, Paths};
 use crate::text;
+use crate::units::Hours;
 
 /// What is wished of a goal with its work.
 ///
@@ -27,6 +34,7 @@ pub(super) fn goal(
     settings.apply(&mut goal);
     goal.limits.check_lists().at(Paths::find().settings().display())?;
     typed.apply(&mut goal);
+    goal.deadline = hours(typed.deadline.as_ref())?.or(goal.deadline);
     goal.limits.check_lists()?;
     check_list("gpus", typed.gpus.iter().map(String::len))?;
     check_list("exclude_gpus", typed.exclude_gpus.iter().map(String::len))?;
@@ -35,6 +43,33 @@ pub(super) fn goal(
     check_names(&goal, typed, catalog, prices)?;
     check_sense(&goal, prices)?;
     Ok(goal)
+}
+
+/// The local time of planning.
+pub(super) fn now() -> Zoned {
+    store::now().to_zoned(TimeZone::system())
+}
+
+/// Hours that a deadline leaves.
+///
+/// # Errors
+/// [`CliError`] with the date, if it is past.
+pub(super) fn hours(deadline: Option<&Deadline>) -> Result<Option<Hours>, CliError> {
+    let hours = deadline.map(|deadline| deadline.hours(&now())).transpose();
+    hours.map_err(|why| CliError::Refused(format!("deadline: {why}")))
+}
+
+/// Lines on how the request was understood: the date that a deadline means, and what the prices of
+/// own machines rest on.
+pub(super) fn lines(wish: &Wish, own: &OwnArgs, catalog: &Catalog) -> Result<Vec<String>, CliError> {
+    let now = now();
+    let deadline = wish.deadline.as_ref().and_then(|deadline| {
+        let (meaning, hours) = (deadline.meaning(&now)?, deadline.hours(&now).ok()?);
+        Some(format!("Deadline: {meaning}, {} from now", format::hours(hours)))
+    });
+    let mut lines = own::lines(own, catalog)?;
+    lines.splice(..0, deadline);
+    Ok(lines)
 }
 
 /// Refuses limits that rule each other out, by their flags.

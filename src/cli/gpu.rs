@@ -59,7 +59,7 @@ pub fn all(catalog: &Catalog, flag: &str, names: &[String]) -> Result<Vec<GpuSlu
         }
         if found.len() > 1 {
             let all: Vec<&str> = found.iter().map(|gpu| gpu.slug.as_str()).collect();
-            terminal::say(format_args!("{flag} {}: {}", text::clean(name, 40), all.join(", ")));
+            terminal::say(format_args!("{flag} {}: all of {}", text::clean(name, 40), all.join(", ")));
         }
         for gpu in found {
             if !slugs.contains(&gpu.slug) {

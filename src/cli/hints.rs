@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use clap::Parser;
+
 use crate::predict::origin::candidates;
 use crate::profile::Profile;
+use crate::settings::args::{Cli, Command};
 use crate::store::{self, Paths};
 use crate::text::{CommandLine, shell_word};
 
@@ -14,9 +17,17 @@ pub(super) fn with_flag(flag: &str, value: &str) -> String {
     line.to_string()
 }
 
-/// What was typed, as a command that can be typed again.
+/// What was typed, as a command that can be typed again; the words of a job behind two dashes.
 pub(super) fn typed() -> CommandLine {
-    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
+    let mut words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = Cli::try_parse_from(std::env::args_os()).ok().and_then(|cli| cli.command);
+    if let Some(Command::Run(args)) = command
+        && let Some(at) = words.len().checked_sub(args.command.len())
+        && words[..at].last().is_none_or(|word| word != "--")
+    {
+        words.insert(at, "--".to_owned());
+    }
+    words.into_iter().collect()
 }
 
 /// A command of this program.

@@ -75,6 +75,7 @@ impl Jobs {
         let machines = machines.collect::<Result<Vec<_>, _>>()?;
         let (prices, usual) =
             if machines.is_empty() { (store::prices(&paths)?, usual) } else { (book(&machines), usual.for_machines()) };
+        let deadline = goal::hours(file.shared.deadline.as_ref()).at(&path)?;
         let mut steps = Vec::new();
         let mut job_of = |job| self.job_of(job, &file, &usual, &catalog, &prices, (&mut steps, read)).at(&path);
         let jobs = file.jobs.iter().map(&mut job_of);
@@ -82,7 +83,7 @@ impl Jobs {
         let supply = if machines.is_empty() { Supply::Rent(&prices) } else { Supply::Machines(&machines) };
         let confidence = file.confidence.or(usual.confidence).or(jobs.first().map(|job| job.goal.confidence));
         let shared = Shared {
-            deadline: file.shared.deadline,
+            deadline,
             budget: file.shared.budget,
             max_price: file.shared.max_price,
             quotas: [usual.quota, file.shared.quota].concat(),
@@ -108,8 +109,8 @@ impl Jobs {
         wish.quota.extend(file.shared.quota.iter().cloned());
         // Before the step is read: a wrong name is found at once.
         let goal = goal::goal(Goal::new(work), &wish, usual, catalog, prices).at(&place)?;
-        goal::check_sense(&Goal { deadline: file.shared.deadline, budget: file.shared.budget, ..goal.clone() }, prices)
-            .at("all jobs")?;
+        let deadline = goal::hours(file.shared.deadline.as_ref()).at("all jobs")?;
+        goal::check_sense(&Goal { deadline, budget: file.shared.budget, ..goal.clone() }, prices).at("all jobs")?;
         let known = steps.iter().find(|(step, _)| *step == job.step).map(|(_, predictions)| predictions.clone());
         let predictions = if let Some(predictions) = known {
             predictions

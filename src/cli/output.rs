@@ -5,9 +5,11 @@ use std::path::Path;
 
 use super::error::CliError;
 use crate::profile::Profile;
+use crate::report::html::Report;
 use crate::report::table::Table;
 use crate::settings::args::TableForm;
 use crate::store::{self, StoreError};
+use crate::terminal;
 use crate::text;
 
 /// Prints a value as JSON in which nothing can steer a terminal; exit code 0.
@@ -58,6 +60,13 @@ pub(super) fn check_writable(path: &Path, force: bool) -> Result<(), CliError> {
         }
     };
     Err(CliError::Refused(problem).at(path.display()))
+}
+
+/// Writes a report to share, and says where it is.
+pub(super) fn save_html(report: &Report<'_>, path: &Path, force: bool) -> Result<(), CliError> {
+    store::save_atomically(path, report.html().as_bytes(), force)?;
+    terminal::say(format_args!("report: {}", path.display()));
+    Ok(())
 }
 
 /// Makes a folder and those above it.

@@ -7,18 +7,19 @@ use super::answer::from_black_box;
 use super::error::{At, CliError};
 use super::input::load;
 use super::options::{options, settings};
-use super::output::{check_new, print_json};
-use super::{batches, goal, gpu, hints};
+use super::output::{check_new, print_json, save_html};
+use super::{batches, goal, gpu, hints, own};
 use crate::catalog::Catalog;
 use crate::plan::{Goal, Plan, PlanStatus, Prepared};
 use crate::predict::{Predictions, predict};
 use crate::pricing::PriceBook;
-use crate::profile::Sample;
+use crate::profile::{Profile, Sample};
+use crate::report::html::Report;
 use crate::report::launch::Launcher;
 use crate::report::plan_form::{self, PlanForm, Written};
 use crate::report::plan_toml::{self, PlanFile, Request};
-use crate::report::{frontier, plan_changes, summary};
-use crate::settings::args::{ExportTool, InputArgs, PlanArgs, RecordedArgs};
+use crate::report::{frontier, memory, plan_changes, summary};
+use crate::settings::args::{ExportTool, InputArgs, OwnArgs, PlanArgs, RecordedArgs, TableForm};
 use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths, bundled};
 use crate::terminal;
@@ -26,6 +27,8 @@ use crate::text;
 
 /// What is to be planned.
 struct Asked {
+    /// The recorded step; none of a black box.
+    profile: Option<Profile>,
     predictions: Predictions,
     goal: Goal,
     request: Request,
@@ -33,15 +36,23 @@ struct Asked {
     label: String,
     /// The plan that is made anew.
     before: Option<PlanFile>,
+    /// Own machines without a price file.
+    own: OwnArgs,
+    /// How the request was understood, for people.
+    lines: Vec<String>,
 }
 
 pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    for path in args.output.iter().chain(&args.html) {
+        check_new(path, args.force)?;
+    }
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
-    let prices = store::prices(&paths)?;
+    let mut prices = own::add(&args.own, store::prices(&paths)?, &catalog)?;
     let asked = match &args.from {
         Some(file) => {
             let asked = asked_again(args, file, &catalog)?;
+            prices = own::add(&asked.own, prices, &catalog)?;
             goal::check_sense(&asked.goal, &prices).at(file.display())?;
             asked
         }
@@ -63,6 +74,22 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         }
     }
     write(args, &plan, &asked, out)?;
+    if let Some(path) = &args.html {
+        let frontier = Prepared::new(&asked.predictions, &prices, &asked.goal).at(&asked.label)?.frontier();
+        let report = Report {
+            profile: asked.profile.as_ref(),
+            label: &asked.label,
+            predictions: &asked.predictions,
+            prices: &prices,
+            plan: Some(&plan),
+            frontier: &frontier,
+            difference: None,
+            lines: &asked.lines,
+            command: &asked.request.command,
+            created: store::now(),
+        };
+        save_html(&report, path, args.force)?;
+    }
     Ok(u8::from(plan.status == PlanStatus::Infeasible))
 }
 
@@ -70,14 +97,19 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
 fn frontier(args: &PlanArgs, asked: &Asked, prices: &PriceBook, out: &mut dyn Write) -> Result<u8, CliError> {
     let points = Prepared::new(&asked.predictions, prices, &asked.goal).at(&asked.label)?.frontier();
     let table = frontier::table(&points);
-    match args {
-        PlanArgs { json: true, .. } => {
-            print_json(&frontier::json(&points, &asked.predictions.workload.name), out)?;
+    let mut text = Vec::new();
+    match table_form(args) {
+        TableForm { json: true, .. } => {
+            print_json(&frontier::json(&points, &asked.predictions.workload.name), &mut text)?;
         }
-        PlanArgs { csv: true, .. } => table.write_csv(out)?,
-        PlanArgs { markdown: true, .. } => table.write_markdown(out)?,
-        _ if points.is_empty() => writeln!(out, "No offer can be used at all.")?,
-        _ => table.write_text(out)?,
+        TableForm { csv: true, .. } => table.write_csv(&mut text)?,
+        TableForm { markdown: true, .. } => table.write_markdown(&mut text)?,
+        _ if points.is_empty() => writeln!(text, "No offer can be used at all.")?,
+        _ => table.write_text(&mut text)?,
+    }
+    match &args.output {
+        Some(path) => store::save_atomically(path, &text, args.force)?,
+        None => out.write_all(&text)?,
     }
     Ok(u8::from(points.is_empty()))
 }
@@ -90,12 +122,23 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
     })?;
     let goal = goal::goal(Goal::firm(work), &args.wish, &settings(&paths)?.plan, catalog, prices)?;
     let goal = goal.with_sizes(args.batch_sizes.is_some());
+    let lines = goal::lines(&args.wish, &args.own, catalog)?;
     let command = hints::typed().to_string();
     if let Some(file) = &args.black_box.black_box {
         let (predictions, _) = from_black_box(&args.black_box, file, &args.input, &[], catalog)?;
         let label = file.display().to_string();
-        let request = Request { command, file: Some(label.clone()), ..Request::default() };
-        return Ok(Asked { predictions, goal, request, label, before: None });
+        let (own, usd_per_kwh) = (args.own.names(), args.own.usd_per_kwh);
+        let request = Request { command, file: Some(label.clone()), own, usd_per_kwh, ..Request::default() };
+        return Ok(Asked {
+            profile: None,
+            predictions,
+            goal,
+            request,
+            label,
+            before: None,
+            lines,
+            own: args.own.clone(),
+        });
     }
     let loaded = load(&args.input, catalog)?;
     loaded.warn();
@@ -104,8 +147,14 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
     let sizes = batches::sizes(args.batch_sizes.as_ref(), &loaded.profile);
     batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
     let file = args.input.file.as_ref().map(|file| file.display().to_string());
-    let request = Request { batch_sizes: sizes, ..Request::new(command, file, &loaded.profile, &options)? };
-    Ok(Asked { predictions, goal, request, label: loaded.label, before: None })
+    let request = Request {
+        batch_sizes: sizes,
+        own: args.own.names(),
+        usd_per_kwh: args.own.usd_per_kwh,
+        ..Request::new(command, file, &loaded.profile, &options)?
+    };
+    let profile = Some(loaded.profile);
+    Ok(Asked { profile, predictions, goal, request, label: loaded.label, before: None, lines, own: args.own.clone() })
 }
 
 /// What a plan's file asks, with the recorded step that it names or another file of it.
@@ -169,15 +218,45 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
     let sizes = request.batch_sizes.clone();
     batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
     let file = input.file.as_ref().map(|file| file.display().to_string());
-    let request =
-        Request { batch_sizes: sizes, ..Request::new(hints::typed().to_string(), file, &loaded.profile, &options)? };
-    Ok(Asked { predictions, goal: before.goal.clone(), request, label: loaded.label, before: Some(before) })
+    let own = if args.own.own.is_empty() {
+        OwnArgs::new(&request.own, request.usd_per_kwh).map_err(CliError::Refused).at(path.display())?
+    } else {
+        args.own.clone()
+    };
+    let lines = goal::lines(&args.wish, &own, catalog)?;
+    let request = Request {
+        batch_sizes: sizes,
+        own: own.names(),
+        usd_per_kwh: own.usd_per_kwh,
+        ..Request::new(hints::typed().to_string(), file, &loaded.profile, &options)?
+    };
+    let profile = Some(loaded.profile);
+    Ok(Asked {
+        profile,
+        predictions,
+        goal: before.goal.clone(),
+        request,
+        label: loaded.label,
+        before: Some(before),
+        lines,
+        own,
+    })
 }
 
 /// Writes the plan in the form asked for, to where it is asked for.
 fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, out: &mut dyn Write) -> Result<(), CliError> {
     let Some(form) = plan_form(args) else {
-        return Ok(summary::write_plan(plan, args.rejected, out)?);
+        for line in &asked.lines {
+            writeln!(out, "{line}")?;
+        }
+        if !asked.lines.is_empty() {
+            writeln!(out)?;
+        }
+        summary::write_plan(plan, args.rejected, out)?;
+        if plan.status == PlanStatus::Infeasible {
+            memory::write_remedies(&asked.predictions, out)?;
+        }
+        return Ok(());
     };
     let texts = form.texts(&Written {
         plan,
@@ -210,12 +289,24 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, out: &mut dyn Write) -> Re
     Ok(())
 }
 
+/// The form of a table that was requested by a flag, or by the ending of the file.
+fn table_form(args: &PlanArgs) -> TableForm {
+    let form = TableForm { json: args.json, csv: args.csv, markdown: args.markdown };
+    match &args.output {
+        Some(path) if !args.toml && args.export.is_none() => form.for_file(path),
+        _ => form,
+    }
+}
+
 /// The form asked for; `None` for text to read.
 fn plan_form(args: &PlanArgs) -> Option<PlanForm> {
+    match table_form(args) {
+        TableForm { json: true, .. } => return Some(PlanForm::Json),
+        TableForm { csv: true, .. } => return Some(PlanForm::Csv),
+        TableForm { markdown: true, .. } => return Some(PlanForm::Markdown),
+        _ => {}
+    }
     match args {
-        PlanArgs { json: true, .. } => Some(PlanForm::Json),
-        PlanArgs { csv: true, .. } => Some(PlanForm::Csv),
-        PlanArgs { markdown: true, .. } => Some(PlanForm::Markdown),
         PlanArgs { export: Some(tool), .. } => Some(PlanForm::Launch(match tool {
             ExportTool::Skypilot => Launcher::SkyPilot,
             ExportTool::Dstack => Launcher::Dstack,

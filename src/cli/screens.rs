@@ -7,7 +7,7 @@ use super::answer::fastest_first;
 use super::error::CliError;
 use super::input::{Loaded, load, load_file};
 use super::jobs::Jobs;
-use super::{batches, diff, goal, gpu, hints, options, typed};
+use super::{batches, diff, goal, gpu, hints, options, own, typed};
 use crate::action::Screen;
 use crate::catalog::Catalog;
 use crate::live;
@@ -78,7 +78,7 @@ impl Screens {
     pub(super) fn new(args: ScreensArgs, catalog: Catalog, loaded: Loaded) -> Result<Self, CliError> {
         let paths = Paths::find();
         let settings = options::settings(&paths)?;
-        let prices = store::prices(&paths)?;
+        let prices = own::add(&args.own, store::prices(&paths)?, &catalog)?;
         let gpu = gpu::maybe(&catalog, "--gpu", args.gpu.as_ref())?;
         let (themes, theme) = themes(&args, &settings, &paths)?;
         let options = options::options(&args.input, &[], &catalog, &paths)?;
@@ -155,7 +155,7 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
 
 /// The report in place of the screens.
 fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
-    let Screens { loaded, catalog, prices, options, goal, sizes, .. } = screens;
+    let Screens { loaded, catalog, prices, options, sizes, .. } = screens;
     loaded.warn();
     let found = predict(&loaded.profile, catalog, options);
     answer::write(&loaded.profile, catalog, found.as_ref().ok(), prices, out)?;
@@ -172,7 +172,10 @@ fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
     let predictions = fastest_first(predictions);
     summary::write_predictions(&predictions, prices, None, out)?;
     writeln!(out)?;
-    match plan(&predictions, prices, goal) {
+    for line in goal::lines(&screens.args.wish, &screens.args.own, catalog)? {
+        writeln!(out, "{line}\n")?;
+    }
+    match plan(&predictions, prices, &screens.goal) {
         Ok(plan) => summary::write_plan(&plan, false, out)?,
         Err(error) => writeln!(out, "no plan: {error}")?,
     }

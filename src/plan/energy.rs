@@ -15,7 +15,7 @@ use crate::units::{Hours, KilogramsCo2e, KilowattHours, Range, Watts};
 
 /// Power of a machine over the power limits of its GPUs: of a node of eight H100 of 700 W each at most
 /// 8.4 kW were measured in training (Latif et al. 2024, arXiv:2412.08602).
-pub(super) const WITH_REST: f64 = 1.5;
+pub const WITH_REST: f64 = 1.5;
 
 /// Power of a building over that of its machines where a provider's is not known: the average of
 /// the Uptime Institute's Global Data Center Survey 2024.

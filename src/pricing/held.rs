@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::offer::Tier;
 use super::snapshot::Row;
-use crate::units::UsdPerHour;
+use crate::units::{UsdPerHour, most};
 
 /// Kilowatts of one machine at most.
 const MOST_KW: f64 = 1e6;
@@ -110,9 +110,11 @@ pub(super) fn read(row: &Row) -> Result<Option<Tiered>, String> {
             let kw = row.kw.ok_or("kw: missing; the power of the whole machine under load, in kW")?;
             let usd_per_kwh = row.usd_per_kwh.ok_or("usd_per_kwh: missing; what a kWh of electricity costs")?;
             let pue = row.pue.unwrap_or(1.0);
-            for (key, value, least, most) in
-                [("kw", kw, 0.0, MOST_KW), ("pue", pue, 1.0, 100.0), ("usd_per_kwh", usd_per_kwh, 0.0, 1e3)]
-            {
+            for (key, value, least, most) in [
+                ("kw", kw, 0.0, MOST_KW),
+                ("pue", pue, 1.0, 100.0),
+                ("usd_per_kwh", usd_per_kwh, 0.0, most::USD_PER_KWH),
+            ] {
                 if !(least..=most).contains(&value) || (key == "kw" && value <= 0.0) {
                     let above = if key == "kw" { "above" } else { "from" };
                     return Err(format!("{key}: {value:?}; it must be a number {above} {least} and at most {most:e}"));

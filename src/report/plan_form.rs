@@ -1,8 +1,10 @@
 //! The forms in which a plan is written: for programs, for people, for the tools that start jobs.
 
+use std::io::Write;
+
 use super::launch::{self, LaunchError, Launcher};
 use super::plan_toml::Request;
-use super::{plan_toml, plans, predictions};
+use super::{beside, goal, plan_toml, plans, predictions};
 use crate::plan::Plan;
 use crate::predict::Predictions;
 use crate::text;
@@ -108,14 +110,39 @@ impl PlanForm {
                 vec![format!("{}\n", text::json_escaped(&json))]
             }
             Self::Csv => vec![table(|out| plans::table(plan).write_csv(out))?],
-            Self::Markdown => vec![table(|out| {
-                predictions::write_warnings(&plan.warnings, out)?;
-                plans::table(plan).write_markdown(out)?;
-                plans::write_batches(plan, out)
-            })?],
+            Self::Markdown => vec![table(|out| markdown(written, out))?],
             Self::Launch(launcher) => launch::texts(plan, workload, launcher, written.partition)?,
         })
     }
+}
+
+/// The plan to read: title, summary, goal, the table, what else could be had, and what made it.
+fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
+    let plan = written.plan;
+    let line = |text: &str| super::table::markdown(text);
+    writeln!(out, "# Training plan: {}\n", line(&text::clean(&written.predictions.workload.name, 80)))?;
+    match beside::verdict(plan) {
+        Some(verdict) => {
+            let summary: Vec<String> = std::iter::once(verdict).chain(beside::room(plan)).collect();
+            writeln!(out, "**{}**\n", line(&summary.join("; ")))?;
+        }
+        None => writeln!(out, "**No plan meets these limits.** {}\n", line(&plan.reasons.join("; ")))?,
+    }
+    for (name, value) in goal::facts(plan) {
+        writeln!(out, "- {name}: {}", line(&value))?;
+    }
+    writeln!(out)?;
+    predictions::write_warnings(&plan.warnings, out)?;
+    plans::table(plan).write_markdown(out)?;
+    plans::write_batches(plan, out)?;
+    if !plan.beside.is_empty() {
+        writeln!(out, "\n{}:\n", beside::heading(plan))?;
+    }
+    for one in &plan.beside {
+        writeln!(out, "- {}; {} (`{}`)", line(&beside::gain(one)), line(&beside::risk(one)), beside::flag(one))?;
+    }
+    let command = text::clean(&written.request.command, 2000).replace('`', "'");
+    writeln!(out, "\nMade on {} with `{command}`.", written.created.strftime("%Y-%m-%d %H:%M UTC"))
 }
 
 fn table(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> std::io::Result<String> {

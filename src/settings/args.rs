@@ -6,12 +6,14 @@ mod diff;
 mod fit;
 mod input;
 mod measure;
+mod own;
 mod predict;
 mod prices;
 mod print;
 mod record;
 mod run;
 mod screens;
+mod short;
 
 pub use diff::DiffArgs;
 pub use fit::{FitArgs, FitBlackBoxArgs, FitCommand, FitKernelWiseArgs, FitLogArgs, FormChoice, RunSize};
@@ -19,15 +21,19 @@ pub use input::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, WorkloadArgs};
 pub use measure::{
     CalibrateArgs, CalibrateScalingArgs, CollectArgs, CollectDevice, ModelsArgs, ModelsCommand, SuggestArgs,
 };
+pub use own::{OwnArgs, OwnMachine};
 pub use predict::{
     BatchesArgs, CompareArgs, ExportArgs, ExportTool, PlanArgs, PlanJobsArgs, PredictArgs, SweepArgs,
     SweepBandwidthArgs, SweepCommand,
 };
 pub use prices::{PricesArgs, PricesCommand, PricesListArgs, PricesUpdateArgs};
-pub use print::{CheckArgs, CompletionsArgs, ConfigArgs, GpusArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm};
+pub use print::{
+    CheckArgs, CompletionsArgs, ConfigArgs, FileArgs, GpusArgs, ManArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm,
+};
 pub use record::{AttachArgs, EnvArgs, ImportArgs, ShellArg, TraceShapesArgs};
 pub use run::RunArgs;
 pub use screens::ScreensArgs;
+pub use short::command;
 
 use clap::{Parser, Subcommand};
 
@@ -117,7 +123,7 @@ pub enum Command {
     /// Print completions for a shell.
     Completions(CompletionsArgs),
     /// Print the manual page.
-    Man,
+    Man(ManArgs),
     /// Print where files are read from, and the keys.
     Config(ConfigArgs),
     /// Write a job's output to its log, whatever becomes of the log (`run` starts it).
@@ -125,11 +131,44 @@ pub enum Command {
     JobLog,
 }
 
+impl Command {
+    /// The file that a command writes instead of standard output, once the form of its tables follows
+    /// the file's ending; `None` for commands that write files of their own.
+    pub fn document(&mut self) -> Option<FileArgs> {
+        let (file, form) = match self {
+            Self::Predict(args) => (&args.file_args, Some(&mut args.form)),
+            Self::PlanJobs(args) => (&args.file_args, Some(&mut args.form)),
+            Self::Diff(args) => (&args.file_args, Some(&mut args.form)),
+            Self::Batches(args) => (&args.file_args, Some(&mut args.form)),
+            Self::Gpus(args) => (&args.file_args, Some(&mut args.form)),
+            Self::Offers(args) => (&args.file_args, Some(&mut args.form)),
+            Self::Prices(args) => match &mut args.command {
+                None => (&args.list.file_args, Some(&mut args.list.form)),
+                Some(PricesCommand::List(list)) => (&list.file_args, Some(&mut list.form)),
+                Some(PricesCommand::Update(_)) => return None,
+            },
+            Self::Compare(args) => (&args.file_args, None),
+            Self::Schema(args) => (&args.file_args, None),
+            Self::CalibrateScaling(args) => (&args.file_args, None),
+            Self::Sweep(SweepArgs { command: SweepCommand::Bandwidth(args) }) => (&args.file_args, None),
+            Self::Completions(args) => (&args.file_args, None),
+            Self::Man(args) => (&args.file_args, None),
+            Self::Config(args) => (&args.file_args, None),
+            _ => return None,
+        };
+        if let (Some(form), Some(path)) = (form, &file.output) {
+            *form = form.for_file(path);
+        }
+        Some(file.clone())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::action::Screen;
     use crate::pricing::Tier;
+    use crate::settings::deadline::Deadline;
     use crate::units::{Hours, Samples, Usd};
     use clap::CommandFactory;
 
@@ -156,7 +195,10 @@ mod tests {
         assert_eq!(screens("habitat-tui --screen plan").screen, Screen::Plan);
         assert_eq!(screens("habitat-tui --size 80x24").size, (80, 24));
         assert_eq!(plan("habitat-tui plan f --samples 1.2M").wish.samples, Samples::new(1.2e6).ok());
-        assert_eq!(plan("habitat-tui plan f --deadline 24h").wish.deadline, Hours::new(24.0).ok());
+        assert_eq!(
+            plan("habitat-tui plan f --deadline 24h").wish.deadline,
+            Hours::new(24.0).ok().map(Deadline::Within)
+        );
         assert_eq!(plan("habitat-tui plan f --budget $300").wish.budget, Usd::new(300.0).ok());
         assert_eq!(
             plan("habitat-tui plan f --tiers on-demand,spot").wish.tiers,
@@ -164,6 +206,36 @@ mod tests {
         );
         assert_eq!(plan("habitat-tui plan f --epochs 90 --dataset 1.28M").wish.dataset, Samples::new(1.28e6).ok());
         assert_eq!(plan("habitat-tui plan --parameters 25.6M").input.recorded.parameters, Some(25_600_000));
+    }
+
+    /// As `time`, `env` and `nsys profile` take a program.
+    #[test]
+    fn a_job_needs_no_dashes() {
+        let run = |line: &str| match Cli::try_parse_from(line.split(' ')).unwrap_or_else(|why| panic!("{why}")).command
+        {
+            Some(Command::Run(args)) => args,
+            other => panic!("{other:?}"),
+        };
+        for (line, command) in [
+            ("python train.py", "python train.py"),
+            ("-- python train.py", "python train.py"),
+            ("python train.py --epochs 3 -o x --json", "python train.py --epochs 3 -o x --json"),
+            ("--json out -- python train.py", "python train.py"),
+            ("--json out python train.py --quiet", "python train.py --quiet"),
+            (
+                "python -m torch.distributed.run --nproc-per-node 2 t.py",
+                "python -m torch.distributed.run --nproc-per-node 2 t.py",
+            ),
+            ("-q -- ./train -h --version", "./train -h --version"),
+            ("./train -h --version", "./train -h --version"),
+            ("env A=1 sh -c x -- y", "env A=1 sh -c x -- y"),
+            ("-- -odd-name x", "-odd-name x"),
+        ] {
+            let args = run(&format!("habitat-tui run {line}"));
+            let words: Vec<_> = args.command.iter().map(|word| word.to_str().unwrap()).collect();
+            assert_eq!(words.join(" "), command, "{line}");
+            assert_eq!(args.json.is_some(), line.starts_with("--json"), "{line}");
+        }
     }
 
     #[test]
@@ -177,7 +249,8 @@ mod tests {
             "habitat-tui predict f --json --csv",
             "habitat-tui import",
             "habitat-tui run",
-            "habitat-tui run python train.py",
+            "habitat-tui run --no-such-flag python train.py",
+            "habitat-tui run --",
             "habitat-tui trace-shapes",
             "habitat-tui trace-shapes t.py:f --batch-sizes x",
             "habitat-tui trace-shapes t.py:f --arg seq",

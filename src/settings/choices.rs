@@ -45,7 +45,7 @@ macro_rules! described {
     };
 }
 
-named!(GroupBy, Mode, Precision, Tier, TimeUnit);
+named!(GroupBy, Mode, Tier, TimeUnit);
 
 impl ValueEnum for Sample {
     fn value_variants<'a>() -> &'a [Self] {
@@ -88,6 +88,52 @@ described!(ShardingChoice {
     Auto "auto" "The least that fits, offer by offer"
 });
 
+impl ValueEnum for Precision {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).aliases(words_for(*self)))
+    }
+}
+
+/// The words of PyTorch (`torch.bfloat16`), Lightning (`bf16-mixed`, `bf16-true`), Keras
+/// (`mixed_bfloat16`) and others for a precision. Left out are words that mean two: Lightning's `16`.
+const fn words_for(precision: Precision) -> &'static [&'static str] {
+    match precision {
+        Precision::Fp32 => &["float32", "torch.float32", "torch.float", "float", "32", "32-true", "fp32-true", "full"],
+        Precision::Fp32Strict => &["strict-fp32", "ieee"],
+        Precision::Tf32 => &["tensorfloat32", "tensorfloat-32", "tf-32"],
+        Precision::Tf32Products => &[],
+        Precision::AmpFp16 => &[
+            "amp",
+            "16-mixed",
+            "fp16-mixed",
+            "float16-mixed",
+            "mixed-fp16",
+            "mixed_fp16",
+            "mixed-float16",
+            "mixed_float16",
+            "amp-float16",
+            "amp_fp16",
+        ],
+        Precision::AmpBf16 => &[
+            "bf16-mixed",
+            "bfloat16-mixed",
+            "mixed-bf16",
+            "mixed_bf16",
+            "mixed-bfloat16",
+            "mixed_bfloat16",
+            "amp-bfloat16",
+            "amp_bf16",
+        ],
+        Precision::Fp16 => &["float16", "torch.float16", "half", "torch.half", "16-true", "fp16-true"],
+        Precision::Bf16 => &["bfloat16", "torch.bfloat16", "bf16-true", "bfloat16-true", "brain-float"],
+        Precision::Fp8 => &["float8", "fp8-mixed", "8-mixed", "transformer-engine", "torch.float8_e4m3fn"],
+    }
+}
+
 impl ValueEnum for Host {
     fn value_variants<'a>() -> &'a [Self] {
         &Self::ALL
@@ -107,5 +153,43 @@ impl ValueEnum for MethodChoice {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(PossibleValue::new(self.name()).help(self.summary()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn precisions_in_the_words_of_frameworks() {
+        for (word, precision) in [
+            ("bfloat16", Precision::Bf16),
+            ("torch.bfloat16", Precision::Bf16),
+            ("bf16-true", Precision::Bf16),
+            ("bf16-mixed", Precision::AmpBf16),
+            ("mixed_bfloat16", Precision::AmpBf16),
+            ("16-mixed", Precision::AmpFp16),
+            ("fp16-mixed", Precision::AmpFp16),
+            ("float16", Precision::Fp16),
+            ("half", Precision::Fp16),
+            ("BF16", Precision::Bf16),
+            ("32-true", Precision::Fp32),
+            ("float32", Precision::Fp32),
+            ("transformer-engine", Precision::Fp8),
+        ] {
+            assert_eq!(Precision::from_str(word, true), Ok(precision), "{word}");
+        }
+        // Mixed to Lightning's old versions, throughout to others.
+        assert!(Precision::from_str("16", true).is_err() && Precision::from_str("int8", true).is_err());
+    }
+
+    #[test]
+    fn no_word_means_two_precisions() {
+        let words = Precision::ALL.iter().flat_map(|one| words_for(*one).iter().copied().chain([one.name()]));
+        let mut words: Vec<&str> = words.collect();
+        let count = words.len();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), count);
     }
 }

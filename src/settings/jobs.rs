@@ -389,6 +389,7 @@ fn line_of(text: &str, span: &Range<usize>, key: Option<&str>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::deadline::Deadline;
     use crate::units::Usd;
 
     fn said(text: &str) -> String {
@@ -400,13 +401,13 @@ mod tests {
     #[test]
     fn the_example_of_the_header_reads() {
         let file = JobsFile::parse(&super::super::example(include_str!("jobs.rs"))).unwrap();
-        assert_eq!(file.shared.deadline, Hours::new(72.0).ok());
+        assert_eq!(file.shared.deadline, Hours::new(72.0).ok().map(Deadline::Within));
         assert_eq!(file.shared.budget, Usd::new(900.0).ok());
         assert_eq!(file.shared.quota[0].to_string(), "16 at aws, until 12 h");
         assert_eq!(file.confidence, Some(Confidence::High));
         assert_eq!(file.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["translation", "images"]);
         assert_eq!((file.jobs[0].line, file.jobs[1].line), (11, 18));
-        assert_eq!(file.jobs[0].wish.deadline, Hours::new(24.0).ok());
+        assert_eq!(file.jobs[0].wish.deadline, Hours::new(24.0).ok().map(Deadline::Within));
         assert_eq!(file.jobs[1].wish.gpus, ["a100", "h100"]);
     }
 
@@ -433,7 +434,7 @@ mod tests {
         let wrong = said(&format!("{JOB}samples = 3"));
         assert_eq!(wrong, "line 1: job \"a\": work: only one of samples, steps, epochs and tokens can be given");
         let deadline = said(&format!("{JOB}deadline = \"soon\""));
-        assert!(deadline.starts_with("line 5: job \"a\": deadline: \"soon\" is not a valid time"), "{deadline}");
+        assert!(deadline.starts_with("line 5: job \"a\": deadline: \"soon\" is not a valid deadline"), "{deadline}");
         let unknown = said(&format!("{JOB}\nmax_gpu = 3"));
         assert!(unknown.starts_with("line 6: job \"a\": max_gpu: unknown field `max_gpu`"), "{unknown}");
         assert!(

@@ -82,14 +82,37 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     if time.is_zero() { Err(format!("{text:?} is no time to wait; write 30 or 2m")) } else { Ok(time) }
 }
 
-/// Money in US dollars: `300`, `$300`, `1.5k`.
+/// Money in US dollars: `300`, `$1,000`, `1.5k`, `300 USD`.
 ///
 /// # Errors
 /// The text, with examples of what is understood.
 pub fn usd(text: &str) -> Result<Usd, String> {
-    let amount = number(text.trim().trim_start_matches('$'))
-        .ok_or_else(|| format!("{text:?} is not a valid amount of money; write 300, $300 or 1.5k"))?;
+    let amount = number(without_currency(text)).ok_or_else(|| {
+        let remedy = "write US dollars, as 300, $1,000, 1.5k or 300 USD";
+        format!("{:?} is not a valid amount of money; {remedy}", crate::text::clean(text, 60))
+    })?;
     Usd::new(at_most(text, amount, most::WORK)?).map_err(|error| error.to_string())
+}
+
+/// The number of an amount, without the sign or the word for US dollars on one side of it.
+fn without_currency(text: &str) -> &str {
+    const BEFORE: [&str; 4] = ["us$", "usd", "us-$", "$"];
+    const BEHIND: [&str; 5] = ["usd", "us$", "dollars", "dollar", "$"];
+    let text = text.trim();
+    let before = BEFORE.iter().find_map(|sign| Some(&text[start_of(text, sign)?..]));
+    let behind = || BEHIND.iter().find_map(|sign| Some(&text[..end_of(text, sign)?]));
+    before.or_else(behind).unwrap_or(text).trim()
+}
+
+/// Byte after a word that `text` begins with, in letters of either case.
+fn start_of(text: &str, beginning: &str) -> Option<usize> {
+    text.get(..beginning.len())?.eq_ignore_ascii_case(beginning).then_some(beginning.len())
+}
+
+/// Byte at which `text` ends with a word, in letters of either case.
+fn end_of(text: &str, ending: &str) -> Option<usize> {
+    let at = text.len().checked_sub(ending.len())?;
+    text.get(at..)?.eq_ignore_ascii_case(ending).then_some(at)
 }
 
 /// Emissions in kilograms of CO2e: `40`, `40kg`, `1.5k`.
@@ -102,38 +125,76 @@ pub fn kilograms(text: &str) -> Result<KilogramsCo2e, String> {
     KilogramsCo2e::new(at_most(text, amount, most::WORK)?).map_err(|error| error.to_string())
 }
 
-/// A price in US dollars an hour.
+/// A price in US dollars an hour: `3`, `$3/h`, `3 USD per hour`.
 ///
 /// # Errors
 /// As [`usd`].
 pub fn usd_per_hour(text: &str) -> Result<UsdPerHour, String> {
-    usd(text.trim().trim_end_matches("/h"))
+    const AN_HOUR: [&str; 6] = ["/h", "/hr", "/hour", "per hour", "an hour", "per h"];
+    let trimmed = text.trim();
+    let at = AN_HOUR.iter().find_map(|ending| end_of(trimmed, ending));
+    usd(&trimmed[..at.unwrap_or(trimmed.len())])
         .and_then(|amount| UsdPerHour::new(amount.get()).map_err(|error| error.to_string()))
 }
 
-/// A count: `300000`, `300k`, `1.2M`, `1e9`, `3B`.
+/// A price of electricity in US dollars a kWh: `0.2`, `$0.20/kWh`.
+///
+/// # Errors
+/// As [`usd`], and for more than any electricity costs.
+pub fn usd_per_kwh(text: &str) -> Result<f64, String> {
+    let trimmed = text.trim();
+    let amount = usd(&trimmed[..end_of(trimmed, "/kwh").unwrap_or(trimmed.len())])?.get();
+    at_most(text, amount, most::USD_PER_KWH)
+}
+
+/// A count: `300000`, `1,000,000`, `300k`, `1.2M`, `1e9`, `3B`, `1.28 million`.
 ///
 /// # Errors
 /// The text, with examples of what is understood.
 pub fn count(text: &str) -> Result<f64, String> {
-    let number =
-        number(text).ok_or_else(|| format!("{text:?} is not a valid count; write 300000, 300k, 1.2M or 1e9"))?;
+    let number = number(text)
+        .ok_or_else(|| format!("{text:?} is not a valid count; write 300000, 300,000, 300k, 1.2M or 1e9"))?;
     at_most(text, number, most::WORK)
 }
 
-/// A number of 0 or more, with its power of a thousand as a letter.
+/// A number of 0 or more, its digits in groups or not, with its power of a thousand as a letter or word.
 fn number(text: &str) -> Option<f64> {
-    let trimmed = text.trim().replace('_', "");
-    let factor = match trimmed.chars().last()? {
-        'k' | 'K' => 1e3,
-        'm' | 'M' => 1e6,
-        'b' | 'B' | 'g' | 'G' => 1e9,
-        't' | 'T' => 1e12,
-        _ => 1.0,
-    };
-    let digits = if factor > 1.0 { &trimmed[..trimmed.len() - 1] } else { &trimmed };
-    let number: f64 = digits.trim().parse().ok()?;
+    const POWERS: [(&str, f64); 14] = [
+        ("thousand", 1e3),
+        ("million", 1e6),
+        ("billion", 1e9),
+        ("trillion", 1e12),
+        ("mio", 1e6),
+        ("mln", 1e6),
+        ("mn", 1e6),
+        ("bn", 1e9),
+        ("k", 1e3),
+        ("m", 1e6),
+        ("b", 1e9),
+        ("g", 1e9),
+        ("t", 1e12),
+        ("", 1.0),
+    ];
+    let trimmed = text.trim();
+    let (digits, factor) =
+        POWERS.iter().find_map(|(word, factor)| Some((&trimmed[..end_of(trimmed, word)?], *factor)))?;
+    let number: f64 = ungrouped(digits.trim())?.parse().ok()?;
     (number.is_sign_positive() && !number.is_nan()).then_some(number * factor)
+}
+
+/// Digits without what separates thousands: `1_000_000` anywhere, commas between groups of three
+/// alone, as `1,5` may be one and a half.
+fn ungrouped(digits: &str) -> Option<String> {
+    let digits = digits.replace('_', "");
+    let end = digits.find(['.', 'e', 'E']).unwrap_or(digits.len());
+    let (whole, rest) = digits.split_at(end);
+    let mut groups = whole.split(',');
+    let first = groups.next()?;
+    let groups: Vec<&str> = groups.collect();
+    let is_group = |group: &&str| group.len() == 3 && group.bytes().all(|byte| byte.is_ascii_digit());
+    let is_grouped = groups.is_empty() || (1..=3).contains(&first.len());
+    (is_grouped && groups.iter().all(is_group) && !rest.contains(','))
+        .then(|| format!("{first}{}{rest}", groups.concat()))
 }
 
 fn at_most(text: &str, number: f64, most: f64) -> Result<f64, String> {
@@ -153,6 +214,12 @@ pub fn samples(text: &str) -> Result<Samples, String> {
 /// # Errors
 /// As [`whole`], and for 0.
 pub fn batch_size(text: &str) -> Result<u64, String> {
+    // Of a list, "1,024" is the sizes 1 and 024.
+    if text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!(
+            "{text:?} begins with 0: commas separate sizes, so write 1024 or 1_024 for a thousand and 24"
+        ));
+    }
     match whole(text)? {
         0 => Err("a step processes at least one sample".to_owned()),
         batch => Ok(batch),
@@ -187,6 +254,22 @@ pub fn network(text: &str) -> Result<f64, String> {
 pub fn whole(text: &str) -> Result<u64, String> {
     let number = at_most(text, count(text)?, 9e15)?;
     if number.fract() == 0.0 { Ok(number as u64) } else { Err(format!("{text:?} is not a whole number")) }
+}
+
+/// A parser of whole numbers from `least` to `most`, written as any count.
+pub fn within<T: TryFrom<u64>>(
+    least: u64,
+    most: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = whole(text)?;
+        let found =
+            Some(number).filter(|number| (least..=most).contains(number)).and_then(|number| number.try_into().ok());
+        found.ok_or_else(|| match most {
+            u64::MAX => format!("{number} is not in {least}.."),
+            most => format!("{number} is not in {least}..={most}"),
+        })
+    }
 }
 
 /// Batches a GPU that a plan may choose from.
@@ -285,9 +368,47 @@ mod tests {
         assert_eq!(count("1.2M").unwrap(), 1_200_000.0);
         assert_eq!(whole("1e9").unwrap(), 1_000_000_000);
         assert_eq!(whole("300_000").unwrap(), 300_000);
-        for bad in ["", "-5", "ten", "nan", "$", "1.5.2", "k", "é"] {
+        for text in [
+            "$1,000",
+            "1,000",
+            "1_000",
+            "1k",
+            "1000 USD",
+            "usd 1,000.00",
+            "US$1000",
+            "$ 1000",
+            "1000$",
+            "1e3",
+            "0.001M",
+            "1000 dollars",
+            "$1K",
+        ] {
+            assert_eq!(usd(text).unwrap().get(), 1000.0, "{text}");
+        }
+        for text in ["1,280,000", "1.28M", "1_280_000", "1.28 million", "1.28m", "1,280k", "1280 thousand", "1.28e6"] {
+            assert_eq!(count(text).unwrap(), 1_280_000.0, "{text}");
+        }
+        for text in ["$3/h", "3 USD/hour", "$3.00 per hour", "3/hr", "3$/h", "USD 3 an hour"] {
+            assert_eq!(usd_per_hour(text).unwrap().get(), 3.0, "{text}");
+        }
+        for text in ["0.2", "$0.20/kWh", "0.20 USD/kWh"] {
+            assert_eq!(usd_per_kwh(text).unwrap(), 0.2, "{text}");
+        }
+        for bad in [
+            "", "-5", "ten", "nan", "$", "1.5.2", "k", "é", "1,5", "1,00", "1000,000", "1,000,00", ",100", "1.000,5",
+            "1,,000", "million", "µ",
+        ] {
             assert!(count(bad).is_err(), "{bad}");
         }
+        for bad in ["€300", "300 EUR", "$$3", "-$3", "$-3", "3/day", "USD", "1,5", "$300 USD"] {
+            assert!(usd(bad).is_err() && usd_per_hour(bad).is_err(), "{bad}");
+        }
+        assert!(batch_size("024").unwrap_err().contains("1_024") && batch_sizes("1,024").is_err());
+        assert_eq!((within(1, 8)("8"), within(1, u64::MAX)("1,024")), (Ok(8_u32), Ok(1024_u64)));
+        for bad in ["4", "0", "1.5", "-1"] {
+            assert!(within::<u32>(1, 3)(bad).is_err(), "{bad}");
+        }
+        assert!(within::<u32>(1, u64::MAX)("5e9").is_err());
         assert!(whole("1.5").is_err());
         assert_eq!(bytes("24GB").unwrap().get(), 24.0 * 1_073_741_824.0);
         assert!(bytes("24").is_err());

@@ -7,6 +7,7 @@ use clap::Args;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use super::deadline::{Deadline, deadline};
 use super::values;
 use crate::plan::{Accept, Confidence, Data, Goal, Objective, Quota, ShardingChoice, Work};
 use crate::pricing::Tier;
@@ -20,11 +21,13 @@ pub struct Wish {
     #[arg(long, value_name = "N", value_parser = values::samples, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     #[serde(deserialize_with = "read::samples")]
     pub samples: Option<Samples>,
-    /// Work in steps of the recorded batch size, or of --global-batch.
+    /// Work in steps (of the recorded batch size).
+    ///
+    /// With --global-batch, of that many samples.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     #[serde(deserialize_with = "read::whole")]
     pub steps: Option<u64>,
-    /// Work in passes over a data set of --dataset samples.
+    /// Work in passes over the data set (--dataset).
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work", requires = "dataset")]
     #[serde(deserialize_with = "read::count")]
     pub epochs: Option<f64>,
@@ -36,22 +39,26 @@ pub struct Wish {
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     #[serde(deserialize_with = "read::count")]
     pub tokens: Option<f64>,
-    /// Samples of one optimizer step on all GPUs: each GPU runs as many batches of the recorded
-    /// size as that takes (gradient accumulation).
+    /// Samples of one optimizer step on all GPUs.
+    ///
+    /// Each GPU runs as many batches of the recorded size as that takes (gradient accumulation).
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work")]
     #[serde(deserialize_with = "read::whole")]
     pub global_batch: Option<u64>,
-    /// Latest finish (24h, "1d 12h"), set-up included.
-    #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Limits")]
-    #[serde(deserialize_with = "read::hours")]
-    pub deadline: Option<Hours>,
+    /// Latest finish: 24h, "1d 12h", "Friday 18:00", 2026-12-04.
+    ///
+    /// A span, or a date and time (2026-12-04T18:00) in local time; a day alone means its end. Set-up is
+    /// included.
+    #[arg(long, value_name = "TIME", value_parser = deadline, allow_hyphen_values = true, help_heading = "Limits")]
+    #[serde(deserialize_with = "read::deadline")]
+    pub deadline: Option<Deadline>,
     /// Most to spend in all, in US dollars.
     #[arg(long, value_name = "USD", value_parser = values::usd, allow_hyphen_values = true, help_heading = "Limits")]
     #[serde(deserialize_with = "read::usd")]
     pub budget: Option<Usd>,
     /// Most to spend an hour, in US dollars.
     #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Limits")]
-    #[serde(rename = "max_usd_per_hour")]
+    #[serde(rename = "max_usd_per_hour", deserialize_with = "read::usd_per_hour")]
     pub max_price: Option<UsdPerHour>,
     /// Most to emit in all, in kg of CO2e; offers of which that is not known are left out.
     #[arg(long, value_name = "KG", value_parser = values::kilograms, allow_hyphen_values = true, help_heading = "Limits")]
@@ -70,7 +77,7 @@ pub struct Wish {
     #[serde(skip)]
     pub confidence: Option<Confidence>,
     /// Parts that may follow one another (2 allows "spot, then on demand").
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3), help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, 3), help_heading = "Limits")]
     pub max_parts: Option<u32>,
     /// What may be used beside firm offers: those on demand, from a provider itself, at a price that
     /// nothing speaks against, on the platform and with the global batch of the recording.
@@ -107,29 +114,29 @@ pub struct Wish {
     #[arg(long, help_heading = "Offers")]
     pub no_marketplace: bool,
     /// Fewest GPUs.
-    #[arg(long, value_name = "N", help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(0, u64::MAX), help_heading = "Offers")]
     pub min_gpus: Option<u32>,
     /// Most GPUs.
-    #[arg(long, value_name = "N", help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(0, u64::MAX), help_heading = "Offers")]
     pub max_gpus: Option<u32>,
     /// Most machines of one offer in a job: 1, 2, 4, … of them are tried; limits of GPUs and price
     /// count all of them.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(most::MACHINES)), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::MACHINES.into()), help_heading = "Offers")]
     pub max_machines: Option<u32>,
     /// Which state of the training the GPUs divide; zero3 is FSDP.
     #[arg(long, value_enum, help_heading = "Offers")]
     pub sharding: Option<ShardingChoice>,
     /// GPUs that divide each layer of the model, all of one machine (Megatron's tensor parallel).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(most::REPLICA)), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
     pub tensor_parallel: Option<u32>,
     /// Stages that divide the layers of the model; micro-batches are those that --global-batch takes.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(most::REPLICA)), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
     pub pipeline_parallel: Option<u32>,
     /// Use GPUs whose memory may be too small: it is not known whether the step fits.
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_memory: bool,
     /// Fewest vCPUs of a whole machine, whatever its GPUs.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, u64::MAX), help_heading = "Offers")]
     pub min_vcpus: Option<u32>,
     /// Least memory of a whole machine's host (64GB).
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Offers")]
@@ -186,13 +193,19 @@ macro_rules! readers {
                     Typed::Whole(number) => number.to_string(),
                     Typed::Number(number) => number.to_string(),
                 };
-                values::$name(&text).map(Some).map_err(D::Error::custom)
+                parse::$name(&text).map(Some).map_err(D::Error::custom)
             })+
         }
     };
 }
 
-readers!(samples Samples, whole u64, count f64, hours Hours, usd Usd, kilograms KilogramsCo2e, bytes Bytes);
+/// The parsers by name.
+mod parse {
+    pub(super) use super::deadline;
+    pub(super) use super::values::{bytes, count, kilograms, samples, usd, usd_per_hour, whole};
+}
+
+readers!(samples Samples, whole u64, count f64, deadline Deadline, usd Usd, usd_per_hour UsdPerHour, kilograms KilogramsCo2e, bytes Bytes);
 
 /// A value of a file.
 #[derive(Deserialize)]
@@ -324,8 +337,8 @@ impl Wish {
         Some(Data { gb, provider: Some(provider.to_owned()), region: region.map(str::to_owned) })
     }
 
-    /// Puts what is wished into a goal: everything but the work, and the GPUs, whose names only
-    /// a catalog knows.
+    /// Puts what is wished into a goal: everything but the work, the deadline, which may depend on
+    /// the clock, and the GPUs, whose names only a catalog knows.
     pub fn apply(&self, goal: &mut Goal) {
         fn set<T: Clone>(place: &mut T, value: Option<&T>) {
             if let Some(value) = value {
@@ -333,7 +346,6 @@ impl Wish {
             }
         }
         goal.global_batch = self.global_batch.or(goal.global_batch);
-        goal.deadline = self.deadline.or(goal.deadline);
         goal.budget = self.budget.or(goal.budget);
         set(&mut goal.objective, self.hour_value.map(Objective::CostPlusTime).or(self.objective).as_ref());
         set(&mut goal.confidence, self.confidence.as_ref());

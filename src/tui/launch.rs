@@ -159,9 +159,15 @@ impl Launch {
             Source::Given(loaded.label)
         };
         let (catalog, prices) = (Arc::new(catalog), Arc::new(prices));
-        let file = args.input.file.as_ref().map(|file| file.display().to_string());
+        let request = Request {
+            command: command.to_string(),
+            file: args.input.file.as_ref().map(|file| file.display().to_string()),
+            own: args.own.names(),
+            usd_per_kwh: args.own.usd_per_kwh,
+            ..Request::default()
+        };
         let precision = options.precision;
-        let mut engine = engine(&catalog, &prices, (options, sizes), file, command.to_string());
+        let mut engine = engine(&catalog, &prices, (options, sizes), request);
         if let Some(jobs) = jobs.clone() {
             engine.jobs = Arc::new(move || jobs.plan().map_err(|error| error.to_string()));
         }
@@ -204,14 +210,13 @@ struct Kept {
 }
 
 /// The functions that predict, plan and write, on this catalog and these prices; `sizes` are batches
-/// that plans may use beside the recorded one, `file` is where the recorded step was read from,
-/// `command` what was typed.
+/// that plans may use beside the recorded one, `request` has the command that was typed, the file of
+/// the recorded step and own machines.
 pub fn engine(
     catalog: &Arc<Catalog>,
     prices: &Arc<PriceBook>,
     (options, sizes): (Options, Vec<u64>),
-    file: Option<String>,
-    command: String,
+    request: Request,
 ) -> Engine {
     let (catalog, prices) = (catalog.clone(), prices.clone());
     let kept: Mutex<Option<Kept>> = Mutex::new(None);
@@ -280,8 +285,13 @@ pub fn engine(
         jobs: Arc::new(|| Err("no file of jobs was given (--jobs)".to_owned())),
         export: Arc::new(move |export| {
             let options = by_export(export.chosen, Vec::new());
-            let request = Request::new(command.clone(), file.clone(), &export.profile, &options)
-                .map(|request| Request { batch_sizes: sizes_export(export.chosen), ..request });
+            let Request { command, file, own, usd_per_kwh, .. } = request.clone();
+            let request = Request::new(command, file, &export.profile, &options).map(|request| Request {
+                batch_sizes: sizes_export(export.chosen),
+                own,
+                usd_per_kwh,
+                ..request
+            });
             let written = Written {
                 plan: &export.plan,
                 predictions: &export.predictions,

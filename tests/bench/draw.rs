@@ -13,6 +13,7 @@ use std::sync::Arc;
 use habitat_tui::action::Screen;
 use habitat_tui::predict::Options;
 use habitat_tui::profile::{Operation, Profile};
+use habitat_tui::report::plan_toml::Request;
 use habitat_tui::store::bundled;
 use habitat_tui::tui::{Launch, draw, engine, render};
 
@@ -50,7 +51,7 @@ fn large(screen: Screen) -> Launch {
     let profile = Profile { operations: (0..OPERATIONS).map(product).collect(), ..(**small).clone() };
     let targets = bundled::gpus().into_iter().map(|gpu| gpu.slug).take(GPUS).collect();
     let options = Options { targets, ..Options::default() };
-    launch.engine = engine(&launch.setup.catalog, &launch.setup.prices, (options, Vec::new()), None, String::new());
+    launch.engine = engine(&launch.setup.catalog, &launch.setup.prices, (options, Vec::new()), Request::default());
     (launch.setup.profile, launch.setup.screen) = (Arc::new(profile), screen);
     launch
 }

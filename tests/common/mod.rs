@@ -14,6 +14,7 @@ use habitat_tui::plan::{Confidence, Goal, Work};
 use habitat_tui::predict::Options;
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::profile::Profile;
+use habitat_tui::report::plan_toml::Request;
 use habitat_tui::settings::keymap::{Key, Keymap};
 use habitat_tui::settings::theme::{ColourLevel, GlyphSet, Theme};
 use habitat_tui::store::bundled;
@@ -118,7 +119,7 @@ pub fn launch() -> Launch {
     goal.max_parts = 1;
     let options = Options { targets: GPUS.map(slug).to_vec(), ..Options::default() };
     let (catalog, prices) = (CATALOG.clone(), Arc::new(book()));
-    let engine = engine(&catalog, &prices, (options, Vec::new()), None, String::new());
+    let engine = engine(&catalog, &prices, (options, Vec::new()), Request::default());
     Launch {
         setup: Setup {
             profile: Arc::new(profile),

@@ -54,7 +54,7 @@ pub enum Lower {
 impl Lower {
     /// All, in the order of `v`.
     pub const ALL: [Self; 6] =
-        [Self::Alternatives, Self::Beside, Self::Timeline, Self::Chart, Self::Rejected, Self::Notes];
+        [Self::Alternatives, Self::Timeline, Self::Chart, Self::Beside, Self::Rejected, Self::Notes];
 
     /// Its title.
     pub const fn name(self) -> &'static str {

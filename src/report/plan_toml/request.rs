@@ -40,6 +40,12 @@ pub struct Request {
     /// Batches of one GPU that were to choose from beside it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batch_sizes: Vec<u64>,
+    /// Own machines without a price file (`2x3090`), which are offers beside those of the files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<String>,
+    /// US dollars a kWh of their electricity; `None` = assumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_kwh: Option<f64>,
     /// Tokens of one sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence_length: Option<u64>,
@@ -76,6 +82,8 @@ impl Request {
             ignore_origin: options.ignore_origin,
             batch_size: workload.batch_size,
             batch_sizes: Vec::new(),
+            own: Vec::new(),
+            usd_per_kwh: None,
             sequence_length: workload.sequence_length,
             parameters: workload.parameter_count,
             peak_memory_bytes: profile.step.as_ref().and_then(|step| step.peak_memory_bytes),

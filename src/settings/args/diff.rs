@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::TableForm;
+use super::{FileArgs, TableForm};
 use crate::profile::breakdown::GroupBy;
 use crate::settings::values;
 
@@ -28,4 +28,7 @@ pub struct DiffArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }

@@ -13,8 +13,10 @@ use crate::units::Bytes;
 /// A recorded step and how to read it.
 #[derive(Debug, Clone, Default, Args)]
 pub struct InputArgs {
+    /// The recorded step: a profile or a trace; without it, the embedded sample.
+    ///
     /// A profile (*.habitat.json, .gz, .zst), a PyTorch profiler trace, a recording of Nsight
-    /// Systems (.sqlite) or XPlane (.xplane.pb), or an op list; without it, the embedded sample.
+    /// Systems (.sqlite) or XPlane (.xplane.pb), or an op list.
     pub file: Option<PathBuf>,
     /// The embedded sample to read, in place of FILE.
     #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file", help_heading = "Recorded step")]
@@ -31,8 +33,19 @@ pub struct InputArgs {
     /// Which equation of wave scaling is used (Habitat's 1 or 2).
     #[arg(long, value_enum, default_value_t = WaveForm::ManyWaves, help_heading = "Prediction")]
     pub waves: WaveForm,
-    /// Predict for another precision than the recorded one.
-    #[arg(long, value_name = "PRECISION", value_enum, help_heading = "Prediction")]
+    /// Predict for another precision: bf16, amp-bf16, fp16, tf32, fp8 …
+    ///
+    /// One of fp32, fp32-strict (no TF32), tf32, tf32-products (not in convolutions), amp-fp16, amp-bf16
+    /// (mixed precision), fp16, bf16 (throughout) and fp8, or the words of PyTorch (bfloat16), Lightning
+    /// (bf16-mixed, 16-true) and Keras (`mixed_float16`) for them.
+    #[arg(
+        long,
+        value_name = "PRECISION",
+        value_enum,
+        ignore_case = true,
+        hide_possible_values = true,
+        help_heading = "Prediction"
+    )]
     pub precision: Option<Precision>,
     /// Whether the GPU waits for the host, which launches its operations and loads its data.
     #[arg(long, value_enum, default_value_t = Host::AsRecorded, help_heading = "Prediction")]
@@ -56,13 +69,13 @@ impl InputArgs {
 /// What is known of a recorded step beside its file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RecordedArgs {
-    /// The GPU it was recorded on, in place of what the file says.
+    /// The GPU it was recorded on, instead of the file's.
     #[arg(long, value_name = "GPU", help_heading = "Recorded step")]
     pub origin: Option<String>,
     /// Drop what was measured and predict from shapes alone.
     #[arg(long, help_heading = "Recorded step")]
     pub ignore_origin: bool,
-    /// Samples of one step on one GPU, where the file does not say.
+    /// Samples of one step on one GPU, if the file lacks it.
     #[arg(long, value_name = "N", value_parser = values::batch_size, allow_hyphen_values = true, help_heading = "Recorded step")]
     pub batch_size: Option<u64>,
     /// Parameters of the model (25.6M), where the file does not say.
@@ -106,7 +119,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
     pub parameters: Option<u64>,
     /// What the step runs in, in place of what is seen.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, ignore_case = true)]
     pub precision: Option<Precision>,
     /// The GPU it was recorded on, in place of what is seen.
     #[arg(long, value_name = "GPU")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{ModelArgs, RecordedArgs};
+use super::{FileArgs, ModelArgs, RecordedArgs};
 use crate::profile::Sample;
 use crate::settings::values;
 use crate::units::most;
@@ -55,7 +55,7 @@ pub struct CalibrateScalingArgs {
     #[command(flatten)]
     pub recorded: RecordedArgs,
     /// GPUs of the run that was measured.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=most::GPUS as i64))]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(2, most::GPUS.into()))]
     pub gpus: u32,
     /// Its time of one step, in milliseconds.
     #[arg(long, value_name = "MS", value_parser = values::count)]
@@ -63,6 +63,9 @@ pub struct CalibrateScalingArgs {
     /// As JSON.
     #[arg(long)]
     pub json: bool,
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 /// Arguments of `collect`.
@@ -134,7 +137,7 @@ pub struct SuggestArgs {
     #[arg(long, value_name = "GPU")]
     pub to: String,
     /// How many operators.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=200))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::within::<u32>(1, 200))]
     pub count: u32,
     /// Write tables to fill in into this folder.
     #[arg(long, value_name = "DIR")]

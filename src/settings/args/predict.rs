@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, TableForm};
+use super::{BlackBoxArgs, FileArgs, InputArgs, ModelArgs, OwnArgs, RecordedArgs, TableForm};
 use crate::predict::{Host, MethodChoice};
 use crate::profile::Sample;
 use crate::settings::values::{self, BatchSizes};
@@ -26,23 +26,38 @@ pub struct PredictArgs {
     /// Every operation too.
     #[arg(long)]
     pub operations: bool,
-    /// What is known of the recorded step too: its longest operations, modules, waits and notes.
+    /// What is known of the recorded step too.
+    ///
+    /// Its longest operations, modules, waits and notes.
     #[arg(long)]
     pub verbose: bool,
-    /// What every method predicts, the errors that each was found to have, and which is used.
+    /// What every method predicts, and their errors.
+    ///
+    /// With the errors that each was found to have, and which is used.
     #[arg(long, conflicts_with_all = ["operations", "black_box"])]
     pub all_methods: bool,
-    /// Each GPU of `--to` with other figures too, in times of the real ones: bandwidth, sms, clock,
-    /// tensor, memory.
+    /// Each GPU of `--to` with other figures too (bandwidth=2).
+    ///
+    /// In times of the real ones: bandwidth, sms, clock, tensor, memory.
     #[arg(long, requires = "to", value_name = "FIGURE=N,…", conflicts_with_all = ["all_methods", "black_box"])]
     pub what_if: Option<String>,
-    /// Which operations make the difference between the two GPUs of `--to`, or between one and what
-    /// `--what-if` makes of it.
+    /// Which operations make the difference between two GPUs.
+    ///
+    /// Between the two of `--to`, or between one and what `--what-if` makes of it.
     #[arg(long, requires = "to", conflicts_with_all = ["operations", "all_methods", "black_box"])]
     pub difference: bool,
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// Write a report to share as well: one HTML file, without scripts or network.
+    ///
+    /// It has the verdict, the recorded step with its idle time, cost against time, and with --difference
+    /// the two GPUs compared.
+    #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with = "all_methods")]
+    pub html: Option<PathBuf>,
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 /// Arguments of `plan`.
@@ -54,8 +69,10 @@ pub struct PlanArgs {
     /// In place of a recorded step.
     #[command(flatten)]
     pub black_box: BlackBoxArgs,
-    /// Price the plan of this file (TOML, version 2 to 4) again, with the prices and predictions of today,
-    /// and say what changed. The recorded step is the one that the plan names, or FILE.
+    /// Price the plan of this file again, and show what changed.
+    ///
+    /// TOML, version 2 to 4, with the prices and predictions of today. The recorded step is the one that
+    /// the plan names, or FILE.
     #[arg(
         long,
         value_name = "PLAN",
@@ -66,16 +83,22 @@ pub struct PlanArgs {
     /// real run.
     #[arg(long, requires_all = ["from", "file"])]
     pub other_profile: bool,
-    /// Batches a GPU to choose from beside the recorded one: sizes with commas, or `auto` (halved down
-    /// to 1, doubled twice). Their steps are predicted as `batches` does from one recording.
+    /// Batches a GPU to choose from: sizes, or auto.
+    ///
+    /// Beside the recorded one: sizes with commas, or `auto` (halved down to 1, doubled twice). Their
+    /// steps are predicted as `batches` does from one recording.
     #[arg(long, value_name = "N,…", value_parser = values::batch_sizes, help_heading = "Work", conflicts_with = "black_box")]
     pub batch_sizes: Option<BatchSizes>,
     /// The goal.
     #[command(flatten)]
     pub wish: Wish,
-    /// Every plan that none beats in both time and cost, in place of the best one; deadline and
-    /// budget are not looked at. As text, JSON, CSV or Markdown.
-    #[arg(long, help_heading = "Output", conflicts_with_all = ["toml", "export", "output", "from", "rejected"])]
+    /// Own machines.
+    #[command(flatten)]
+    pub own: OwnArgs,
+    /// Best trade-offs of time and cost (Pareto front).
+    ///
+    /// All plans that no other beats in both; deadline and budget do not count. As text, JSON, CSV or Markdown.
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["toml", "export", "from", "rejected"])]
     pub frontier: bool,
     /// As JSON.
     #[arg(long, help_heading = "Output", group = "plan_form")]
@@ -95,8 +118,16 @@ pub struct PlanArgs {
     /// The partition of your Slurm cluster that has such GPUs, for --export slurm.
     #[arg(long, value_name = "NAME", help_heading = "Output", requires = "export")]
     pub partition: Option<String>,
-    /// Write to this file in place of standard output (TOML unless another form is asked for;
-    /// several parts become numbered files where the tool takes a file each).
+    /// Write a report to share as well: one HTML file, without scripts or network.
+    ///
+    /// It has the verdict, cost against time, the plan over time, the recorded step with its idle time,
+    /// and all assumptions.
+    #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with = "frontier")]
+    pub html: Option<PathBuf>,
+    /// Write to this file instead of standard output.
+    ///
+    /// As a flag says, else by its ending (.json, .csv, .md), else TOML. Several parts become numbered
+    /// files if the tool takes a file each.
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
     /// Replace the file if it is there.
@@ -125,6 +156,9 @@ pub struct PlanJobsArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 /// Arguments of `compare`.
@@ -142,6 +176,9 @@ pub struct CompareArgs {
     /// As JSON (habitat-outcome, version 1).
     #[arg(long)]
     pub json: bool,
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 /// Tools that start the parts of a plan.
@@ -189,6 +226,9 @@ pub struct BatchesArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 impl BatchesArgs {
@@ -282,4 +322,7 @@ pub struct SweepBandwidthArgs {
     /// As JSON (habitat-bandwidth-sweep, version 1).
     #[arg(long)]
     pub json: bool,
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }

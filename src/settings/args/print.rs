@@ -1,6 +1,6 @@
 //! Arguments of the commands that print what the program knows.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
@@ -26,6 +26,42 @@ impl TableForm {
     }
 }
 
+/// A file instead of standard output.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct FileArgs {
+    /// Write to this file instead of standard output.
+    ///
+    /// The form of a table follows from its ending (.json, .csv, .md) unless a flag names one.
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+    /// Replace the file if it is there.
+    #[arg(long, help_heading = "Output")]
+    pub force: bool,
+}
+
+impl FileArgs {
+    /// What the name of the file ends with, without that of a compression, in small letters.
+    pub fn ending(path: &Path) -> Option<String> {
+        let name = path.file_name()?.to_string_lossy().to_lowercase();
+        let name = [".gz", ".zst"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
+        name.rsplit_once('.').map(|(_, ending)| ending.to_owned())
+    }
+}
+
+impl TableForm {
+    /// The form, by the ending of the file if no flag names one.
+    #[must_use]
+    pub fn for_file(self, path: &Path) -> Self {
+        let ending = FileArgs::ending(path).filter(|_| self.is_text());
+        match ending.as_deref() {
+            Some("json") => Self { json: true, ..self },
+            Some("csv") => Self { csv: true, ..self },
+            Some("md" | "markdown") => Self { markdown: true, ..self },
+            _ => self,
+        }
+    }
+}
+
 /// Arguments of `gpus`.
 #[derive(Debug, Args)]
 pub struct GpusArgs {
@@ -37,6 +73,9 @@ pub struct GpusArgs {
     /// Print the catalog file of one GPU, to start your own from.
     #[arg(long, value_name = "GPU", conflicts_with_all = ["filter", "json", "csv", "markdown"])]
     pub toml: Option<String>,
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 /// Arguments of `offers`.
@@ -56,6 +95,9 @@ pub struct OffersArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 /// Arguments of `schema`.
@@ -64,6 +106,9 @@ pub struct SchemaArgs {
     /// Which form.
     #[arg(value_enum, default_value_t = SchemaArg::Profile)]
     pub of: SchemaArg,
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 /// Forms that have a schema.
@@ -100,6 +145,9 @@ pub struct CheckArgs {
 pub struct CompletionsArgs {
     /// Shell.
     pub shell: clap_complete::Shell,
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
 }
 
 /// Arguments of `config`.
@@ -108,4 +156,37 @@ pub struct ConfigArgs {
     /// Print the key bindings in the form of the settings file.
     #[arg(long)]
     pub keys: bool,
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// A file instead of standard output.
+    #[command(flatten)]
+    pub file_args: FileArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_follows_from_the_ending() {
+        let form = |name: &str| {
+            let form = TableForm::default().for_file(Path::new(name));
+            [form.json, form.csv, form.markdown]
+        };
+        for name in ["a.json", "A.JSON", "x/a.json.gz", "a.b.json.zst"] {
+            assert_eq!(form(name), [true, false, false], "{name}");
+        }
+        assert_eq!((form("a.csv"), form("a.md")), ([false, true, false], [false, false, true]));
+        for name in ["a", "a.txt", ".json.d/a", "/dev/stdout", "a.gz"] {
+            assert_eq!(form(name), [false; 3], "{name}");
+        }
+        let csv = TableForm { csv: true, ..TableForm::default() };
+        assert!(csv.for_file(Path::new("a.json")).csv && !csv.for_file(Path::new("a.json")).json);
+    }
 }

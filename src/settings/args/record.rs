@@ -57,7 +57,7 @@ pub enum ShellArg {
 #[derive(Debug, Args)]
 pub struct AttachArgs {
     /// Record this process, or the job that it launched.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, u64::MAX))]
     pub pid: Option<u32>,
     /// Record every rank of the job on this machine, on the same steps, not the first only.
     #[arg(long)]
@@ -73,7 +73,7 @@ pub struct AttachArgs {
     pub force: bool,
     /// Steps to record (calls of `Optimizer.step`, one more than that, since the first one
     /// only marks where a step ends).
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Recording")]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = values::within::<u32>(1, 1000), help_heading = "Recording")]
     pub window: u32,
     /// Leave the shapes of the operators' inputs out; predictions need them.
     #[arg(long, help_heading = "Recording")]
@@ -181,7 +181,7 @@ pub struct TraceShapesArgs {
     #[arg(long, value_name = "N", value_parser = values::whole, help_heading = "Workload")]
     pub sequence_length: Option<u64>,
     /// What the step runs in, in place of what is seen.
-    #[arg(long, value_enum, help_heading = "Workload")]
+    #[arg(long, value_enum, ignore_case = true, help_heading = "Workload")]
     pub precision: Option<Precision>,
     /// Print what was traced as JSON.
     #[arg(long, help_heading = "Output")]

@@ -13,8 +13,11 @@ use crate::units::UsdPerHour;
 /// Arguments of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// The job, after two dashes: -- python train.py …
-    #[arg(required = true, last = true, value_name = "COMMAND")]
+    /// The job: python train.py …
+    ///
+    /// All words after the program are the job's; flags of habitat-tui come before it, with -- between
+    /// them if you like.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
     /// The profile to write (default: the script's name and the date, in this folder).
     #[arg(short, long, value_name = "FILE")]
@@ -23,17 +26,18 @@ pub struct RunArgs {
     #[arg(long)]
     pub force: bool,
     /// Steps of the optimizer to make before recording.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Recording")]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::within::<u64>(1, u64::MAX), help_heading = "Recording")]
     pub after: u64,
     /// Steps to record in a window.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Recording")]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = values::within::<u32>(1, 1000), help_heading = "Recording")]
     pub window: u32,
     /// Windows to record, ten steps or more apart.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Recording")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<u32>(1, 100), help_heading = "Recording")]
     pub windows: u32,
-    /// Record a window anew whenever so many steps have been made, so that the screens show the step
-    /// as it is now; off by default. The profile is that of the last window.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(20..), conflicts_with_all = ["windows", "cupti", "batches", "stop_after_recording", "no_tui", "json", "quiet"], help_heading = "Recording")]
+    /// Record again every N steps, for the screens.
+    ///
+    /// They show the step as it is now; off by default. The profile is that of the last window.
+    #[arg(long, value_name = "N", value_parser = values::within::<u64>(20, u64::MAX), conflicts_with_all = ["windows", "cupti", "batches", "stop_after_recording", "no_tui", "json", "quiet"], help_heading = "Recording")]
     pub every: Option<u64>,
     /// Record these steps of the optimizer (20..22; the first is 2 or later), in place of
     /// --after and --window.
@@ -42,20 +46,23 @@ pub struct RunArgs {
     /// Record allocations of memory too.
     #[arg(long, help_heading = "Recording")]
     pub memory: bool,
-    /// Record calls of modules too, so that operations name theirs; slows the recorded steps
-    /// down further.
+    /// Record calls of modules too, so that operations name theirs.
+    ///
+    /// This slows the recorded steps down further.
     #[arg(long, help_heading = "Recording")]
     pub stacks: bool,
     /// Record every rank of a distributed job on this machine, not the first only.
     #[arg(long, help_heading = "Recording")]
     pub all_ranks: bool,
-    /// Run the job briefly at each of these batch sizes (16,32,64), put where the command has
-    /// {batch}, and record every one. There are no screens: the jobs have the terminal, and a
-    /// line shows how each went. The number is taken for the samples of a step.
+    /// Record the job at each of these batch sizes (16,32,64).
+    ///
+    /// Each replaces {batch} in the command, and runs briefly. No screens open: the jobs have the
+    /// terminal, and a line shows how each went. The number counts as the samples of a step.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::batch_size, help_heading = "Job")]
     pub batches: Vec<u64>,
-    /// Record the kernels of any CUDA program (Linux), by time and without operators: for
-    /// programs that are not PyTorch.
+    /// Record the kernels of any CUDA program (Linux).
+    ///
+    /// By time and without operators, for programs that are not PyTorch.
     #[arg(long, conflicts_with_all = ["after", "window", "windows", "every", "steps", "memory", "all_ranks"], help_heading = "CUDA programs")]
     pub cupti: bool,
     /// Seconds from the start of CUDA to the recording.
@@ -74,18 +81,23 @@ pub struct RunArgs {
     /// End the job after this long in any case (30s, 10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = values::wait, help_heading = "Job")]
     pub timeout: Option<Duration>,
-    /// Steps of the optimizer that the job is to make in all: tells the time left, and what the
-    /// same run takes on other GPUs.
+    /// Steps of the whole job: shows the time left.
+    ///
+    /// Also what the same run takes on other GPUs.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Job")]
     pub total_steps: Option<u64>,
-    /// The price of an hour of this machine in US dollars: tells what the job costs.
+    /// The price of an hour of this machine in US dollars.
+    ///
+    /// Shows what the job costs.
     #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Job")]
     pub price: Option<UsdPerHour>,
     /// Write the job's standard output and error to this file (default with screens: beside
     /// the profile, *.log).
     #[arg(long, value_name = "FILE", help_heading = "Job")]
     pub log: Option<PathBuf>,
-    /// Open no screens: the job keeps the terminal, as it needs to where it asks questions.
+    /// Open no screens: the job keeps the terminal.
+    ///
+    /// A job that asks questions needs this.
     #[arg(long, help_heading = "Job")]
     pub no_tui: bool,
     /// What the profile says of the workload.

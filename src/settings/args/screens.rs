@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::InputArgs;
+use super::{InputArgs, OwnArgs};
 use crate::action::Screen;
 use crate::settings::theme::{ColourChoice, ColourLevel};
 use crate::settings::values::{self, BatchSizes};
@@ -19,6 +19,9 @@ pub struct ScreensArgs {
     /// The goal to plan for.
     #[command(flatten)]
     pub wish: Wish,
+    /// Own machines.
+    #[command(flatten)]
+    pub own: OwnArgs,
     /// Batches a GPU that the plan may use beside the recorded one: sizes, or auto (halved down
     /// to 1, doubled twice).
     #[arg(long, value_name = "N,…", value_parser = values::batch_sizes, help_heading = "Work")]

@@ -3,7 +3,7 @@
 use super::gpus::{MANY, per_usd};
 use super::{range_and_method, selected_prediction};
 use crate::app::App;
-use crate::report::format;
+use crate::report::{format, memory};
 use crate::text::clean;
 
 /// Facts and doubts about the selected GPU, a line each: a label and a text.
@@ -49,6 +49,10 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
         line("value", "no usable offer in the price book".to_owned());
     }
     line("memory", clean(&prediction.memory.reason, 300));
+    let workload = app.predictions.value().map(|predictions| &predictions.workload);
+    if let Some(remedies) = workload.and_then(|workload| memory::remedies(prediction, workload)) {
+        line("", remedies);
+    }
     if prediction.shares.len() > 1 {
         let shares: Vec<String> = prediction
             .shares

@@ -1,0 +1,289 @@
+//! A chart of points with names, as SVG: cost against time.
+
+use std::fmt::Write;
+
+use super::super::format;
+use super::markup::escaped;
+
+/// Size of the drawing, in its own units.
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 400.0;
+/// The margins of the axes: left, right, top and bottom.
+const MARGINS: [f64; 4] = [78.0, 24.0, 36.0, 48.0];
+/// Width of a letter and height of a line, for labels that must not lie on each other.
+const LETTER: [f64; 2] = [8.2, 18.0];
+/// Ratio of the largest to the smallest value from which on an axis is logarithmic.
+const LOGARITHMIC: f64 = 4.0;
+
+/// A point of a chart.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Point {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    /// Its name beside it.
+    pub(super) name: String,
+    /// What a pointer on it shows.
+    pub(super) title: String,
+    /// `dot`, `chosen` or `beside`.
+    pub(super) class: &'static str,
+    /// Whether no other is better in both directions: the line joins these.
+    pub(super) is_best: bool,
+}
+
+/// A chart.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Chart {
+    pub(super) points: Vec<Point>,
+    /// What the axes are.
+    pub(super) axes: [&'static str; 2],
+    /// Limits on the axes, with their names.
+    pub(super) limits: [Option<(f64, &'static str)>; 2],
+}
+
+/// One axis.
+#[derive(Debug, Clone, Copy)]
+struct Axis {
+    low: f64,
+    high: f64,
+    is_log: bool,
+    /// Where its low and high end are drawn.
+    ends: [f64; 2],
+}
+
+impl Axis {
+    fn new(values: impl Iterator<Item = f64>, ends: [f64; 2]) -> Option<Self> {
+        let (low, high) = values
+            .filter(|value| value.is_finite() && *value > 0.0)
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+        if high <= 0.0 {
+            return None;
+        }
+        let is_log = high / low > LOGARITHMIC;
+        let (low, high) = if is_log { (low / 1.25, high * 1.25) } else { (low * 0.9 - high * 0.02, high * 1.06) };
+        Some(Self { low: if is_log { low } else { low.max(0.0) }, high, is_log, ends })
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        let of = |value: f64| if self.is_log { value.max(f64::MIN_POSITIVE).ln() } else { value };
+        let share = (of(value) - of(self.low)) / (of(self.high) - of(self.low));
+        self.ends[0] + share.clamp(0.0, 1.0) * (self.ends[1] - self.ends[0])
+    }
+
+    /// Round values on it.
+    fn ticks(&self) -> Vec<f64> {
+        if self.is_log {
+            let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
+            let steps: &[f64] = if self.high / self.low > 200.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+            let all = decades.flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)));
+            return all.filter(|value| (self.low..=self.high).contains(value)).collect();
+        }
+        let rough = (self.high - self.low) / 6.0;
+        let decade = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|step| step * decade).find(|step| *step >= rough);
+        let step = step.unwrap_or(rough);
+        let first = (self.low / step).ceil() as i64;
+        (first..first + 8).map(|count| count as f64 * step).filter(|value| *value <= self.high).collect()
+    }
+}
+
+impl Chart {
+    /// The drawing; empty without points.
+    pub(super) fn svg(&self) -> String {
+        let [left, right, top, bottom] = MARGINS;
+        let values = |at: usize| {
+            let of = move |point: &Point| if at == 0 { point.x } else { point.y };
+            // A limit that is far away would leave no room for the points.
+            let most = self.points.iter().map(of).fold(0.0, f64::max);
+            let limit = self.limits[at].map(|(limit, _)| limit).filter(|limit| *limit <= most * 3.0);
+            self.points.iter().map(of).chain(limit)
+        };
+        let x = Axis::new(values(0), [left, WIDTH - right]);
+        let y = Axis::new(values(1), [HEIGHT - bottom, top]);
+        let (Some(x), Some(y)) = (x, y) else { return String::new() };
+        let names: Vec<String> = self.points.iter().map(|point| point.name.clone()).collect();
+        let mut svg = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{} against {}: {}\">\n",
+            escaped(self.axes[1]),
+            escaped(self.axes[0]),
+            escaped(&names.join(", "))
+        );
+        self.draw_axes(&mut svg, &x, &y);
+        if self.points.iter().any(|point| point.is_best) {
+            let mut dots: Vec<&Point> = self.points.iter().filter(|point| point.is_best).collect();
+            dots.sort_by(|a, b| a.x.total_cmp(&b.x));
+            let line: Vec<String> =
+                dots.iter().map(|point| format!("{:.1},{:.1}", x.place(point.x), y.place(point.y))).collect();
+            let _ = writeln!(svg, "<polyline class=\"front\" points=\"{}\"/>", line.join(" "));
+        }
+        let places: Vec<[f64; 2]> = self.points.iter().map(|point| [x.place(point.x), y.place(point.y)]).collect();
+        let mut taken: Vec<[f64; 4]> = places.iter().map(|[x, y]| [x - 7.0, y - 7.0, x + 7.0, y + 7.0]).collect();
+        taken.extend(self.limit_names(&x, &y));
+        for (point, [x, y]) in self.points.iter().zip(&places) {
+            let _ = writeln!(
+                svg,
+                "<circle class=\"{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5.5\"><title>{}</title></circle>",
+                point.class,
+                escaped(&point.title)
+            );
+        }
+        // The chosen one has its name first, then by their order.
+        let mut order: Vec<usize> = (0..self.points.len()).collect();
+        order.sort_by_key(|at| self.points[*at].class != "chosen");
+        for at in order {
+            if let Some((place, anchor)) = label(&self.points[at].name, places[at], &mut taken) {
+                let [x, y] = place;
+                let name = escaped(&self.points[at].name);
+                let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{name}</text>");
+            }
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    fn draw_axes(&self, svg: &mut String, x: &Axis, y: &Axis) {
+        let [left, right, top, bottom] = MARGINS;
+        let (floor, end) = (HEIGHT - bottom, WIDTH - right);
+        for value in x.ticks() {
+            let at = x.place(value);
+            let _ = writeln!(svg, "<line class=\"axis\" x1=\"{at:.1}\" y1=\"{top}\" x2=\"{at:.1}\" y2=\"{floor}\"/>");
+            let number = tick(value);
+            let _ = writeln!(
+                svg,
+                "<text class=\"tick\" x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{number}</text>",
+                floor + 18.0
+            );
+        }
+        for value in y.ticks() {
+            let at = y.place(value);
+            let _ = writeln!(svg, "<line class=\"axis\" x1=\"{left}\" y1=\"{at:.1}\" x2=\"{end}\" y2=\"{at:.1}\"/>");
+            let number = tick(value);
+            let _ = writeln!(
+                svg,
+                "<text class=\"tick\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">${number}</text>",
+                left - 8.0,
+                at + 4.0
+            );
+        }
+        let _ = writeln!(
+            svg,
+            "<text class=\"tick\" x=\"{end}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+            HEIGHT - 6.0,
+            escaped(self.axes[0])
+        );
+        let _ = writeln!(svg, "<text class=\"tick\" x=\"4\" y=\"14\">{}</text>", escaped(self.axes[1]));
+        if let Some((limit, name)) = self.limits[0].filter(|(limit, _)| *limit <= x.high) {
+            let at = x.place(limit);
+            let _ = writeln!(svg, "<line class=\"limit\" x1=\"{at:.1}\" y1=\"{top}\" x2=\"{at:.1}\" y2=\"{floor}\"/>");
+            let (x, y) = (at - 5.0, floor - 6.0);
+            let _ =
+                writeln!(svg, "<text class=\"limit-name\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"end\">{name}</text>");
+        }
+        if let Some((limit, name)) = self.limits[1].filter(|(limit, _)| *limit <= y.high) {
+            let at = y.place(limit);
+            let _ = writeln!(svg, "<line class=\"limit\" x1=\"{left}\" y1=\"{at:.1}\" x2=\"{end}\" y2=\"{at:.1}\"/>");
+            let (x, y) = (end - 4.0, at - 5.0);
+            let _ =
+                writeln!(svg, "<text class=\"limit-name\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{name}</text>");
+        }
+    }
+
+    /// Where the names of the limits are, which no other name may cover.
+    fn limit_names(&self, x: &Axis, y: &Axis) -> Vec<[f64; 4]> {
+        let [_, right, _, bottom] = MARGINS;
+        let bounds = |[x, y]: [f64; 2], name: &str| {
+            [x - name.chars().count() as f64 * LETTER[0], y - LETTER[1] * 0.8, x, y + LETTER[1] * 0.2]
+        };
+        let in_time = self.limits[0].filter(|(limit, _)| *limit <= x.high);
+        let in_money = self.limits[1].filter(|(limit, _)| *limit <= y.high);
+        let in_time = in_time.map(|(limit, name)| bounds([x.place(limit) - 5.0, HEIGHT - bottom - 6.0], name));
+        let in_money = in_money.map(|(limit, name)| bounds([WIDTH - right - 4.0, y.place(limit) - 5.0], name));
+        in_time.into_iter().chain(in_money).collect()
+    }
+}
+
+/// A round number without digits that are 0.
+fn tick(value: f64) -> String {
+    if value.fract() == 0.0 { format::grouped(value) } else { format!("{value:.6}").trim_end_matches('0').to_owned() }
+}
+
+/// A place for a name beside its dot where it lies on nothing; `None` if there is none.
+fn label(name: &str, [x, y]: [f64; 2], taken: &mut Vec<[f64; 4]>) -> Option<([f64; 2], &'static str)> {
+    let width = name.chars().count() as f64 * LETTER[0];
+    let candidates = [
+        ([x + 10.0, y - 6.0], "start"),
+        ([x - 10.0, y - 6.0], "end"),
+        ([x + 10.0, y + 14.0], "start"),
+        ([x - 10.0, y + 14.0], "end"),
+        ([x, y - 14.0], "middle"),
+        ([x, y + 24.0], "middle"),
+    ];
+    let found = candidates.into_iter().find_map(|([x, y], anchor)| {
+        let from = match anchor {
+            "start" => x,
+            "end" => x - width,
+            _ => x - width / 2.0,
+        };
+        let bounds = [from, y - LETTER[1] * 0.8, from + width, y + LETTER[1] * 0.2];
+        let is_inside =
+            bounds[0] >= MARGINS[0] && bounds[2] <= WIDTH && bounds[1] >= 0.0 && bounds[3] <= HEIGHT - MARGINS[3];
+        let is_free = taken
+            .iter()
+            .all(|other| bounds[2] < other[0] || bounds[0] > other[2] || bounds[3] < other[1] || bounds[1] > other[3]);
+        (is_inside && is_free).then_some((bounds, [x, y], anchor))
+    });
+    let (bounds, place, anchor) = found?;
+    taken.push(bounds);
+    Some((place, anchor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(points: &[(f64, f64, &str)]) -> Chart {
+        let point = |(x, y, name): &(f64, f64, &str)| Point {
+            x: *x,
+            y: *y,
+            name: (*name).to_owned(),
+            title: (*name).to_owned(),
+            class: "dot",
+            is_best: false,
+        };
+        Chart { points: points.iter().map(point).collect(), axes: ["hours", "cost, $"], ..Chart::default() }
+    }
+
+    #[test]
+    fn points_lie_in_the_drawing_and_their_names_are_escaped() {
+        let svg = chart(&[(1.0, 100.0, "8 × <h100>"), (10.0, 20.0, "t4"), (100.0, 1.0, "k80")]).svg();
+        assert!(svg.contains("8 × &lt;h100&gt;</text>") && !svg.contains("<h100>"), "{svg}");
+        assert_eq!(svg.matches("<circle").count(), 3);
+        for place in svg.split("cx=\"").skip(1).map(|rest| rest.split('"').next().unwrap().parse::<f64>().unwrap()) {
+            assert!((MARGINS[0]..=WIDTH).contains(&place), "{place}");
+        }
+    }
+
+    #[test]
+    fn nothing_and_one_point_can_be_drawn() {
+        assert_eq!(chart(&[]).svg(), "");
+        assert_eq!(chart(&[(0.0, 0.0, "free")]).svg(), "");
+        let one = chart(&[(5.0, 5.0, "one")]).svg();
+        assert!(one.contains("one</text>") && !one.contains("NaN"), "{one}");
+    }
+
+    #[test]
+    fn names_do_not_lie_on_each_other() {
+        let close: Vec<(f64, f64, &str)> =
+            (0..30).map(|at| (10.0 + f64::from(at) * 0.01, 10.0, "rtx-3090-ti")).collect();
+        let svg = chart(&close).svg();
+        let names = svg.matches("rtx-3090-ti</text>").count();
+        assert!((1..8).contains(&names), "{names}");
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!([tick(0.5), tick(1500.0), tick(12.5), tick(0.001)], ["0.5", "1,500", "12.5", "0.001"]);
+        let axis = |values: &[f64]| Axis::new(values.iter().copied(), [0.0, 1.0]).unwrap().ticks();
+        assert_eq!(axis(&[10.0, 20.0]), [10.0, 12.5, 15.0, 17.5, 20.0]);
+        assert_eq!(axis(&[1.0, 100.0]), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
+    }
+}

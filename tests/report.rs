@@ -1,0 +1,149 @@
+//! Reports to share: one HTML file, and Markdown with title, goal and summary.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
+            .args(args)
+            .current_dir(self.0.path())
+            .env("HABITAT_TUI_CONFIG_DIR", self.path("config"))
+            .env("SOURCE_DATE_EPOCH", "1795806000")
+            .env("TZ", "UTC")
+            .env_remove("HABITAT_TUI_MODELS")
+            .output()
+            .unwrap()
+    }
+
+    fn html(&self, args: &[&str]) -> String {
+        let output = self.run(&[args, &["--html", "report.html", "--force"]].concat());
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let html = std::fs::read_to_string(self.path("report.html")).unwrap();
+        check(&html);
+        html
+    }
+}
+
+fn place() -> Place {
+    Place(tempfile::tempdir().unwrap())
+}
+
+/// Needs neither network nor scripts, closes what it opens, and has the command and the date.
+fn check(html: &str) {
+    for foreign in ["<script", "http://", "https://", "src=", "url(", "@import", "<link", "NaN"] {
+        // A policy and sources of assumptions name no file to fetch.
+        assert!(!html.contains(foreign), "{foreign}");
+    }
+    for tag in ["section", "table", "div", "details", "svg", "p", "ul", "li", "tr", "td", "dl", "main", "html"] {
+        let opened = html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, html.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+    assert!(html.contains("Made on Friday 27 November 2026, 19:00 UTC"), "{html}");
+    assert!(html.contains("<code>habitat-tui p"), "{html}");
+}
+
+#[test]
+fn a_plan_has_everything_that_is_to_be_shared() {
+    let html = place().html(&[
+        "plan",
+        "--epochs",
+        "90",
+        "--dataset",
+        "1.28M",
+        "--deadline",
+        "Friday 18:00",
+        "--budget",
+        "$400",
+    ]);
+    for part in [
+        "<h1>Training plan: resnet50</h1>",
+        "Take 1",
+        "The recorded step is host-bound",
+        "Friday 4 December 2026, 18:00 UTC",
+        "90 epochs of 1,280,000 samples",
+        "<h2>Cost against time</h2>",
+        "class=\"chosen\"",
+        ">deadline</text>",
+        "<h2>The plan over time</h2>",
+        "<h2>Where the recorded step goes</h2>",
+        "class=\"idle\"",
+        "<h2>Assumptions</h2>",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn predictions_have_points_with_names_and_two_gpus_their_difference() {
+    let place = place();
+    let html = place.html(&["predict"]);
+    assert!(html.contains("Fastest with an offer: ") && html.contains("rtx-3060</text>"), "{html}");
+    assert!(html.contains("more GPUs</summary>"), "{html}");
+    let html = place.html(&["predict", "--to", "v100-sxm2-32gb,h100-sxm", "--difference"]);
+    assert!(html.contains("<h2>A against B</h2>") && html.contains("class=\"better\""), "{html}");
+    assert!(html.contains("v100-sxm2-32gb against h100-sxm5-80gb"), "{html}");
+}
+
+#[test]
+fn no_plan_has_its_reasons() {
+    let html = place().html(&["plan", "--steps", "1M", "--budget", "1"]);
+    assert!(html.contains("No plan meets these limits."), "{html}");
+    assert!(!html.contains("<h2>The plan over time</h2>"), "{html}");
+}
+
+/// Names come from files.
+#[test]
+fn foreign_names_are_text() {
+    let place = place();
+    let evil = "<script>alert(1)</script><img src=x onerror=alert(1)>";
+    let profile = format!(
+        r#"{{"format": "habitat-profile", "version": 1,
+            "workload": {{"name": "{evil}", "mode": "training", "batch_size": 8, "parameter_count": 1000}},
+            "origin": {{"gpu": "t4", "gpu_name": "{evil}"}},
+            "step": {{"duration_us": 1000, "device_busy_us": 600}},
+            "operations": [{{"name": "aten::{evil}", "phase": "forward", "inputs": [[64, 64], [64, 64]], "dtype": "float32", "device_time_us": 500}}]}}"#
+    );
+    std::fs::write(place.path("evil.habitat.json"), profile).unwrap();
+    for args in [&["plan", "evil.habitat.json", "--steps", "1k"][..], &["predict", "evil.habitat.json"]] {
+        let output = place.run(&[args, &["--html", "evil.html", "--force"]].concat());
+        let html = std::fs::read_to_string(place.path("evil.html"))
+            .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+        assert!(!html.contains("<script") && !html.contains("<img") && html.contains("&lt;script&gt;"), "{html}");
+    }
+}
+
+#[test]
+fn a_file_that_is_there_is_kept() {
+    let place = place();
+    std::fs::write(place.path("r.html"), "mine").unwrap();
+    let refused = place.run(&["plan", "--steps", "1k", "--html", "r.html"]);
+    assert_eq!(
+        (refused.status.code(), std::fs::read_to_string(place.path("r.html")).unwrap()),
+        (Some(2), "mine".to_owned())
+    );
+}
+
+#[test]
+fn markdown_of_a_plan_has_title_goal_and_summary() {
+    let place = place();
+    let output = place.run(&["plan", "--steps", "10k", "--budget", "$50", "--markdown"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("# Training plan: resnet50\n\n**Take "), "{text}");
+    for part in [
+        "- Budget: $50",
+        "- Work: 10,000 steps",
+        "| part | offer |",
+        "Made on 2026-11-27 19:00 UTC with `habitat-tui plan",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}

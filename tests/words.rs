@@ -1,0 +1,160 @@
+//! What people type: dates, amounts, names of GPUs, own machines, and files to write to.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Friday 27 November 2026, 19:00 UTC.
+const NOW: &str = "1795806000";
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
+            .args(args)
+            .current_dir(self.0.path())
+            .env("HABITAT_TUI_CONFIG_DIR", self.path("config"))
+            .env("SOURCE_DATE_EPOCH", NOW)
+            .env("TZ", "UTC")
+            .env_remove("HABITAT_TUI_MODELS")
+            .output()
+            .unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn error(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stdout));
+        text(&output.stderr)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_deadline_may_be_a_date() {
+    let place = Place::new();
+    let plan = |deadline: &str| ["plan", "--steps", "1k", "--deadline", deadline].map(str::to_owned);
+    for (deadline, hours) in [("Friday 18:00", 167.0), ("2026-12-04T18:00", 167.0), ("2026-11-28", 29.0), ("24h", 24.0)]
+    {
+        let args = [&plan(deadline)[..], &["--json".to_owned()]].concat();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let answer: Value = serde_json::from_str(&place.ok(&args)).unwrap();
+        assert_eq!(answer["deadline_hours"].as_f64(), Some(hours), "{deadline}");
+    }
+    let said = place.ok(&["plan", "--steps", "1k", "--deadline", "Friday 18:00"]);
+    assert!(said.starts_with("Deadline: Friday 4 December 2026, 18:00 UTC, 7 days from now\n"), "{said}");
+    assert!(!place.ok(&["plan", "--steps", "1k", "--deadline", "24h"]).contains("Deadline: "));
+    let past = place.error(&["plan", "--steps", "1k", "--deadline", "2026-11-20"]);
+    assert!(past.contains("the end of Friday 20 November 2026 (UTC), which is past"), "{past}");
+}
+
+#[test]
+fn own_machines_need_no_file() {
+    let place = Place::new();
+    let owned = ["plan", "--steps", "1k", "--tiers", "owned", "--own"];
+    let plan = |machines: &str, more: &[&str]| place.ok(&[&owned[..], &[machines], more].concat());
+    let assumed = plan("2x3090", &[]);
+    assert!(assumed.contains("own/here/2x-rtx-3090/owned") && assumed.contains("$0.16/kWh assumed"), "{assumed}");
+    let given = plan("2x rtx-3090", &["--usd-per-kwh", "$0.40/kWh"]);
+    assert!(given.contains(", $0.4/kWh)") && !given.contains("kWh assumed"), "{given}");
+    // Beside a file of own machines, of which each can be chosen.
+    std::fs::create_dir_all(place.path("config/pricing")).unwrap();
+    let file = "schema = 1\nprovider = \"lab\"\n[[offer]]\nregion = \"office\"\ninstance_type = \"box\"\ngpu = \"rtx-4090\"\n\
+                gpu_count = 1\ntier = \"owned\"\nkw = 0.5\nusd_per_kwh = 0.01\nscope = \"instance_total\"\nsource = \"meter\"\n";
+    std::fs::write(place.path("config/pricing/lab.toml"), file).unwrap();
+    let both = plan("2x3090", &[]);
+    assert!(both.contains("lab/office/box/owned") && both.contains("own/here/2x-rtx-3090/owned"), "{both}");
+    // A plan's file keeps them.
+    plan("2x3090", &["--providers", "own", "-o", "plan.toml"]);
+    let again = place.ok(&["plan", "--from", "plan.toml"]);
+    assert!(again.contains("own/here/2x-rtx-3090/owned"), "{again}");
+    let several = place.error(&[&owned[..], &["8xh100"]].concat());
+    assert!(several.contains("--own 8xh100-nvl"), "{several}");
+}
+
+#[test]
+fn a_gpu_that_does_not_exist_has_near_ones() {
+    let place = Place::new();
+    let error = place.error(&["predict", "--to", "4090ti"]);
+    assert!(error.contains("(near: rtx-4090, rtx-4080"), "{error}");
+    let several = place.run(&["predict", "--csv", "--to", "a100-80gb"]);
+    assert_eq!(text(&several.stderr), "--to a100-80gb: all of a100-pcie-80gb, a100-sxm4-80gb\n");
+}
+
+#[test]
+fn every_document_goes_to_a_file_whole_or_not_at_all() {
+    let place = Place::new();
+    for (args, file, start) in [
+        (&["gpus"][..], "gpus.csv", "slug,"),
+        (&["gpus", "--toml", "b200"], "b200.toml", ""),
+        (&["offers", "h100"], "offers.json", "{"),
+        (&["prices"], "prices.md", "|"),
+        (&["schema", "plan"], "schema.json", "{"),
+        (&["completions", "bash"], "complete", "_habitat"),
+        (&["man"], "habitat.1", ".ie"),
+        (&["predict", "--to", "3090"], "predict.json", "{"),
+        (&["plan", "--steps", "1k"], "plan.json", "{"),
+        (&["plan", "--steps", "1k"], "plan.toml", ""),
+        (&["plan", "--steps", "1k", "--frontier"], "frontier.csv", "hours"),
+        (&["sweep", "bandwidth"], "sweep.txt", ""),
+        (&["config"], "config.txt", ""),
+    ] {
+        let to = [args, &["-o", file]].concat();
+        assert_eq!(place.ok(&to), "", "{to:?}");
+        let written = std::fs::read_to_string(place.path(file)).unwrap();
+        assert!(
+            written.len() > 50 && written.trim_start().starts_with(start),
+            "{file}: {}",
+            written.chars().take(50).collect::<String>()
+        );
+        let refused = place.error(&to);
+        assert!(refused.contains("exists already"), "{refused}");
+        assert_eq!(place.ok(&[&to[..], &["--force"]].concat()), "");
+    }
+    place.error(&["predict", "--to", "4090ti", "-o", "none.json"]);
+    assert!(!place.path("none.json").exists());
+}
+
+#[test]
+fn amounts_and_precisions_are_those_of_people() {
+    let place = Place::new();
+    let plan = |args: &[&str]| -> Value {
+        serde_json::from_str(&place.ok(&[&["plan", "--json", "--samples", "1,000,000"], args].concat())).unwrap()
+    };
+    assert_eq!(plan(&["--budget", "$1,000"])["budget_usd"].as_f64(), Some(1000.0));
+    assert_eq!(plan(&["--budget", "1.5k USD"])["budget_usd"].as_f64(), Some(1500.0));
+    for word in ["bf16-mixed", "amp-bf16", "BF16-Mixed"] {
+        let answer = place.ok(&["predict", "--to", "h100-nvl", "--precision", word, "--csv"]);
+        assert_eq!(answer, place.ok(&["predict", "--to", "h100-nvl", "--precision", "amp-bf16", "--csv"]), "{word}");
+    }
+    let unknown = place.error(&["predict", "--precision", "int8"]);
+    assert!(unknown.contains("amp-bf16") && unknown.contains("fp32"), "{unknown}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_job_runs_without_two_dashes() {
+    let place = Place::new();
+    let output = place.run(&["run", "--quiet", "sh", "-c", "echo \"$0 $1\"; exit 3", "-q", "--json"]);
+    assert_eq!((output.status.code(), text(&output.stdout).trim()), (Some(3), "-q --json"), "{}", text(&output.stderr));
+}
