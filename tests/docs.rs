@@ -333,7 +333,19 @@ const MODEL: &str = r#"{"format": "habitat-profile", "version": 1,
      "inputs": [[4, 32, 1024, 128], [4, 32, 1024, 128], [4, 32, 1024, 128]], "dtype": "bfloat16"}]}"#;
 
 const PRICES: &str = "InstanceType,vCPUs,MemoryGiB,AcceleratorName,AcceleratorCount,GpuInfo,Price,SpotPrice,Region\n\
-                      gpu_1x_h100_sxm5,26,225,H100-SXM,1,,3.29,,us-east-1\n";
+                      gpu_1x_h100_sxm5,26,225,H100-SXM,1,,3.29,,us-east-1\n\
+                      gpu_2x_h100_sxm5,52,450,H100-SXM,2,,6.38,,us-east-1\n\
+                      gpu_4x_h100_sxm5,104,900,H100-SXM,4,,12.36,,us-east-1\n\
+                      gpu_8x_h100_sxm5,208,1800,H100-SXM,8,,23.92,,us-east-1\n\
+                      gpu_1x_h100_pcie,26,225,H100,1,,2.49,,us-east-1\n\
+                      gpu_1x_a10,30,226,A10,1,,0.75,,us-east-1\n\
+                      gpu_1x_a100,30,225,A100,1,,1.29,,us-east-1\n\
+                      gpu_2x_a100,60,450,A100,2,,2.58,,us-east-1\n\
+                      gpu_4x_a100,120,900,A100,4,,5.16,,us-east-1\n\
+                      gpu_8x_a100,124,1800,A100,8,,10.32,,us-east-1\n\
+                      gpu_1x_a6000,14,100,RTXA6000,1,,0.8,,us-east-1\n\
+                      gpu_2x_a6000,28,200,RTXA6000,2,,1.6,,us-east-1\n\
+                      gpu_4x_a6000,56,400,RTXA6000,4,,3.2,,us-east-1\n";
 
 /// What happened in a run.
 const RUN: &str = r#"{"format": "habitat-run", "version": 1, "hours": 25.1, "cost_usd": 31.5}"#;

@@ -27,6 +27,8 @@ mod model_parallel;
 mod properties;
 #[path = "plan/rejected.rs"]
 mod rejected;
+#[path = "plan/requests.rs"]
+mod requests;
 #[path = "plan/spot.rs"]
 mod spot;
 #[path = "plan/uses.rs"]

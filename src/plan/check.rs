@@ -324,7 +324,9 @@ fn numbers_of(step: &Estimate) -> [f64; 3] {
 fn egress(part: &Part, plan: &Plan, prices: &PriceBook) -> f64 {
     let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
     let Some(from) = &data.provider else { return 0.0 };
-    data.gb * prices.terms_of(from).egress_usd_per_gb.unwrap_or(0.0)
+    let terms = prices.terms_of(from);
+    let inside = terms.egress_other_region_usd_per_gb.filter(|_| from.eq_ignore_ascii_case(&part.provider));
+    data.gb * inside.or(terms.egress_usd_per_gb).unwrap_or(0.0)
 }
 
 /// Hours in which the data of a part that is not where they are are copied to it: eight bits a byte.

@@ -17,13 +17,13 @@ use super::energy::{self, Draw, Site};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
 use super::limits;
 use super::problem::{Blocks, Choice};
-use super::sizes::{SizedStep, check_model_parallel, sizes};
+use super::sizes::{SizedStep, check_model_parallel, sized_steps};
 use super::spot::{Losses, expected};
 use super::{Accept, Part, PlanError, Rejection, RejectionKind};
 use crate::predict::scale::{Layout, ModelParallel, Network};
 use crate::predict::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
 use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust, region};
-use crate::text::grouped;
+use crate::text::{clean, grouped};
 use crate::units::{GpuSlug, Hours, Micros, Samples, UsdPerHour, most};
 use cost::used;
 
@@ -58,6 +58,8 @@ pub(crate) struct Configuration {
     billing: Billing,
     /// The data that are not there yet.
     data: Option<Brought>,
+    /// What the price list remarks on the offer.
+    remark: Option<String>,
     /// `None` where the power of its GPU is not known.
     draw: Option<Draw>,
     /// Samples of a step on one GPU (of a batch of one replica); where nothing says, work is counted in such
@@ -233,25 +235,6 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
     Usable { configurations, others, excluded }
 }
 
-/// The steps on the GPUs of a layout with the goal's global batch, and those with another where that is
-/// freed; which of the two each is.
-fn sized_steps(
-    prediction: &Prediction,
-    layout: Layout,
-    predictions: &Predictions,
-    (goal, freed): (&Goal, Option<&Goal>),
-) -> Result<Vec<(SizedStep, bool)>, Reason> {
-    let of = |goal| sizes(prediction, layout, &predictions.workload, goal);
-    let kept = of(goal);
-    let is_kept = |step: &SizedStep| step.global_batch(&layout) == goal.global_batch;
-    let other = freed.map(of).into_iter().flatten().flatten().filter(|step| !is_kept(step)).map(|step| (step, true));
-    let other: Vec<_> = other.collect();
-    match kept {
-        Err(reason) if other.is_empty() => Err(reason),
-        kept => Ok(kept.into_iter().flatten().map(|step| (step, false)).chain(other).collect()),
-    }
-}
-
 /// What the step on the GPUs of an offer depends on: GPU, GPUs of a machine, machines and network.
 type Alike<'a> = (&'a GpuSlug, u32, u32, Option<u64>);
 
@@ -279,7 +262,7 @@ fn usable<'p>(
         return Err((Kind::UnusablePrice, format!("${:e}/h is not a valid price", offer.price.get()), None));
     }
     let Some(gpu) = &offer.gpu else {
-        return Err((Kind::UnknownGpu, format!("{} is not a GPU of the catalog", offer.gpu_name), None));
+        return Err((Kind::UnknownGpu, format!("not known which GPU of the catalog {} is", offer.gpu_name), None));
     };
     if offer.gpu_count == 0 {
         return Err((Kind::UnusablePrice, "the offer has no GPU".to_owned(), None));
@@ -334,6 +317,7 @@ impl Configuration {
             held: offer.held,
             billing: prices.terms(offer).billing,
             data: data(offer, prices, knows_storage, goal),
+            remark: offer.note.clone(),
             draw: Draw::new(offer, machines, &prediction.gpu, site),
             batch_size: step.batch_size,
             accumulation: step.accumulation,
@@ -432,6 +416,7 @@ impl Configuration {
         notes.extend(self.sized.clone());
         notes.extend(self.precision.clone());
         notes.extend(self.held.map(|held| held.to_string()));
+        notes.extend(self.remark.as_ref().map(|remark| format!("price list: {}", clean(remark, 300))));
         match self.billing {
             Billing::Exact => {}
             Billing::Hour => notes.push("every hour begun is billed".to_owned()),

@@ -27,7 +27,8 @@ pub(super) struct Brought {
 pub(super) fn data(offer: &Offer, prices: &PriceBook, knows_storage: bool, goal: &Goal) -> Option<Brought> {
     let data = goal.data.as_ref().filter(|data| !data.is_at(&offer.provider, &offer.region))?;
     let from = data.provider.as_ref().map(|from| prices.terms_of(from));
-    let egress = from.map_or(Some(0.0), |from| from.egress_usd_per_gb);
+    let is_same = data.provider.as_ref().is_some_and(|from| from.eq_ignore_ascii_case(&offer.provider));
+    let egress = from.map_or(Some(0.0), |from| from.egress_to(is_same));
     let there = prices.terms_of(&offer.provider);
     // Data of no stated place are taken to be at hand for a machine of the user's own.
     let is_at_hand = data.provider.is_none() && matches!(offer.tier, Tier::Owned);

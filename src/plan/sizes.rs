@@ -72,12 +72,7 @@ pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Re
 ///
 /// # Errors
 /// The reason against the profile's batch, where none is possible.
-pub(super) fn sizes(
-    prediction: &Prediction,
-    layout: Layout,
-    workload: &Workload,
-    goal: &Goal,
-) -> Result<Vec<SizedStep>, Reason> {
+fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Goal) -> Result<Vec<SizedStep>, Reason> {
     let own =
         At { batch: batch_size(workload), step: prediction.planning_step(), memory: &prediction.memory, why: None };
     let own = own.sized(prediction, layout, workload, goal);
@@ -89,6 +84,25 @@ pub(super) fn sizes(
     match own {
         Err(reason) if others.is_empty() => Err(reason),
         own => Ok(undominated(own.into_iter().chain(others).collect())),
+    }
+}
+
+/// The steps on the GPUs of a layout with the goal's global batch, and those with another where that is
+/// freed; which of the two each is.
+pub(super) fn sized_steps(
+    prediction: &Prediction,
+    layout: Layout,
+    predictions: &Predictions,
+    (goal, freed): (&Goal, Option<&Goal>),
+) -> Result<Vec<(SizedStep, bool)>, Reason> {
+    let of = |goal| sizes(prediction, layout, &predictions.workload, goal);
+    let kept = of(goal);
+    let is_kept = |step: &SizedStep| step.global_batch(&layout) == goal.global_batch;
+    let other = freed.map(of).into_iter().flatten().flatten().filter(|step| !is_kept(step)).map(|step| (step, true));
+    let other: Vec<_> = other.collect();
+    match kept {
+        Err(reason) if other.is_empty() => Err(reason),
+        kept => Ok(kept.into_iter().flatten().map(|step| (step, false)).chain(other).collect()),
     }
 }
 

@@ -257,6 +257,7 @@ fn snapshot(provider: &str, listed: Vec<Listed>, origin: Origin<'_>, mut counts:
             complete,
             billing: Billing::Exact,
             egress_usd_per_gb: None,
+            egress_other_region_usd_per_gb: None,
             storage_usd_per_gb_month: None,
             recalled: Vec::new(),
             pue: None,

@@ -5,6 +5,7 @@
 //! provider = "aws"
 //! billing = "hour"                # every hour begun is billed; left out where the time used is
 //! egress_usd_per_gb = 0.09        # for data that leave the provider; left out where it is not known
+//! egress_other_region_usd_per_gb = 0.02 # for data that go to another region of the provider; likewise
 //! storage_usd_per_gb_month = 0.08 # for data that are kept there, a month of 730 hours; likewise
 //! recalled = ["egress"]           # of billing, egress and storage: what no source was read for
 //! pue = 1.15                      # power of its buildings over that of the machines; likewise
@@ -71,6 +72,9 @@ pub struct Snapshot {
     /// US dollars for a GB of data that leaves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_usd_per_gb: Option<f64>,
+    /// US dollars for a GB of data that leaves it for another of its regions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress_other_region_usd_per_gb: Option<f64>,
     /// US dollars for a GB of data that is kept there for a month of 730 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_usd_per_gb_month: Option<f64>,
@@ -219,6 +223,7 @@ impl Snapshot {
         }
         for (key, value, least, most) in [
             ("egress_usd_per_gb", snapshot.egress_usd_per_gb, 0.0, 1e3),
+            ("egress_other_region_usd_per_gb", snapshot.egress_other_region_usd_per_gb, 0.0, 1e3),
             ("storage_usd_per_gb_month", snapshot.storage_usd_per_gb_month, 0.0, 1e3),
             ("pue", snapshot.pue, 1.0, 100.0),
             ("kg_co2_per_kwh", snapshot.kg_co2_per_kwh, 0.0, intensity::MOST),
@@ -246,6 +251,7 @@ impl Snapshot {
         Terms {
             billing: self.billing,
             egress_usd_per_gb: self.egress_usd_per_gb,
+            egress_other_region_usd_per_gb: self.egress_other_region_usd_per_gb,
             egress_is_recalled: self.recalled.contains(&Recalled::Egress),
             storage_usd_per_gb_month: self.storage_usd_per_gb_month,
             storage_is_recalled: self.recalled.contains(&Recalled::Storage),

@@ -14,7 +14,9 @@ pub struct Terms {
     pub billing: Billing,
     /// US dollars for a GB of data that leaves the provider; `None` where that is not known.
     pub egress_usd_per_gb: Option<f64>,
-    /// Whether that is recalled: no source was read for it.
+    /// The same for data that go to another region of the provider; `None` where that is not known.
+    pub egress_other_region_usd_per_gb: Option<f64>,
+    /// Whether what leaving it costs is recalled: no source was read for it.
     pub egress_is_recalled: bool,
     /// US dollars for a GB of data that is kept there for a month; `None` where that is not known.
     pub storage_usd_per_gb_month: Option<f64>,
@@ -33,6 +35,9 @@ impl Terms {
         Self {
             billing: if self.billing == Billing::Exact { before.billing } else { self.billing },
             egress_usd_per_gb: self.egress_usd_per_gb.or(before.egress_usd_per_gb),
+            egress_other_region_usd_per_gb: self
+                .egress_other_region_usd_per_gb
+                .or(before.egress_other_region_usd_per_gb.filter(|_| self.egress_usd_per_gb.is_none())),
             egress_is_recalled: self.egress_usd_per_gb.map_or(before.egress_is_recalled, |_| self.egress_is_recalled),
             storage_usd_per_gb_month: self.storage_usd_per_gb_month.or(before.storage_usd_per_gb_month),
             storage_is_recalled: self
@@ -41,6 +46,12 @@ impl Terms {
             pue: self.pue.or(before.pue),
             kg_co2_per_kwh: self.kg_co2_per_kwh.or(before.kg_co2_per_kwh),
         }
+    }
+
+    /// US dollars for a GB that leaves it, for another of its regions or another provider; `None` where that
+    /// is not known.
+    pub fn egress_to(&self, is_same_provider: bool) -> Option<f64> {
+        self.egress_other_region_usd_per_gb.filter(|_| is_same_provider).or(self.egress_usd_per_gb)
     }
 
     /// What keeping so many GB costs an hour, a month having 730 of them; `None` where that is not
@@ -106,6 +117,7 @@ mod tests {
         let hourly = Terms {
             billing: Billing::Hour,
             egress_usd_per_gb: Some(0.0),
+            egress_other_region_usd_per_gb: Some(0.0),
             egress_is_recalled: true,
             storage_usd_per_gb_month: Some(0.1),
             storage_is_recalled: false,

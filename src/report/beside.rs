@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::format;
 use super::plans::{PartJson, gpu_words, part};
-use crate::plan::{Beside, Objective, Part, Plan, accept_names};
+use crate::plan::{Accept, Beside, Objective, Part, Plan, PlanStatus, accept_names};
 use crate::pricing::region;
 use crate::text::{clean, duration};
 use crate::units::{Hours, Usd};
@@ -59,6 +59,42 @@ pub fn verdict(plan: &Plan) -> Option<String> {
     let offers: Vec<String> = plan.parts.iter().map(offer_words).collect();
     let (cost, hours) = (format::usd_with_range(&total.cost), format::hours_with_range(&total.hours));
     Some(format!("Take {}: {cost} in {hours}", offers.join(", then ")))
+}
+
+/// What the status means, in words.
+pub fn status_words(plan: &Plan) -> String {
+    let best = match plan.goal.objective {
+        Objective::Cost => "cheapest",
+        Objective::Time => "fastest",
+        Objective::CostPlusTime(_) => "best",
+        Objective::Emissions => "least CO2e",
+    };
+    match (plan.status, plan.goal.max_parts) {
+        (PlanStatus::Optimal, 1) if plan.goal.limits.max_machines > 1 => {
+            format!("{best} of {} choices of offer and machines", format::grouped(plan.solver.configurations as f64))
+        }
+        (PlanStatus::Optimal, 1) if plan.solver.configurations == 1 => "the only priced offer".to_owned(),
+        (PlanStatus::Optimal, 1) => {
+            let which = which_words(&plan.goal.limits.accept);
+            format!("{best} of {} {which}", format::grouped(plan.solver.configurations as f64))
+        }
+        (PlanStatus::Optimal, parts) => format!("{best} of all plans of up to {parts} parts"),
+        (PlanStatus::GapLimit, _) => plan.solver.gap.map_or_else(
+            || format!("close to the {best}"),
+            |gap| format!("at most {} from the {best}", format::percent(gap)),
+        ),
+        (PlanStatus::TimeLimit, _) => format!("{best} found in the time allowed"),
+        (PlanStatus::Infeasible, _) => "no plan meets the limits".to_owned(),
+    }
+}
+
+/// The offers that a plan chooses from, in words.
+fn which_words(accept: &[Accept]) -> String {
+    match accept {
+        [] => "firm offers".to_owned(),
+        all if all.len() == Accept::ALL.len() => "priced offers".to_owned(),
+        some => format!("offers (accepted: {})", accept_names(some)),
+    }
 }
 
 /// How far it is from the limits, in words; empty without limits.

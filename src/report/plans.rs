@@ -10,10 +10,7 @@ use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
 use super::uses::UsesJson;
-use crate::plan::{
-    Accept, Assumed, Data, Footprint, Limits, Objective, Part, Plan, PlanStatus, RejectionKind, Switch, Total,
-    accept_names,
-};
+use crate::plan::{Assumed, Data, Footprint, Limits, Part, Plan, PlanStatus, RejectionKind, Switch, Total};
 use crate::pricing::Billing;
 use crate::units::{GpuSlug, Hours, KilogramsCo2e, KilowattHours, Range, Usd};
 
@@ -277,42 +274,6 @@ pub const fn status(status: PlanStatus) -> &'static str {
         PlanStatus::GapLimit => "gap_limit",
         PlanStatus::TimeLimit => "time_limit",
         PlanStatus::Infeasible => "infeasible",
-    }
-}
-
-/// What the status means, in words.
-pub fn status_words(plan: &Plan) -> String {
-    let best = match plan.goal.objective {
-        Objective::Cost => "cheapest",
-        Objective::Time => "fastest",
-        Objective::CostPlusTime(_) => "best",
-        Objective::Emissions => "least CO2e",
-    };
-    match (plan.status, plan.goal.max_parts) {
-        (PlanStatus::Optimal, 1) if plan.goal.limits.max_machines > 1 => {
-            format!("{best} of {} choices of offer and machines", format::grouped(plan.solver.configurations as f64))
-        }
-        (PlanStatus::Optimal, 1) if plan.solver.configurations == 1 => "the only priced offer".to_owned(),
-        (PlanStatus::Optimal, 1) => {
-            let which = which_words(&plan.goal.limits.accept);
-            format!("{best} of {} {which}", format::grouped(plan.solver.configurations as f64))
-        }
-        (PlanStatus::Optimal, parts) => format!("{best} of all plans of up to {parts} parts"),
-        (PlanStatus::GapLimit, _) => plan.solver.gap.map_or_else(
-            || format!("close to the {best}"),
-            |gap| format!("at most {} from the {best}", format::percent(gap)),
-        ),
-        (PlanStatus::TimeLimit, _) => format!("{best} found in the time allowed"),
-        (PlanStatus::Infeasible, _) => "no plan meets the limits".to_owned(),
-    }
-}
-
-/// The offers that a plan chooses from, in words.
-fn which_words(accept: &[Accept]) -> String {
-    match accept {
-        [] => "firm offers".to_owned(),
-        all if all.len() == Accept::ALL.len() => "priced offers".to_owned(),
-        some => format!("offers (accepted: {})", accept_names(some)),
     }
 }
 

@@ -194,7 +194,7 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     match beside::verdict(plan) {
         Some(verdict) => {
             let room = beside::room(plan).into_iter().map(|room| format!("; {room}"));
-            writeln!(out, "{verdict}\n  {}{}", plans::status_words(plan), room.collect::<String>())?;
+            writeln!(out, "{verdict}\n  {}{}", beside::status_words(plan), room.collect::<String>())?;
         }
         None => {
             let work = format::grouped(plan.work.get());

@@ -79,8 +79,10 @@ pub struct Wish {
     /// Parts that may follow one another (2 allows "spot, then on demand").
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, 3), help_heading = "Limits")]
     pub max_parts: Option<u32>,
-    /// What may be used beside firm offers: those on demand, from a provider itself, at a price that
-    /// nothing speaks against, on the platform and with the global batch of the recording.
+    /// What to accept beside firm offers.
+    ///
+    /// Firm are those on demand, from a provider itself, at a price that nothing speaks against, on the
+    /// platform and with the global batch of the recording.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_enum, help_heading = "Offers")]
     pub accept: Option<Vec<Accept>>,
     /// Only these purchase options; `spot` here accepts it.
@@ -337,8 +339,8 @@ impl Wish {
         Some(Data { gb, provider: Some(provider.to_owned()), region: region.map(str::to_owned) })
     }
 
-    /// Puts what is wished into a goal: everything but the work, the deadline, which may depend on
-    /// the clock, and the GPUs, whose names only a catalog knows.
+    /// Puts what is wished into a goal: everything but the work, a deadline that is a date, which
+    /// depends on the clock, and the GPUs, whose names only a catalog knows.
     pub fn apply(&self, goal: &mut Goal) {
         fn set<T: Clone>(place: &mut T, value: Option<&T>) {
             if let Some(value) = value {
@@ -346,6 +348,9 @@ impl Wish {
             }
         }
         goal.global_batch = self.global_batch.or(goal.global_batch);
+        if let Some(Deadline::Within(hours)) = self.deadline {
+            goal.deadline = Some(hours);
+        }
         goal.budget = self.budget.or(goal.budget);
         set(&mut goal.objective, self.hour_value.map(Objective::CostPlusTime).or(self.objective).as_ref());
         set(&mut goal.confidence, self.confidence.as_ref());

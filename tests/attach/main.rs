@@ -20,10 +20,15 @@ fn main() -> std::process::ExitCode {
         tests::pretended_job(&mode);
         return std::process::ExitCode::SUCCESS;
     }
-    needs::run([
-        #[cfg(target_os = "linux")]
-        tests::trials(),
-        #[cfg(target_os = "linux")]
-        tests::real::trials(),
-    ])
+    // They wait for the polls of jobs.
+    let threads = std::thread::available_parallelism().map_or(2, usize::from) * 2;
+    needs::run_with(
+        Some(threads),
+        [
+            #[cfg(target_os = "linux")]
+            tests::real::trials(),
+            #[cfg(target_os = "linux")]
+            tests::trials(),
+        ],
+    )
 }

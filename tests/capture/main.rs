@@ -18,8 +18,8 @@ mod tests;
 fn main() -> std::process::ExitCode {
     needs::run([
         #[cfg(unix)]
-        tests::trials(),
-        #[cfg(unix)]
         surroundings::trials(),
+        #[cfg(unix)]
+        tests::trials(),
     ])
 }

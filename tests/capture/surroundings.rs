@@ -7,6 +7,14 @@ use crate::tests::place::{self, Place, Ran, wait_for};
 use crate::tests::{fixture, is_running};
 
 trials! {
+    with (torch()) => [
+        the_rank_that_the_others_wait_for_is_found,
+        optimizers_that_are_not_pytorchs_are_counted,
+        #[cfg(target_os = "linux")]
+        limits_of_the_job_are_respected,
+        trainings_one_after_another_are_no_ranks,
+        trainings_beside_one_another_are_no_ranks,
+    ],
     with (python()) => [
         a_sitecustomize_is_imported_as_without_us,
         another_framework_is_named,
@@ -14,14 +22,6 @@ trials! {
         a_command_that_ends_before_its_training_is_named,
         #[cfg(target_os = "linux")]
         a_search_path_that_the_job_sets_anew_is_named,
-    ],
-    with (torch()) => [
-        trainings_one_after_another_are_no_ranks,
-        trainings_beside_one_another_are_no_ranks,
-        the_rank_that_the_others_wait_for_is_found,
-        optimizers_that_are_not_pytorchs_are_counted,
-        #[cfg(target_os = "linux")]
-        limits_of_the_job_are_respected,
     ],
 }
 

@@ -13,6 +13,10 @@ use crate::needs::{Need, python, root, torch, torch_from, torch_version};
 use place::{Place, Ran, wait_for};
 
 trials! {
+    with (torch_from(2, 6)) => [
+        what_is_compiled_is_as_it_would_be,
+        exports_in_the_step_looked_at_are_as_they_would_be,
+    ],
     always () => [
         a_program_that_is_not_there,
         a_program_that_is_no_python_keeps_its_output_and_code,
@@ -77,10 +81,6 @@ trials! {
         what_is_waited_for_data_is_measured_and_told,
         a_loader_that_is_not_what_it_was_costs_that_figure_alone,
         what_a_loader_warns_of_names_the_programs_line,
-    ],
-    with (torch_from(2, 6)) => [
-        exports_in_the_step_looked_at_are_as_they_would_be,
-        what_is_compiled_is_as_it_would_be,
     ],
     when (root()) => [
         another_user_cannot_have_code_run_in_a_job_that_goes_on,
@@ -1074,9 +1074,9 @@ fn the_next_command_works_as_it_is(python: &str) {
 fn who_ended_a_job_and_why_nothing_was_recorded_is_said(python: &str) {
     let place = Place::new();
     let script = fixture("slow.py");
-    let ran = place.run(&["--after", "5000", "--timeout", "30s"], &[python, &script, &place.path("progress"), "9000"]);
+    let ran = place.run(&["--after", "5000", "--timeout", "12s"], &[python, &script, &place.path("progress"), "9000"]);
     let said = ran.err();
-    assert!(said.contains("the job was ended by --timeout after 30 s; nothing recorded: the job made"), "{said}");
+    assert!(said.contains("the job was ended by --timeout after 12 s; nothing recorded: the job made"), "{said}");
     assert!(said.contains("try a longer --timeout, or --after"), "{said}");
     let ran = Place::new().run(&[], &[python, &fixture("crash.py"), "kill"]);
     let said = ran.err();

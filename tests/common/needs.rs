@@ -47,11 +47,17 @@ pub fn trial<T: Send + 'static>(
     })
 }
 
-/// The `main` of a file of tests.
+/// The `main` of a file of tests, which run in the order of the lists: the longest go first.
 pub fn run(trials: impl IntoIterator<Item = Vec<Trial>>) -> ExitCode {
+    run_with(None, trials)
+}
+
+/// The same of tests that mostly wait: by so many threads, where nobody says how many.
+pub fn run_with(threads: Option<usize>, trials: impl IntoIterator<Item = Vec<Trial>>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if arguments.test_threads.is_none() {
-        arguments.test_threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|count| count.parse().ok());
+        let asked = std::env::var("RUST_TEST_THREADS").ok().and_then(|count| count.parse().ok());
+        arguments.test_threads = asked.or(threads);
     }
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }

@@ -149,6 +149,11 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     // Another region of the same provider is elsewhere, too.
     assert_cents(by(&priced, 10.0, data(Some("us"))).total.unwrap().cost.mid, 10.0);
     assert_cents(by(&priced, 10.0, data(Some("eu"))).total.unwrap().cost.mid, 14.0);
+    // Which costs less than to leave the provider, where a file says so.
+    let inside = Terms { egress_other_region_usd_per_gb: Some(0.02), ..Terms::default() };
+    let cheap = priced.clone().with_terms("cloud", inside);
+    assert_cents(by(&cheap, 10.0, data(Some("eu"))).total.unwrap().cost.mid, 12.0);
+    assert_cents(by(&cheap, 10.0, data(Some("eu"))).alternatives[0].cost.mid, 14.0);
     // Two parts are no cheaper: what is elsewhere needs all the data, however little it does.
     let mut goal = Goal { data: Some(data(None)), deadline: Some(hours(30.001)), ..goal(30.0, 2) };
     goal.assumptions.data_gbit_per_second = Some(1e6);

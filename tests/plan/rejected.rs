@@ -49,7 +49,7 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
     assert_eq!(shown, ["cloud/us-1/second/on-demand"]);
     let expected = [
         (RejectionKind::UnusablePrice, "suspect price: below list"),
-        (RejectionKind::UnknownGpu, "Mystery 9000 is not a GPU of the catalog"),
+        (RejectionKind::UnknownGpu, "not known which GPU of the catalog Mystery 9000 is"),
         (RejectionKind::NoPrediction, "no prediction for unpredicted"),
         (RejectionKind::Memory, "needs 18.2 GB, the GPU has 14.7 of 16 to use"),
         (RejectionKind::MemoryUnknown, "not known whether it fits: no peak memory in the profile"),

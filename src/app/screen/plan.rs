@@ -1,9 +1,14 @@
 //! Fourth screen: the goal to move about, the plan that answers it, and what else there is.
 
+mod beside;
 mod goal;
+mod lists;
 pub mod offer;
 
+pub use beside::{beside_table, beside_words};
 pub use goal::{knob_words, ladder, set_knob, slide, toggles, value, work_words};
+use lists::{ALTERNATIVES_BY, REJECTED_BY};
+pub use lists::{candidates, rejected};
 
 use crate::action::{Action, Needs};
 use crate::app::App;
@@ -15,13 +20,13 @@ use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::predict;
 use crate::app::slider::Knob;
-use crate::plan::{Accept, Beside, Confidence, FrontierPart, FrontierPoint, Goal, Part, Rejection};
+use crate::plan::{Confidence, FrontierPart, FrontierPoint, Goal, Part};
 use crate::pricing::region;
 use crate::report::table::{Cell, Column, Table};
-use crate::report::{beside, format, plans, uses};
+use crate::report::{format, plans, uses};
 use crate::settings::theme::{GlyphSet, Role};
 use crate::text::clean;
-use crate::units::{Hours, Range, Usd};
+use crate::units::{Hours, Range};
 
 /// Which pane the keys go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -307,69 +312,6 @@ pub fn warnings(app: &App, brief: bool) -> Vec<String> {
     app.plan.value().map_or_else(Vec::new, |plan| predict::words(&plan.warnings, brief))
 }
 
-/// What the alternatives are sorted by.
-const ALTERNATIVES_BY: [&str; 5] = ["the best first", "cost", "time", "$/h", "GPUs"];
-/// What rejected offers are sorted by.
-const REJECTED_BY: [&str; 3] = ["the nearest first", "offer", "reason"];
-
-/// The list of the lower pane where that is shown; else one without filter and order.
-fn list_of(app: &App, lower: Lower) -> ListState {
-    let list = &app.planner.list;
-    if app.planner.lower == lower { list.clone() } else { ListState::default() }
-}
-
-/// The plan's own parts and the alternatives, in that order or sorted, as far as they pass the filter.
-pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
-    let Some(plan) = app.plan.value() else { return Vec::new() };
-    let list = list_of(app, Lower::Alternatives);
-    let own = plan.parts.iter().map(|part| (part, true));
-    let all = own.chain(plan.alternatives.iter().map(|part| (part, false)));
-    let mut all: Vec<(&Part, bool)> = all.filter(|(part, _)| passes(&list, part)).collect();
-    let end = |part: &Part| confidence(app).end(&part.hours).get();
-    match list.sort {
-        1 => all.sort_by(|a, b| a.0.cost.mid.total_cmp(&b.0.cost.mid)),
-        2 => all.sort_by(|a, b| end(a.0).total_cmp(&end(b.0))),
-        3 => all.sort_by(|a, b| a.0.price.total_cmp(&b.0.price)),
-        4 => all.sort_by(|a, b| a.0.gpu.cmp(&b.0.gpu).then(a.0.gpu_count.cmp(&b.0.gpu_count))),
-        _ => {}
-    }
-    if list.reversed {
-        all.reverse();
-    }
-    all
-}
-
-/// Whether an offer passes a filter of words and figures: `lambda`, `4090 cost<100`.
-fn passes(list: &ListState, part: &Part) -> bool {
-    let market = part.trust.market.name();
-    let words = format!("{} {} {market} {}", gpus_words(part), part.offer, part.trust.marks());
-    list.passes_with(&words, |name| match name {
-        "cost" => Some(Some(part.cost.mid.get())),
-        "hours" | "time" => Some(Some(part.hours.mid.get())),
-        "$/h" | "price" => Some(Some(part.price.get())),
-        "gpus" => Some(Some(f64::from(part.gpu_count))),
-        _ => None,
-    })
-}
-
-/// The rejected offers, those that came nearest to being taken first or sorted, as far as they pass the
-/// filter.
-pub fn rejected(app: &App) -> Vec<&Rejection> {
-    let list = list_of(app, Lower::Rejected);
-    let all = app.plan.value().map(|plan| plan.rejected.iter()).into_iter().flatten();
-    let passes = |one: &&Rejection| list.passes(&format!("{} {}", one.offer, one.reason));
-    let mut all: Vec<&Rejection> = all.filter(passes).collect();
-    match list.sort {
-        1 => all.sort_by(|a, b| a.offer.cmp(&b.offer)),
-        2 => all.sort_by(|a, b| a.reason.cmp(&b.reason)),
-        _ => all.sort_by_key(|one| std::cmp::Reverse(one.kind)),
-    }
-    if list.reversed {
-        all.reverse();
-    }
-    all
-}
-
 /// The table of the lower pane; `None` where it shows no table.
 pub fn lower_table(app: &App) -> Option<Table> {
     match app.planner.lower {
@@ -436,60 +378,6 @@ pub fn alternatives_table(app: &App) -> Table {
         })
         .collect();
     lower(app, columns, rows, "No offer meets the limits; see the reasons above, or move them.")
-}
-
-/// What else could be had if something more were accepted: what, at what cost, and what if that fails.
-pub fn beside_table(app: &App) -> Table {
-    let columns = vec![
-        Column::words("key", 3, 0),
-        Column::words("accept", 16, 0),
-        Column::figures("cost", 0),
-        Column::figures("time", 1),
-        Column::words("GPUs", 16, 2),
-        Column::words("provider", 10, 4),
-        Column::words("if", 16, 0),
-        Column::figures("it costs", 0),
-        Column::figures("takes", 3),
-    ];
-    let rows = app.plan.value().map(|plan| plan.beside.iter()).into_iter().flatten();
-    let rows = rows.map(|one| {
-        let then = |words: &dyn Fn(Usd, Hours) -> String| {
-            one.fallback.then.map_or_else(|| "–".to_owned(), |(cost, hours)| words(cost, hours))
-        };
-        vec![
-            Cell::styled(Role::Key, keys(app, one)),
-            Cell::text(clean(&one.what, 60)),
-            Cell::styled(Role::Good, format::usd(one.part.cost.mid)),
-            Cell::text(format::hours(one.part.hours.mid)),
-            Cell::text(gpus_words(&one.part)),
-            Cell::text(clean(&one.part.provider, 24)),
-            Cell::styled(Role::Muted, one.fallback.when),
-            Cell::text(then(&|cost, _| format::usd(cost))),
-            Cell::styled(Role::Muted, then(&|_, hours| format::hours(hours))),
-        ]
-    });
-    lower(app, columns, rows.collect(), "Nothing else is clearly better than the plan.")
-}
-
-/// The keys that accept what an offer needs.
-fn keys(app: &App, beside: &Beside) -> String {
-    let key = |accept: &Accept| app.setup.keymap.hint(goal::action(*accept));
-    beside.accept.iter().map(key).collect::<Vec<_>>().join(" ")
-}
-
-/// What else could be had, in a line: the keys, what is accepted, and the cost; and a little more that
-/// buys a lot.
-pub fn beside_words(app: &App) -> Vec<String> {
-    let Some(plan) = app.plan.value() else { return Vec::new() };
-    let one =
-        |one: &Beside| format!("[{}] {} {}", keys(app, one), clean(&one.what, 60), format::usd(one.part.cost.mid));
-    let all: Vec<String> = plan.beside.iter().map(one).collect();
-    let all = (!all.is_empty()).then(|| format!("{}: {}", beside::heading(plan), all.join(" · ")));
-    let bargain = beside::bargain(plan);
-    let accepted: Vec<&str> = plan.goal.limits.accept.iter().map(|one| one.words()).collect();
-    let is_some = !accepted.is_empty() && accepted.len() < Accept::ALL.len();
-    let accepted = is_some.then(|| format!("accepted: {}", accepted.join(", ")));
-    accepted.into_iter().chain(all).chain(bargain).collect()
 }
 
 /// The plan over time, and what its cost is made of.

@@ -174,7 +174,7 @@ impl Chart {
         if let Some((limit, name)) = self.limits[0].filter(|(limit, _)| *limit <= x.high) {
             let at = x.place(limit);
             let _ = writeln!(svg, "<line class=\"limit\" x1=\"{at:.1}\" y1=\"{top}\" x2=\"{at:.1}\" y2=\"{floor}\"/>");
-            let (x, y) = (at - 5.0, floor - 6.0);
+            let [x, y] = self.name_of_deadline(x, y, at);
             let _ =
                 writeln!(svg, "<text class=\"limit-name\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"end\">{name}</text>");
         }
@@ -187,15 +187,26 @@ impl Chart {
         }
     }
 
+    /// Where the name of the limit of time ends: at the foot of its line, or at its head if a point is there.
+    fn name_of_deadline(&self, x: &Axis, y: &Axis, at: f64) -> [f64; 2] {
+        let [_, _, top, bottom] = MARGINS;
+        let foot = HEIGHT - bottom - 6.0;
+        let is_near = |point: &Point| {
+            let (x, y) = (x.place(point.x), y.place(point.y));
+            (at - 90.0..at + 8.0).contains(&x) && y > foot - 24.0
+        };
+        [at - 5.0, if self.points.iter().any(is_near) { top + 14.0 } else { foot }]
+    }
+
     /// Where the names of the limits are, which no other name may cover.
     fn limit_names(&self, x: &Axis, y: &Axis) -> Vec<[f64; 4]> {
-        let [_, right, _, bottom] = MARGINS;
+        let right = MARGINS[1];
         let bounds = |[x, y]: [f64; 2], name: &str| {
             [x - name.chars().count() as f64 * LETTER[0], y - LETTER[1] * 0.8, x, y + LETTER[1] * 0.2]
         };
         let in_time = self.limits[0].filter(|(limit, _)| *limit <= x.high);
         let in_money = self.limits[1].filter(|(limit, _)| *limit <= y.high);
-        let in_time = in_time.map(|(limit, name)| bounds([x.place(limit) - 5.0, HEIGHT - bottom - 6.0], name));
+        let in_time = in_time.map(|(limit, name)| bounds(self.name_of_deadline(x, y, x.place(limit)), name));
         let in_money = in_money.map(|(limit, name)| bounds([WIDTH - right - 4.0, y.place(limit) - 5.0], name));
         in_time.into_iter().chain(in_money).collect()
     }

@@ -101,13 +101,13 @@ fn cell(cell: &Cell, column: &Column) -> String {
         return format!("<td class=\"draw\">{}</td>", drawing(graphic, cell.role));
     }
     let text = escaped(&clean(cell.text.trim(), LONGEST));
-    let text = if cell.text.contains('/') { text.replace('/', "/<wbr>") } else { text };
     let class = match () {
         () if column.number => "number",
         () if cell.text.chars().count() > WRAPS => "long",
         () if cell.text.starts_with("  ") => "indent",
         () => "",
     };
+    let text = if class == "long" { text.replace('/', "/<wbr>") } else { text };
     format!("<td class=\"{class}\">{text}</td>")
 }
 

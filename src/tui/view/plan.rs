@@ -10,7 +10,7 @@ use crate::app::screen::plan::{self, Lower, Pane};
 use crate::app::slider::Knob;
 use crate::plan::{Confidence, Part, Plan, PlanStatus};
 use crate::pricing::region;
-use crate::report::{format, plans};
+use crate::report::{beside, format};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::tui::paint::{Painter, fit, wrap};
@@ -122,7 +122,7 @@ fn answer_title(painter: &Painter<'_>) -> (String, String) {
     if app.plan.is_stale() {
         title.push_str(" (stale)");
     }
-    let right = app.plan.value().map_or_else(String::new, plans::status_words);
+    let right = app.plan.value().map_or_else(String::new, beside::status_words);
     (title, right)
 }
 

@@ -26,9 +26,15 @@ pub fn selected(app: &App) -> Option<&OfferId> {
 pub fn lines(app: &App, id: &OfferId) -> Vec<(String, String)> {
     let offer = app.setup.prices.offers().iter().find(|offer| offer.id == *id);
     let mut lines = offer.map_or_else(Vec::new, machine);
-    let Some(plan) = app.plan.value() else { return lines };
-    if let Some((part, own)) = candidates(app).into_iter().find(|(part, _)| part.offer == *id) {
-        lines.extend(job(app, plan, part, own));
+    let remark = || offer.and_then(|offer| offer.note.as_ref()).map(|note| line("remark", clean(note, 300)));
+    let Some(plan) = app.plan.value() else {
+        lines.extend(remark());
+        return lines;
+    };
+    match candidates(app).into_iter().find(|(part, _)| part.offer == *id) {
+        // The notes of the job have the remark.
+        Some((part, own)) => lines.extend(job(app, plan, part, own)),
+        None => lines.extend(remark()),
     }
     let reason = plan.rejected.iter().find(|rejection| rejection.offer == *id);
     lines.extend(reason.map(|rejection| line("not taken", clean(&rejection.reason, 600))));
@@ -59,7 +65,6 @@ fn machine(offer: &Offer) -> Vec<(String, String)> {
         lines.push(line("in doubt", offer.trust.reasons()));
     }
     lines.push(line("source", clean(&offer.source, 300)));
-    lines.extend(offer.note.as_ref().map(|note| line("remark", clean(note, 300))));
     lines
 }
 

@@ -23,11 +23,11 @@ pub fn table(app: &App) -> Table {
         Column::figures(format!("step, {}", scale.unit.symbol()), 0).sorts(0),
         Column::figures(format!("low–high, {}", scale.unit.symbol()), 1).sorts(5),
         Column::graphic("log scale", 9, 6),
-        Column::figures("samples/s", 4),
+        Column::figures("samples/s", 5),
         Column::figures("samples/$", 2).sorts(1),
-        Column::figures("$/GPU/h", 5).sorts(4),
-        Column::figures("memory fits", 3).sorts(2),
-        Column::words("method", 8, 1),
+        Column::figures("$/GPU/h", 3).sorts(4),
+        Column::figures("memory fits", 1).sorts(2),
+        Column::words("method", 8, 4),
     ];
     if let Some(recorded) = recorded {
         columns.insert(2, Column::figures(format!("× {recorded}"), 0).sorts(6));
