@@ -187,8 +187,8 @@ actions! {
     }
     Profile "Profile screen" {
         Phase "profile.phase" ["p"] "phase" Profile "Show the next phase of the step only";
-        Roofline "profile.roofline" ["R"] "roofline" Roof "Operations under the roof of their GPU: FLOP/s over FLOP a byte";
-        Timeline "profile.timeline" ["T"] "timeline" Profile "When what ran in one step, on the host and on the GPU, and what it waited for";
+        Roofline "profile.roofline" ["R"] "roofline" Roof "Roofline plot: which operations reach what the GPU can do";
+        Timeline "profile.timeline" ["T"] "timeline" Profile "Timeline of one step: what ran when on the host and the GPU, and what it waited for";
         Group "profile.group" ["b"] "group" Profile "Group by operation, name, family, kernel or module";
     }
     Predict "Predict screen" {

@@ -122,6 +122,38 @@ fn the_best_value_is_at_a_firm_price_and_a_better_one_in_doubt_is_named() {
     assert!(best.detail.last().unwrap().contains("in doubt: no date"), "{best:?}");
 }
 
+/// Every key of a screen is named in the footer, or counted there.
+#[test]
+fn footers_are_complete_or_say_how_many_keys_are_left_out() {
+    for pressed in ["1", "2", "3", "3 enter", "3 B", "3 F", "4", "2 T", "2 R"] {
+        for size in [(50, 15), (80, 24), (120, 40)] {
+            let (app, buffer) = render(&launch(), &keys(pressed), size);
+            let shown = text(&buffer);
+            let lines: Vec<&str> = shown.lines().collect();
+            let bottom = lines[lines.len() - 2..].join(" ");
+            let words: Vec<&str> = bottom.split_whitespace().collect();
+            let hints = app.footer();
+            let named = hints.iter().filter(|hint| bottom.contains(&format!("{} {}", hint.key, hint.word))).count();
+            let counted = words.windows(2).filter(|pair| pair[1] == "more");
+            let left = counted.filter_map(|pair| pair[0].parse::<usize>().ok()).sum::<usize>();
+            assert_eq!(named + left, hints.len(), "{pressed} {size:?}: {shown}");
+            assert!(size.0 < 120 || left == 0, "{pressed} {size:?}: {shown}");
+        }
+    }
+}
+
+/// A GPU on which the step does not fit is named as one at every width.
+#[test]
+fn whether_a_step_fits_is_in_every_table() {
+    for size in [(80, 24), (120, 40)] {
+        for pressed in ["3", "3 P"] {
+            let shown = picture(&launch(), pressed, size);
+            let row = shown.lines().find(|line| line.contains("RTX 2060")).unwrap_or_else(|| panic!("{shown}"));
+            assert!(row.contains("6 GB  no"), "{shown}");
+        }
+    }
+}
+
 /// The answer is in the first five lines, the recorded step in the two after them.
 #[test]
 fn predict_answers_in_five_lines() {

@@ -204,6 +204,30 @@ fn rows_sort_by_every_column() {
     assert_eq!(names("3 s s")[0], "H100 SXM5 80GB");
     assert_eq!(names("3 s s s")[0], "GeForce RTX 2060");
     assert_eq!(names("3 s s s S")[0], "Tesla V100-PCIE-32GB");
+    // By price, what has none last; by the high end; by what another precision brings.
+    let cheapest = names("3 s s s s");
+    assert_eq!((cheapest[0].as_str(), cheapest.last().unwrap().as_str()), ("L4", "GeForce RTX 2060"));
+    assert_eq!(names("3 s s s s s")[0], "H100 SXM5 80GB");
+    assert_eq!(names("3 s s s s s s"), names("3"));
+    let by_gain = after("3 P P s s s s s s");
+    let gains: Vec<f64> =
+        predict::rows(&by_gain).into_iter().filter_map(|row| predict::speed_up(&by_gain, row)).collect();
+    assert!(gains.len() == 4 && gains.is_sorted_by(|a, b| a >= b) && gains[0] > gains[3], "{gains:?}");
+}
+
+#[test]
+fn filters_name_several_gpus() {
+    let count = |filter: &str| {
+        let mut launch = launch();
+        launch.setup.filter = Some(filter.to_owned());
+        launch.setup.screen = Screen::Predict;
+        let app = render(&launch, &[], (120, 40)).0;
+        predict::rows(&app).len()
+    };
+    for filter in ["l4|h100", "l4, h100", "H100 SXM | L4", "l4,h100-sxm"] {
+        assert_eq!(count(filter), 2, "{filter}");
+    }
+    assert_eq!((count("!l4|h100"), count("nvidia l4|h100|2060")), (2, 3));
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::ops::Range;
 pub struct ListState {
     /// Position of the selected row among the rows shown.
     pub selected: usize,
-    /// Words every row shown contains, or comparisons of its figures (`memory>=40`); a leading `!`
-    /// inverts.
+    /// Words every row shown contains, or comparisons of its figures (`memory>=40`); `|` and commas stand between
+    /// alternatives (`4090|h100`, `RTX 4090, H100 SXM`); a leading `!` inverts.
     pub filter: String,
     /// Column it is sorted by, an index into the sortable columns of the list.
     pub sort: usize,
@@ -63,8 +63,33 @@ impl ListState {
                 |(value, holds, bound)| value.is_some_and(|value| holds(value, bound)),
             )
         };
-        words.split_whitespace().all(passes) != inverted
+        let any = |word: &str| alternatives(word).any(passes);
+        let one = |words: &str| words.split_whitespace().all(any);
+        (text.contains(words.trim()) || lists(words).any(one)) != inverted
     }
+}
+
+/// The alternatives of a filter that stand apart: `RTX 4090, H100 SXM` and `rtx 4090 | h100`. Those within a word are
+/// [`alternatives`].
+pub fn lists(filter: &str) -> impl Iterator<Item = &str> {
+    let mut from = 0;
+    let mut parts = Vec::new();
+    for (at, sign) in filter.match_indices(['|', ',']) {
+        let is_apart = |before: Option<char>| before.is_none_or(char::is_whitespace);
+        let apart = is_apart(filter[at + 1..].chars().next()) || sign == "|" && is_apart(filter[..at].chars().last());
+        if apart {
+            parts.push(&filter[from..at]);
+            from = at + 1;
+        }
+    }
+    parts.push(&filter[from..]);
+    parts.into_iter().filter(|part| !part.trim().is_empty())
+}
+
+/// The alternatives within a word: `4090|h100`, `4090,h100`. The commas of a comparison belong to its number.
+pub fn alternatives(word: &str) -> impl Iterator<Item = &str> {
+    let compares = word.contains(['<', '>', '=']);
+    word.split(move |c| c == '|' || c == ',' && !compares).filter(|part| !part.is_empty())
 }
 
 type Holds = fn(f64, f64) -> bool;
@@ -109,6 +134,33 @@ mod tests {
         assert!(list("!conv").passes("aten::mm"));
         assert!(!list("!mm").passes("aten::mm"));
         assert!(list(" ").passes("x") && list("!").passes("x"));
+    }
+
+    #[test]
+    fn filters_take_alternatives() {
+        let passing = |filter: &str| -> Vec<&str> {
+            let list = ListState { filter: filter.to_owned(), ..ListState::default() };
+            let memory = |text: &str| if text.contains("4090") { 24.0 } else { 80.0 };
+            let rows = ["geforce rtx 4090", "h100 sxm5 80gb", "h100 pcie", "a100 80gb"];
+            let passes = |text: &&str| list.passes_with(text, |name| (name == "memory").then(|| Some(memory(text))));
+            rows.into_iter().filter(passes).collect()
+        };
+        let three = ["geforce rtx 4090", "h100 sxm5 80gb", "h100 pcie"];
+        for filter in
+            ["4090|h100", "4090,h100", "4090, h100", "4090 | h100", "RTX 4090, H100", "4090|h100|", ",4090,h100"]
+        {
+            assert_eq!(passing(filter), three, "{filter}");
+        }
+        assert_eq!(passing("!4090|h100"), ["a100 80gb"]);
+        // Within a word they are of that word alone; apart they end what goes before.
+        assert_eq!(passing("80gb h100|a100"), ["h100 sxm5 80gb", "a100 80gb"]);
+        assert_eq!(passing("80gb h100 | a100"), ["h100 sxm5 80gb", "a100 80gb"]);
+        assert_eq!(passing("pcie | memory<40"), ["geforce rtx 4090", "h100 pcie"]);
+        assert_eq!(passing("memory>1,000"), Vec::<&str>::new());
+        assert_eq!(passing("memory<=1,000").len(), 4);
+        // What a row has as it was typed is found, commas or not.
+        let list = ListState { filter: "kernel<128, 4".to_owned(), ..ListState::default() };
+        assert!(list.passes("some_kernel<128, 4>"));
     }
 
     #[test]

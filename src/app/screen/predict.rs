@@ -15,7 +15,7 @@ pub use operations::{table as operations_table, why};
 use crate::action::{Action, Needs};
 use crate::app::engine::Version;
 use crate::app::job::JobState;
-use crate::app::list::ListState;
+use crate::app::list::{ListState, alternatives, lists};
 use crate::app::modal::Modal;
 use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
@@ -32,7 +32,8 @@ use crate::text::clean;
 use crate::units::{GpuSlug, Micros, OpenRange, SamplesPerSecond, UsdPerHour};
 
 /// What the list can be sorted by, in the order of `s`.
-const SORTS: [&str; 4] = ["step time", "samples per dollar", "memory", "name"];
+const SORTS: [&str; 7] =
+    ["step time", "samples per dollar", "memory", "name", "price", "high end of the range", "speed-up"];
 
 /// The state of the screen.
 #[derive(Debug, Clone, Default)]
@@ -212,7 +213,12 @@ impl Behaviour for PredictScreen {
     }
 
     fn sorts(&self, app: &App) -> &'static [&'static str] {
-        if app.predict.opened.is_some() { &operations::SORTS } else { &SORTS }
+        let is_in_another_precision = app.predict.rows.iter().any(|row| speed_up(app, row).is_some());
+        match (app.predict.opened.is_some(), is_in_another_precision) {
+            (true, _) => &operations::SORTS,
+            (false, true) => &SORTS,
+            (false, false) => &SORTS[..SORTS.len() - 1],
+        }
     }
 
     fn is_open(&self, app: &App) -> bool {
@@ -297,10 +303,18 @@ pub fn speed_up(app: &App, row: &Row) -> Option<f64> {
     (now > 0.0 && before.get() > 0.0).then(|| before.get() / now)
 }
 
+/// A speed-up over a precision in words.
+fn times_words(times: f64, of: Precision) -> String {
+    match times {
+        slower if slower < 0.95 => format!("{} times as long as in {of}", format::number(1.0 / slower)),
+        faster => format!("{} times as fast as in {of}", format::number(faster)),
+    }
+}
+
 /// What another precision brings, in words: on the GPU of the recording, else the median of all.
 pub fn speed_up_words(app: &App) -> Option<String> {
     let of = app.setup.profile.workload.precision?;
-    let times = |times: f64| format!("{} times as fast as in {of}", format::number(times));
+    let times = |times: f64| times_words(times, of);
     let recorded = app.setup.profile.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
     let row = app.predict.rows.iter().find(|row| Some(&row.slug) == recorded);
     if let Some((row, speed_up)) = row.and_then(|row| Some((row, speed_up(app, row)?))) {
@@ -379,18 +393,24 @@ pub fn rows(app: &App) -> Vec<&Row> {
     };
     // A name of a GPU as people type it; what is excluded is not meant.
     let excludes = list.filter.trim_start().starts_with('!');
-    let meant = if excludes { Vec::new() } else { app.setup.catalog.named(&list.filter) };
+    let names = lists(&list.filter)
+        .flat_map(|part| if part.trim().contains(' ') { vec![part] } else { alternatives(part.trim()).collect() });
+    let meant: Vec<_> = names.filter(|_| !excludes).flat_map(|name| app.setup.catalog.named(name.trim())).collect();
     let passes = |row: &&Row| {
         list.passes_with(&words(row), |name| figure(row, name)) || meant.iter().any(|gpu| gpu.slug == row.slug)
     };
     let mut rows: Vec<&Row> = app.predict.rows.iter().filter(passes).collect();
     let step = |row: &Row| Some(row.step.range.mid.get()).filter(|us| *us > 0.0);
     let per_usd = |row: &Row| row.value.as_ref().and_then(|value| value.per_usd).map(|per_usd| per_usd.mid);
+    let price = |row: &Row| row.value.as_ref().map(|value| value.price.get());
     match list.sort {
         1 => rows.sort_by(|a, b| per_usd(b).unwrap_or(0.0).total_cmp(&per_usd(a).unwrap_or(0.0))),
         2 => rows
             .sort_by(|a, b| b.memory_gib.total_cmp(&a.memory_gib).then(a.step.range.mid.total_cmp(&b.step.range.mid))),
         3 => rows.sort_by(|a, b| a.name.cmp(&b.name)),
+        4 => rows.sort_by(|a, b| price(a).unwrap_or(0.0).total_cmp(&price(b).unwrap_or(0.0))),
+        5 => rows.sort_by(|a, b| a.step.range.high.total_cmp(&b.step.range.high)),
+        6 => rows.sort_by(|a, b| speed_up(app, b).unwrap_or(0.0).total_cmp(&speed_up(app, a).unwrap_or(0.0))),
         _ => rows.sort_by(|a, b| a.step.range.mid.total_cmp(&b.step.range.mid)),
     }
     if list.reversed {
@@ -398,7 +418,9 @@ pub fn rows(app: &App) -> Vec<&Row> {
     }
     // Where nothing is known the row goes last, whichever the order.
     match list.sort {
-        0 => rows.sort_by_key(|row| step(row).is_none()),
+        0 | 5 => rows.sort_by_key(|row| step(row).is_none()),
+        4 => rows.sort_by_key(|row| price(row).is_none()),
+        6 => rows.sort_by_key(|row| speed_up(app, row).is_none()),
         1 => rows.sort_by_key(|row| per_usd(row).is_none()),
         _ => {}
     }

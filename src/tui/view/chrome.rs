@@ -4,7 +4,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr;
 
-use crate::action::Screen;
+use crate::action::{Action, Screen};
 use crate::app::available::Hint;
 use crate::app::screen::{job, jobs, plan, predict};
 use crate::app::{SMALLEST, Source, Target, Tone, modes};
@@ -18,13 +18,19 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) -> Rect {
     let heights = [Constraint::Length(1), Constraint::Fill(1), Constraint::Length(if two { 2 } else { 1 })];
     let [top, body, bottom] = Layout::vertical(heights).areas(area);
     bar(painter, top);
-    let news = news(painter, two);
+    let lines = rows(painter.app.footer(), usize::from(area.width.saturating_sub(2)));
+    // Where the keys need both lines, the name of the sample stands in the bar alone.
+    let news = news(painter, two, two && lines.len() > 1);
     if let Some((role, text)) = &news {
         painter.text(area.x + 1, bottom.y, area.width - 2, text, *role);
     }
     // On one line the news take the place of the keys.
-    if two || news.is_none() {
-        footer(painter, Rect { y: bottom.bottom() - 1, height: 1, ..area });
+    let free = usize::from(bottom.height) - usize::from(news.is_some());
+    let shown = lines.len().min(free);
+    let left: usize = lines[shown..].iter().map(Vec::len).sum();
+    for (row, hints) in lines.into_iter().take(shown).enumerate() {
+        let y = bottom.bottom() - (shown - row) as u16;
+        footer(painter, Rect { y, height: 1, ..area }, hints, if row + 1 == shown { left } else { 0 });
     }
     body
 }
@@ -72,7 +78,7 @@ fn bar(painter: &mut Painter<'_>, area: Rect) {
 }
 
 /// The last message, else what the jobs do.
-fn news(painter: &Painter<'_>, own_line: bool) -> Option<(Role, String)> {
+fn news(painter: &Painter<'_>, own_line: bool, crowded: bool) -> Option<(Role, String)> {
     let app = painter.app;
     if let Some((tone, text)) = &app.message {
         let (role, sign) = match tone {
@@ -82,7 +88,7 @@ fn news(painter: &Painter<'_>, own_line: bool) -> Option<(Role, String)> {
         };
         return Some((role, format!("{sign}{text}")));
     }
-    let stop = app.setup.keymap.hint(crate::action::Action::Cancel);
+    let stop = app.setup.keymap.hint(Action::Cancel);
     // The jobs have a plan of their own, and the line of their screen is of it alone.
     if app.screen == Screen::Jobs {
         return jobs::news(app).map(|text| (Role::Muted, text));
@@ -106,7 +112,7 @@ fn news(painter: &Painter<'_>, own_line: bool) -> Option<(Role, String)> {
         (Some(text), _) | (None, Some(text)) => Some((Role::Warning, text)),
         (None, None) => match &app.setup.source {
             // On one line the keys matter more; the overview says it there.
-            Source::Sample(_) if !own_line => None,
+            Source::Sample(_) if !own_line || crowded && app.screen != Screen::Overview => None,
             Source::Sample(about) => {
                 let long = format!("embedded sample: {} – open your own: habitat-tui FILE", clean(about, 120));
                 let short = about.split(" (").next().unwrap_or(about);
@@ -121,19 +127,51 @@ fn news(painter: &Painter<'_>, own_line: bool) -> Option<(Role, String)> {
     }
 }
 
-fn footer(painter: &mut Painter<'_>, area: Rect) {
-    let mut x = area.x + 1;
-    for Hint { key, word, action } in painter.app.footer() {
-        let wide = (key.width() + 1 + word.width()) as u16;
-        if x + wide > area.right() - 1 {
-            continue;
+/// Width of what a footer shows of a key.
+fn wide(hint: &Hint) -> usize {
+    hint.key.width() + 1 + hint.word.width()
+}
+
+/// The keys that work here, in lines of at most `width` cells.
+fn rows(hints: Vec<Hint>, width: usize) -> Vec<Vec<Hint>> {
+    let (mut lines, mut used) = (vec![Vec::new()], 0);
+    for hint in hints {
+        let more = wide(&hint) + 2;
+        if used + more > width + 2 && used > 0 {
+            lines.push(Vec::new());
+            used = 0;
         }
-        let start = x;
+        used += more;
+        if let Some(line) = lines.last_mut() {
+            line.push(hint);
+        }
+    }
+    lines
+}
+
+/// One line of the keys that work here; `left` have no place and are counted at its end: help lists them.
+fn footer(painter: &mut Painter<'_>, area: Rect, mut hints: Vec<Hint>, mut left: usize) {
+    let width = usize::from(area.width.saturating_sub(2));
+    let used = |hints: &[Hint]| hints.iter().map(|hint| wide(hint) + 2).sum::<usize>();
+    let help = painter.app.setup.keymap.hint(Action::Help);
+    let words = |left: usize| format!("{help}: {left} more");
+    while left > 0 && !hints.is_empty() && used(&hints) + words(left).width() > width {
+        hints.pop();
+        left += 1;
+    }
+    let mut x = area.x + 1;
+    for hint in hints {
+        let (start, wide) = (x, wide(&hint) as u16);
+        let Hint { key, word, action } = hint;
         x = painter.pieces(x, area.y, wide, &[(&key, Role::Key), (" ", Role::Muted), (word, Role::Muted)]);
         if let Some(action) = action {
             painter.hit(Rect::new(start, area.y, wide, 1), Target::Do(action));
         }
         x += 2;
+    }
+    if left > 0 {
+        let end = painter.text(x, area.y, area.right().saturating_sub(x), &words(left), Role::Muted);
+        painter.hit(Rect::new(x, area.y, end - x, 1), Target::Do(Action::Help));
     }
 }
 

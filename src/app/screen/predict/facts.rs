@@ -23,7 +23,7 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     let row = app.predict.rows.iter().find(|row| row.slug == prediction.gpu.slug);
     let speed_up = row.and_then(|row| super::speed_up(app, row)).zip(super::precision(app));
     if let Some(((times, now), before)) = speed_up.zip(app.setup.profile.workload.precision) {
-        line("precision", format!("{now}: {} times as fast as in {before}", format::number(times)));
+        line("precision", format!("{now}: {}", super::times_words(times, before)));
     }
     for brief in super::words(&prediction.warnings, true) {
         line("warning", brief);

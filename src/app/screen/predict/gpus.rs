@@ -21,16 +21,16 @@ pub fn table(app: &App) -> Table {
     let mut columns = vec![
         Column::words("GPU", 21, 0).sorts(3),
         Column::figures(format!("step, {}", scale.unit.symbol()), 0).sorts(0),
-        Column::figures(format!("low–high, {}", scale.unit.symbol()), 1),
+        Column::figures(format!("low–high, {}", scale.unit.symbol()), 1).sorts(5),
         Column::graphic("log scale", 9, 6),
-        Column::figures("samples/s", 4),
+        Column::figures("samples/s", 5),
         Column::figures("samples/$", 2).sorts(1),
-        Column::figures("$/GPU/h", 5),
-        Column::figures("memory fits", 3).sorts(2),
-        Column::words("method", 8, 1),
+        Column::figures("$/GPU/h", 3).sorts(4),
+        Column::figures("memory fits", 1).sorts(2),
+        Column::words("method", 8, 4),
     ];
     if let Some(recorded) = recorded {
-        columns.insert(2, Column::figures(format!("× {recorded}"), 0));
+        columns.insert(2, Column::figures(format!("× {recorded}"), 0).sorts(6));
     }
     let marked = app.predict.marked.as_ref();
     let cells = |row: &&Row| {
@@ -49,7 +49,7 @@ pub fn table(app: &App) -> Table {
         columns,
         rows,
         selected: app.predict.list.selected,
-        sorted: Some((app.predict.list.sort, (1..=2).contains(&app.predict.list.sort) != app.predict.list.reversed)),
+        sorted: Some((app.predict.list.sort, [1, 2, 6].contains(&app.predict.list.sort) != app.predict.list.reversed)),
         empty: if app.predict.rows.is_empty() {
             state_line(app).unwrap_or_else(|| "No prediction yet; r runs it.".to_owned())
         } else {

@@ -75,7 +75,8 @@ pub fn shown(app: &App) -> Option<(&Timeline, View)> {
 pub const fn none(profile: &Profile) -> &'static str {
     if profile.origin.is_some() {
         "This recording has no timeline: no trace of a GPU was read for it, or an older version of this program wrote \
-         its file. `habitat-tui import TRACE -o FILE` and `habitat-tui run` write profiles with a timeline."
+         its file. `habitat-tui import TRACE -o FILE` and `habitat-tui run` write profiles with a timeline; \
+         `habitat-tui --sample resnet50-h200` shows one."
     } else {
         "Only a step that was recorded on a GPU has a timeline: this one was recorded on a CPU, or traced by its shapes."
     }
