@@ -230,7 +230,7 @@ fn a_model_divided_over_gpus_is_kept_and_stands_in_every_form() {
     let text = folder.ok(&with(&[]));
     assert!(text.contains("batch: 2 samples a replica × 2 replicas × 8 accumulated = 32; 1,000 steps"), "{text}");
     assert!(
-        text.contains("2 replicas of 2-way tensor parallel × 2 pipeline stages, 4 micro-batches: 25 % bubble"),
+        text.contains("2 replicas of 2-way tensor parallel × 2 pipeline stages, 8 micro-batches: 12 % bubble"),
         "{text}"
     );
     let slurm = folder.ok(&with(&["--export=slurm", "--partition=gpu"]));

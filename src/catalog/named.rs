@@ -64,8 +64,10 @@ const LIKE: f64 = 1.3;
 /// The slugs nearest to a name that fits none, best first. The numbers of a name count most: of a
 /// `4090ti`, which does not exist, the RTX 4090 is nearest, then others of its series.
 pub(super) fn near<'a>(name: &str, gpus: impl Iterator<Item = &'a GpuSpec>) -> Vec<String> {
+    let slugs: Vec<&str> = gpus.map(|gpu| gpu.slug.as_str()).collect();
+    let by_spelling = || text::nearest(name, slugs.iter().copied(), NEAR).into_iter().map(str::to_owned).collect();
     if name.len() > LONGEST {
-        return text::nearest(name, gpus.map(|gpu| gpu.slug.as_str()), NEAR).into_iter().map(str::to_owned).collect();
+        return by_spelling();
     }
     let (typed, squeezed) = (numbers(name), squeezed(name));
     let likeness = |slug: &str| {
@@ -76,8 +78,11 @@ pub(super) fn near<'a>(name: &str, gpus: impl Iterator<Item = &'a GpuSpec>) -> V
         let spelling = strsim::jaro_winkler(&squeezed, &slug).max(strsim::normalized_levenshtein(&squeezed, &slug));
         if typed.is_empty() { 3.0 * spelling.max(0.0) } else { 2.0 * of_numbers + spelling }
     };
-    let mut found: Vec<(f64, &str)> = gpus.map(|gpu| (likeness(gpu.slug.as_str()), gpu.slug.as_str())).collect();
+    let mut found: Vec<(f64, &str)> = slugs.iter().map(|slug| (likeness(slug), *slug)).collect();
     found.retain(|(likeness, _)| *likeness >= LIKE);
+    if found.is_empty() {
+        return by_spelling();
+    }
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
     found.into_iter().take(NEAR).map(|(_, slug)| slug.to_owned()).collect()
 }

@@ -183,7 +183,17 @@ fn a_driver_that_does_not_work_is_explained() {
 
 fn known_answers_become_a_calibration_that_predictions_use() {
     let machine = Machine::whole(0);
-    let predict = ["predict", "--to", "a100-pcie-40gb", "--method", "roofline", "--json", "--ignore-origin"];
+    let predict = [
+        "predict",
+        "--sample",
+        "resnet50-v100",
+        "--to",
+        "a100-pcie-40gb",
+        "--method",
+        "roofline",
+        "--json",
+        "--ignore-origin",
+    ];
     let step = |text: String| {
         let found: Value = serde_json::from_str(&text).unwrap();
         let prediction = found["predictions"][0].clone();
