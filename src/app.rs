@@ -92,6 +92,8 @@ pub struct Setup {
     pub prices: Arc<PriceBook>,
     /// The precision asked for at the start; `None` = as recorded.
     pub precision: Option<Precision>,
+    /// The clock, for deadlines that are dates.
+    pub now: fn() -> jiff::Zoned,
     /// What is to be planned.
     pub goal: Goal,
     /// Keys.

@@ -17,7 +17,7 @@ use habitat_tui::app::{App, Chosen, Effect, Msg, SaveOutcome, Target};
 use habitat_tui::catalog::Catalog;
 use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::live::{Job, Wanted};
-use habitat_tui::plan::PlanStatus;
+use habitat_tui::plan::{PlanStatus, Work};
 use habitat_tui::predict::{Fits, Host, MethodChoice, Precision};
 use habitat_tui::pricing::Tier;
 use habitat_tui::profile::breakdown::GroupBy;
@@ -28,7 +28,7 @@ use habitat_tui::report::plan_form::PlanForm;
 use habitat_tui::settings::args::Cli;
 use habitat_tui::store::bundled;
 use habitat_tui::tui::{Launch, render};
-use habitat_tui::units::Micros;
+use habitat_tui::units::{Micros, Samples};
 
 fn after(text: &str) -> App {
     render(&launch(), &keys(text), (80, 24)).0
@@ -443,6 +443,18 @@ fn sliders_move_solve_again_and_are_unlimited() {
     assert_eq!(after("4 j j j = 6 enter l").goal().limits.max_gpus, Some(8));
     assert_eq!(after("4 j j j = 6 enter 0").goal().limits.max_gpus, None);
     assert!(matches!(after("4 j = x enter").modal, Some(Modal::Value { error: Some(_), .. })));
+    // A date counts from now, which is a Wednesday at noon; one that is past is refused.
+    let app = after("4 j = F r i d a y space 1 8 : 0 0 enter");
+    assert_eq!(app.goal().deadline.unwrap().get(), 54.0);
+    assert!(app.message.as_ref().unwrap().1.contains("Friday 27 November 2026, 18:00"), "{:?}", app.message);
+    let past = after("4 j = 2 0 2 6 - 1 1 - 0 1 enter");
+    assert!(matches!(past.modal, Some(Modal::Value { error: Some(_), .. })) && past.goal().deadline.is_none());
+    // Work has its unit.
+    let work = |typed: &str| after(&format!("4 = {typed} enter")).goal().work;
+    assert_eq!(work("2 k space s t e p s"), Work::Steps(2000));
+    let epochs = Work::Epochs { epochs: 90.0, dataset: Samples::new(1.28e6).unwrap() };
+    assert_eq!(work("9 0 space e p o c h s space o f space 1 . 2 8 M"), epochs);
+    assert!(matches!(after("4 = 9 0 space e p o c h s enter").modal, Some(Modal::Value { error: Some(_), .. })));
 }
 
 #[test]

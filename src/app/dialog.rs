@@ -167,20 +167,24 @@ impl App {
             }
             Some(Modal::Value { knob, input, .. }) => {
                 let text = input.text();
-                match slider::parse(&text, knob == Knob::Deadline) {
-                    Some(value) => plan::set_knob(self, knob, Some(value), effects),
-                    None if text.trim().is_empty() && knob != Knob::Work => plan::set_knob(self, knob, None, effects),
-                    None => {
-                        let hint = match knob {
-                            Knob::Deadline => "a number of hours above 0, such as 48, 2d or 90m",
-                            Knob::Budget => "a number of dollars above 0, such as 500 or 2.5k",
-                            Knob::Gpus => "a number of GPUs, such as 8",
-                            Knob::Work => "a number above 0, such as 1,000,000 or 2.5M",
-                        };
-                        let error = Some(format!("write {hint}"));
-                        self.modal = Some(Modal::Value { knob, input, error });
+                let value = slider::parse(&text, knob == Knob::Deadline);
+                let hint = match knob {
+                    _ if value.is_some() || (text.trim().is_empty() && knob != Knob::Work) => {
+                        plan::set_knob(self, knob, value, effects);
+                        return;
                     }
-                }
+                    Knob::Deadline => match plan::set_date(self, &text, effects) {
+                        Ok(()) => return,
+                        Err(why) => why,
+                    },
+                    Knob::Work if plan::set_work(self, &text, effects) => return,
+                    Knob::Budget => "write a number of dollars above 0, such as 500 or 2.5k".to_owned(),
+                    Knob::Gpus => "write a number of GPUs, such as 8".to_owned(),
+                    Knob::Work => {
+                        "write a number above 0, 1M steps, 2.5M samples, 1B tokens or 90 epochs of 1.28M".to_owned()
+                    }
+                };
+                self.modal = Some(Modal::Value { knob, input, error: Some(hint) });
             }
             Some(Modal::Export { form, input, exists, .. }) => {
                 let path = input.text().trim().to_owned();

@@ -181,6 +181,7 @@ impl Launch {
             catalog,
             prices,
             precision,
+            now: || now().to_zoned(jiff::tz::TimeZone::system()),
             goal,
             keymap,
             themes,

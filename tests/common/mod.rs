@@ -125,6 +125,7 @@ pub fn launch() -> Launch {
             profile: Arc::new(profile),
             source: Source::Given("runs/bert-tiny.habitat.json".into()),
             against: None,
+            now: || "2026-11-25T12:00[UTC]".parse().unwrap(),
             typed: ["runs/bert-tiny.habitat.json"].into_iter().collect(),
             job: None,
             jobs: None,

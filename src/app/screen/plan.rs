@@ -6,7 +6,7 @@ mod lists;
 pub mod offer;
 
 pub use beside::{beside_table, beside_words};
-pub use goal::{knob_words, ladder, set_knob, slide, toggles, value, work_words};
+pub use goal::{knob_words, ladder, set_date, set_knob, set_work, slide, toggles, value, work_words};
 use lists::{ALTERNATIVES_BY, REJECTED_BY};
 pub use lists::{candidates, rejected};
 

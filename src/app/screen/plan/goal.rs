@@ -3,11 +3,13 @@
 use super::Pane;
 use crate::action::Action;
 use crate::app::App;
+use crate::app::Tone;
 use crate::app::msg::Effect;
-use crate::app::slider::{Knob, Ladder};
+use crate::app::slider::{Knob, Ladder, parse};
 use crate::plan::{Accept, Confidence, Objective, Work};
 use crate::pricing::Tier;
 use crate::report::format;
+use crate::settings::deadline::deadline;
 use crate::units::{Hours, Samples, Usd, most};
 
 /// Most parts a plan may be asked to have.
@@ -139,6 +141,51 @@ pub fn set_knob(app: &mut App, knob: Knob, value: Option<f64>, effects: &mut Vec
     if app.setup.goal != before {
         app.start_plan(effects);
     }
+}
+
+/// Sets the deadline to a date, such as `Friday 18:00`.
+///
+/// # Errors
+/// What to write in place of a text that is no date, or of one that is past.
+pub fn set_date(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<(), String> {
+    let now = (app.setup.now)();
+    let hint = |_| "write hours, such as 48, 2d or 90m, or a date, such as Friday 18:00".to_owned();
+    let date = deadline(text).map_err(hint)?;
+    set_knob(app, Knob::Deadline, Some(date.hours(&now)?.get()), effects);
+    if let Some(meaning) = date.meaning(&now) {
+        app.tell(Tone::Good, format!("deadline: {meaning}"));
+    }
+    Ok(())
+}
+
+/// Sets the work to a number with its unit: `1M steps`, `2.5M samples`, `1B tokens`, `90 epochs of 1.28M`, or
+/// `90 epochs` of the data set that the goal has; `false` if the text is none of these.
+pub fn set_work(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> bool {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let dataset = match app.goal().work {
+        Work::Epochs { dataset, .. } => Some(dataset),
+        _ => None,
+    };
+    let number = |text: &str| parse(text, false);
+    let samples = |text: &str| Samples::new(number(text)?.round()).ok();
+    let work = match words[..] {
+        [count, "step" | "steps"] => number(count).map(|count| Work::Steps(count.round().clamp(1.0, 9e15) as u64)),
+        [count, "sample" | "samples"] => samples(count).map(Work::Samples),
+        [count, "token" | "tokens"] => number(count).map(Work::Tokens),
+        [count, "epoch" | "epochs"] => {
+            number(count).zip(dataset).map(|(epochs, dataset)| Work::Epochs { epochs, dataset })
+        }
+        [count, "epoch" | "epochs", "of", size, ..] => {
+            number(count).zip(samples(size)).map(|(epochs, dataset)| Work::Epochs { epochs, dataset })
+        }
+        _ => None,
+    };
+    let Some(work) = work else { return false };
+    if app.setup.goal.work != work {
+        app.setup.goal.work = work;
+        app.start_plan(effects);
+    }
+    true
 }
 
 /// Changes what is not on a slider.
