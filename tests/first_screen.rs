@@ -70,6 +70,11 @@ fn batch_sizes_say_whether_a_larger_one_pays() {
         "{}",
         on("h100-sxm5-80gb")
     );
+    // A step that waits for its data may wait longer for more of them.
+    let waits = ["batches", "--sample", "resnet50-v100", "--to", "h100-sxm5-80gb"];
+    assert!(folder.ok(&waits).contains("whether a larger batch pays is not known"), "{}", folder.ok(&waits));
+    let alone = folder.ok(&[&waits[..], &["--host", "keeps-up"]].concat());
+    assert!(alone.contains("times the samples/s"), "{alone}");
     assert!(on("l4").contains("l4: a larger batch does not fit (tried 64)"), "{}", on("l4"));
 }
 

@@ -25,11 +25,12 @@ pub(super) fn add(own: &OwnArgs, prices: PriceBook, catalog: &Catalog) -> Result
         return Ok(prices);
     }
     let mut file = String::from("schema = 1\nprovider = \"own\"\n");
-    for (at, machine) in own.own.iter().enumerate() {
-        let gpu = gpu_of(own, at, machine, catalog)?;
-        let kw = kilowatts(machine, gpu)?;
+    let machines = own.own.iter().enumerate().flat_map(|(at, machine)| fewer(machine).map(move |fewer| (at, fewer)));
+    for (at, machine) in machines {
+        let gpu = gpu_of(own, at, &machine, catalog)?;
+        let kw = kilowatts(&machine, gpu)?;
         let (count, slug) = (machine.count, &gpu.slug);
-        let (usd_per_kwh, note) = (own.usd_per_kwh.unwrap_or(USD_PER_KWH), note(own, machine, gpu));
+        let (usd_per_kwh, note) = (own.usd_per_kwh.unwrap_or(USD_PER_KWH), note(own, &machine, gpu));
         let _ = write!(
             file,
             "[[offer]]\nregion = \"here\"\ninstance_type = \"{count}x-{slug}\"\ngpu_name = \"{slug}\"\ngpu = \"{slug}\"\n\
@@ -39,6 +40,12 @@ pub(super) fn add(own: &OwnArgs, prices: PriceBook, catalog: &Catalog) -> Result
     }
     let snapshot = Snapshot::parse(&file).at("--own")?;
     Ok(prices.with_offers(snapshot.offers()).on(store::today()))
+}
+
+/// The machine with all of its GPUs, then with a half of them, a quarter and so on down to one.
+fn fewer(machine: &OwnMachine) -> impl Iterator<Item = OwnMachine> {
+    let counts = std::iter::successors(Some(machine.count), |count| (*count > 1).then_some(count / 2));
+    counts.map(|count| OwnMachine { count, gpu: machine.gpu.clone() })
 }
 
 /// What the prices of own machines rest on, a line each.
@@ -127,7 +134,10 @@ mod tests {
         assert_eq!(offers[1].0, "own/here/2x-rtx-3090/owned");
         // 2 × 350 W × 1.5 at $0.30 a kWh.
         assert!((offers[1].1 - 0.315).abs() < 1e-12, "{offers:?}");
-        assert_eq!((offers[2].0, book.offers()[2].tier), ("own/here/1x-rtx-4090/owned", Tier::Owned));
+        // One of the two may be used alone, at half the power.
+        assert_eq!(offers[2].0, "own/here/1x-rtx-3090/owned");
+        assert!((offers[2].1 - 0.1575).abs() < 1e-12, "{offers:?}");
+        assert_eq!((offers[3].0, book.offers()[3].tier), ("own/here/1x-rtx-4090/owned", Tier::Owned));
     }
 
     #[test]

@@ -217,7 +217,10 @@ fn offer_words(predictions: &Predictions, pick: &Pick) -> String {
     };
     let marks = offer.trust.marks();
     let doubt = if marks.is_empty() { String::new() } else { format!(" (in doubt: {marks})") };
-    format!("{} {}{doubt}{platform}", clean(&offer.provider, 16), format::price(*price_per_gpu))
+    let price = format::price(*price_per_gpu);
+    // The price of one GPU of a machine that is rented with all of them.
+    let each = if offer.gpu_count > 1 { format!(" a GPU, {} at a time", offer.gpu_count) } else { String::new() };
+    format!("{} {price}{each}{doubt}{platform}", clean(&offer.provider, 16))
 }
 
 /// The name of a GPU without what stands in brackets behind it.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::format;
 use super::predictions::write_warnings;
 use super::table::{Cell, Column, Table};
-use crate::predict::Fits;
 use crate::predict::batches::{Basis, GpuSweep, Sweep, SweepRow};
+use crate::predict::{Fits, WarningKind};
 use crate::text;
 use crate::units::Micros;
 
@@ -176,6 +176,14 @@ pub fn pays(sweep: &Sweep, gpu: &GpuSweep) -> Option<String> {
         return Some(format!("a larger batch does not fit (tried {batch})"));
     };
     let gain = rate(best) / now;
+    // More samples take longer to load, and steps here wait as long as the recorded one.
+    let waits = |kind| matches!(kind, WarningKind::HostBound | WarningKind::WaitsForData);
+    if sweep.warnings.iter().any(|warning| waits(warning.kind)) {
+        return Some(
+            "whether a larger batch pays is not known: the step waits for the host or its data, and a larger batch may wait longer; --host keeps-up compares the GPU's part"
+                .to_owned(),
+        );
+    }
     let verdict = if gain >= PAYS { "a larger batch pays" } else { "a larger batch hardly pays" };
     let unsure = if best.memory.fits == Fits::Unknown { "; unknown whether it fits" } else { "" };
     let [best, recorded] = [best.batch, recorded].map(|batch| format::grouped(batch as f64));

@@ -62,13 +62,15 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
     let mut found = Vec::new();
     match (workload.batch_size, fit.largest_batch) {
         (Some(batch), Some(largest)) if (1..batch).contains(&largest) => {
-            let times = batch.div_ceil(largest);
+            // Whole micro-batches make the same update.
+            let divides = |size: &u64| !is_training || batch.is_multiple_of(*size);
+            let size = (1..=largest).rev().find(divides).unwrap_or(1);
             let how = if is_training {
-                format!(", accumulated {times} times (plan --batch-sizes {largest})")
+                format!(", accumulated {} times (plan --global-batch {batch} --batch-sizes {size})", batch / size)
             } else {
                 String::new()
             };
-            found.push(format!("a micro-batch of {largest} instead of {batch}{how}"));
+            found.push(format!("a micro-batch of {size} instead of {batch}{how}"));
         }
         (Some(batch @ 2..), None)
             if kept.is_some_and(|kept| kept.get() * (1.0 - 1.0 / batch as f64) >= excess.get()) =>
@@ -271,7 +273,7 @@ mod tests {
         // 5 GB too much: each is enough.
         let all = said(32.0, Some(6));
         for word in [
-            "micro-batch of 6 instead of 8, accumulated 2 times",
+            "micro-batch of 4 instead of 8, accumulated 2 times",
             "activation checkpointing",
             "8-bit",
             "--sharding zero2 on 2 GPUs",
