@@ -11,7 +11,7 @@ use crate::predict::{Fits, communicates};
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, GroupBy, PhaseTime};
 use crate::report::verdict::{self, Verdict};
-use crate::report::{answer, format, memory, run, summary};
+use crate::report::{answer, beside, format, memory, run, summary};
 use crate::settings::theme::Role;
 use crate::text::clean;
 use crate::units::{Bytes, Micros};
@@ -232,6 +232,9 @@ fn recommended(app: &App) -> Answer {
     let found = app.plan.value().and_then(|plan: &Plan| Some((plan, plan.parts.first()?, plan.total.as_ref()?)));
     let Some((plan, first, total)) = found else {
         let detail = match app.plan.value() {
+            Some(plan) if !plan.beside.is_empty() => {
+                vec![format!("no firm offer meets the limits; with {}", beside::gain(&plan.beside[0]))]
+            }
             Some(plan) => plan
                 .reasons
                 .first()
@@ -240,6 +243,11 @@ fn recommended(app: &App) -> Answer {
             None => vec![plan::state_line(app).unwrap_or_else(|| "waits for the prediction".to_owned())],
         };
         return Answer { question, answer: None, detail, stale };
+    };
+    // A GPU with too little memory for the batch takes it in pieces.
+    let batches = match (first.accumulation, first.batch_size) {
+        (1, _) | (_, None) => String::new(),
+        (times, Some(batch)) => format!(" · {times} micro-batches of {batch} a step"),
     };
     let more = if plan.parts.len() > 1 { format!(" and {} more", plan.parts.len() - 1) } else { String::new() };
     Answer {
@@ -253,7 +261,7 @@ fn recommended(app: &App) -> Answer {
         detail: vec![
             format!("{}{}{more}", plan::offer_words(first), doubt(&first.trust.marks())),
             format!(
-                "{} · {} · {}",
+                "{} · {} · {}{batches}",
                 format::usd_range(&total.cost),
                 format::hours_range(&total.hours),
                 plan::method_of(app, first),
