@@ -10,6 +10,7 @@ import sys
 import sky
 import yaml
 from dstack._internal.core.models.configurations import parse_run_configuration
+from gpuhunt import KNOWN_ACCELERATORS
 
 
 def skypilot(text):
@@ -36,12 +37,17 @@ def skypilot(text):
 def dstack(text):
     task = parse_run_configuration(yaml.safe_load(text))
     gpu = task.resources.gpu
+    memory = gpu.memory
+    known = [known.memory for known in KNOWN_ACCELERATORS if [known.name] == gpu.name]
     yield {
         "name": task.name,
         "nodes": task.nodes,
         "provider": [backend.value for backend in task.backends],
         "region": task.regions,
-        "gpu": [gpu.name, gpu.memory.min, gpu.count.min, gpu.count.max],
+        "gpu": [gpu.name, memory.min, gpu.count.min, gpu.count.max],
+        # The memory of the GPUs that dstack knows by this name, and of those that it would take.
+        "known": known,
+        "taken": [size for size in known if memory.min <= size <= (memory.max or size)],
         "spot": task.spot_policy.value,
         "price": task.max_price,
         "seconds": task.max_duration,
