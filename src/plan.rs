@@ -37,7 +37,7 @@ pub mod value;
 use jiff::civil::Date;
 use serde::Serialize;
 
-pub use accept::{Accept, Beside, Fallback, names as accept_names};
+pub use accept::{Accept, Beside, Fallback, Instead, names as accept_names};
 pub use assumptions::Assumed;
 pub use energy::{Draw, Footprint, WITH_REST};
 pub use error::PlanError;

@@ -8,10 +8,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::answer::measure;
 use super::configuration::Configuration;
 use super::goal::Limits;
 use super::prepared::Prepared;
-use super::problem::{Limit, Problem};
+use super::problem::Limit;
 use super::search::{aims, best_single};
 use super::{Objective, Part, Plan};
 use crate::predict::{GpuFacts, Predictions, Vendor};
@@ -19,11 +20,11 @@ use crate::pricing::{Doubt, Market, Offer, Tier};
 use crate::text::{dollars, duration, grouped};
 use crate::units::{Hours, Usd};
 
-/// An offer beside the plan is shown if its first aim is at most this share of the plan's.
+/// An offer beside the plan appears if its first aim is at most this share of the plan's.
 const WORTH: f64 = 0.95;
-/// "A little more": at most so many times the cost (or the hours) of the plan.
+/// "A little more": the most, in times the cost (or the hours) of the plan.
 const LITTLE: f64 = 1.25;
-/// "Buys a lot": at most so much of the hours (or the cost) of the plan.
+/// "Buys a lot": the most, as a share of the hours (or the cost) of the plan.
 const LOT: f64 = 0.5;
 
 /// Something that has to be accepted before an offer is used.
@@ -43,8 +44,13 @@ pub enum Accept {
 }
 
 impl Accept {
-    /// All of them.
+    /// Every kind.
     pub const ALL: [Self; 5] = [Self::Spot, Self::Marketplace, Self::Doubted, Self::Platform, Self::Batch];
+
+    /// Whether these are all kinds.
+    pub fn are_all(accepted: &[Self]) -> bool {
+        Self::ALL.iter().all(|one| accepted.contains(one))
+    }
 
     /// Its name in files and on the command line.
     pub const fn name(self) -> &'static str {
@@ -57,7 +63,7 @@ impl Accept {
         }
     }
 
-    /// What is accepted, in words.
+    /// The thing itself, in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Spot => "a spot machine",
@@ -87,9 +93,18 @@ pub struct Beside {
 pub struct Fallback {
     /// When, after `if`: `that host is gone`.
     pub when: &'static str,
-    /// Cost and hours then; `None` if nothing else meets the limits.
-    pub then: Option<(Usd, Hours)>,
-    /// The offer that is taken then, in words.
+    /// The work then; `None` if nothing else meets the limits.
+    pub then: Option<Instead>,
+}
+
+/// The work on another offer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Instead {
+    /// Expected cost.
+    pub cost: Usd,
+    /// Expected hours.
+    pub hours: Hours,
+    /// The offer, in words.
     pub with: String,
 }
 
@@ -173,14 +188,8 @@ impl Prepared {
     /// The best offer of each kind that has to be accepted, if it is clearly better than the plan. Without a
     /// plan, and if no single thing makes one, the best offer that needs several.
     pub(super) fn beside(&self, plan: &Plan, limit: &Limit) -> Vec<Beside> {
-        let aim = aims(self.goal.objective)[0];
-        let planned = plan.total.as_ref().map(|total| {
-            let emitted = total.footprint.emissions.map_or(0.0, |emitted| emitted.mid.get());
-            let finish = self.goal.confidence.end(&total.hours).get();
-            (finish, total.cost.mid.get(), emitted)
-        });
-        let planned = planned.map_or(f64::INFINITY, |all| super::answer::measure(aim, all));
-        let one = |accept: Accept| self.best_beside(&|needs| needs == [accept], limit);
+        let planned = self.planned(plan);
+        let one = |accept: Accept| self.best_beside(&|other| other.needs == [accept], limit);
         let found = Accept::ALL.into_iter().filter_map(one);
         let mut found: Vec<(usize, f64)> = found.filter(|(_, value)| *value <= WORTH * planned).collect();
         if found.is_empty() && plan.total.is_none() {
@@ -190,71 +199,57 @@ impl Prepared {
         found.into_iter().map(|(place, _)| self.with_fallback(place, plan, limit)).collect()
     }
 
-    /// The best offer that needs exactly such things to be accepted, with the value of the first aim.
-    fn best_beside(&self, is_such: &dyn Fn(&[Accept]) -> bool, limit: &Limit) -> Option<(usize, f64)> {
-        let of_kind: Vec<usize> = (0..self.others.len()).filter(|c| is_such(&self.others[*c].needs)).collect();
+    /// The first aim's value of a plan; infinite without one.
+    fn planned(&self, plan: &Plan) -> f64 {
+        let Some(total) = &plan.total else { return f64::INFINITY };
+        let emitted = total.footprint.emissions.map_or(0.0, |emitted| emitted.mid.get());
+        let finish = self.goal.confidence.end(&total.hours).get();
+        measure(aims(self.goal.objective)[0], (finish, total.cost.mid.get(), emitted))
+    }
+
+    /// The best of some offers beside the plan, with its value of the first aim.
+    fn best_beside(&self, is_such: &dyn Fn(&Configuration) -> bool, limit: &Limit) -> Option<(usize, f64)> {
+        let of_kind: Vec<usize> = (0..self.others.len()).filter(|c| is_such(&self.others[*c])).collect();
         let problem = self.beside.only(&of_kind);
         let found = best_single(&problem, self.goal.objective, limit)?;
         let value = problem.value(aims(self.goal.objective)[0], &found.hours);
         Some((of_kind[found.hours.first()?.0], value))
     }
 
+    /// An offer beside the plan with all the work, and what is left if it fails: of a host or a price the next
+    /// of its kind if that is better than the plan, of a platform or of spot the plan.
     fn with_fallback(&self, place: usize, plan: &Plan, limit: &Limit) -> Beside {
         let own = &self.others[place];
         let part = own.part(self.work.get() / own.rate(), true);
-        let needs = &own.needs;
-        let has = |need: Accept| needs.contains(&need);
-        let fallback = if needs == &[Accept::Batch] {
-            // As many updates as with the recorded batch.
-            let more = part.global_batch_size.zip(self.goal.global_batch);
-            let times = more.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
-            let (hours, cost) = own.ranges(self.work.get() * times / own.rate(), true);
-            Fallback {
-                when: "it takes as many updates",
-                then: Some((cost.mid, hours.mid)),
-                with: "the same machine".to_owned(),
-            }
-        } else {
-            let when = match () {
-                () if has(Accept::Marketplace) => "that host is gone",
-                () if has(Accept::Spot) => "you get no spot machine",
-                () if has(Accept::Doubted) => "that price is gone",
-                () => "your program does not run there",
-            };
-            // A host or a price may be one of several; a platform or a market fails as a whole.
-            let again = needs == &[Accept::Marketplace] || needs == &[Accept::Doubted];
-            let next = self.next_best(needs, again.then_some(own), plan, limit);
-            let (then, with) = next.unwrap_or_else(|| (None, String::new()));
-            Fallback { when, then, with }
+        let when = match own.needs[..] {
+            [Accept::Batch] => "it takes as many updates",
+            _ if own.needs.contains(&Accept::Marketplace) => "that host is gone",
+            _ if own.needs.contains(&Accept::Spot) => "you get no spot machine",
+            _ if own.needs.contains(&Accept::Doubted) => "that price is gone",
+            _ => "your program does not run there",
         };
-        Beside { accept: needs.clone(), what: own.what.clone(), part, fallback }
-    }
-
-    /// The plan; or, if one offer of a kind is gone and another is better than the plan, that one.
-    fn next_best(
-        &self,
-        needs: &[Accept],
-        without: Option<&Configuration>,
-        plan: &Plan,
-        limit: &Limit,
-    ) -> Option<(Option<(Usd, Hours)>, String)> {
-        let planned = plan.total.map(|total| (total.cost.mid, total.hours.mid));
-        let plans = planned.map(|planned| (Some(planned), "the plan above".to_owned()));
-        let Some(gone) = without else { return plans };
-        let is_left = |c: &usize| self.others[*c].needs == needs && self.others[*c].offer != gone.offer;
-        let left: Vec<usize> = (0..self.others.len()).filter(is_left).collect();
-        let found = best_single(&self.beside.only(&left), self.goal.objective, limit);
-        let next = found.and_then(|found| found.hours.first().map(|(place, _)| &self.others[left[*place]]));
-        let next = next.map(|next| {
-            let (hours, cost) = next.ranges(self.work.get() / next.rate(), true);
-            (cost.mid, hours.mid, next.label())
-        });
-        match (next, planned) {
-            (Some((cost, hours, label)), planned) if planned.is_none_or(|(plans, _)| cost.get() < plans.get()) => {
-                Some((Some((cost, hours)), label))
+        let total = plan.total.map(|total| (total.cost.mid, total.hours.mid));
+        let plans = total.map(|(cost, hours)| Instead { cost, hours, with: "the plan above".to_owned() });
+        let then = match own.needs[..] {
+            [Accept::Batch] => {
+                let recorded = part.global_batch_size.zip(self.goal.global_batch);
+                let times = recorded.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
+                Some(self.instead(own, times, "the same machine".to_owned()))
+            }
+            [Accept::Marketplace | Accept::Doubted] => {
+                let next = self.best_beside(&|other| other.needs == own.needs && other.offer != own.offer, limit);
+                let next = next.filter(|(_, value)| *value < self.planned(plan)).map(|(place, _)| &self.others[place]);
+                next.map(|next| self.instead(next, 1.0, next.label())).or(plans)
             }
             _ => plans,
-        }
+        };
+        Beside { accept: own.needs.clone(), what: own.what.clone(), part, fallback: Fallback { when, then } }
+    }
+
+    /// The work on an offer, or several times as much.
+    fn instead(&self, offer: &Configuration, times: f64, with: String) -> Instead {
+        let (hours, cost) = offer.ranges(self.work.get() * times / offer.rate(), true);
+        Instead { cost: cost.mid, hours: hours.mid, with }
     }
 
     /// An offer that costs a little more and takes at most half as long; for the
@@ -289,10 +284,4 @@ impl Prepared {
 /// The names for the flag `--accept`.
 pub fn names(accept: &[Accept]) -> String {
     accept.iter().map(|one| one.name()).collect::<Vec<_>>().join(",")
-}
-
-/// A problem of one part from these configurations.
-pub(super) fn problem_of(configurations: &[Configuration], like: &Problem, goal: &super::Goal) -> Problem {
-    let choices = configurations.iter().map(|c| c.choice(goal)).collect();
-    Problem { choices, max_parts: 1, ..like.clone() }
 }

@@ -8,11 +8,11 @@
 mod footprint;
 mod part;
 
-use super::{Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
+use super::{Accept, Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
 use crate::predict::scale::{Layout, MicroBatch, Network, optimizer_step, scaled_step};
 use crate::predict::sharding::Share;
 use crate::predict::{Estimate, Fits, Mode, Prediction, Predictions, Sharding};
-use crate::pricing::{Billing, Held, Market, Offer, OfferId, PriceBook, Tier, region};
+use crate::pricing::{Billing, Doubt, Held, Market, Offer, OfferId, PriceBook, Tier, region};
 use crate::units::Bytes;
 
 pub(super) use footprint::{Taken, added, check_footprint};
@@ -401,7 +401,19 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
             && part.gpu_count > quota.gpus
             && (quota.from, quota.until) == (None, None)
     };
+    // What was not accepted, and is not named.
+    let is_named = limits.offers.iter().any(|id| id == part.offer.as_str());
+    let lacks = |accept: Accept| !is_named && !limits.accept.contains(&accept);
+    let of_host = part.trust.market == Market::PeerToPeer;
+    let is_moved = |doubt: &Doubt| part.tier == Tier::Spot && matches!(doubt, Doubt::Old { .. });
+    let in_doubt = !of_host && !part.trust.is_own && !part.trust.doubts.iter().all(is_moved);
     let broken = [
+        (part.tier == Tier::Spot && lacks(Accept::Spot), "spot is not accepted"),
+        (
+            of_host && !limits.providers.iter().any(is) && lacks(Accept::Marketplace),
+            "hosts of marketplaces are not accepted",
+        ),
+        (in_doubt && lacks(Accept::Doubted), "prices in doubt are not accepted"),
         (!limits.tiers.contains(&part.tier), "its tier is not allowed"),
         (!limits.gpus.is_empty() && !limits.gpus.contains(&part.gpu), "its GPU is not allowed"),
         (!limits.providers.is_empty() && !limits.providers.iter().any(is), "its provider is not allowed"),

@@ -232,7 +232,7 @@ pub struct Limits {
     /// Ways to pay.
     pub tiers: Vec<Tier>,
     /// What may be used beside firm offers ([`Accept`]); absent: everything.
-    #[serde(skip_serializing_if = "accepts_all")]
+    #[serde(skip_serializing_if = "Accept::are_all")]
     pub accept: Vec<Accept>,
     /// Only these GPUs; empty = all.
     pub gpus: Vec<GpuSlug>,
@@ -279,10 +279,6 @@ pub struct Limits {
     /// Most GPUs at once, by what they are.
     #[serde(rename = "quota")]
     pub quotas: Vec<Quota>,
-}
-
-fn accepts_all(accept: &[Accept]) -> bool {
-    Accept::ALL.iter().all(|one| accept.contains(one))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]

@@ -1,7 +1,6 @@
 //! What of a goal does not depend on deadline and budget, made once: configurations, and the
 //! problems that choose among them.
 
-use super::accept::problem_of;
 use super::batch::{batch_size, kept};
 use super::configuration::{Configuration, Excluded, Usable, amount, check_assumptions, configurations};
 use super::problem::{Choice, Limit, Problem};
@@ -55,13 +54,15 @@ impl Prepared {
         let goal = &Goal { global_batch: kept(predictions, goal), ..goal.clone() };
         let work = amount(predictions, goal)?;
         let Usable { configurations, others, excluded } = configurations(predictions, prices, goal);
-        let choices = configurations.iter().map(|c| c.choice(goal)).collect();
         let most_kg = goal.limits.max_co2.map(KilogramsCo2e::get);
-        let singles = Problem { work: work.get(), choices, max_parts: 1, most_kg };
+        let problem = |of: &[Configuration]| {
+            let choices = of.iter().map(|c| c.choice(goal)).collect();
+            Problem { work: work.get(), choices, max_parts: 1, most_kg }
+        };
+        let (singles, beside) = (problem(&configurations), problem(&others));
         let all = Problem { max_parts: goal.max_parts, ..singles.clone() };
         let mixed_of = if goal.max_parts > 1 { all.undominated() } else { Vec::new() };
         let mixed = all.only(&mixed_of);
-        let beside = problem_of(&others, &singles, goal);
         let host = predictions.host;
         let recorded_batch = batch_size(&predictions.workload);
         let training = predictions.workload.mode == Mode::Training;

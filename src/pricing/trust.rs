@@ -73,9 +73,9 @@ impl Trust {
         Self { market, ..Self::default() }
     }
 
-    /// Whether it is a dated price of the provider itself, at which somebody will rent it out.
+    /// Whether it is a price of the provider itself that nothing speaks against, or one that the user wrote.
     pub fn is_firm(&self) -> bool {
-        self.market == Market::Provider && !self.doubts.contains(&Doubt::NoDate)
+        self.market == Market::Provider && (self.is_own || self.doubts.is_empty())
     }
 
     /// The doubts in a word each; empty where nothing speaks against the price.

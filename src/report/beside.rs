@@ -28,20 +28,22 @@ pub struct BesideJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_hours: Option<f64>,
     /// The offer that is used then.
-    pub fails_with: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fails_with: Option<&'a str>,
 }
 
 /// As JSON.
 pub fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
     fn one(beside: &Beside) -> BesideJson<'_> {
+        let then = beside.fallback.then.as_ref();
         BesideJson {
             accept: beside.accept.iter().map(|accept| accept.name()).collect(),
             what: &beside.what,
             part: part(&beside.part),
             fails_when: beside.fallback.when,
-            fails_cost_usd: beside.fallback.then.map(|(cost, _)| cost.get()),
-            fails_hours: beside.fallback.then.map(|(_, hours)| hours.get()),
-            fails_with: &beside.fallback.with,
+            fails_cost_usd: then.map(|then| then.cost.get()),
+            fails_hours: then.map(|then| then.hours.get()),
+            fails_with: then.map(|then| then.with.as_str()),
         }
     }
     plan.beside.iter().map(one).collect()
@@ -92,7 +94,7 @@ pub fn status_words(plan: &Plan) -> String {
 fn which_words(accept: &[Accept]) -> String {
     match accept {
         [] => "firm offers".to_owned(),
-        all if all.len() == Accept::ALL.len() => "priced offers".to_owned(),
+        all if Accept::are_all(all) => "priced offers".to_owned(),
         some => format!("offers (accepted: {})", accept_names(some)),
     }
 }
@@ -127,13 +129,11 @@ pub fn gain(beside: &Beside) -> String {
 
 /// Cost of the work if that fails.
 pub fn risk(beside: &Beside) -> String {
-    let fallback = &beside.fallback;
-    match &fallback.then {
-        Some((cost, hours)) => {
-            format!("if {}: {} in {} with {}", fallback.when, format::usd(*cost), format::hours(*hours), fallback.with)
-        }
-        None => format!("if {}: nothing else meets the limits", fallback.when),
-    }
+    let then = beside.fallback.then.as_ref().map_or_else(
+        || "nothing else meets the limits".to_owned(),
+        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), then.with),
+    );
+    format!("if {}: {then}", beside.fallback.when)
 }
 
 /// The flag that accepts it.
@@ -141,18 +141,19 @@ pub fn flag(beside: &Beside) -> String {
     format!("--accept {}", accept_names(&beside.accept))
 }
 
-/// A little more that buys a lot, in words.
+/// A little more that buys a lot, in words, with the flag that makes it the plan.
 pub fn bargain(plan: &Plan) -> Option<String> {
     let part = plan.bargain.as_ref()?;
-    let what = match plan.goal.objective {
-        Objective::Time => "A little later costs much less",
-        _ => "A little more buys a lot",
-    };
-    let flag = match plan.goal.objective {
+    // Rounded up: the limit has to let it pass.
+    let (what, flag) = match plan.goal.objective {
         Objective::Time => {
-            format!("--objective cost --deadline {:.1}h", plan.goal.confidence.end(&part.hours).get() + 0.05)
+            let budget = (part.cost.mid.get() * 100.0).ceil() / 100.0;
+            ("A little later costs much less", format!("--budget {budget:.2}"))
         }
-        _ => format!("--deadline {:.1}h", plan.goal.confidence.end(&part.hours).get() + 0.05),
+        _ => {
+            let deadline = (plan.goal.confidence.end(&part.hours).get() * 10.0).ceil() / 10.0;
+            ("A little more buys a lot", format!("--deadline {deadline:.1}h"))
+        }
     };
     let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
     Some(format!("{what}: {cost} in {hours}, {} ({flag})", offer_words(part)))

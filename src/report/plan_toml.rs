@@ -273,7 +273,7 @@ fn version(goal: &Goal) -> u32 {
     let is_of_emissions = goal.limits.max_co2.is_some() || goal.objective == Objective::Emissions;
     let is_divided = !goal.sharding.is_none() || !goal.model_parallel.is_none();
     match () {
-        () if goal.limits.accept.len() < Accept::ALL.len() => VERSION,
+        () if !Accept::are_all(&goal.limits.accept) => VERSION,
         () if is_joined || sets_rate || is_placeless || is_of_emissions || is_divided => 3,
         () => OLDEST,
     }

@@ -362,6 +362,8 @@ impl Wish {
         let limits = &mut goal.limits;
         set(&mut limits.tiers, self.tiers.as_ref());
         set(&mut limits.accept, self.accept.as_ref());
+        limits.accept.sort_unstable();
+        limits.accept.dedup();
         let asks_spot = self.accept.is_none() && self.tiers.as_ref().is_some_and(|tiers| tiers.contains(&Tier::Spot));
         if asks_spot && !limits.accept.contains(&Accept::Spot) {
             limits.accept.push(Accept::Spot);

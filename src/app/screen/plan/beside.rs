@@ -2,12 +2,11 @@
 
 use super::{goal, gpus_words, lower};
 use crate::app::App;
-use crate::plan::{Accept, Beside};
+use crate::plan::{Accept, Beside, Instead};
 use crate::report::table::{Cell, Column, Table};
 use crate::report::{beside, format};
 use crate::settings::theme::Role;
 use crate::text::clean;
-use crate::units::{Hours, Usd};
 
 /// Offers that need something to be accepted: its key, the cost, and the cost if it fails.
 pub fn beside_table(app: &App) -> Table {
@@ -24,8 +23,8 @@ pub fn beside_table(app: &App) -> Table {
     ];
     let rows = app.plan.value().map(|plan| plan.beside.iter()).into_iter().flatten();
     let rows = rows.map(|one| {
-        let then = |words: &dyn Fn(Usd, Hours) -> String| {
-            one.fallback.then.map_or_else(|| "–".to_owned(), |(cost, hours)| words(cost, hours))
+        let then = |words: &dyn Fn(&Instead) -> String| {
+            one.fallback.then.as_ref().map_or_else(|| "–".to_owned(), |then| words(then))
         };
         vec![
             Cell::styled(Role::Key, keys(app, one)),
@@ -35,8 +34,8 @@ pub fn beside_table(app: &App) -> Table {
             Cell::text(gpus_words(&one.part)),
             Cell::text(clean(&one.part.provider, 24)),
             Cell::styled(Role::Muted, one.fallback.when),
-            Cell::text(then(&|cost, _| format::usd(cost))),
-            Cell::styled(Role::Muted, then(&|_, hours| format::hours(hours))),
+            Cell::text(then(&|then| format::usd(then.cost))),
+            Cell::styled(Role::Muted, then(&|then| format::hours(then.hours))),
         ]
     });
     lower(app, columns, rows.collect(), "Nothing else is clearly better than the plan.")
@@ -57,7 +56,7 @@ pub fn beside_words(app: &App) -> Vec<String> {
     let all = (!all.is_empty()).then(|| format!("{}: {}", beside::heading(plan), all.join(" · ")));
     let bargain = beside::bargain(plan);
     let accepted: Vec<&str> = plan.goal.limits.accept.iter().map(|one| one.words()).collect();
-    let is_some = !accepted.is_empty() && accepted.len() < Accept::ALL.len();
+    let is_some = !accepted.is_empty() && !Accept::are_all(&plan.goal.limits.accept);
     let accepted = is_some.then(|| format!("accepted: {}", accepted.join(", ")));
     accepted.into_iter().chain(all).chain(bargain).collect()
 }
