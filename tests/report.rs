@@ -2,39 +2,22 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+#[path = "common/program.rs"]
+mod program;
 
-struct Place(tempfile::TempDir);
+use program::Folder;
 
-impl Place {
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
-            .args(args)
-            .current_dir(self.0.path())
-            .env("HABITAT_TUI_CONFIG_DIR", self.path("config"))
-            .env("SOURCE_DATE_EPOCH", "1795806000")
-            .env("TZ", "UTC")
-            .env_remove("HABITAT_TUI_MODELS")
-            .output()
-            .unwrap()
-    }
-
-    fn html(&self, args: &[&str]) -> String {
-        let output = self.run(&[args, &["--html", "report.html", "--force"]].concat());
-        assert!(matches!(output.status.code(), Some(0 | 1)), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        let html = std::fs::read_to_string(self.path("report.html")).unwrap();
-        check(&html);
-        html
-    }
+fn place() -> Folder {
+    Folder::at("1795806000")
 }
 
-fn place() -> Place {
-    Place(tempfile::tempdir().unwrap())
+/// The report of a command, checked.
+fn html(place: &Folder, args: &[&str]) -> String {
+    let output = place.run(&[args, &["--html", "report.html", "--force"]].concat());
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let html = std::fs::read_to_string(place.path("report.html")).unwrap();
+    check(&html);
+    html
 }
 
 /// Needs neither network nor scripts, closes what it opens, and has the command and the date.
@@ -53,19 +36,22 @@ fn check(html: &str) {
 
 #[test]
 fn a_plan_has_everything_that_is_to_be_shared() {
-    let html = place().html(&[
-        "plan",
-        "--sample",
-        "resnet50-v100",
-        "--epochs",
-        "90",
-        "--dataset",
-        "1.28M",
-        "--deadline",
-        "Friday 18:00",
-        "--budget",
-        "$400",
-    ]);
+    let html = html(
+        &place(),
+        &[
+            "plan",
+            "--sample",
+            "resnet50-v100",
+            "--epochs",
+            "90",
+            "--dataset",
+            "1.28M",
+            "--deadline",
+            "Friday 18:00",
+            "--budget",
+            "$400",
+        ],
+    );
     for part in [
         "<h1>Training plan: resnet50</h1>",
         "Take 1",
@@ -87,17 +73,18 @@ fn a_plan_has_everything_that_is_to_be_shared() {
 #[test]
 fn predictions_have_points_with_names_and_two_gpus_their_difference() {
     let place = place();
-    let html = place.html(&["predict", "--sample", "resnet50-v100"]);
+    let html = html(&place, &["predict", "--sample", "resnet50-v100"]);
     assert!(html.contains("Fastest GPU: ") && html.contains("\">h200"), "{html}");
     assert!(html.contains("more GPUs</summary>"), "{html}");
-    let html = place.html(&["predict", "--sample", "resnet50-v100", "--to", "v100-sxm2-32gb,h100-sxm", "--difference"]);
+    let html =
+        html(&place, &["predict", "--sample", "resnet50-v100", "--to", "v100-sxm2-32gb,h100-sxm", "--difference"]);
     assert!(html.contains("<h2>A against B</h2>") && html.contains("class=\"better\""), "{html}");
     assert!(html.contains("v100-sxm2-32gb against h100-sxm5-80gb"), "{html}");
 }
 
 #[test]
 fn no_plan_has_its_reasons() {
-    let html = place().html(&["plan", "--steps", "1M", "--budget", "1"]);
+    let html = html(&place(), &["plan", "--steps", "1M", "--budget", "1"]);
     assert!(html.contains("No plan meets these limits."), "{html}");
     assert!(!html.contains("<h2>The plan over time</h2>"), "{html}");
 }

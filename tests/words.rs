@@ -2,57 +2,22 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+#[path = "common/program.rs"]
+mod program;
 
+use program::Folder;
 use serde_json::Value;
 
 /// Friday 27 November 2026, 19:00 UTC.
 const NOW: &str = "1795806000";
 
-struct Place(tempfile::TempDir);
-
-impl Place {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
-            .args(args)
-            .current_dir(self.0.path())
-            .env("HABITAT_TUI_CONFIG_DIR", self.path("config"))
-            .env("SOURCE_DATE_EPOCH", NOW)
-            .env("TZ", "UTC")
-            .env_remove("HABITAT_TUI_MODELS")
-            .output()
-            .unwrap()
-    }
-
-    fn ok(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
-        text(&output.stdout)
-    }
-
-    fn error(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stdout));
-        text(&output.stderr)
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn place() -> Folder {
+    Folder::at(NOW)
 }
 
 #[test]
 fn a_deadline_may_be_a_date() {
-    let place = Place::new();
+    let place = place();
     let plan = |deadline: &str| ["plan", "--steps", "1k", "--deadline", deadline].map(str::to_owned);
     for (deadline, hours) in [("Friday 18:00", 167.0), ("2026-12-04T18:00", 167.0), ("2026-11-28", 29.0), ("24h", 24.0)]
     {
@@ -70,7 +35,7 @@ fn a_deadline_may_be_a_date() {
 
 #[test]
 fn own_machines_need_no_file() {
-    let place = Place::new();
+    let place = place();
     let owned = ["plan", "--steps", "1k", "--tiers", "owned", "--own"];
     let plan = |machines: &str, more: &[&str]| place.ok(&[&owned[..], &[machines], more].concat());
     let assumed = plan("2x3090", &[]);
@@ -97,16 +62,16 @@ fn own_machines_need_no_file() {
 
 #[test]
 fn a_gpu_that_does_not_exist_has_near_ones() {
-    let place = Place::new();
+    let place = place();
     let error = place.error(&["predict", "--to", "4090ti"]);
     assert!(error.contains("(near: rtx-4090, rtx-4080"), "{error}");
     let several = place.run(&["predict", "--csv", "--to", "a100-80gb"]);
-    assert_eq!(text(&several.stderr), "--to a100-80gb: all of a100-pcie-80gb, a100-sxm4-80gb\n");
+    assert_eq!(String::from_utf8_lossy(&several.stderr), "--to a100-80gb: all of a100-pcie-80gb, a100-sxm4-80gb\n");
 }
 
 #[test]
 fn every_document_goes_to_a_file_whole_or_not_at_all() {
-    let place = Place::new();
+    let place = place();
     for (args, file, start) in [
         (&["gpus"][..], "gpus.csv", "slug,"),
         (&["gpus", "--toml", "b200"], "b200.toml", ""),
@@ -140,7 +105,7 @@ fn every_document_goes_to_a_file_whole_or_not_at_all() {
 
 #[test]
 fn amounts_and_precisions_are_those_of_people() {
-    let place = Place::new();
+    let place = place();
     let plan = |args: &[&str]| -> Value {
         serde_json::from_str(&place.ok(&[&["plan", "--json", "--samples", "1,000,000"], args].concat())).unwrap()
     };
@@ -157,7 +122,12 @@ fn amounts_and_precisions_are_those_of_people() {
 #[cfg(unix)]
 #[test]
 fn a_job_runs_without_two_dashes() {
-    let place = Place::new();
+    let place = place();
     let output = place.run(&["run", "--quiet", "sh", "-c", "echo \"$0 $1\"; exit 3", "-q", "--json"]);
-    assert_eq!((output.status.code(), text(&output.stdout).trim()), (Some(3), "-q --json"), "{}", text(&output.stderr));
+    assert_eq!(
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).trim()),
+        (Some(3), "-q --json"),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

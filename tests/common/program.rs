@@ -1,6 +1,7 @@
 //! The program as it is called, in a folder of its own; from the tests of the workshop, its program.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -18,11 +19,21 @@ pub const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
   "operations": [
     {"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 900.0}]}"#;
 
-pub struct Folder(pub tempfile::TempDir);
+/// A folder, and the time of day for the program (seconds since 1970, in UTC) if it is not that of the machine.
+pub struct Folder(pub tempfile::TempDir, Option<&'static str>);
 
 impl Folder {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self(tempfile::tempdir().unwrap(), None)
+    }
+
+    /// One in which it is that time, in UTC.
+    pub fn at(now: &'static str) -> Self {
+        Self(tempfile::tempdir().unwrap(), Some(now))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
     }
 
     pub fn write(&self, name: &str, content: &str) {
@@ -37,6 +48,7 @@ impl Folder {
             .current_dir(self.0.path())
             .env("HABITAT_TUI_CONFIG_DIR", self.0.path().join("config"))
             .env_remove("HABITAT_TUI_MODELS")
+            .envs(self.1.into_iter().flat_map(|now| [("SOURCE_DATE_EPOCH", now), ("TZ", "UTC")]))
             .output()
             .unwrap()
     }
