@@ -12,7 +12,7 @@ fn place() -> Folder {
 }
 
 /// The report of a command, checked.
-fn html(place: &Folder, args: &[&str]) -> String {
+fn report(place: &Folder, args: &[&str]) -> String {
     let output = place.run(&[args, &["--html", "report.html", "--force"]].concat());
     assert!(matches!(output.status.code(), Some(0 | 1)), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     let html = std::fs::read_to_string(place.path("report.html")).unwrap();
@@ -36,7 +36,7 @@ fn check(html: &str) {
 
 #[test]
 fn a_plan_has_everything_that_is_to_be_shared() {
-    let html = html(
+    let html = report(
         &place(),
         &[
             "plan",
@@ -73,18 +73,18 @@ fn a_plan_has_everything_that_is_to_be_shared() {
 #[test]
 fn predictions_have_points_with_names_and_two_gpus_their_difference() {
     let place = place();
-    let html = html(&place, &["predict", "--sample", "resnet50-v100"]);
+    let html = report(&place, &["predict", "--sample", "resnet50-v100"]);
     assert!(html.contains("Fastest GPU: ") && html.contains("\">h200"), "{html}");
     assert!(html.contains("more GPUs</summary>"), "{html}");
     let html =
-        html(&place, &["predict", "--sample", "resnet50-v100", "--to", "v100-sxm2-32gb,h100-sxm", "--difference"]);
+        report(&place, &["predict", "--sample", "resnet50-v100", "--to", "v100-sxm2-32gb,h100-sxm", "--difference"]);
     assert!(html.contains("<h2>A against B</h2>") && html.contains("class=\"better\""), "{html}");
     assert!(html.contains("v100-sxm2-32gb against h100-sxm5-80gb"), "{html}");
 }
 
 #[test]
 fn no_plan_has_its_reasons() {
-    let html = html(&place(), &["plan", "--steps", "1M", "--budget", "1"]);
+    let html = report(&place(), &["plan", "--steps", "1M", "--budget", "1"]);
     assert!(html.contains("No plan meets these limits."), "{html}");
     assert!(!html.contains("<h2>The plan over time</h2>"), "{html}");
 }
