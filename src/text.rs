@@ -26,6 +26,12 @@ pub fn clean(text: &str, width: usize) -> String {
     shown.into_iter().collect()
 }
 
+/// A sentence with its first letter as a capital one.
+pub fn capitalised(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
 /// Whether `text` has a character that must not reach a terminal.
 pub fn is_unsafe(text: &str) -> bool {
     text.chars().any(unsafe_to_show)

@@ -61,10 +61,12 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         }
         None => asked(args, &catalog, &prices)?,
     };
+    let prepared = Prepared::new(&asked.predictions, &prices, &asked.goal).at(&asked.label)?;
     if args.frontier {
-        return frontier(args, &asked, &prices, out);
+        return frontier(args, &asked, &prepared, out);
     }
-    let plan = crate::plan::plan(&asked.predictions, &prices, &asked.goal).at(&asked.label)?;
+    let (deadline, budget) = (asked.goal.deadline, asked.goal.budget);
+    let plan = prepared.explained(&asked.predictions, &prices, deadline, budget).at(&asked.label)?;
     if let Some(before) = &asked.before {
         let mut changes = Vec::new();
         plan_changes::write(before, &plan, &prices, &mut changes)?;
@@ -78,7 +80,7 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
     }
     write(args, &plan, &asked, &prices, out)?;
     if let Some(path) = &args.html {
-        let frontier = Prepared::new(&asked.predictions, &prices, &asked.goal).at(&asked.label)?.frontier();
+        let frontier = prepared.frontier();
         let report = Report {
             profile: asked.profile.as_ref(),
             label: &asked.label,
@@ -97,8 +99,8 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
 }
 
 /// The frontier, in the form asked for; 1 where there is no plan at all.
-fn frontier(args: &PlanArgs, asked: &Asked, prices: &PriceBook, out: &mut dyn Write) -> Result<u8, CliError> {
-    let points = Prepared::new(&asked.predictions, prices, &asked.goal).at(&asked.label)?.frontier();
+fn frontier(args: &PlanArgs, asked: &Asked, prepared: &Prepared, out: &mut dyn Write) -> Result<u8, CliError> {
+    let points = prepared.frontier();
     let table = frontier::table(&points);
     let mut text = Vec::new();
     match table_form(args) {

@@ -12,7 +12,7 @@ use crate::plan::value::{self, Value};
 use crate::predict::{Estimate, Fits, Method, Prediction, Predictions};
 use crate::pricing::{Offer, PriceBook};
 use crate::profile::Profile;
-use crate::text::clean;
+use crate::text::{capitalised, clean};
 use crate::units::{OpenRange, UsdPerHour};
 
 /// A GPU with the offer that it is named for.
@@ -184,7 +184,7 @@ fn certainty(predictions: &Predictions, picks: &Picks) -> String {
     let [firm, any] = picks.priced;
     let prices = match any {
         0 => "no prices".to_owned(),
-        _ => format!("firm prices (dated, from the provider itself) for {firm} of {any} GPUs with an offer"),
+        _ => format!("firm prices (from the provider itself, not in doubt) for {firm} of {any} GPUs with an offer"),
     };
     let warnings = match predictions.warnings().len() {
         0 => String::new(),
@@ -229,13 +229,6 @@ fn name(prediction: &Prediction) -> String {
     clean(name.split(" (").next().unwrap_or(name), 30)
 }
 
-/// A verdict that stands alone.
-pub fn sentence(verdict: &Verdict) -> String {
-    let text = verdict.to_string();
-    let mut rest = text.chars();
-    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
-}
-
 /// The answer in five lines: what bounds the step, the fastest GPU, the best value, the GPU of the recording, and how
 /// sure that is. Lines without an answer are left out; without predictions, all but the first.
 ///
@@ -250,7 +243,7 @@ pub fn write(
 ) -> io::Result<()> {
     let memory = run::memory(&Snapshot::default(), Some(profile), catalog);
     match verdict::of_profile(profile, memory) {
-        Ok(verdict) => writeln!(out, "{}", sentence(&verdict))?,
+        Ok(verdict) => writeln!(out, "{}", capitalised(&verdict.to_string()))?,
         Err(why) => writeln!(out, "The bound of the step is {why}")?,
     }
     predictions.map_or(Ok(()), |predictions| write_picks(predictions, prices, out))

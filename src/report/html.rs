@@ -21,7 +21,7 @@ use crate::predict::{Fits, Prediction, Predictions};
 use crate::pricing::PriceBook;
 use crate::profile::Profile;
 use crate::profile::breakdown::{Breakdown, GroupBy, Segment};
-use crate::text::clean;
+use crate::text::{capitalised, clean};
 use crate::units::{Hours, Micros, Range};
 
 const STYLE: &str = include_str!("html/style.css");
@@ -277,12 +277,6 @@ impl Report<'_> {
             escaped(self.command)
         )
     }
-}
-
-/// A sentence with its first letter as a capital one.
-fn capitalised(text: &str) -> String {
-    let mut rest = text.chars();
-    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
 }
 
 /// The plan in a sentence and how far it is from the limits, or why there is none.

@@ -13,7 +13,7 @@ use crate::profile::breakdown::{Breakdown, GroupBy, PhaseTime};
 use crate::report::verdict::{self, Verdict};
 use crate::report::{answer, beside, format, memory, run, summary};
 use crate::settings::theme::Role;
-use crate::text::clean;
+use crate::text::{capitalised, clean};
 use crate::units::{Bytes, Micros};
 
 /// What is computed once.
@@ -64,7 +64,7 @@ pub fn verdict(app: &App, brief: bool) -> (String, Role) {
     }
     match &app.overview.verdict {
         Ok(verdict) if brief => (verdict.because.clone(), Role::Title),
-        Ok(verdict) => (answer::sentence(verdict), Role::Title),
+        Ok(verdict) => (capitalised(&verdict.to_string()), Role::Title),
         Err(why) => (format!("The bound of the step is {why}"), Role::Muted),
     }
 }
