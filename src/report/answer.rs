@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use super::verdict::{self, Verdict};
+use super::verdict;
 use super::{format, run};
 use crate::catalog::Catalog;
 use crate::live::Snapshot;
