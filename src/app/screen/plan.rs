@@ -319,8 +319,16 @@ pub fn lower_table(app: &App) -> Option<Table> {
         Lower::Beside => Some(beside_table(app)),
         Lower::Timeline => Some(timeline_table(app)),
         Lower::Chart => Some(frontier_table(app)),
-        Lower::Rejected => Some(rejected_table(app)),
+        Lower::Rejected => Some(rejected_table(app, 0..usize::MAX)),
         Lower::Notes => None,
+    }
+}
+
+/// The same without the rows of a long list that are far from the selected one.
+pub fn lower_on_screen(app: &App) -> Option<Table> {
+    match app.planner.lower {
+        Lower::Rejected => Some(rejected_table(app, app.planner.list.near(app.size.1))),
+        _ => lower_table(app),
     }
 }
 
@@ -444,9 +452,12 @@ fn machine_words(part: &Part) -> String {
     if part.nodes > 1 { format!("{} × {name}", part.nodes) } else { name }
 }
 
-fn rejected_table(app: &App) -> Table {
-    let rows = rejected(app)
-        .into_iter()
+fn rejected_table(app: &App, made: std::ops::Range<usize>) -> Table {
+    let all = rejected(app);
+    let made = made.start.min(all.len())..made.end.min(all.len());
+    let left_out = [made.start, all.len() - made.end];
+    let rows = all[made]
+        .iter()
         .map(|rejection| {
             vec![
                 Cell::text(clean(rejection.offer.as_str(), 100)),
@@ -456,7 +467,7 @@ fn rejected_table(app: &App) -> Table {
         .collect();
     let columns = // The reason is the answer; what the offer is called, Enter shows whole.
         vec![Column::words("offer", 24, 1).sorts(1), Column::words("why not", 20, 0).sorts(2)];
-    lower(app, columns, rows, "No offer was rejected.")
+    Table { left_out, ..lower(app, columns, rows, "No offer was rejected.") }
 }
 
 /// What the plan rests on: a label and a text a line.

@@ -300,7 +300,7 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
             }
         }
         Lower::Beside | Lower::Rejected => {
-            if let Some(shown) = plan::lower_table(app) {
+            if let Some(shown) = plan::lower_on_screen(app) {
                 table::draw(painter, inside, what.name(), &shown, focus);
             }
         }

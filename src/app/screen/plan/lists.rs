@@ -55,7 +55,7 @@ fn passes(list: &ListState, part: &Part) -> bool {
 pub fn rejected(app: &App) -> Vec<&Rejection> {
     let list = list_of(app, Lower::Rejected);
     let all = app.plan.value().map(|plan| plan.rejected.iter()).into_iter().flatten();
-    let passes = |one: &&Rejection| list.passes(&format!("{} {}", one.offer, one.reason));
+    let passes = |one: &&Rejection| !list.is_filtered() || list.passes(&format!("{} {}", one.offer, one.reason));
     let mut all: Vec<&Rejection> = all.filter(passes).collect();
     match list.sort {
         1 => all.sort_by(|a, b| a.offer.cmp(&b.offer)),
