@@ -19,7 +19,7 @@ fn picture(launch: &Launch, pressed: &str, size: (u16, u16)) -> String {
     text(&render(launch, &keys(pressed), size).1)
 }
 
-/// The verdict is the first sentence at every size, and says what to do where there is room.
+/// The verdict is the first sentence at every size, and says what to do if there is room.
 #[test]
 fn the_verdict_comes_first_and_idle_time_is_in_the_breakdown() {
     for size in [(50, 15), (80, 24), (120, 40), (200, 60)] {

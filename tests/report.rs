@@ -62,7 +62,7 @@ fn a_plan_has_everything_that_is_to_be_shared() {
         "class=\"chosen\"",
         ">deadline</text>",
         "<h2>The plan over time</h2>",
-        "<h2>Where the recorded step goes</h2>",
+        "<h2>Time of the recorded step</h2>",
         "class=\"idle\"",
         "<h2>Assumptions</h2>",
     ] {

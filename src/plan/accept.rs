@@ -37,7 +37,7 @@ pub enum Accept {
     Marketplace,
     /// A provider's price that something speaks against.
     Doubted,
-    /// A GPU of another maker than the recorded one, or a host with ARM CPUs in place of x86 ones.
+    /// A GPU of another maker than the recorded one, or a host with ARM CPUs if the recording's had x86 ones.
     Platform,
     /// Another global batch than the recorded one.
     Batch,

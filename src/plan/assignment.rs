@@ -417,7 +417,7 @@ struct Search<'a> {
     of: &'a Assignment,
     ways: Vec<usize>,
     value: [f64; 2],
-    /// Dollars and hours of all jobs, where they are rented for.
+    /// Dollars and hours of all jobs, if machines are rented.
     sums: [f64; 2],
     /// Hours of each machine.
     loads: Vec<f64>,
@@ -458,7 +458,7 @@ impl<'a> Search<'a> {
         [loads.clone().fold(0.0, f64::max), loads.map(|load| load * load).sum()]
     }
 
-    /// Makes the moves where they gain and all bounds are kept.
+    /// Makes the moves if they gain and keep all bounds.
     fn try_moves(&mut self, moves: &[(usize, usize)]) {
         let before: Vec<(usize, usize)> = moves.iter().map(|(job, _)| (*job, self.ways[*job])).collect();
         self.replace(&before, moves);

@@ -34,7 +34,7 @@ pub(super) fn batch_size(workload: &Workload) -> Option<u64> {
     workload.batch_size.filter(|batch| *batch > 0)
 }
 
-/// The global batch of a goal: the one asked for, else the recorded one of a training, unless another is
+/// The global batch of a goal: its own, else the recorded one of a training, unless another is
 /// accepted. A step that exchanges data with other GPUs has a share of a batch that nobody recorded.
 pub(super) fn kept(predictions: &Predictions, goal: &Goal) -> Option<u64> {
     let is_recorded = predictions.workload.mode == Mode::Training && !predictions.communicates;
@@ -42,8 +42,8 @@ pub(super) fn kept(predictions: &Predictions, goal: &Goal) -> Option<u64> {
     goal.global_batch.or(batch_size(&predictions.workload).filter(|_| is_kept))
 }
 
-/// The same goal with the profile's batch on each GPU, whatever the global batch becomes; `None` where it is free
-/// already, or another one than the recorded was asked for.
+/// The same goal with the profile's batch on each GPU and a free global batch; `None` if that is free already, or is
+/// not the recorded one.
 pub(super) fn freed(predictions: &Predictions, goal: &Goal) -> Option<Goal> {
     let is_recorded = goal.global_batch.is_some() && goal.global_batch == batch_size(&predictions.workload);
     let is_kept = is_recorded && !goal.limits.accept.contains(&Accept::Batch);

@@ -17,7 +17,7 @@ use crate::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Range, Samples, Usd, Us
 pub struct Goal {
     /// How much is to be done.
     pub work: Work,
-    /// Samples of one optimizer step on all GPUs; `None` = the profile's batch on each GPU where
+    /// Samples of one optimizer step on all GPUs; `None` = the profile's batch on each GPU if
     /// [`Accept::Batch`] is accepted, else the profile's batch on all of them.
     #[serde(default, rename = "global_batch_size", skip_serializing_if = "Option::is_none")]
     pub global_batch: Option<u64>,
@@ -416,7 +416,7 @@ pub struct Assumptions {
     /// Line rate of the network between machines whose offers do not say it; `None` = not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_gbit_per_second: Option<f64>,
-    /// Rate at which the data are copied to where the work is done; `None` = as assumed.
+    /// Rate at which the data are copied to the machines of a part; `None` = as assumed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_gbit_per_second: Option<f64>,
 }

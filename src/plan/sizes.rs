@@ -87,8 +87,8 @@ fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Go
     }
 }
 
-/// The steps on the GPUs of a layout with the goal's global batch, and those with another where that is
-/// freed; which of the two each is.
+/// The steps on the GPUs of a layout with the goal's global batch, and those with a free one; each with whether it
+/// is of the free.
 pub(super) fn sized_steps(
     prediction: &Prediction,
     layout: Layout,
@@ -122,7 +122,7 @@ fn undominated(all: Vec<SizedStep>) -> Vec<SizedStep> {
 }
 
 impl SizedStep {
-    /// Samples of one optimizer step on all GPUs; `None` where nothing says.
+    /// Samples of one optimizer step on all GPUs, if they are known.
     pub(super) fn global_batch(&self, layout: &Layout) -> Option<u64> {
         let batches = self.accumulation.saturating_mul(u64::from(layout.replicas()));
         self.batch_size.map(|batch| batch.saturating_mul(batches))

@@ -153,7 +153,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Where the profile was recorded, with the GPU that it is taken from.
+/// The origin of the profile, with the GPU of the catalog.
 fn recorded_on(profile: &Profile, origin: Option<&Rates<'_>>) -> Option<Origin> {
     let mut facts = profile.origin.clone()?;
     if let Some(origin) = origin {

@@ -12,17 +12,17 @@ const MONTH: f64 = 730.0;
 pub struct Terms {
     /// Which time is billed.
     pub billing: Billing,
-    /// US dollars for a GB of data that leaves the provider; `None` where that is not known.
+    /// US dollars for a GB of data that leaves the provider; `None` if that is not known.
     pub egress_usd_per_gb: Option<f64>,
-    /// The same for data that go to another region of the provider; `None` where that is not known.
+    /// The same for data that go to another region of the provider; `None` if that is not known.
     pub egress_other_region_usd_per_gb: Option<f64>,
     /// Whether what leaving it costs is recalled: no source was read for it.
     pub egress_is_recalled: bool,
-    /// US dollars for a GB of data that is kept there for a month; `None` where that is not known.
+    /// US dollars for a GB of data that is kept there for a month; `None` if that is not known.
     pub storage_usd_per_gb_month: Option<f64>,
     /// Whether that is recalled: no source was read for it.
     pub storage_is_recalled: bool,
-    /// Power of its buildings over that of the machines, 1 or more; `None` where that is not known.
+    /// Power of its buildings over that of the machines, 1 or more; `None` if that is not known.
     pub pue: Option<f64>,
     /// Kilograms of CO2e that a kWh emits there; `None` = as the place of a region has it.
     pub kg_co2_per_kwh: Option<f64>,

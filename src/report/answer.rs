@@ -80,7 +80,7 @@ impl Picks {
                 .min_by(|a, b| all[a.index].step.mid().total_cmp(&all[b.index].step.mid()))
                 .cloned()
         };
-        // Software that runs on another platform is to be tried first.
+        // Nobody knows yet whether the program runs on another platform.
         let is_same = |pick: &&Pick| {
             let kind = pick.offer.as_ref().map_or("", |it| &it.offer.instance_type);
             other_platform(predictions, &all[pick.index].gpu, kind).is_none()
@@ -114,7 +114,7 @@ impl Picks {
     }
 }
 
-/// One answer: a heading, the answer, its range and method, and where it comes from.
+/// One answer: a heading, the answer, its range and method, and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The question.
@@ -179,7 +179,7 @@ pub fn recorded(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     Some(Answer { question: "Recorded on", answer, detail })
 }
 
-/// How far times and prices are to be trusted.
+/// How sure times and prices are.
 fn certainty(predictions: &Predictions, picks: &Picks) -> String {
     let [firm, any] = picks.priced;
     let prices = match any {
@@ -223,7 +223,7 @@ fn offer_words(predictions: &Predictions, pick: &Pick) -> String {
     format!("{} {price}{each}{doubt}{platform}", clean(&offer.provider, 16))
 }
 
-/// The name of a GPU without what stands in brackets behind it.
+/// The name of a GPU without its remarks in brackets.
 fn name(prediction: &Prediction) -> String {
     let name = &prediction.gpu.name;
     clean(name.split(" (").next().unwrap_or(name), 30)

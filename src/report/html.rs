@@ -37,7 +37,7 @@ const SMALL: f64 = 0.01;
 pub struct Report<'a> {
     /// The recorded step.
     pub profile: Option<&'a Profile>,
-    /// Where it is from.
+    /// Its source, in words.
     pub label: &'a str,
     /// The steps on the GPUs.
     pub predictions: &'a Predictions,
@@ -75,10 +75,10 @@ impl Report<'_> {
             section("Cost against time", &self.cost_against_time()),
             section("Alternatives", &self.alternatives()),
             section("The plan over time", &self.timeline()),
-            section("Where the recorded step goes", &self.step()),
+            section("Time of the recorded step", &self.step()),
             section("A against B", &self.compared()),
             section("Step time on each GPU", &self.gpus()),
-            section("What to know", &self.notes()),
+            section("Notes", &self.notes()),
             section("Assumptions", &self.assumptions()),
             self.footer(),
         ];

@@ -1,4 +1,4 @@
-//! A plan as TOML, version 2, 3 where it may join machines or divide state, does not say where the data are, or asks for emissions, or 4 where it does not accept every offer: the file that `e` on the plan screen and `plan --toml` write, and
+//! A plan as TOML: version 2; 3 if it may join machines or divide state, has data of no stated place, or limits emissions; 4 if it does not accept every offer. The file that `e` on the plan screen and `plan --toml` write, and
 //! that `plan --from` and `compare` read.
 //!
 //! `[request]` is the recorded step and how it was predicted, `[goal]` what was asked; both are
@@ -328,7 +328,7 @@ fn goal(goal: &Goal) -> Result<toml::Table, toml::ser::Error> {
     }
     for value in table.iter_mut().map(|(_, value)| value) {
         if let toml::Value::Table(table) = value {
-            // Nothing accepted is not the same as nothing said of it.
+            // An empty list accepts nothing; without the key, everything is accepted.
             table.retain(|name, value| name == "accept" || value.as_array().is_none_or(|array| !array.is_empty()));
         }
     }

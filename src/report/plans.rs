@@ -64,7 +64,7 @@ pub struct PlanJson<'a> {
     /// Offers that need something to be accepted, best first.
     pub beside: Vec<BesideJson<'a>>,
     /// An offer that costs a little more than the plan and takes at most half as long; of the earliest
-    /// finish, one that takes a little longer and costs at most half as much; absent where there is none.
+    /// finish, one that takes a little longer and costs at most half as much; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bargain: Option<PartJson<'a>>,
     /// Offers not used, with the reason.

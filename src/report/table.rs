@@ -453,8 +453,8 @@ mod tests {
         assert_eq!(text(Table::write_csv), "gpu,step_us,note\nt4,12345.678,a|b\nh100-sxm5,,\"x,\"\"y\"\"\"\n");
     }
 
-    #[test]
-    fn columns_drop_by_priority_and_numbers_are_never_cut() {
+    /// A row with a drawing.
+    fn drawn() -> Table {
         let mut table = Table::new(&[
             Column::words("name", 6, 0),
             Column::figures("time, ms", 0),
@@ -463,6 +463,12 @@ mod tests {
         ]);
         let bar = Cell::draw(Role::Busy, Graphic::Bar(0.5));
         table.push(vec![Cell::text("a long name"), Cell::text("1234.5"), bar, Cell::text("12.3 %")]);
+        table
+    }
+
+    #[test]
+    fn columns_drop_by_priority_and_numbers_are_never_cut() {
+        let table = drawn();
         assert_eq!(table.widths(60, 2), [11, 8, 29, 6]);
         assert_eq!(table.widths(36, 2), [11, 8, 5, 6]);
         assert_eq!(table.widths(31, 2), [6, 8, 5, 6]);
@@ -505,14 +511,7 @@ mod tests {
 
     #[test]
     fn copies_leave_drawings_out() {
-        let mut table = Table::new(&[
-            Column::words("name", 6, 0),
-            Column::figures("time, ms", 0),
-            Column::graphic("", 5, 2),
-            Column::figures("share", 1),
-        ]);
-        let bar = Cell::draw(Role::Busy, Graphic::Bar(0.5));
-        table.push(vec![Cell::text("a long name"), Cell::text("1234.5"), bar, Cell::text("12.3 %")]);
+        let table = drawn();
         assert_eq!(table.to_tsv(), "name\ttime, ms\tshare\na long name\t1234.5\t12.3 %\n");
         assert_eq!(table.row_tsv().as_deref(), Some("a long name\t1234.5\t12.3 %"));
     }

@@ -155,7 +155,7 @@ pub struct Wish {
     /// Where the data are already; region as in --regions.
     #[arg(long, value_name = "PROVIDER[/REGION]", help_heading = "Offers", requires = "data_gb")]
     pub data_at: Option<String>,
-    /// Rate at which the data are copied to where the work is done, in Gbit/s.
+    /// Rate at which the data are copied to the machines, in Gbit/s.
     #[arg(long = "data-gbit", value_name = "GBIT/S", value_parser = values::network, allow_hyphen_values = true, help_heading = "Assumptions")]
     #[serde(rename = "data_gbit_per_second")]
     pub data_rate: Option<f64>,

@@ -52,7 +52,7 @@ pub fn run(trials: impl IntoIterator<Item = Vec<Trial>>) -> ExitCode {
     run_with(None, trials)
 }
 
-/// The same of tests that mostly wait: by so many threads, where nobody says how many.
+/// The same of tests that mostly wait, with a number of threads unless the user gives one.
 pub fn run_with(threads: Option<usize>, trials: impl IntoIterator<Item = Vec<Trial>>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if arguments.test_threads.is_none() {

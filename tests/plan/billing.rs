@@ -156,7 +156,7 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     // Another region of the same provider is elsewhere, too.
     assert_cents(by(&priced, 10.0, data(Some("us"))).total.unwrap().cost.mid, 10.0);
     assert_cents(by(&priced, 10.0, data(Some("eu"))).total.unwrap().cost.mid, 14.0);
-    // Which costs less than to leave the provider, where a file says so.
+    // A file may give traffic to another region of the provider a lower price.
     let inside = Terms { egress_other_region_usd_per_gb: Some(0.02), ..Terms::default() };
     let cheap = priced.clone().with_terms("cloud", inside);
     assert_cents(by(&cheap, 10.0, data(Some("eu"))).total.unwrap().cost.mid, 12.0);

@@ -25,7 +25,7 @@ fn halves(recorded: u64) -> Vec<u64> {
 }
 
 /// Adds the steps with a half, a quarter, … of the recorded batch of a training: its shares on several GPUs,
-/// which keep the global batch. Where they cannot be predicted, a note says why.
+/// which keep the global batch. If they cannot be predicted, a note says why.
 pub fn add_shares(predictions: &mut Predictions, profile: (String, Profile), catalog: &Catalog, options: &Options) {
     let workload = &predictions.workload;
     let batch = workload.batch_size.filter(|batch| *batch > 0 && workload.mode == Mode::Training);

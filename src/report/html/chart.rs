@@ -217,7 +217,7 @@ fn tick(value: f64) -> String {
     if value.fract() == 0.0 { format::grouped(value) } else { format!("{value:.6}").trim_end_matches('0').to_owned() }
 }
 
-/// A place for a name beside its dot where it lies on nothing; `None` if there is none.
+/// A free place for a name beside its dot, if there is one.
 fn label(name: &str, [x, y]: [f64; 2], taken: &mut Vec<[f64; 4]>) -> Option<([f64; 2], &'static str)> {
     let width = name.chars().count() as f64 * LETTER[0];
     let candidates = [

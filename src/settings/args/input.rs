@@ -18,7 +18,7 @@ pub struct InputArgs {
     /// A profile (*.habitat.json, .gz, .zst), a PyTorch profiler trace, a recording of Nsight
     /// Systems (.sqlite) or XPlane (.xplane.pb), or an op list.
     pub file: Option<PathBuf>,
-    /// The embedded sample to read, in place of FILE.
+    /// The embedded sample to read if FILE is not given.
     #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file", help_heading = "Recorded step")]
     pub sample: Option<Sample>,
     /// What is known of it.

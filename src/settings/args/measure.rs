@@ -130,7 +130,7 @@ pub enum ModelsCommand {
 pub struct SuggestArgs {
     /// A profile, trace or op list; without it, the embedded sample.
     pub file: Option<PathBuf>,
-    /// The embedded sample to read, in place of FILE.
+    /// The embedded sample to read if FILE is not given.
     #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file")]
     pub sample: Option<Sample>,
     /// The GPU to measure on.

@@ -199,7 +199,7 @@ pub struct BatchesArgs {
     /// shapes scaled.
     #[arg(required_unless_present = "sample")]
     pub files: Vec<PathBuf>,
-    /// An embedded sample, in place of files.
+    /// An embedded sample if no files are given.
     #[arg(long, value_name = "NAME", value_enum, conflicts_with = "files")]
     pub sample: Option<Sample>,
     /// Batch sizes to predict (2 and 4 times the largest recorded one without it).
@@ -252,7 +252,7 @@ pub struct ExportArgs {
     /// A profile or a PyTorch profiler trace with measured times; without it, the embedded
     /// sample.
     pub file: Option<PathBuf>,
-    /// The embedded sample to read, in place of FILE.
+    /// The embedded sample to read if FILE is not given.
     #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file")]
     pub sample: Option<Sample>,
     /// As a black box: kinds of operators with their total times, step time, batch size and
@@ -294,7 +294,7 @@ pub enum SweepCommand {
 pub struct SweepBandwidthArgs {
     /// A profile, trace or op list; without it, the embedded sample.
     pub file: Option<PathBuf>,
-    /// The embedded sample to read, in place of FILE.
+    /// The embedded sample to read if FILE is not given.
     #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file")]
     pub sample: Option<Sample>,
     /// The GPU.

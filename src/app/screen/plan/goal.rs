@@ -146,7 +146,7 @@ pub fn set_knob(app: &mut App, knob: Knob, value: Option<f64>, effects: &mut Vec
 /// Sets the deadline to a date, such as `Friday 18:00`.
 ///
 /// # Errors
-/// What to write in place of a text that is no date, or of one that is past.
+/// A hint if the text is not a date, or the date if it is past.
 pub fn set_date(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<(), String> {
     let now = (app.setup.now)();
     let hint = |_| "write hours, such as 48, 2d or 90m, or a date, such as Friday 18:00".to_owned();

@@ -10,7 +10,7 @@ pub(super) const ALTERNATIVES_BY: [&str; 5] = ["the best first", "cost", "time",
 /// What rejected offers are sorted by.
 pub(super) const REJECTED_BY: [&str; 3] = ["the nearest first", "offer", "reason"];
 
-/// The list of the lower pane where that is shown; else one without filter and order.
+/// The list of the lower pane if it shows that; else one without filter and order.
 fn list_of(app: &App, lower: Lower) -> ListState {
     let list = &app.planner.list;
     if app.planner.lower == lower { list.clone() } else { ListState::default() }
