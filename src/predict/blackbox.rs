@@ -222,6 +222,7 @@ fn prediction(
         left_out: 0.0,
         memory: need.fit(gpu),
         precision_note: None,
+        keeps_precision: false,
         at_batches: Vec::new(),
         transformer: None,
         warnings: Vec::new(),

@@ -112,6 +112,7 @@ impl<'a> Prepared<'a> {
             let refused = refused(gpu);
             let change = change.as_ref().filter(|change| refused.is_none() && change.changes(gpu.gpu));
             let mut prediction = predict_one(&context, route, change);
+            prediction.keeps_precision = refused.is_some();
             prediction.precision_note = refused.or_else(|| change.map(Change::note));
             prediction.notes.splice(0..0, prediction.precision_note.clone());
             prediction
@@ -179,6 +180,7 @@ impl Prepared<'_> {
             let Some(gpu) = catalog.get(&prediction.gpu.slug) else { continue };
             let refused = change.refused_by(gpu);
             keeping.extend(refused.is_some().then_some(gpu));
+            prediction.keeps_precision = refused.is_some();
             prediction.precision_note = refused.or_else(|| change.changes(gpu).then(|| change.note()));
             prediction.notes.splice(0..0, prediction.precision_note.clone());
         }

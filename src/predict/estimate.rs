@@ -143,6 +143,8 @@ pub struct Prediction {
     /// That another precision than the recorded one is predicted, or why the one asked for
     /// is not; `None` where none was asked for.
     pub precision_note: Option<String>,
+    /// Whether the step is in the recorded precision, as the GPU has no rate for the one that was chosen.
+    pub keeps_precision: bool,
     /// What is to be shown wherever the step is.
     pub warnings: Vec<Warning>,
     /// Doubts and fall-backs that went into the numbers.

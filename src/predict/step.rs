@@ -128,6 +128,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         left_out: shares::left_out(&operations),
         operations: if context.steps_only { Vec::new() } else { operations },
         precision_note: None,
+        keeps_precision: false,
         at_batches: Vec::new(),
         transformer,
         memory,

@@ -145,15 +145,12 @@ pub fn flag(beside: &Beside) -> String {
 pub fn bargain(plan: &Plan) -> Option<String> {
     let part = plan.bargain.as_ref()?;
     // Rounded up: the limit has to let it pass.
-    let (what, flag) = match plan.goal.objective {
-        Objective::Time => {
-            let budget = (part.cost.mid.get() * 100.0).ceil() / 100.0;
-            ("A little later costs much less", format!("--budget {budget:.2}"))
-        }
-        _ => {
-            let deadline = (plan.goal.confidence.end(&part.hours).get() * 10.0).ceil() / 10.0;
-            ("A little more buys a lot", format!("--deadline {deadline:.1}h"))
-        }
+    let (what, flag) = if plan.goal.objective == Objective::Time {
+        let budget = (part.cost.mid.get() * 100.0).ceil() / 100.0;
+        ("A little later costs much less", format!("--budget {budget:.2}"))
+    } else {
+        let deadline = (plan.goal.confidence.end(&part.hours).get() * 10.0).ceil() / 10.0;
+        ("A little more buys a lot", format!("--deadline {deadline:.1}h"))
     };
     let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
     Some(format!("{what}: {cost} in {hours}, {} ({flag})", offer_words(part)))

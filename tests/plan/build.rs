@@ -61,6 +61,7 @@ fn prediction(name: &str, step: StepTime) -> Prediction {
         },
         notes: Vec::new(),
         precision_note: None,
+        keeps_precision: false,
         at_batches: Vec::new(),
         transformer: None,
         gpu,

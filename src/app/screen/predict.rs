@@ -94,6 +94,8 @@ pub struct Row {
     pub vendor: Vendor,
     /// Whether the step was recorded on it.
     pub measured: bool,
+    /// Whether the step is in the recorded precision, though another one is shown.
+    pub keeps_precision: bool,
     /// Whether its catalog row has doubtful figures.
     pub doubtful: bool,
     /// The step.
@@ -335,6 +337,7 @@ pub(in crate::app) fn rebuild(app: &mut App) {
         name: clean(&prediction.gpu.name, 60),
         vendor: prediction.gpu.vendor,
         measured: prediction.step.is_measured(),
+        keeps_precision: prediction.keeps_precision,
         doubtful: prediction.gpu.doubtful,
         step: prediction.step.as_estimate(),
         throughput: prediction.throughput,

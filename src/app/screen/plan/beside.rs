@@ -23,9 +23,8 @@ pub fn beside_table(app: &App) -> Table {
     ];
     let rows = app.plan.value().map(|plan| plan.beside.iter()).into_iter().flatten();
     let rows = rows.map(|one| {
-        let then = |words: &dyn Fn(&Instead) -> String| {
-            one.fallback.then.as_ref().map_or_else(|| "–".to_owned(), |then| words(then))
-        };
+        let then =
+            |words: &dyn Fn(&Instead) -> String| one.fallback.then.as_ref().map_or_else(|| "–".to_owned(), words);
         vec![
             Cell::styled(Role::Key, keys(app, one)),
             Cell::text(clean(&one.what, 60)),

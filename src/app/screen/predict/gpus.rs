@@ -135,6 +135,10 @@ fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
             Some(value) => Cell::styled(Role::Warning, format!("{:.3}?", value.price.get())),
         },
         Cell::styled(fits_role, format!("{:.0} GB {fits}", row.memory_gib)),
-        Cell::styled(if row.measured { Role::Measured } else { Role::Muted }, row.step.method.name()),
+        if row.keeps_precision {
+            Cell::styled(Role::Warning, "as recorded")
+        } else {
+            Cell::styled(if row.measured { Role::Measured } else { Role::Muted }, row.step.method.name())
+        },
     ]
 }
