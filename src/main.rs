@@ -7,7 +7,7 @@ use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use habitat_tui::cli::{self, CliError, Outcome};
 use habitat_tui::settings::args::{self, Cli};
-use habitat_tui::{terminal, tui};
+use habitat_tui::{launch, terminal};
 
 fn main() -> ExitCode {
     let typed = args::command().try_get_matches().and_then(|typed| Cli::from_arg_matches(&typed));
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<u8, CliError> {
     match cli::run(cli)? {
         Outcome::Exit(code) => Ok(code),
-        Outcome::Screens(screens) => tui::open(*screens).map_err(CliError::other),
+        Outcome::Screens(screens) => launch::open(*screens).map_err(CliError::other),
     }
 }
 

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{compared, keys, launch};
-use habitat_tui::settings::theme::{Colour, ColourLevel, Role, Theme};
+use habitat_tui::report::theme::{Colour, ColourLevel, Role, Theme};
 use habitat_tui::tui::render;
 use ratatui::buffer::Cell;
 use ratatui::style::{Color, Modifier};

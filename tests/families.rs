@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use habitat_tui::op::{Family, family, work};
 use habitat_tui::profile::Profile;
-use habitat_tui::profile::import::ImportOptions;
 use habitat_tui::store;
+use habitat_tui::trace::import::ImportOptions;
 
 fn files(folder: &str) -> Vec<PathBuf> {
     let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "shared", "data", "traces", folder].iter().collect();

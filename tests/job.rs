@@ -18,7 +18,7 @@ use habitat_tui::live::{Kernels, Snapshot, State, StopSignal, Update, Wanted, Wi
 use habitat_tui::predict::{Estimate, Method, Prediction, StepTime, Warning, WarningKind};
 use habitat_tui::profile::Profile;
 use habitat_tui::profile::breakdown::GroupBy;
-use habitat_tui::settings::theme::GlyphSet;
+use habitat_tui::report::theme::GlyphSet;
 use habitat_tui::tui::render_after;
 use habitat_tui::units::Micros;
 

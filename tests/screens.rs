@@ -14,7 +14,7 @@ use habitat_tui::predict::batches::Sweep;
 use habitat_tui::predict::compare::Comparison;
 use habitat_tui::predict::{Warning, WarningKind};
 use habitat_tui::report::format;
-use habitat_tui::settings::theme::{ColourLevel, GlyphSet};
+use habitat_tui::report::theme::{ColourLevel, GlyphSet};
 use habitat_tui::tui::{Launch, render, screenshot};
 use proptest::prelude::*;
 use ratatui::buffer::{Buffer, Cell};

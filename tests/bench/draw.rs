@@ -11,11 +11,12 @@ mod terminal;
 use std::sync::Arc;
 
 use habitat_tui::action::Screen;
+use habitat_tui::launch::engine;
 use habitat_tui::predict::Options;
 use habitat_tui::profile::{Operation, Profile};
 use habitat_tui::report::plan_toml::Request;
 use habitat_tui::store::bundled;
-use habitat_tui::tui::{Launch, draw, engine, render};
+use habitat_tui::tui::{Launch, draw, render};
 
 fn main() {
     divan::main();

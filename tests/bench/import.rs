@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use divan::counter::BytesCount;
-use habitat_tui::profile::import::{ImportOptions, kineto};
+use habitat_tui::trace::import::{ImportOptions, kineto};
 use habitat_tui::trace::kineto::Recorded;
 
 mod generated;

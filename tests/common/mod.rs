@@ -8,6 +8,8 @@ use habitat_tui::action::Screen;
 use habitat_tui::app::screen::profile::Against;
 use habitat_tui::app::{Chosen, Engine, SaveOutcome, Setup, Source};
 use habitat_tui::catalog::Catalog;
+use habitat_tui::keymap::{Key, Keymap};
+use habitat_tui::launch::engine;
 use habitat_tui::plan::jobs::{Job as PlanJob, Machine, Shared, Supply, plan_jobs};
 use habitat_tui::plan::solve::Settings;
 use habitat_tui::plan::{Confidence, Goal, Work};
@@ -15,10 +17,9 @@ use habitat_tui::predict::Options;
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::profile::Profile;
 use habitat_tui::report::plan_toml::Request;
-use habitat_tui::settings::keymap::{Key, Keymap};
-use habitat_tui::settings::theme::{ColourLevel, GlyphSet, Theme};
+use habitat_tui::report::theme::{ColourLevel, GlyphSet, Theme};
 use habitat_tui::store::bundled;
-use habitat_tui::tui::{Launch, engine};
+use habitat_tui::tui::Launch;
 use habitat_tui::units::{GpuSlug, Hours, Micros, Samples, UsdPerHour};
 
 /// Recorded on the first; the step does not fit on the last.

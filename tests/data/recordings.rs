@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use habitat_tui::op::{Family, family};
 use habitat_tui::predict::batches::rebatch::rebatch;
-use habitat_tui::profile::import::{self, ImportOptions};
 use habitat_tui::profile::{Mode, Operation, Phase, Precision};
 use habitat_tui::store::nsys::Export;
 use habitat_tui::trace::StepMarks;
+use habitat_tui::trace::import::{self, ImportOptions};
 
 use crate::needs::{Need, shared};
 use crate::program::Folder;

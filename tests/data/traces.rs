@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
-use habitat_tui::profile::import::{Import, ImportOptions, kineto};
 use habitat_tui::profile::{Mode, Phase, Precision, Profile};
+use habitat_tui::trace::import::{Import, ImportOptions, kineto};
 use habitat_tui::trace::kineto::Recorded;
 use habitat_tui::trace::{Fault, StepMarks, TraceError};
 

@@ -4,9 +4,9 @@
 
 use std::path::PathBuf;
 
-use habitat_tui::profile::import::{self, Import, ImportOptions};
 use habitat_tui::profile::{DeviceInfo, Mode, Operation, Phase};
 use habitat_tui::store::nsys::Export;
+use habitat_tui::trace::import::{self, Import, ImportOptions};
 use habitat_tui::trace::nsight::{CallRow, Facts, Part, Process, RangeRow, Source, SourceError, WorkRow};
 use habitat_tui::trace::{CallKind, StepMarks, TraceError, WorkKind};
 use habitat_tui::units::GpuSlug;

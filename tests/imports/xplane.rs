@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use habitat_tui::profile::Phase;
-use habitat_tui::profile::import::{self, Import, ImportOptions};
+use habitat_tui::trace::import::{self, Import, ImportOptions};
 use habitat_tui::trace::{StepMarks, TraceError};
 
 use crate::program::Folder;

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 
-use habitat_tui::profile::import::{ImportOptions, kineto_ranks};
+use habitat_tui::trace::import::{ImportOptions, kineto_ranks};
 use habitat_tui::trace::kineto::Recorded;
 use habitat_tui::trace::{Fault, Foreign, Format, TraceError};
 use proptest::prelude::*;

@@ -1,8 +1,8 @@
 //! Communication by libraries other than NCCL, and ranks of jobs.
 
 use habitat_tui::op::{Family, family};
-use habitat_tui::profile::import::ImportOptions;
 use habitat_tui::profile::{Phase, Profile};
+use habitat_tui::trace::import::ImportOptions;
 
 use crate::trace::{MAIN, Trace, read};
 

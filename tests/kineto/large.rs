@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::ops::ControlFlow;
 
-use habitat_tui::profile::import::{ImportOptions, kineto};
 use habitat_tui::trace::StepMarks;
+use habitat_tui::trace::import::{ImportOptions, kineto};
 use habitat_tui::trace::kineto::Recorded;
 
 #[path = "../bench/generated.rs"]

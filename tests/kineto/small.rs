@@ -1,9 +1,9 @@
 //! Small traces with known answers.
 #![expect(clippy::float_cmp, reason = "sums of whole microseconds are exact")]
 
-use habitat_tui::profile::import::{Import, ImportOptions, ModelInput, kineto_ranks};
 use habitat_tui::profile::{Attribute, DType, DeviceInfo, Mode, Operation, Phase, Precision, Profile};
 use habitat_tui::trace::StepMarks;
+use habitat_tui::trace::import::{Import, ImportOptions, ModelInput, kineto_ranks};
 use habitat_tui::units::{GpuSlug, Micros};
 
 use crate::trace::{AUTOGRAD, MAIN, Trace, read, recorded, training_step, two_steps};

@@ -1,8 +1,8 @@
 //! Which steps a recording has: damaged ones, micro-batches, stalls, and work without a launch.
 #![expect(clippy::float_cmp, reason = "sums of whole microseconds are exact")]
 
-use habitat_tui::profile::import::{Import, ImportOptions, kineto_ranks};
 use habitat_tui::profile::{Operation, Phase};
+use habitat_tui::trace::import::{Import, ImportOptions, kineto_ranks};
 use habitat_tui::units::Micros;
 
 use crate::trace::{Trace, recorded, training_step};

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
-use habitat_tui::profile::import::{Import, ImportOptions, kineto};
 use habitat_tui::trace::TraceError;
+use habitat_tui::trace::import::{Import, ImportOptions, kineto};
 use habitat_tui::trace::kineto::Recorded;
 
 /// A trace under construction; times in microseconds.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use habitat_tui::settings::values;
+use habitat_tui::values;
 
 /// Trains and evaluates the models that habitat-tui ships.
 #[derive(Debug, Parser)]

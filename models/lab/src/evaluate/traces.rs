@@ -11,11 +11,11 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::{CliError, resolve, workload_name};
 use habitat_tui::op::family;
 use habitat_tui::predict::{Options, Precision, Prediction, predict};
-use habitat_tui::profile::import::ImportOptions;
 use habitat_tui::profile::{DeviceInfo, Profile};
 use habitat_tui::report::format;
 use habitat_tui::report::table::{Cell, Column, Table};
 use habitat_tui::store::{self, StoreError};
+use habitat_tui::trace::import::ImportOptions;
 use habitat_tui::units::{GpuSlug, Micros};
 use serde::Serialize;
 

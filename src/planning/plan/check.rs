@@ -1,0 +1,458 @@
+//! Re-computes a plan from its offers, step times and assumptions, and refuses one that
+//! breaks a limit or states a wrong number.
+//!
+//! The solver is not trusted, nor is the model builder: nothing here is shared with either.
+//! [`check`] needs the plan alone; [`check_sources`] compares its parts with the predictions
+//! and prices they claim to come from.
+
+mod footprint;
+mod part;
+
+use super::{Accept, Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
+use crate::pricing::{Billing, Doubt, Held, Market, Offer, OfferId, PriceBook, Tier, region};
+use habitat_base::units::Bytes;
+use habitat_prediction::scale::{Layout, MicroBatch, Network, optimizer_step, scaled_step};
+use habitat_prediction::sharding::Share;
+use habitat_prediction::{Estimate, Fits, Mode, Prediction, Predictions, Sharding};
+
+pub(super) use footprint::{Taken, added, check_footprint};
+use footprint::{switched_taken, taken};
+pub(super) use part::{Rows, check_rows};
+use part::{longest_wait, recompute};
+
+/// Relative difference allowed between a stated number and the one found here.
+const TOLERANCE: f64 = 1e-6;
+
+/// What is wrong with a plan.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CheckError {
+    /// The parts do not do the work.
+    #[error("the parts do {planned} of {wanted} {unit}")]
+    Work {
+        /// What the parts do.
+        planned: f64,
+        /// The goal's work.
+        wanted: f64,
+        /// Samples, or steps.
+        unit: &'static str,
+    },
+    /// Too many parts, or parts without a plan.
+    #[error("{found} parts, {allowed} allowed")]
+    Parts {
+        /// Parts.
+        found: usize,
+        /// Most allowed.
+        allowed: usize,
+    },
+    /// A stated number is not what comes out.
+    #[error("{what}: {stated} is stated, {found} comes out")]
+    Number {
+        /// Which number, of which offer.
+        what: String,
+        /// As the plan states it.
+        stated: f64,
+        /// As computed here.
+        found: f64,
+    },
+    /// The deadline is missed.
+    #[error("{hours} h, the deadline is {deadline} h")]
+    Deadline {
+        /// Hours at the goal's confidence.
+        hours: f64,
+        /// The deadline.
+        deadline: f64,
+    },
+    /// The budget is exceeded.
+    #[error("${cost}, the budget is ${budget}")]
+    Budget {
+        /// Expected cost.
+        cost: f64,
+        /// The budget.
+        budget: f64,
+    },
+    /// More is emitted than allowed.
+    #[error("{kg} kg CO2e, {most} kg are allowed")]
+    Emissions {
+        /// Expected emissions; infinite where they are not known.
+        kg: f64,
+        /// The limit.
+        most: f64,
+    },
+    /// A part uses what the goal's limits exclude, or an offer that is not there.
+    #[error("{offer}: {what}")]
+    Offer {
+        /// The offer.
+        offer: OfferId,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// Several jobs use more than they share.
+    #[error("{what}: {used} of {most}")]
+    Shared {
+        /// What they share.
+        what: String,
+        /// What all of them use.
+        used: f64,
+        /// The limit.
+        most: f64,
+    },
+}
+
+/// Re-computes hours and cost of every part and the totals, and compares them with what
+/// the plan states and with the limits of its goal.
+///
+/// # Errors
+/// The first [`CheckError`] found.
+pub fn check(plan: &Plan) -> Result<(), CheckError> {
+    let Some(total) = &plan.total else {
+        let empty = plan.parts.is_empty() && plan.status == PlanStatus::Infeasible;
+        return if empty { Ok(()) } else { Err(CheckError::Parts { found: plan.parts.len(), allowed: 0 }) };
+    };
+    let allowed = plan.goal.max_parts as usize;
+    if plan.parts.is_empty() || plan.parts.len() > allowed {
+        return Err(CheckError::Parts { found: plan.parts.len(), allowed });
+    }
+    let (mut hours, mut cost, mut work) = ([0.0; 3], [0.0; 3], 0.0);
+    let mut cost_by: Rows = [[0.0; 3]; Use::ALL.len()];
+    let mut all_taken = Some(([0.0; 3], Some([0.0; 3])));
+    let longest = longest_wait(&plan.parts, &plan.goal.assumptions);
+    for (place, part) in plan.parts.iter().enumerate() {
+        within_limits(part, plan)?;
+        check_batch(part, plan.goal.global_batch)?;
+        let own = recompute(part, &plan.goal.assumptions, longest == Some(place));
+        own.check(part)?;
+        let taken = taken(part, own.running);
+        check_footprint(&part.offer.to_string(), &part.footprint, taken)?;
+        for end in 0..3 {
+            hours[end] += own.hours[end];
+            cost[end] += own.cost[end];
+            for (sum, own) in cost_by.iter_mut().zip(own.cost_by) {
+                sum[end] += own[end];
+            }
+        }
+        all_taken = all_taken.zip(taken).map(|(sum, own)| added(sum, own));
+        if part.work.unit() != plan.work.unit() || part.batch_size.is_some() != part.work.samples().is_some() {
+            let what = "its work is not in the unit of the plan's";
+            return Err(CheckError::Offer { offer: part.offer.clone(), what });
+        }
+        work += part.work.get();
+    }
+    if plan.switch.as_ref().is_some_and(|switch| switch.is_expected) {
+        (hours, cost) = switched(plan, hours, cost, &mut cost_by)?;
+        all_taken = switched_taken(plan);
+    }
+    check_footprint("total", &total.footprint, all_taken)?;
+    compare("total hours", &numbers(&total.hours), &hours)?;
+    compare("total cost", &numbers(&total.cost), &cost)?;
+    check_rows("total cost", &total.cost_by, &total.cost, &cost_by)?;
+    if differs(work, plan.work.get()) {
+        return Err(CheckError::Work { planned: work, wanted: plan.work.get(), unit: plan.work.unit() });
+    }
+    let finish = if plan.goal.confidence == Confidence::High { hours[2] } else { hours[1] };
+    if let Some(deadline) = plan.goal.deadline
+        && finish > deadline.get() * (1.0 + TOLERANCE)
+    {
+        return Err(CheckError::Deadline { hours: finish, deadline: deadline.get() });
+    }
+    if let Some(budget) = plan.goal.budget
+        && cost[1] > budget.get() * (1.0 + TOLERANCE)
+    {
+        return Err(CheckError::Budget { cost: cost[1], budget: budget.get() });
+    }
+    let kg = all_taken.and_then(|taken| taken.1).map_or(f64::INFINITY, |kg| kg[1]);
+    if let Some(most) = plan.goal.limits.max_co2
+        && kg > most.get() * (1.0 + TOLERANCE)
+    {
+        return Err(CheckError::Emissions { kg, most: most.get() });
+    }
+    Ok(())
+}
+
+/// Batch a GPU × accumulation × GPUs is the global batch stated, and the goal's where it has one.
+fn check_batch(part: &Part, wanted: Option<u64>) -> Result<(), CheckError> {
+    let product =
+        part.batch_size.map(|batch| u128::from(batch) * u128::from(part.accumulation) * u128::from(part.replicas()));
+    if part.accumulation == 0 || part.global_batch_size.map(u128::from) != product {
+        let what = "its global batch is not that of its GPUs and batches";
+        return Err(CheckError::Offer { offer: part.offer.clone(), what });
+    }
+    match wanted {
+        Some(wanted) if part.global_batch_size != Some(wanted) => {
+            Err(CheckError::Offer { offer: part.offer.clone(), what: "its global batch is not the goal's" })
+        }
+        None if part.accumulation != 1 => {
+            Err(CheckError::Offer { offer: part.offer.clone(), what: "it accumulates without a global batch" })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Compares every part with the offer and the prediction it names: price, GPUs, tier, batch
+/// and step time, and that the price is usable and the step not known not to fit.
+///
+/// # Errors
+/// The first [`CheckError`] found.
+pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook) -> Result<(), CheckError> {
+    if let Some(switch) = &plan.switch
+        && prices.get(&switch.to).is_none_or(|offer| offer.tier == Tier::Spot || offer.unusable.is_some())
+    {
+        return Err(CheckError::Offer { offer: switch.to.clone(), what: "it cannot take over from spot" });
+    }
+    for part in &plan.parts {
+        let wrong = |what| CheckError::Offer { offer: part.offer.clone(), what };
+        let offer = prices.get(&part.offer).ok_or_else(|| wrong("not in the price book"))?;
+        if offer.unusable.is_some() {
+            return Err(wrong("its price is marked as unusable"));
+        }
+        if offer.gpu.as_ref() != Some(&part.gpu)
+            || offer.gpu_count * part.nodes != part.gpu_count
+            || offer.tier != part.tier
+            || prices.terms(offer).billing != part.billing
+            || offer.term_hours.is_some_and(|hours| part.billing != Billing::Term(hours))
+        {
+            return Err(wrong("GPU, count, tier or billing is not the offer's"));
+        }
+        let limits = &plan.goal.limits;
+        let small = |least: Option<f64>, has: Option<f64>| match (least, has) {
+            (Some(least), Some(has)) => has < least,
+            (Some(_), None) => !limits.allow_unknown_host,
+            (None, _) => false,
+        };
+        let memory = [limits.min_host_memory, offer.host_memory].map(|bytes| bytes.map(Bytes::get));
+        if small(limits.min_vcpus.map(f64::from), offer.vcpus) || small(memory[0], memory[1]) {
+            return Err(wrong("its host is too small, or not known"));
+        }
+        let price = offer.price.get() * f64::from(part.nodes);
+        compare(&format!("price of {}", part.offer), &[part.price.get()], &[price])?;
+        compare(&format!("data for {}", part.offer), &[part.data_cost.get()], &[egress(part, plan, prices)])?;
+        let stated = part.hours_by.of(Use::Data).mid.get();
+        compare(&format!("hours of copying to {}", part.offer), &[stated], &[copying(part, offer, plan)])?;
+        compare(&format!("storage for {}", part.offer), &[part.storage.get()], &[storage(part, plan, prices)])?;
+        let prediction = predictions
+            .predictions
+            .iter()
+            .find(|prediction| prediction.gpu.slug == part.gpu)
+            .ok_or_else(|| wrong("no prediction for its GPU"))?;
+        let kw = match offer.held {
+            Some(Held::Owned { kw, .. }) => Some(kw),
+            // The rest of a machine as in `energy`: half as much as its GPUs.
+            _ => prediction.gpu.power.map(|power| power.get() / 1000.0 * f64::from(offer.gpu_count) * 1.5),
+        };
+        let pue = match offer.held {
+            Some(Held::Owned { pue, .. }) => pue,
+            _ => prices.terms_of(&offer.provider).pue.unwrap_or(1.56),
+        };
+        let emits = |kg: Option<f64>| kg.unwrap_or(-1.0);
+        let stated = part.draw.map_or([-1.0; 3], |draw| {
+            [draw.machines.get() / 1000.0, draw.pue, emits(draw.intensity.map(|of| of.kg_per_kwh))]
+        });
+        let found = kw.map_or([-1.0; 3], |kw| {
+            let intensity = prices.intensity(offer).map(|of| of.kg_per_kwh);
+            [kw * f64::from(part.nodes), pue, emits(intensity)]
+        });
+        compare(&format!("power of {}", part.offer), &stated, &found)?;
+        let (single, memory) = if predictions.workload.batch_size.filter(|batch| *batch > 0) == part.batch_size {
+            (prediction.planning_step(), &prediction.memory)
+        } else {
+            let at = prediction.at_batches.iter().find(|at| Some(at.batch_size) == part.batch_size);
+            let at = at.ok_or_else(|| wrong("the batch is not the profile's, and no other was predicted"))?;
+            (at.step, &at.memory)
+        };
+        let layout = Layout {
+            machines: part.nodes,
+            gpus: offer.gpu_count,
+            network: Network::new(offer.network_gbit_per_second, plan.goal.assumptions.network_gbit_per_second),
+            sharding: part.sharding,
+            parallel: part.parallel,
+        };
+        let share = Share {
+            parallel: part.parallel,
+            replicas: part.replicas(),
+            batches: part.accumulation,
+            recomputes: prediction.transformer.is_some_and(|model| model.recomputes),
+        };
+        if memory.on_replica(part.sharding, &share).fits == Fits::No {
+            return Err(wrong("the step does not fit in its memory"));
+        }
+        if part.sharding != Sharding::None && predictions.workload.mode == Mode::Inference {
+            return Err(wrong("inference has no state to divide"));
+        }
+        let is_single = matches!(part.tier, Tier::Owned | Tier::Reserved) || offer.trust.market == Market::PeerToPeer;
+        if part.nodes > 1 && is_single {
+            return Err(wrong("there is only one machine of it"));
+        }
+        let expected = update(part, (&single, prediction), &layout, plan, predictions)
+            .ok_or_else(|| wrong("its step cannot be scaled to its GPUs"))?;
+        let stated = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high];
+        compare(&format!("step time of {}", part.offer), &stated, &expected)?;
+    }
+    Ok(())
+}
+
+/// The optimizer step of a part, low to high, in microseconds: of batches one after another and one
+/// exchange where each GPU has a whole model.
+fn update(
+    part: &Part,
+    (single, prediction): (&Estimate, &Prediction),
+    layout: &Layout,
+    plan: &Plan,
+    predictions: &Predictions,
+) -> Option<[f64; 3]> {
+    let (gpu, workload) = (&prediction.gpu, &predictions.workload);
+    let factor = plan.goal.assumptions.scaling_factor;
+    let updates = prediction.update();
+    if !part.parallel.is_none() {
+        let model = prediction.transformer.as_ref();
+        let one = MicroBatch { step: single, update: updates, batch: part.batch_size, model };
+        let step = optimizer_step(&one, gpu, layout, workload, factor, part.accumulation).ok()?.step;
+        return Some(numbers_of(&step));
+    }
+    let last = numbers_of(&scaled_step(single, gpu, layout, workload, factor).ok()?.step);
+    // Divided gradients are exchanged with each batch; the weights are updated with the last.
+    let is_divided = matches!(part.sharding, Sharding::Zero2 | Sharding::Zero3) && part.gpu_count > 1;
+    let batch = if is_divided { last } else { numbers_of(single) };
+    let kept = 1.0 - (updates.get() / batch[1]).min(1.0);
+    let before = (part.accumulation - 1) as f64;
+    Some([0, 1, 2].map(|end| (batch[end] * kept).mul_add(before, last[end])))
+}
+
+fn numbers_of(step: &Estimate) -> [f64; 3] {
+    numbers(&step.range.map(habitat_base::units::Micros::get))
+}
+
+/// Dollars for the data of a part that is not where they are.
+fn egress(part: &Part, plan: &Plan, prices: &PriceBook) -> f64 {
+    let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
+    let Some(from) = &data.provider else { return 0.0 };
+    let terms = prices.terms_of(from);
+    let inside = terms.egress_other_region_usd_per_gb.filter(|_| from.eq_ignore_ascii_case(&part.provider));
+    data.gb * inside.or(terms.egress_usd_per_gb).unwrap_or(0.0)
+}
+
+/// Hours in which the data of a part that is not where they are are copied to it: eight bits a byte.
+fn copying(part: &Part, offer: &Offer, plan: &Plan) -> f64 {
+    let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
+    if part.tier == Tier::Owned && data.provider.is_none() {
+        return 0.0;
+    }
+    let assumed = plan.goal.assumptions.data_gbit_per_second.unwrap_or(1.0);
+    let gbit = offer.network_gbit_per_second.map_or(assumed, |own| if own < assumed { own } else { assumed });
+    data.gb / (gbit / 8.0) / 3600.0
+}
+
+/// Dollars an hour for keeping the data of a part that is not where they are: a year of storage has
+/// twelve months and 8,760 hours.
+fn storage(part: &Part, plan: &Plan, prices: &PriceBook) -> f64 {
+    let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
+    data.gb * prices.terms_of(&part.provider).storage_usd_per_gb_month.unwrap_or(0.0) * 12.0 / 8760.0
+}
+
+fn is_there(part: &Part, data: &Data) -> bool {
+    data.provider.iter().any(|provider| provider.eq_ignore_ascii_case(&part.provider))
+        && data.region.iter().all(|filter| region::is_named(&part.provider, &part.region, filter))
+}
+
+/// Totals of a plan that changes from spot to another machine by its deadline, from the sums of its
+/// parts: the other must be able to do everything in the time that is left at the latest change.
+fn switched(
+    plan: &Plan,
+    mut hours: [f64; 3],
+    mut cost: [f64; 3],
+    cost_by: &mut Rows,
+) -> Result<([f64; 3], [f64; 3]), CheckError> {
+    let wrong = |part: &Part, what| Err(CheckError::Offer { offer: part.offer.clone(), what });
+    let (Some(switch), [spot, to]) = (&plan.switch, &plan.parts[..]) else {
+        return Err(CheckError::Parts { found: plan.parts.len(), allowed: 2 });
+    };
+    let Some(deadline) = plan.goal.deadline.filter(|_| plan.goal.confidence == Confidence::High) else {
+        return wrong(to, "it takes over by a deadline that the goal does not have");
+    };
+    if spot.tier != Tier::Spot || to.tier == Tier::Spot || to.offer != switch.to {
+        return wrong(to, "it is not what takes over from spot");
+    }
+    let assumed = &plan.goal.assumptions;
+    let all = |part: &Part| recompute(&Part { work: plan.work, ..part.clone() }, assumed, true);
+    let (all_spot, all_to) = (all(spot), all(to));
+    let spare = deadline.get() - all_to.hours[2];
+    if spare < -TOLERANCE * deadline.get() {
+        return Err(CheckError::Deadline { hours: all_to.hours[2], deadline: deadline.get() });
+    }
+    let latest = (spare - assumed.checkpoint_interval.get()).max(0.0);
+    compare("latest change", &[switch.latest.get()], &[latest])?;
+    let likely = hours[1].min(deadline.get());
+    let own_spot = recompute(spot, assumed, true);
+    hours = [all_spot.hours[0].min(likely), likely, deadline.get()];
+    cost = [all_spot.cost[0], cost[1], own_spot.cost[1] + all_to.cost[2]];
+    for (place, row) in cost_by.iter_mut().enumerate() {
+        *row = [all_spot.cost_by[place][0], row[1], own_spot.cost_by[place][1] + all_to.cost_by[place][2]];
+    }
+    Ok((hours, cost))
+}
+
+fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
+    let limits = &plan.goal.limits;
+    let is = |name: &String| name.eq_ignore_ascii_case(&part.provider);
+    let in_region = |filter: &String| region::is_named(&part.provider, &part.region, filter);
+    let over_quota = |quota: &Quota| {
+        is(&quota.provider)
+            && quota.region.iter().all(in_region)
+            && quota.gpu.iter().all(|gpu| *gpu == part.gpu)
+            && quota.tier.iter().all(|tier| *tier == part.tier)
+            && part.gpu_count > quota.gpus
+            && (quota.from, quota.until) == (None, None)
+    };
+    // What was not accepted, and is not named.
+    let is_named = limits.offers.iter().any(|id| id == part.offer.as_str());
+    let lacks = |accept: Accept| !is_named && !limits.accept.contains(&accept);
+    let of_host = part.trust.market == Market::PeerToPeer;
+    let is_moved = |doubt: &Doubt| part.tier == Tier::Spot && matches!(doubt, Doubt::Old { .. });
+    let in_doubt = !of_host && !part.trust.is_own && !part.trust.doubts.iter().all(is_moved);
+    let broken = [
+        (part.tier == Tier::Spot && lacks(Accept::Spot), "spot is not accepted"),
+        (
+            of_host && !limits.providers.iter().any(is) && lacks(Accept::Marketplace),
+            "hosts of marketplaces are not accepted",
+        ),
+        (in_doubt && lacks(Accept::Doubted), "prices in doubt are not accepted"),
+        (!limits.tiers.contains(&part.tier), "its tier is not allowed"),
+        (!limits.gpus.is_empty() && !limits.gpus.contains(&part.gpu), "its GPU is not allowed"),
+        (!limits.providers.is_empty() && !limits.providers.iter().any(is), "its provider is not allowed"),
+        (limits.exclude_providers.iter().any(is), "its provider is excluded"),
+        (limits.exclude_gpus.contains(&part.gpu), "its GPU is excluded"),
+        (
+            !limits.offers.is_empty() && !limits.offers.iter().any(|id| id == part.offer.as_str()),
+            "it was not asked for",
+        ),
+        (limits.no_marketplace && part.trust.market == Market::PeerToPeer, "it is of a peer-to-peer market"),
+        (!limits.regions.is_empty() && !limits.regions.iter().any(in_region), "its region is not allowed"),
+        (limits.exclude_regions.iter().any(in_region), "its region is excluded"),
+        (limits.quotas.iter().any(over_quota), "it has more GPUs than a quota allows"),
+        (part.nodes == 0 || part.nodes > limits.max_machines, "it has too many machines"),
+        (part.parallel != plan.goal.model_parallel, "its GPUs do not share replicas as asked"),
+        (!plan.goal.sharding.stages(part.parallel).contains(&part.sharding), "its sharding was not asked for"),
+        (part.gpu_count < limits.min_gpus, "it has too few GPUs"),
+        (limits.max_gpus.is_some_and(|most| part.gpu_count > most), "it has too many GPUs"),
+        (limits.max_price.is_some_and(|most| part.price.get() > most.get()), "it costs too much an hour"),
+    ];
+    match broken.into_iter().find(|(broken, _)| *broken) {
+        Some((_, what)) => Err(CheckError::Offer { offer: part.offer.clone(), what }),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn numbers<T: Copy + Into<f64>>(range: &habitat_base::units::Range<T>) -> [f64; 3] {
+    [range.low.into(), range.mid.into(), range.high.into()]
+}
+
+pub(super) fn compare(what: &str, stated: &[f64], found: &[f64]) -> Result<(), CheckError> {
+    match stated.iter().zip(found).find(|(stated, found)| differs(**stated, **found)) {
+        Some((stated, found)) => Err(CheckError::Number { what: what.to_owned(), stated: *stated, found: *found }),
+        None => Ok(()),
+    }
+}
+
+/// NaN differs from everything.
+fn differs(a: f64, b: f64) -> bool {
+    let same = (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()) + 1e-12;
+    !same
+}

@@ -1,0 +1,160 @@
+//! Hours and cost of a part by what they go to, from its steps, its prices and the assumptions.
+
+use super::{CheckError, compare, numbers};
+use crate::plan::{Assumptions, ByUse, Part, Use};
+use crate::pricing::spot::{WATCHED, Watched};
+use crate::pricing::{Billing, Tier};
+use habitat_base::units::{Hours, Range};
+
+/// Low to high, a row for each of [`Use::ALL`].
+pub(in crate::plan) type Rows = [[f64; 3]; Use::ALL.len()];
+
+/// A part as it comes out here, low to high.
+pub(super) struct Own {
+    /// Elapsed hours.
+    pub(super) hours: [f64; 3],
+    /// Dollars.
+    pub(super) cost: [f64; 3],
+    /// Hours in which its machines run.
+    pub(super) running: [f64; 3],
+    hours_by: Rows,
+    pub(super) cost_by: Rows,
+}
+
+impl Own {
+    /// Compares what the part states with it.
+    pub(super) fn check(&self, part: &Part) -> Result<(), CheckError> {
+        compare(&format!("hours of {}", part.offer), &numbers(&part.hours), &self.hours)?;
+        compare(&format!("cost of {}", part.offer), &numbers(&part.cost), &self.cost)?;
+        check_rows(&format!("hours of {}", part.offer), &part.hours_by, &part.hours, &self.hours_by)?;
+        check_rows(&format!("cost of {}", part.offer), &part.cost_by, &part.cost, &self.cost_by)
+    }
+}
+
+/// Compares what something is stated to be made of with these rows, and adds it up.
+pub(in crate::plan) fn check_rows<T>(what: &str, by: &ByUse<T>, whole: &Range<T>, rows: &Rows) -> Result<(), CheckError>
+where
+    T: Copy + Default + PartialEq + std::ops::Add<Output = T> + Into<f64>,
+{
+    let mut sum = [0.0; 3];
+    for (used_for, row) in Use::ALL.into_iter().zip(rows) {
+        let stated = numbers(&by.of(used_for));
+        // What is hardly anything of the whole may differ by its roundings.
+        let slack = |end: usize, value: f64| value + numbers(whole)[end];
+        let with = |values: &[f64; 3]| [0, 1, 2].map(|end| slack(end, values[end]));
+        compare(&format!("{what}, {}", used_for.words()), &with(&stated), &with(row))?;
+        sum = [0, 1, 2].map(|end| sum[end] + stated[end]);
+    }
+    compare(&format!("{what}, added up"), &sum, &numbers(whole))
+}
+
+/// From the number of steps; `first`: with the losses that are allowed for once a plan.
+pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own {
+    let of_one_gpu = match part.batch_size {
+        Some(batch) => part.work.get() / batch as f64,
+        None => part.work.get(),
+    };
+    let steps = of_one_gpu / f64::from(part.replicas()) / part.accumulation as f64;
+    let training = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high].map(|us| steps * us / 3.6e9);
+    let setup = if part.tier == Tier::Owned { 0.0 } else { assumed.setup.get() };
+    let (mut saving, mut repeated, mut waiting) = ([0.0; 3], [0.0; 3], [0.0; 3]);
+    if part.tier == Tier::Spot {
+        let (of_one, wait) = losses(part, assumed);
+        let rate = of_one * f64::from(part.nodes);
+        let interval = assumed.checkpoint_interval.get();
+        let restart = assumed.restart.get();
+        saving = training.map(|hours| hours / interval * assumed.checkpoint_write.get());
+        let [mid, high] = [training[1] + saving[1], training[2] + saving[2]];
+        // Two losses and half as many more as expected at 95 %, and five mean waits each.
+        let reach = f64::ln(1.0 - assumed.spot_confidence) / f64::ln(0.05);
+        let once = if first && rate > 0.0 { 2.0 } else { 0.0 };
+        let lost = rate * high + reach * (once + 0.5 * rate * high);
+        // Expected: each hour of running is lost at the rate, half an interval at a time;
+        // the wait is counted per useful hour, as in planner note B1.
+        repeated = [0.0, mid * rate * (interval / 2.0 + restart), lost * (interval + restart)];
+        waiting = [0.0, training[1] * rate * wait, lost * 5.0 * wait];
+    }
+    // Stated by the part, and compared with the data and their rate elsewhere.
+    let copying = part.hours_by.of(Use::Data).mid.get();
+    let running = [0, 1, 2].map(|end| setup + copying + training[end] + saving[end] + repeated[end]);
+    let used = |hours: f64| match part.billing {
+        Billing::Exact => hours,
+        Billing::Hour => begun(hours),
+        Billing::Term(term) => begun(hours / f64::from(term)) * f64::from(term),
+    };
+    let hours = [0, 1, 2].map(|end| running[end] + waiting[end]);
+    let (price, paid) = (part.price.get(), running.map(used));
+    let kept = hours.map(|hours| part.storage.get() * hours);
+    let cost = [0, 1, 2].map(|end| price * paid[end] + kept[end] + part.data_cost.get());
+    let unused = [0, 1, 2].map(|end| price * (paid[end] - running[end]).max(0.0));
+    let none = [0.0; 3];
+    let cost_of = |hours: [f64; 3]| hours.map(|hours| price * hours);
+    Own {
+        hours,
+        cost,
+        running,
+        hours_by: [[setup; 3], training, saving, repeated, waiting, none, none, [copying; 3]],
+        cost_by: [
+            [price * setup; 3],
+            cost_of(training),
+            cost_of(saving),
+            cost_of(repeated),
+            none,
+            unused,
+            kept,
+            [price * copying + part.data_cost.get(); 3],
+        ],
+    }
+}
+
+/// The spot part whose waits are the longest, the first of equals: the losses that are allowed for once
+/// a plan are counted there.
+pub(super) fn longest_wait(parts: &[Part], assumed: &Assumptions) -> Option<usize> {
+    let mut found: Option<(usize, f64)> = None;
+    for (place, part) in parts.iter().enumerate().filter(|(_, part)| part.tier == Tier::Spot && part.nodes > 0) {
+        let (_, wait) = losses(part, assumed);
+        if found.is_none_or(|(_, longest)| wait > longest) {
+            found = Some((place, wait));
+        }
+    }
+    found.map(|(place, _)| place)
+}
+
+/// Losses an hour of one spot machine, and hours of waiting after each: as given, else those of all
+/// machines watched in its zone or region whose size is the nearest, else 0.5 and 1. Losses grow as
+/// the power 0.48 of up to 8 GPUs.
+fn losses(part: &Part, assumed: &Assumptions) -> (f64, f64) {
+    let size = |gpus: u32| f64::from(gpus.clamp(1, 8));
+    let own = size(part.gpu_count / part.nodes);
+    let at = |row: &&Watched| row.provider.eq_ignore_ascii_case(&part.provider);
+    let mut rows: Vec<&Watched> = WATCHED.iter().filter(at).filter(|row| row.zone == part.region).collect();
+    if rows.is_empty() {
+        // A zone is its region and a letter.
+        let same = |row: &&Watched| {
+            let region = &row.zone[..row.zone.len() - 1];
+            part.region.strip_prefix(region).is_some_and(|letter| {
+                letter.is_empty() || letter.len() == 1 && letter.chars().all(|c| c.is_ascii_lowercase())
+            })
+        };
+        rows = WATCHED.iter().filter(at).filter(same).collect();
+    }
+    let far = |row: &&Watched| (own / size(row.gpus)).max(size(row.gpus) / own);
+    let nearest = rows.iter().map(far).fold(f64::INFINITY, f64::min);
+    let (mut lost, mut there, mut away, mut times) = (0.0, 0.0, 0.0, 0.0);
+    for row in rows.iter().filter(|row| far(row) <= nearest * (1.0 + 1e-9)) {
+        lost += f64::from(row.losses) * (own / size(row.gpus)).powf(0.48);
+        there += row.there;
+        away += row.hours - row.there;
+        times += f64::from(row.losses);
+    }
+    let (rate, wait) = if times > 0.0 { (lost / there, away / times) } else { (0.5 * own.powf(0.48), 1.0) };
+    (assumed.spot_losses_per_hour.unwrap_or(rate), assumed.wait.map_or(wait, Hours::get))
+}
+
+/// Blocks begun, of an hour or of a term: the first with any use, and what is over a whole one by no
+/// more than what this tolerates begins none.
+fn begun(blocks: f64) -> f64 {
+    let whole = blocks.floor();
+    let tolerated = if whole > 0.0 { 1e-6 + blocks * 1e-8 } else { 1e-12 };
+    if blocks - whole > tolerated { whole + 1.0 } else { whole }
+}

@@ -1,0 +1,498 @@
+//! Predictions × offers × goal → what could be run, and why the rest could not.
+//!
+//! Everything nonlinear (scaling to several GPUs, memory, spot losses) is computed here,
+//! per configuration, so that the model stays linear (planner note B0). A configuration is
+//! the whole of one offer, all its GPUs, on one machine or on several of it.
+
+mod cost;
+
+use std::collections::HashMap;
+
+use jiff::civil::Date;
+
+use super::accept::{Platform, needs, what};
+use super::batch::{Reason, batch_size, check_global_batch, freed};
+use super::data::{Brought, data};
+use super::energy::{self, Draw, Site};
+use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
+use super::limits;
+use super::problem::{Blocks, Choice};
+use super::sizes::{SizedStep, check_model_parallel, sized_steps};
+use super::spot::{Losses, expected};
+use super::{Accept, Part, PlanError, Rejection, RejectionKind};
+use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust, region};
+use cost::used;
+use habitat_base::text::{clean, grouped};
+use habitat_base::units::{GpuSlug, Hours, Micros, Samples, UsdPerHour, most};
+use habitat_prediction::scale::{Layout, ModelParallel, Network};
+use habitat_prediction::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
+
+/// Dollars an hour above which a number is no price.
+const MOST_PRICE: f64 = 1e9;
+
+/// One offer with the step on all its GPUs.
+#[derive(Debug, Clone)]
+pub(crate) struct Configuration {
+    /// Place in the price book.
+    pub(crate) place: usize,
+    pub(crate) offer: OfferId,
+    pub(crate) provider: String,
+    pub(crate) region: String,
+    pub(crate) instance_type: String,
+    pub(crate) gpu: GpuSlug,
+    /// Of all machines.
+    pub(crate) gpu_count: u32,
+    pub(crate) machines: u32,
+    sharding: Sharding,
+    parallel: ModelParallel,
+    /// Replicas of the model.
+    replicas: u32,
+    /// What sharding leaves on each GPU, in words.
+    divided: Option<String>,
+    pub(crate) tier: Tier,
+    /// Of all machines.
+    pub(crate) price: UsdPerHour,
+    price_as_of: Option<Date>,
+    pub(crate) trust: Trust,
+    held: Option<Held>,
+    billing: Billing,
+    /// The data that are not there yet.
+    data: Option<Brought>,
+    /// What the price list remarks on the offer.
+    remark: Option<String>,
+    /// `None` where the power of its GPU is not known.
+    draw: Option<Draw>,
+    /// Samples of a step on one GPU (of a batch of one replica); where nothing says, work is counted in such
+    /// steps.
+    batch_size: Option<u64>,
+    /// Batches that each GPU runs for one optimizer step.
+    accumulation: u64,
+    /// The optimizer step.
+    step: Estimate,
+    scaling: String,
+    /// How the step was found, where it is not of the profile's batch.
+    sized: Option<String>,
+    precision: Option<String>,
+    pub(crate) warnings: Vec<Warning>,
+    memory_unknown: bool,
+    pub(crate) losses: Losses,
+    /// Where the losses of spot are from, in words.
+    losses_why: String,
+    setup: f64,
+    /// What has to be accepted for it, and that in words.
+    pub(crate) needs: Vec<Accept>,
+    pub(crate) what: String,
+}
+
+/// Offers with the steps on all their GPUs, and those left out.
+pub(crate) struct Usable {
+    /// Those that need nothing more to be accepted than the goal accepts.
+    pub(crate) configurations: Vec<Configuration>,
+    /// Those that do.
+    pub(crate) others: Vec<Configuration>,
+    /// Those that cannot be used.
+    pub(crate) excluded: Vec<Excluded>,
+}
+
+/// An offer left out before the model.
+#[derive(Debug, Clone)]
+pub(crate) struct Excluded {
+    /// Place in the price book.
+    pub(crate) place: usize,
+    pub(crate) rejection: Rejection,
+    /// How far from acceptable, as a factor above 1; `None` where there is no "nearly".
+    pub(crate) miss: Option<f64>,
+}
+
+/// The work in samples, or, of a step of nobody knows how many, in steps: only a number of
+/// steps can be planned then.
+///
+/// # Errors
+/// [`PlanError`] for a missing batch size or sequence length, or no amount of work or of data.
+pub(crate) fn amount(predictions: &Predictions, goal: &Goal) -> Result<Amount, PlanError> {
+    let (workload, work) = (&predictions.workload, goal.work);
+    check_global_batch(workload, goal)?;
+    if workload.mode == Mode::Inference && !goal.sharding.is_none() {
+        return Err(PlanError::ShardingOfInference);
+    }
+    check_model_parallel(predictions, goal)?;
+    goal.limits.check_lists()?;
+    if let Some(gb) = goal.data.as_ref().map(|data| data.gb).filter(|gb| !(0.0..=most::WORK).contains(gb)) {
+        return Err(PlanError::Data(gb));
+    }
+    if !(1..=most::MACHINES).contains(&goal.limits.max_machines) {
+        return Err(PlanError::Machines(goal.limits.max_machines));
+    }
+    let Some(batch) = batch_size(workload) else {
+        let Work::Steps(steps) = work else { return Err(PlanError::NoBatchSize) };
+        let steps = steps as f64;
+        let valid = steps > 0.0 && steps <= most::WORK;
+        return if valid { Ok(Amount::Steps(steps)) } else { Err(PlanError::Work(steps)) };
+    };
+    let samples = match work {
+        Work::Samples(samples) => samples.get(),
+        Work::Steps(steps) => steps as f64 * goal.global_batch.unwrap_or(batch) as f64,
+        Work::Epochs { epochs, dataset } => epochs * dataset.get(),
+        Work::Tokens(tokens) => {
+            let length = workload.sequence_length.filter(|length| *length > 0);
+            tokens / length.ok_or(PlanError::NoSequenceLength)? as f64
+        }
+    };
+    let valid = samples > 0.0 && samples <= most::WORK;
+    Samples::new(samples).ok().filter(|_| valid).map(Amount::Samples).ok_or(PlanError::Work(samples))
+}
+
+/// Checks the assumptions that are bare numbers or divisors.
+///
+/// # Errors
+/// [`PlanError::Assumption`].
+pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanError> {
+    let wrong = |name, value, expected| Err(PlanError::Assumption { name, value, expected });
+    let losses = assumptions.spot_losses_per_hour.unwrap_or_default();
+    if !(0.0..=1e4).contains(&losses) {
+        return wrong("spot losses per hour", losses, "between 0 and 10,000");
+    }
+    let interval = assumptions.checkpoint_interval.get();
+    if interval <= 0.0 {
+        return wrong("checkpoint interval", interval, "more than 0 hours");
+    }
+    for (name, hours) in [
+        ("setup", assumptions.setup),
+        ("checkpoint interval", assumptions.checkpoint_interval),
+        ("checkpoint write", assumptions.checkpoint_write),
+        ("restart after a loss", assumptions.restart),
+        ("wait for spot capacity", assumptions.wait.unwrap_or_default()),
+    ] {
+        if hours.get() > 1e6 {
+            return wrong(name, hours.get(), "at most 1,000,000 hours");
+        }
+    }
+    let confidence = assumptions.spot_confidence;
+    if !(confidence > 0.0 && confidence < 1.0) {
+        return wrong("spot confidence", confidence, "between 0 and 1, both excluded");
+    }
+    let scaling = assumptions.scaling_factor.unwrap_or(1.0);
+    if !(0.0..=most::SCALING).contains(&scaling) {
+        return wrong("scaling factor", scaling, "between 0 and 1,000");
+    }
+    for (name, rate) in [
+        ("network between machines", assumptions.network_gbit_per_second.unwrap_or(1.0)),
+        ("transfer of the data", assumptions.data_rate()),
+    ] {
+        if !(rate > 0.0 && rate <= most::NETWORK_GBIT) {
+            return wrong(name, rate, "above 0 and at most 1,000,000 Gbit/s");
+        }
+    }
+    Ok(())
+}
+
+/// Every offer either as a configuration or with the reason why not; configurations sorted
+/// by the name of the offer, so that the order of the price book decides nothing.
+pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Usable {
+    let by_gpu: HashMap<&GpuSlug, &Prediction> = predictions.predictions.iter().map(|p| (&p.gpu.slug, p)).collect();
+    // Many offers have as many GPUs of a kind.
+    let mut sized: HashMap<Alike<'_>, Result<Vec<(SizedStep, bool)>, Reason>> = HashMap::new();
+    let (mut possible, mut excluded) = (Vec::new(), Vec::new());
+    let knows_storage = goal.data.is_some() && prices.knows_storage();
+    let (recorded, freed) = (Platform::recorded(predictions), freed(predictions, goal));
+    for (place, offer) in prices.offers().iter().enumerate() {
+        let mut nearest: Option<Reason> = None;
+        let before = possible.len();
+        let site = Site::new(offer, prices);
+        let is_one = limits::is_one_machine(offer.tier, offer.trust.market);
+        let parallel = goal.model_parallel;
+        for machines in goal.limits.machines(parallel.machines(offer.gpu_count), is_one) {
+            let network = Network::new(offer.network_gbit_per_second, goal.assumptions.network_gbit_per_second);
+            let layout = Layout { machines, gpus: offer.gpu_count, network, sharding: Sharding::None, parallel };
+            let steps = usable(offer, machines, &by_gpu, site, goal).and_then(|prediction| {
+                let steps = sized
+                    .entry(alike(&prediction.gpu.slug, &layout))
+                    .or_insert_with(|| sized_steps(prediction, layout, predictions, (goal, freed.as_ref())));
+                Ok((prediction, steps.clone()?))
+            });
+            match steps {
+                Ok((prediction, steps)) => {
+                    let from = (place, offer, prices, knows_storage, site);
+                    let needs = needs(offer, &prediction.gpu, recorded, &goal.limits);
+                    let of = |step| Configuration::new(from, machines, prediction, step, (goal, &needs));
+                    possible.extend(steps.into_iter().map(of));
+                }
+                Err(reason) => {
+                    let miss = |reason: &Reason| reason.2.unwrap_or(f64::INFINITY);
+                    if nearest.as_ref().is_none_or(|known| miss(&reason) < miss(known)) {
+                        nearest = Some(reason);
+                    }
+                }
+            }
+        }
+        if let Some((kind, reason, miss)) = nearest.filter(|_| possible.len() == before) {
+            excluded.push(Excluded { place, rejection: Rejection { offer: offer.id.clone(), kind, reason }, miss });
+        }
+    }
+    possible.sort_by(|a, b| a.offer.cmp(&b.offer));
+    let is_accepted = |c: &Configuration| c.needs.is_empty();
+    let (configurations, others) = possible.into_iter().partition(is_accepted);
+    Usable { configurations, others, excluded }
+}
+
+/// What the step on the GPUs of an offer depends on: GPU, GPUs of a machine, machines and network.
+type Alike<'a> = (&'a GpuSlug, u32, u32, Option<u64>);
+
+fn alike<'a>(gpu: &'a GpuSlug, layout: &Layout) -> Alike<'a> {
+    let rate = match layout.network {
+        Network::Rate(rate) if layout.machines > 1 => Some(rate.to_bits()),
+        _ => None,
+    };
+    (gpu, layout.gpus, layout.machines, rate)
+}
+
+/// The filters of so many machines of an offer itself, the most important reason first.
+fn usable<'p>(
+    offer: &Offer,
+    machines: u32,
+    by_gpu: &HashMap<&GpuSlug, &'p Prediction>,
+    site: Site,
+    goal: &Goal,
+) -> Result<&'p Prediction, Reason> {
+    use RejectionKind as Kind;
+    if let Some(why) = &offer.unusable {
+        return Err((Kind::UnusablePrice, why.clone(), None));
+    }
+    if offer.price.get() > MOST_PRICE {
+        return Err((Kind::UnusablePrice, format!("${:e}/h is not a valid price", offer.price.get()), None));
+    }
+    let Some(gpu) = &offer.gpu else {
+        return Err((Kind::UnknownGpu, format!("not known which GPU of the catalog {} is", offer.gpu_name), None));
+    };
+    if offer.gpu_count == 0 {
+        return Err((Kind::UnusablePrice, "the offer has no GPU".to_owned(), None));
+    }
+    if let Some((reason, miss)) = limits::refusal(offer, machines, gpu, &goal.limits) {
+        return Err((Kind::Limits, reason, miss));
+    }
+    let Some(prediction) = by_gpu.get(gpu).copied() else {
+        return Err((Kind::NoPrediction, format!("no prediction for {gpu}"), None));
+    };
+    if goal.asks_emissions() {
+        let draw = Draw::new(offer, machines, &prediction.gpu, site);
+        if let Some(why) = energy::unknown(draw.as_ref(), &prediction.gpu) {
+            return Err((Kind::EmissionsUnknown, why, None));
+        }
+    }
+    Ok(prediction)
+}
+
+impl Configuration {
+    fn new(
+        (place, offer, prices, knows_storage, site): (usize, &Offer, &PriceBook, bool, Site),
+        machines: u32,
+        prediction: &Prediction,
+        (step, is_other_batch): (SizedStep, bool),
+        (goal, needs): (&Goal, &[Accept]),
+    ) -> Self {
+        let is_needed = |need: &Accept| !goal.limits.accept.contains(need);
+        let batch = is_other_batch.then_some(Accept::Batch);
+        let needs: Vec<Accept> = needs.iter().copied().chain(batch).filter(is_needed).collect();
+        let replicas = offer.gpu_count * machines / goal.model_parallel.gpus();
+        let global = step.batch_size.map(|batch| batch.saturating_mul(step.accumulation * u64::from(replicas)));
+        let what = if needs.is_empty() { String::new() } else { what(offer, &prediction.gpu, &needs, global) };
+        let lost = expected(&goal.assumptions, &offer.provider, &offer.region, offer.gpu_count);
+        Self {
+            place,
+            offer: offer.id.clone(),
+            provider: offer.provider.clone(),
+            region: offer.region.clone(),
+            instance_type: offer.instance_type.clone(),
+            gpu: prediction.gpu.slug.clone(),
+            gpu_count: offer.gpu_count * machines,
+            machines,
+            sharding: step.sharding.0,
+            parallel: goal.model_parallel,
+            replicas,
+            divided: step.sharding.1,
+            tier: offer.tier,
+            price: offer.price * f64::from(machines),
+            price_as_of: offer.as_of,
+            trust: offer.trust.clone(),
+            held: offer.held,
+            billing: prices.terms(offer).billing,
+            data: data(offer, prices, knows_storage, goal),
+            remark: offer.note.clone(),
+            draw: Draw::new(offer, machines, &prediction.gpu, site),
+            batch_size: step.batch_size,
+            accumulation: step.accumulation,
+            step: step.scaled.step,
+            scaling: step.scaled.why,
+            sized: step.why,
+            precision: prediction.precision_note.clone(),
+            warnings: prediction.warnings.clone(),
+            memory_unknown: step.memory_unknown,
+            losses: Losses::of(offer.tier, machines, &lost, &goal.assumptions),
+            losses_why: lost.why,
+            setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
+            needs,
+            what,
+        }
+    }
+
+    /// Whether it is a contract to be bought, whose terms are paid whole.
+    pub(crate) fn is_term(&self) -> bool {
+        matches!(self.billing, Billing::Term(_))
+    }
+
+    /// Samples of one optimizer step on all GPUs, where they are known.
+    fn global_batch_size(&self) -> Option<u64> {
+        let batches = self.accumulation.saturating_mul(u64::from(self.replicas));
+        self.batch_size.map(|batch| batch.saturating_mul(batches))
+    }
+
+    /// The same, or steps of one GPU where samples are not known.
+    fn global_batch(&self) -> f64 {
+        self.global_batch_size().map_or(f64::from(self.replicas), |batch| batch as f64)
+    }
+
+    /// Samples (or steps of one GPU) in one useful hour at the middle step time (r).
+    pub(crate) fn rate(&self) -> f64 {
+        self.global_batch() / Hours::from(self.step.range.mid).get()
+    }
+
+    /// The model's numbers.
+    pub(crate) fn choice(&self, goal: &Goal) -> Choice {
+        let hourly_kg = self.hourly_kg().filter(|_| goal.asks_emissions()).unwrap_or(0.0);
+        let (price, kept) = (self.price.get(), self.storage().get());
+        let (once_kept, hourly_kept) = (self.data_cost().get() + kept * self.before(), kept * self.losses.elapsed());
+        let (once, hourly) = self.losses.allowance();
+        let (hours, hours_shared) = match goal.confidence {
+            Confidence::Expected => (self.losses.elapsed(), 0.0),
+            Confidence::High => (self.running() * (1.0 + hourly * self.losses.each()), once * self.losses.each()),
+        };
+        Choice {
+            rate: self.rate(),
+            hours,
+            hours_once: self.before(),
+            hours_shared,
+            usd: price * self.losses.billed() + hourly_kept,
+            usd_once: price * self.before() + once_kept,
+            kg: hourly_kg * self.losses.billed(),
+            kg_once: hourly_kg * self.before(),
+            most_hours: f64::INFINITY,
+            blocks: self.billing.block().filter(|_| price > 0.0).map(|hours| Blocks {
+                usd: price * hours,
+                apart: hourly_kept,
+                apart_once: once_kept,
+            }),
+        }
+    }
+
+    /// Kilograms of CO2e in an hour of running; `None` where that is not known.
+    fn hourly_kg(&self) -> Option<f64> {
+        self.draw.and_then(|draw| draw.hourly_kg())
+    }
+
+    /// Kilograms of CO2e expected of so many useful hours; `None` where that is not known.
+    pub(crate) fn kilograms(&self, useful: f64) -> Option<f64> {
+        Some(self.hourly_kg()? * (useful * self.losses.billed() + self.before()))
+    }
+
+    /// Hours of running, checkpoints included, at the upper step time per useful hour.
+    fn running(&self) -> f64 {
+        (self.step.range.high / self.step.range.mid) * (1.0 + self.losses.writing)
+    }
+
+    /// What so many useful hours do: whole where it is but for the rounding of hours and rate.
+    fn work(&self, useful: f64) -> f64 {
+        let work = useful * self.rate();
+        if (work / work.round() - 1.0).abs() < 1e-12 { work.round() } else { work }
+    }
+
+    /// The part of a plan that uses this for so many useful hours.
+    pub(crate) fn part(&self, useful: f64, first: bool) -> Part {
+        let hours_by = self.hours_by(useful, first);
+        let cost_by = self.cost_by(&hours_by);
+        let (hours, cost) = (hours_by.sum(), cost_by.sum());
+        let footprint = self.draw.map(|draw| draw.footprint(used(&hours_by)));
+        let mut notes = vec![self.scaling.clone()];
+        notes.extend(self.divided.clone());
+        notes.extend(self.sized.clone());
+        notes.extend(self.precision.clone());
+        notes.extend(self.held.map(|held| held.to_string()));
+        notes.extend(self.remark.as_ref().map(|remark| format!("price list: {}", clean(remark, 300))));
+        match self.billing {
+            Billing::Exact => {}
+            Billing::Hour => notes.push("every hour begun is billed".to_owned()),
+            Billing::Term(term) => notes.push(term_words(term, hours.mid.get())),
+        }
+        if self.losses.per_hour > 0.0 {
+            let lost = self.allowance(useful * self.running(), first);
+            notes.push(format!(
+                "spot: {:.2} losses an hour and {:.1} h of waiting after each, {}: {:.2} h elapsed and {:.2} h billed per useful hour expected; upper end with {lost:.1} losses",
+                self.losses.per_hour,
+                self.losses.wait(),
+                self.losses_why,
+                self.losses.elapsed(),
+                self.losses.billed(),
+            ));
+        }
+        if self.setup > 0.0 {
+            notes.push(format!("set-up {:.2} h, billed", self.setup));
+        }
+        notes.extend(self.data.iter().flat_map(|data| data.notes(hours.mid)));
+        notes.push(self.draw.map_or_else(
+            || format!("what it draws is not known: the power of {} is not in the catalog", self.gpu),
+            |draw| draw.words(),
+        ));
+        if self.memory_unknown {
+            notes.push("not known whether the step fits in memory".to_owned());
+        }
+        Part {
+            offer: self.offer.clone(),
+            provider: self.provider.clone(),
+            region: self.region.clone(),
+            instance_type: self.instance_type.clone(),
+            gpu: self.gpu.clone(),
+            gpu_count: self.gpu_count,
+            nodes: self.machines,
+            sharding: self.sharding,
+            parallel: self.parallel,
+            tier: self.tier,
+            batch_size: self.batch_size,
+            accumulation: self.accumulation,
+            global_batch_size: self.global_batch_size(),
+            work: match self.batch_size {
+                Some(_) => Amount::Samples(Samples::known(self.work(useful))),
+                None => Amount::Steps(self.work(useful)),
+            },
+            step_time_us: self.step.range.map(Micros::get),
+            hours,
+            cost,
+            hours_by,
+            cost_by,
+            price: self.price,
+            price_as_of: self.price_as_of,
+            billing: self.billing,
+            data_cost: self.data_cost(),
+            storage: self.storage(),
+            draw: self.draw,
+            footprint: footprint.unwrap_or_default(),
+            trust: self.trust.clone(),
+            notes,
+        }
+    }
+
+    /// In a sentence: `2 × h100-sxm5-80gb at aws us-east-1, spot`.
+    pub(crate) fn label(&self) -> String {
+        let on = if self.machines > 1 { format!(" on {} machines", self.machines) } else { String::new() };
+        let region = region::shown(&self.region);
+        format!("{} × {}{on} at {} {region}, {}", self.gpu_count, self.gpu, self.provider, self.tier)
+    }
+}
+
+/// What is paid of a contract and what is used: `720 h are paid (1 term of 720 h), 268 h used, 63 % idle`.
+fn term_words(term: u32, used: f64) -> String {
+    let paid = Billing::Term(term).billed(used);
+    let terms = paid / f64::from(term);
+    let one = grouped(f64::from(term));
+    let of = if terms > 1.5 { format!("{terms:.0} terms of {one} h") } else { format!("1 term of {one} h") };
+    let idle = (1.0 - used / paid).max(0.0) * 100.0;
+    format!("{} h are paid ({of}), {used:.1} h used, {idle:.0} % idle", grouped(paid))
+}

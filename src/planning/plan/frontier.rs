@@ -1,0 +1,166 @@
+//! The cost–time frontier: plans that none beats in both finish and cost.
+//!
+//! For one part it is a sort. For more it is the ε-constraint method (planner note B4):
+//! the deadline is bisected between the fastest and the cheapest plan, the largest gap
+//! first; where both ends of a gap use the same offers, what lies between is a mixture of
+//! them and is not split further.
+
+use serde::Serialize;
+
+use super::prepared::Prepared;
+use super::problem::{Aim, Limit};
+use super::search::{SAME, best, solve_one};
+use super::switch::Switched;
+use super::{Objective, Total};
+use crate::pricing::{OfferId, Tier};
+use habitat_base::units::{GpuSlug, Hours, Range, Samples, Usd};
+
+/// Solves for one frontier of plans with several parts, the two ends included.
+const SOLVES: usize = 16;
+
+/// A plan on the frontier.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FrontierPoint {
+    /// Elapsed hours.
+    #[serde(rename = "hours")]
+    pub hours: Range<Hours>,
+    /// Cost.
+    #[serde(rename = "cost_usd")]
+    pub cost: Range<Usd>,
+    /// What it uses, one after another.
+    pub parts: Vec<FrontierPart>,
+}
+
+/// A part of a plan on the frontier: enough to name it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FrontierPart {
+    /// The offer.
+    pub offer: OfferId,
+    /// The GPU.
+    pub gpu: GpuSlug,
+    /// GPUs in all.
+    pub gpu_count: u32,
+    /// Machines.
+    pub nodes: u32,
+    /// How it is paid for.
+    pub tier: Tier,
+    /// Samples it processes.
+    pub samples: Samples,
+    /// Elapsed hours.
+    pub hours: Range<Hours>,
+    /// Cost.
+    #[serde(rename = "cost_usd")]
+    pub cost: Range<Usd>,
+}
+
+/// Hours by configuration, with finish and cost.
+#[derive(Debug, Clone)]
+struct Candidate {
+    hours: Vec<(usize, f64)>,
+    switched: Option<Switched>,
+    finish: f64,
+    cost: f64,
+}
+
+impl Prepared {
+    /// The frontier from the fastest to the cheapest plan, without regard to deadline and
+    /// budget (a screen draws them as lines). Time is that of the goal's confidence; every
+    /// next point is later and cheaper.
+    pub fn frontier(&self) -> Vec<FrontierPoint> {
+        let mut candidates = if self.goal.max_parts > 1 { self.bisected() } else { self.sorted() };
+        candidates.sort_by(|a, b| a.finish.total_cmp(&b.finish).then(a.cost.total_cmp(&b.cost)));
+        let mut lowest = f64::INFINITY;
+        candidates.retain(|candidate| {
+            let better = candidate.cost < lowest * (1.0 - SAME);
+            lowest = lowest.min(candidate.cost);
+            better
+        });
+        candidates.iter().map(|candidate| self.point(candidate)).collect()
+    }
+
+    fn sorted(&self) -> Vec<Candidate> {
+        let problem = self.problem();
+        let whole = |c: usize| Some((c, problem.whole(c)?));
+        (0..problem.choices.len())
+            .filter_map(whole)
+            .map(|(c, (finish, cost))| Candidate {
+                hours: vec![(c, problem.work / problem.choices[c].rate)],
+                switched: None,
+                finish,
+                cost,
+            })
+            .collect()
+    }
+
+    fn bisected(&self) -> Vec<Candidate> {
+        let problem = self.problem();
+        let candidate = |hours: Vec<(usize, f64)>| {
+            let (finish, cost) = (problem.value(Aim::Finish, &hours), problem.value(Aim::Cost, &hours));
+            Candidate { hours: self.by_configuration(&hours), switched: None, finish, cost }
+        };
+        let switched = |deadline: f64| {
+            let limit = Limit { deadline: Some(deadline), ..Limit::default() };
+            let found = self.switched(Objective::Cost, &limit)?;
+            let hours = vec![(found.spot, found.useful[0]), (found.to, found.useful[1])];
+            Some(Candidate { hours, switched: Some(found), finish: deadline, cost: found.cost })
+        };
+        let end = |objective| best(problem, objective, &Limit::default()).map(|found| candidate(found.hours));
+        let (Some(fastest), Some(cheapest)) = (end(Objective::Time), end(Objective::Cost)) else { return Vec::new() };
+        let mut points = vec![fastest, cheapest];
+        // Offers used at both ends: the plans between are their mixtures.
+        let split = |a: &Candidate, b: &Candidate| {
+            let same = a.hours.iter().map(|(c, _)| c).eq(b.hours.iter().map(|(c, _)| c));
+            let is_mixture = same && a.switched.is_none() && b.switched.is_none();
+            !is_mixture && b.finish > a.finish * (1.0 + 1e-6) && a.cost > b.cost * (1.0 + 1e-6)
+        };
+        let mut done: Vec<f64> = Vec::new();
+        for _ in 2..SOLVES {
+            let (from, span) = (points[0].finish, points[points.len() - 1].finish - points[0].finish);
+            let range = (points[0].cost - points[points.len() - 1].cost).max(f64::MIN_POSITIVE);
+            let size = |a: &Candidate, b: &Candidate| (b.finish - a.finish) / span + (a.cost - b.cost) / range;
+            let widest = points
+                .windows(2)
+                .filter(|pair| split(&pair[0], &pair[1]))
+                .map(|pair| (f64::midpoint(pair[0].finish, pair[1].finish), size(&pair[0], &pair[1])))
+                .filter(|(middle, _)| !done.iter().any(|tried| (tried - middle).abs() <= 1e-9 * (middle - from).abs()))
+                .max_by(|a, b| a.1.total_cmp(&b.1));
+            let Some((middle, _)) = widest else { break };
+            done.push(middle);
+            let limit = Limit { deadline: Some(middle), ..Limit::default() };
+            let mixed = solve_one(problem, Aim::Cost, &limit).ok().map(|found| candidate(found.hours));
+            let both = mixed.into_iter().chain(switched(middle));
+            if let Some(cheapest) = both.min_by(|a, b| a.cost.total_cmp(&b.cost)) {
+                points.push(cheapest);
+                points.sort_by(|a, b| a.finish.total_cmp(&b.finish));
+            }
+        }
+        points
+    }
+
+    fn point(&self, candidate: &Candidate) -> FrontierPoint {
+        let parts: Vec<FrontierPart> = self
+            .counted(&candidate.hours)
+            .map(|(configuration, useful, first)| {
+                let (hours, cost) = configuration.ranges(useful, first);
+                FrontierPart {
+                    offer: configuration.offer.clone(),
+                    gpu: configuration.gpu.clone(),
+                    gpu_count: configuration.gpu_count,
+                    nodes: configuration.machines,
+                    tier: configuration.tier,
+                    samples: Samples::known(useful * configuration.rate()),
+                    hours,
+                    cost,
+                }
+            })
+            .collect();
+        let (hours, cost) = match &candidate.switched {
+            Some(switched) => {
+                let Total { hours, cost, .. } = self.of_switched(switched).1;
+                (hours, cost)
+            }
+            None => (parts.iter().map(|part| part.hours).sum(), parts.iter().map(|part| part.cost).sum()),
+        };
+        FrontierPoint { hours, cost, parts }
+    }
+}

@@ -1,0 +1,207 @@
+//! From prepared jobs to their assignment: the ways of each, and the limits that they share.
+
+use super::super::assignment::{Assigned, Assignment, Bound, Way};
+use super::super::configuration::Configuration;
+use super::super::limits;
+use super::super::search::SAME;
+use super::super::{Prepared, Quota};
+use super::{Answer, Chosen, Shared, Supply};
+use crate::pricing::OfferId;
+use habitat_base::units::{Hours, Usd, UsdPerHour};
+
+/// What ways draw on together.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum SharedLimit {
+    /// Dollars of all jobs.
+    Budget(Usd),
+    /// Dollars an hour of all jobs.
+    Price(UsdPerHour),
+    /// GPUs at once.
+    Quota(Quota),
+    /// An own machine, one under contract, or that of a host on a marketplace: there is one.
+    OneMachine(OfferId),
+    /// Hours of the jobs on a machine that are due by then.
+    Deadline(Hours),
+}
+
+/// The assignment with what its numbers mean.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) assignment: Assignment,
+    /// The configuration of each way.
+    pub(super) configurations: Vec<Vec<usize>>,
+    /// Names of the machines that are there.
+    pub(super) machines: Vec<String>,
+    /// What is shared, by the number that its rows have.
+    pub(super) limits: Vec<SharedLimit>,
+    /// Where jobs may wait: the ways of each job without a start, drawing on limits in place of rows.
+    pub(super) bases: Vec<Vec<Way>>,
+    /// The configuration of each of these.
+    pub(super) of_bases: Vec<Vec<usize>>,
+    /// Which of these each way is, and the hours from the start at which it begins; empty where
+    /// all begin at once, or where jobs may wait and there are too many starts to choose from.
+    pub(super) starts: Vec<Vec<(usize, f64)>>,
+}
+
+impl SharedLimit {
+    /// The most that all jobs together may use.
+    pub(super) fn most(&self) -> f64 {
+        match self {
+            Self::Budget(most) => most.get(),
+            Self::Price(most) => most.get(),
+            Self::Quota(quota) => f64::from(quota.gpus),
+            Self::OneMachine(_) => 1.0,
+            Self::Deadline(deadline) => deadline.get(),
+        }
+    }
+}
+
+impl Model {
+    pub(super) fn new(prepared: &[Prepared], supply: Supply<'_>, shared: &Shared) -> Self {
+        let mut model = Self {
+            assignment: Assignment::default(),
+            configurations: Vec::new(),
+            machines: Vec::new(),
+            limits: Vec::new(),
+            bases: Vec::new(),
+            of_bases: Vec::new(),
+            starts: Vec::new(),
+        };
+        match supply {
+            Supply::Rent(_) => model.rent(prepared, shared),
+            Supply::Machines(machines) => {
+                for (kind, machine) in machines.iter().enumerate() {
+                    for number in 1..=machine.count {
+                        let several = machine.count > 1;
+                        let name = &machine.name;
+                        model.machines.push(if several { format!("{name} {number}") } else { name.clone() });
+                        model.assignment.machines.push(kind);
+                    }
+                }
+                let kinds: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
+                model.run(prepared, &kinds);
+            }
+        }
+        model
+    }
+
+    /// The dollars of all jobs where each takes its cheapest way.
+    pub(super) fn cheapest_each(&self) -> f64 {
+        let cheapest = |ways: &Vec<Way>| ways.iter().map(|way| way.cost).fold(f64::INFINITY, f64::min);
+        self.assignment.jobs.iter().map(cheapest).sum()
+    }
+
+    /// The answer of the solver where all jobs begin at once, or follow one another on machines.
+    pub(super) fn at_once(&self, found: Assigned) -> Answer {
+        let objective = self.assignment.objective(&found.ways);
+        let chosen = |(job, way): (usize, &usize)| Chosen {
+            configuration: self.configurations[job][*way],
+            start: 0.0,
+            machine: self.assignment.jobs[job][*way].machine,
+        };
+        let jobs = found.ways.iter().enumerate().map(chosen).collect();
+        let Assigned { proof, bound, solver, notes, .. } = found;
+        Answer { jobs, objective, proof, bound, solver, notes }
+    }
+
+    fn rent(&mut self, prepared: &[Prepared], shared: &Shared) {
+        self.limits.extend(shared.budget.map(SharedLimit::Budget));
+        self.limits.extend(shared.max_price.map(SharedLimit::Price));
+        self.limits.extend(shared.quotas.iter().cloned().map(SharedLimit::Quota));
+        let mut single: Vec<&OfferId> = prepared
+            .iter()
+            .flat_map(|of_job| &of_job.configurations)
+            .filter(|c| limits::is_one_machine(c.tier, c.trust.market))
+            .map(|c| &c.offer)
+            .collect();
+        single.sort();
+        single.dedup();
+        self.limits.extend(single.into_iter().cloned().map(SharedLimit::OneMachine));
+        self.assignment.bounds =
+            self.limits.iter().enumerate().map(|(limit, of)| Bound { most: of.most(), limit }).collect();
+        for of_job in prepared {
+            let ways = possible(of_job).map(|(c, hours, cost)| {
+                let configuration = &of_job.configurations[c];
+                let uses = self.limits.iter().enumerate();
+                let uses = uses.filter_map(|(row, limit)| Some((row, used(limit, configuration, cost)?))).collect();
+                (c, Way { cost, hours, machine: None, uses })
+            });
+            let (configurations, ways) = undominated(ways.collect(), shared.wait).into_iter().unzip();
+            self.configurations.push(configurations);
+            self.assignment.jobs.push(ways);
+        }
+    }
+
+    fn run(&mut self, prepared: &[Prepared], kinds: &[&str]) {
+        let mut deadlines: Vec<Hours> = prepared.iter().filter_map(|of_job| of_job.goal.deadline).collect();
+        deadlines.sort_by(Hours::total_cmp);
+        deadlines.dedup();
+        // For each deadline a row a machine.
+        for (limit, deadline) in deadlines.iter().enumerate() {
+            self.limits.push(SharedLimit::Deadline(*deadline));
+            self.assignment.bounds.extend(self.machines.iter().map(|_| Bound { most: deadline.get(), limit }));
+        }
+        let machines = self.assignment.machines.clone();
+        for of_job in prepared {
+            let mut fastest: Vec<Option<(usize, f64, f64)>> = vec![None; kinds.len()];
+            for (c, hours, cost) in possible(of_job) {
+                let name = &of_job.configurations[c].instance_type;
+                let Some(kind) = kinds.iter().position(|kind| kind == name) else { continue };
+                if fastest[kind].is_none_or(|(_, before, _)| hours < before) {
+                    fastest[kind] = Some((c, hours, cost));
+                }
+            }
+            let due = of_job.goal.deadline;
+            let ways = machines.iter().enumerate().filter_map(|(machine, kind)| {
+                let (c, hours, cost) = fastest[*kind]?;
+                let rows = deadlines
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, deadline)| due.is_some_and(|due| due.get() <= deadline.get()));
+                let uses = rows.map(|(number, _)| (number * machines.len() + machine, hours)).collect();
+                Some((c, Way { cost, hours, machine: Some(machine), uses }))
+            });
+            let (configurations, ways) = ways.unzip();
+            self.configurations.push(configurations);
+            self.assignment.jobs.push(ways);
+        }
+    }
+}
+
+/// What does all the work of a job within its own limits: configuration, hours on the deadline's
+/// clock, dollars.
+fn possible(of_job: &Prepared) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
+    let keeps = |value: f64, most: Option<f64>| most.is_none_or(|most| value <= most * (1.0 + SAME));
+    let (deadline, budget) = (of_job.goal.deadline.map(Hours::get), of_job.goal.budget.map(Usd::get));
+    of_job.wholes().filter(move |(_, hours, cost)| keeps(*hours, deadline) && keeps(*cost, budget))
+}
+
+/// What a configuration draws on a limit; `None` where it does not touch it.
+fn used(limit: &SharedLimit, configuration: &Configuration, cost: f64) -> Option<f64> {
+    match limit {
+        SharedLimit::Budget(_) => Some(cost),
+        SharedLimit::Price(_) => Some(configuration.price.get()),
+        SharedLimit::Quota(quota) => quota
+            .applies(&configuration.provider, &configuration.region, &configuration.gpu, configuration.tier)
+            .then(|| f64::from(configuration.gpu_count)),
+        SharedLimit::OneMachine(offer) => (configuration.offer == *offer).then_some(1.0),
+        SharedLimit::Deadline(_) => None,
+    }
+}
+
+/// All ways but those that another one of the job is no dearer than, and draws no more on any limit,
+/// nor for longer where jobs `wait`; of equals the quickest.
+fn undominated(mut ways: Vec<(usize, Way)>, wait: bool) -> Vec<(usize, Way)> {
+    ways.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost).then(a.hours.total_cmp(&b.hours)));
+    let mut kept: Vec<(usize, Way)> = Vec::new();
+    for (c, way) in ways {
+        let draws_less = |keeper: &Way| {
+            let of = |row: usize| way.uses.iter().find(|(of, _)| *of == row).map_or(0.0, |(_, amount)| *amount);
+            keeper.uses.iter().all(|(row, amount)| *amount <= of(*row)) && (!wait || keeper.hours <= way.hours)
+        };
+        if !kept.iter().any(|(_, keeper)| draws_less(keeper)) {
+            kept.push((c, way));
+        }
+    }
+    kept
+}

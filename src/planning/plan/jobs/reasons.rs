@@ -1,0 +1,105 @@
+//! Why several jobs have no plan together, and which limit would have to give way, by how much.
+
+use super::super::Prepared;
+use super::super::explain::{more_dollars, more_hours, reasons, up};
+use super::super::relax;
+use super::super::search::SAME;
+use super::super::solve::{Settings, SolveError};
+use super::model::{Model, SharedLimit};
+use super::{Job, JobsPlan};
+use crate::pricing::PriceBook;
+use habitat_base::text::{dollars, duration};
+
+/// Limits that are relaxed one by one; each takes a solve.
+const TRIED: usize = 12;
+
+/// The jobs that have no way at all, each with its reasons.
+pub(super) fn of_each(jobs: &[Job], prepared: &[Prepared], model: &Model, prices: &PriceBook) -> Vec<String> {
+    let without = jobs.iter().zip(prepared).zip(&model.assignment.jobs).filter(|(_, ways)| ways.is_empty());
+    without
+        .flat_map(|((job, prepared), _)| {
+            let limit = Prepared::limit(prepared.goal.deadline, prepared.goal.budget);
+            let is_rented = model.machines.is_empty();
+            let lifted = is_rented.then(|| relax::reasons(prepared, &job.predictions, prices, &limit));
+            let own = reasons(prepared, &limit, lifted.unwrap_or_default());
+            own.into_iter().map(|reason| format!("job {:?} alone: {reason}", job.name))
+        })
+        .collect()
+}
+
+/// The jobs that cannot begin early enough.
+pub(super) fn too_late(jobs: &[Job], prepared: &[Prepared], model: &Model) -> Vec<String> {
+    let late = jobs.iter().zip(prepared).zip(&model.bases).filter(|((job, prepared), ways)| {
+        let least = ways.iter().map(|way| way.hours).fold(f64::INFINITY, f64::min);
+        prepared.goal.deadline.is_some_and(|due| job.earliest.get() + least > due.get() * (1.0 + SAME))
+    });
+    late.map(|((job, _), _)| {
+        let earliest = job.earliest.get();
+        format!("job {:?} alone: it begins after {earliest} h at the earliest, too late for its deadline", job.name)
+    })
+    .collect()
+}
+
+/// What jobs can do that wait for one another.
+pub(super) fn by_waiting(plan: &JobsPlan) -> Option<String> {
+    let total = plan.total?;
+    let (cost, end) = (dollars(total.cost.mid.get()), duration(total.hours.mid.get()));
+    Some(format!(
+        "not all jobs can run at once; where they wait for one another (wait = true) they cost {cost}, and the last is done after {end}"
+    ))
+}
+
+/// What would have to give way: each limit alone, or all together where none suffices.
+pub(super) fn of_all(model: &Model, settings: Settings) -> Vec<String> {
+    let used: Vec<usize> = (0..model.limits.len()).collect();
+    let mut found = Vec::new();
+    for limit in used.iter().take(TRIED) {
+        match model.assignment.excess(&[*limit], settings) {
+            Ok(excess) => found.push(words(&model.limits[*limit], excess[0], model)),
+            Err(SolveError::Infeasible) => {}
+            Err(error) => {
+                let name = name(&model.limits[*limit]);
+                found.push(format!("{name}: not known whether more of it would help: {error}"));
+            }
+        }
+    }
+    if !found.is_empty() {
+        found.insert(0, "each job has a plan alone, but not all of them together; one of these would do:".to_owned());
+        return found;
+    }
+    found.push("each job has a plan alone, but not all of them together, and no single limit is to blame".to_owned());
+    if let Ok(excess) = model.assignment.excess(&used, settings) {
+        found.push("all of these together would do:".to_owned());
+        let exceeded = used.iter().zip(excess).filter(|(_, excess)| *excess > 1e-9);
+        found.extend(exceeded.map(|(limit, excess)| words(&model.limits[*limit], excess, model)));
+    }
+    found
+}
+
+fn name(limit: &SharedLimit) -> String {
+    match limit {
+        SharedLimit::Budget(budget) => format!("the budget of ${} for all jobs", budget.get()),
+        SharedLimit::Price(most) => format!("the ${} an hour for all jobs", most.get()),
+        SharedLimit::Quota(quota) => format!("the quota of {quota}"),
+        SharedLimit::OneMachine(offer) => format!("the one machine {offer}"),
+        SharedLimit::Deadline(deadline) => format!("the deadline after {} h", deadline.get()),
+    }
+}
+
+fn words(limit: &SharedLimit, excess: f64, model: &Model) -> String {
+    let name = name(limit);
+    match limit {
+        SharedLimit::Budget(_) => format!("{name}: spend {} more", more_dollars(excess)),
+        SharedLimit::Price(_) => format!("{name}: allow {} more an hour", more_dollars(excess)),
+        SharedLimit::Quota(quota) => {
+            let more = up(excess, 1.0);
+            format!("{name}: {more} more GPUs ({})", f64::from(quota.gpus) + more)
+        }
+        SharedLimit::OneMachine(_) => format!("{name}: {} more of it", up(excess, 1.0)),
+        SharedLimit::Deadline(_) => {
+            let machines = model.machines.len();
+            let on = if machines == 1 { "on the one machine".to_owned() } else { format!("on {machines} machines") };
+            format!("{name}: allow {} more {on}", more_hours(excess))
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What of a goal does not depend on deadline and budget, made once: configurations, and the
+//! problems that choose among them.
+
+use super::batch::{batch_size, kept};
+use super::configuration::{Configuration, Excluded, Usable, amount, check_assumptions, configurations};
+use super::problem::{Choice, Limit, Problem};
+use super::search::{Found, best};
+use super::{Amount, Confidence, Goal, Objective, Part, PlanError};
+use crate::pricing::{PriceBook, Tier};
+use habitat_base::text::duration;
+use habitat_base::units::{Hours, KilogramsCo2e, Usd};
+use habitat_prediction::{Host, Mode, Predictions};
+
+/// All of a goal that does not depend on deadline and budget: configurations with their
+/// coefficients, and the offers left out with the reasons.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    pub(super) goal: Goal,
+    pub(super) work: Amount,
+    /// As in the predictions.
+    pub(super) host: Host,
+    /// Whether the step updates weights.
+    pub(super) training: bool,
+    /// Whether what keeping data costs is known of any provider with an offer.
+    pub(super) knows_storage: bool,
+    /// Samples of the profile's step.
+    pub(super) recorded_batch: Option<u64>,
+    pub(super) configurations: Vec<Configuration>,
+    pub(super) excluded: Vec<Excluded>,
+    /// Configurations that need something to be accepted that the goal does not accept.
+    pub(super) others: Vec<Configuration>,
+    /// Every one of these with all the work, in their order; one part.
+    pub(super) beside: Problem,
+    /// Every configuration with all the work, in their order; one part.
+    pub(super) singles: Problem,
+    /// What plans of several parts choose from: dominated choices left out.
+    pub(super) mixed: Problem,
+    /// The configuration of each of these.
+    mixed_of: Vec<usize>,
+}
+
+impl Prepared {
+    /// Predictions × offers × goal → configurations; the goal's deadline and budget are
+    /// not looked at.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a missing batch size or sequence length, no work, no parts, or an
+    /// assumption out of its range.
+    pub fn new(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Result<Self, PlanError> {
+        if goal.max_parts == 0 {
+            return Err(PlanError::NoParts);
+        }
+        check_assumptions(&goal.assumptions)?;
+        let goal = &Goal { global_batch: kept(predictions, goal), ..goal.clone() };
+        let work = amount(predictions, goal)?;
+        let Usable { configurations, others, excluded } = configurations(predictions, prices, goal);
+        let most_kg = goal.limits.max_co2.map(KilogramsCo2e::get);
+        let problem = |of: &[Configuration]| {
+            let choices = of.iter().map(|c| c.choice(goal)).collect();
+            Problem { work: work.get(), choices, max_parts: 1, most_kg }
+        };
+        let (singles, beside) = (problem(&configurations), problem(&others));
+        let all = Problem { max_parts: goal.max_parts, ..singles.clone() };
+        let mixed_of = if goal.max_parts > 1 { all.undominated() } else { Vec::new() };
+        let mixed = all.only(&mixed_of);
+        let host = predictions.host;
+        let recorded_batch = batch_size(&predictions.workload);
+        let training = predictions.workload.mode == Mode::Training;
+        Ok(Self {
+            goal: goal.clone(),
+            work,
+            host,
+            training,
+            knows_storage: prices.knows_storage(),
+            recorded_batch,
+            configurations,
+            excluded,
+            others,
+            beside,
+            singles,
+            mixed,
+            mixed_of,
+        })
+    }
+
+    /// Choices of the model after dominated ones are left out.
+    pub fn choices(&self) -> &[Choice] {
+        &self.problem().choices
+    }
+
+    /// The work.
+    pub fn work(&self) -> Amount {
+        self.work
+    }
+
+    pub(super) fn limit(deadline: Option<Hours>, budget: Option<Usd>) -> Limit {
+        Limit { deadline: deadline.map(Hours::get), budget: budget.map(Usd::get), ceilings: Vec::new() }
+    }
+
+    /// The problem that the goal's number of parts is solved with.
+    pub(super) fn problem(&self) -> &Problem {
+        if self.goal.max_parts > 1 { &self.mixed } else { &self.singles }
+    }
+
+    /// Useful hours by configuration of the best plan.
+    pub(super) fn found(&self, objective: Objective, limit: &Limit) -> Option<(Found, Vec<(usize, f64)>)> {
+        let found = best(self.problem(), objective, limit)?;
+        let hours = self.by_configuration(&found.hours);
+        Some((found, hours))
+    }
+
+    /// Hours of choices as hours of configurations, in the order in which to run them.
+    pub(super) fn by_configuration(&self, hours: &[(usize, f64)]) -> Vec<(usize, f64)> {
+        let place = |choice: usize| if self.goal.max_parts > 1 { self.mixed_of[choice] } else { choice };
+        let mut hours: Vec<(usize, f64)> = hours.iter().map(|(choice, useful)| (place(*choice), *useful)).collect();
+        // What may be lost goes first, then what is cheapest per sample.
+        let per_sample = |c: usize| self.singles.choices[c].usd / self.singles.choices[c].rate;
+        hours.sort_by(|(a, _), (b, _)| {
+            let spot = |c: usize| self.configurations[c].tier != Tier::Spot;
+            spot(*a).cmp(&spot(*b)).then(per_sample(*a).total_cmp(&per_sample(*b))).then(a.cmp(b))
+        });
+        hours
+    }
+
+    /// The same with whether the losses that are allowed for once a plan are counted there.
+    pub(super) fn counted(&self, hours: &[(usize, f64)]) -> impl Iterator<Item = (&Configuration, f64, bool)> {
+        let of_spot = (0..hours.len()).filter(|place| self.configurations[hours[*place].0].tier == Tier::Spot);
+        let once = |place: usize| self.configurations[hours[place].0].losses.hours_once();
+        // Where they take longest, the first of equals.
+        let longest = of_spot.max_by(|a, b| once(*a).total_cmp(&once(*b)).then(b.cmp(a)));
+        let counted = hours.iter().enumerate();
+        counted.map(move |(place, (c, useful))| (&self.configurations[*c], *useful, longest == Some(place)))
+    }
+
+    /// A configuration with all the work.
+    pub(super) fn whole(&self, configuration: usize) -> Part {
+        let configuration = &self.configurations[configuration];
+        configuration.part(self.work.get() / configuration.rate(), true)
+    }
+
+    /// Finish on the deadline's clock and cost of every configuration with all the work that emits no
+    /// more than allowed.
+    pub(super) fn wholes(&self) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
+        let all = 0..self.configurations.len();
+        all.filter_map(|c| self.singles.whole(c).map(|(finish, cost)| (c, finish, cost)))
+    }
+
+    /// Kilograms of CO2e of a configuration with all the work, where the goal asks for them.
+    pub(super) fn kilograms(&self, configuration: usize) -> f64 {
+        let choice = &self.singles.choices[configuration];
+        choice.emits(self.work.get() / choice.rate)
+    }
+
+    /// Hours that count against the deadline, in words.
+    pub(super) fn time_limit_words(&self, hours: f64) -> String {
+        match self.goal.confidence {
+            Confidence::Expected => duration(hours),
+            Confidence::High => format!("up to {}", duration(hours)),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Which limit on offers stands in the way of a plan: one at a time is lifted, the others are kept,
+//! and the job is planned again (planner note B6). Of a limit that is a number the least change
+//! that suffices is named, as far as one offer does all the work.
+
+use super::configuration::Configuration;
+use super::explain::label;
+use super::prepared::Prepared;
+use super::problem::Limit;
+use super::search::SAME;
+use super::{Accept, Goal, Limits};
+use crate::pricing::{Offer, PriceBook, Tier};
+use habitat_base::text::{dollars, duration, grouped};
+use habitat_base::units::GIB;
+use habitat_prediction::Predictions;
+
+/// Most machines tried in place of fewer.
+const MOST_MACHINES: u32 = 16;
+
+/// What of an offer a limit is about, larger where more of the limit has to give way.
+type Amount = fn(&Configuration, &Offer) -> f64;
+
+/// Emissions of a plan that are not known are more than any.
+const UNKNOWN: f64 = f64::INFINITY;
+
+/// What a limit is about.
+enum About {
+    /// No number.
+    Kind,
+    /// A number of an offer.
+    Offer(Amount),
+    /// Emissions of a plan.
+    Emissions,
+}
+
+/// Limits of which one is lifted.
+struct Lifted {
+    limits: Limits,
+    about: About,
+    /// What to do, in words, for the amount.
+    words: Box<dyn Fn(f64) -> String>,
+}
+
+/// What would make a plan, one limit at a time.
+pub(super) fn reasons(
+    prepared: &Prepared,
+    predictions: &Predictions,
+    prices: &PriceBook,
+    limit: &Limit,
+) -> Vec<String> {
+    let lifted = lifted(&prepared.goal.limits);
+    let helps = lifted.iter().filter_map(|lifted| {
+        let goal = Goal { limits: lifted.limits.clone(), ..prepared.goal.clone() };
+        helps(lifted, &Prepared::new(predictions, prices, &goal).ok()?, prices, limit)
+    });
+    let mut reasons: Vec<String> = helps.collect();
+    // Purchase options are limited by default.
+    let (tiers, accept) = (Tier::ALL.to_vec(), Accept::ALL.to_vec());
+    let others = Limits { tiers, accept, ..prepared.goal.limits.clone() };
+    if reasons.is_empty() && others != Limits::default() {
+        reasons.push("to lift one of the limits on offers does not help".to_owned());
+    }
+    reasons
+}
+
+/// The plan without the limit, in words; `None` where there is none either.
+fn helps(lifted: &Lifted, prepared: &Prepared, prices: &PriceBook, limit: &Limit) -> Option<String> {
+    let amount = |c: usize| {
+        let configuration = &prepared.configurations[c];
+        let offer = &prices.offers()[configuration.place];
+        match lifted.about {
+            About::Kind => 0.0,
+            About::Offer(amount) => amount(configuration, offer),
+            About::Emissions => configuration.kilograms(prepared.work.get() / configuration.rate()).unwrap_or(UNKNOWN),
+        }
+    };
+    let within = |value: f64, most: Option<f64>| most.is_none_or(|most| value <= most * (1.0 + SAME));
+    let least = prepared
+        .wholes()
+        .filter(|(_, finish, cost)| within(*finish, limit.deadline) && within(*cost, limit.budget))
+        .min_by(|a, b| amount(a.0).total_cmp(&amount(b.0)).then(a.2.total_cmp(&b.2)));
+    let (used, finish, cost, emitted) =
+        if let Some((c, finish, cost)) = least.filter(|_| !matches!(lifted.about, About::Kind)) {
+            (vec![c], finish, cost, amount(c))
+        } else {
+            let (plan, used) = prepared.checked(prepared.goal.clone(), limit).ok()??;
+            let total = plan.total?;
+            let emitted = total.footprint.emissions.map_or(UNKNOWN, |emitted| emitted.mid.get());
+            (used, prepared.goal.confidence.end(&total.hours).get(), total.cost.mid.get(), emitted)
+        };
+    let amount = match lifted.about {
+        About::Emissions => emitted,
+        _ => used.iter().map(|c| amount(*c)).fold(f64::NEG_INFINITY, f64::max),
+    };
+    let words = (lifted.words)(amount);
+    Some(format!("{words} ({}, {}, {})", label(prepared, used), duration(finish), dollars(cost)))
+}
+
+/// Each limit that is set, lifted.
+fn lifted(limits: &Limits) -> Vec<Lifted> {
+    let mut all = Vec::new();
+    let usual = Limits::default;
+    let mut lift = |words: &'static str, lifted: Limits| {
+        if lifted != *limits {
+            all.push(Lifted { limits: lifted, about: About::Kind, words: Box::new(|_| words.to_owned()) });
+        }
+    };
+    let now = || limits.clone();
+    lift("allow other purchase options", Limits { tiers: Tier::ALL.to_vec(), ..now() });
+    lift("allow other GPUs", Limits { gpus: Vec::new(), ..now() });
+    lift("allow the excluded GPUs", Limits { exclude_gpus: Vec::new(), ..now() });
+    lift("allow other providers", Limits { providers: Vec::new(), ..now() });
+    lift("allow the excluded providers", Limits { exclude_providers: Vec::new(), ..now() });
+    lift("allow other regions", Limits { regions: Vec::new(), ..now() });
+    lift("allow the excluded regions", Limits { exclude_regions: Vec::new(), ..now() });
+    lift("allow other offers", Limits { offers: Vec::new(), ..now() });
+    lift("allow hosts on peer-to-peer markets", Limits { no_marketplace: false, ..now() });
+    lift(
+        "allow GPUs on which the step may not fit (--allow-unknown-memory)",
+        Limits { allow_unknown_memory: true, ..now() },
+    );
+    if limits.min_vcpus.is_some() || limits.min_host_memory.is_some() {
+        lift(
+            "allow machines whose host is not known (--allow-unknown-host)",
+            Limits { allow_unknown_host: true, ..now() },
+        );
+    }
+
+    let mut number = |lifted: Limits, amount: Amount, words: Box<dyn Fn(f64) -> String>| {
+        if lifted != *limits {
+            all.push(Lifted { limits: lifted, about: About::Offer(amount), words });
+        }
+    };
+    let gpus: Amount = |configuration, _| f64::from(configuration.gpu_count);
+    let machines = limits.max_machines.max(MOST_MACHINES);
+    number(
+        Limits { max_machines: machines, ..now() },
+        |configuration, _| f64::from(configuration.machines),
+        Box::new(|machines| format!("allow {machines} machines (--max-machines)")),
+    );
+    number(
+        Limits { min_gpus: usual().min_gpus, ..now() },
+        |configuration, _| -f64::from(configuration.gpu_count),
+        Box::new(|gpus| format!("allow {} GPUs and more", -gpus)),
+    );
+    number(Limits { max_gpus: None, ..now() }, gpus, Box::new(|gpus| format!("allow up to {gpus} GPUs")));
+    number(
+        Limits { max_price: None, ..now() },
+        |configuration, _| configuration.price.get(),
+        Box::new(|price| format!("allow {}/h", super::explain::more_dollars(price))),
+    );
+    number(
+        Limits { min_vcpus: None, ..now() },
+        |_, offer| offer.vcpus.map_or(0.0, |vcpus| -vcpus),
+        Box::new(|vcpus| format!("allow {} vCPUs", -vcpus)),
+    );
+    number(
+        Limits { min_host_memory: None, ..now() },
+        |_, offer| offer.host_memory.map_or(0.0, |memory| -memory.get()),
+        Box::new(|memory| format!("allow {} GB of host memory", grouped(-memory / GIB))),
+    );
+    for (place, quota) in limits.quotas.iter().enumerate() {
+        let mut quotas = limits.quotas.clone();
+        quotas.remove(place);
+        let quota = quota.to_string();
+        number(Limits { quotas, ..now() }, gpus, Box::new(move |gpus| format!("raise the quota of {quota} to {gpus}")));
+    }
+    if limits.max_co2.is_some() {
+        let words = |kg: f64| {
+            if kg < UNKNOWN {
+                return format!("allow {} kg CO2e", super::explain::more_kilograms(kg));
+            }
+            "allow offers whose emissions are not known (no --max-co2-kg)".to_owned()
+        };
+        let limits = Limits { max_co2: None, ..now() };
+        all.push(Lifted { limits, about: About::Emissions, words: Box::new(words) });
+    }
+    all
+}

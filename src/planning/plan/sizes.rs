@@ -1,0 +1,264 @@
+//! The batches that a GPU may run: the profile's, and others that were predicted beside it.
+
+use super::batch::{Reason, Runners, accumulation, batch_size, would_fit};
+use super::{Goal, PlanError, RejectionKind, ShardingChoice};
+use habitat_base::units::{GIB, Micros, SHORTEST_STEP_US, most};
+use habitat_prediction::scale::{Layout, MicroBatch, ScaleError, ScaledStep, optimizer_step};
+use habitat_prediction::sharding::Share;
+use habitat_prediction::{Estimate, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, WarningKind, Workload};
+
+/// GPUs up to which sharding is proposed.
+const MOST_HINTED: u32 = 512;
+
+/// A batch on each of so many GPUs of a kind, with its optimizer step.
+#[derive(Debug, Clone)]
+pub(super) struct SizedStep {
+    /// Samples of a step on one GPU.
+    pub batch_size: Option<u64>,
+    /// Batches that each GPU runs for one optimizer step.
+    pub accumulation: u64,
+    /// The optimizer step.
+    pub scaled: ScaledStep,
+    /// Which state the GPUs divide, and what that leaves on each, in words.
+    pub sharding: (Sharding, Option<String>),
+    /// Whether it is not known to fit.
+    pub memory_unknown: bool,
+    /// How it was found, where it is not the profile's batch.
+    pub why: Option<String>,
+}
+
+/// One batch on one GPU.
+struct At<'p> {
+    batch: Option<u64>,
+    step: Estimate,
+    memory: &'p MemoryFit,
+    why: Option<&'p String>,
+}
+
+/// Checks the GPUs that are to share a replica of the model.
+///
+/// # Errors
+/// [`PlanError`] for numbers that no replica has, for inference, and where the model is not known or cannot
+/// be divided so.
+pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Result<(), PlanError> {
+    let parallel = goal.model_parallel;
+    for (gpus, what) in [(parallel.tensor, "--tensor-parallel"), (parallel.pipeline, "--pipeline-parallel")] {
+        if !(1..=most::REPLICA).contains(&gpus) {
+            return Err(PlanError::ModelParallel(gpus, what));
+        }
+    }
+    if parallel.is_none() {
+        return Ok(());
+    }
+    if predictions.workload.mode == Mode::Inference {
+        return Err(PlanError::ModelParallelOfInference);
+    }
+    let all = &predictions.predictions;
+    if all.iter().any(|one| one.warnings.iter().any(|warning| warning.kind == WarningKind::Sharded)) {
+        return Err(PlanError::ModelParallelOfShare);
+    }
+    if parallel.pipeline > 1 && matches!(goal.sharding, ShardingChoice::Zero2 | ShardingChoice::Zero3) {
+        return Err(PlanError::ShardingOfStages(goal.sharding.stages(parallel)[0].name()));
+    }
+    let model = all.iter().find_map(|one| one.transformer.as_ref());
+    let divided = model.ok_or(ScaleError::NoLayers).and_then(|model| parallel.check_model(model));
+    divided.map_err(PlanError::ModelParallelUnknown)
+}
+
+/// The batches that the GPUs of a layout can run, each with the least sharding of those to choose
+/// from that fits. Of two that are both possible the one that does more
+/// an hour, at the expected and at the upper step time, stands for both: price, set-up and losses
+/// are the same.
+///
+/// # Errors
+/// The reason against the profile's batch, where none is possible.
+fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Goal) -> Result<Vec<SizedStep>, Reason> {
+    let own =
+        At { batch: batch_size(workload), step: prediction.planning_step(), memory: &prediction.memory, why: None };
+    let own = own.sized(prediction, layout, workload, goal);
+    let others = prediction.at_batches.iter().filter_map(|at| {
+        let at = At { batch: Some(at.batch_size), step: at.step, memory: &at.memory, why: Some(&at.why) };
+        at.sized(prediction, layout, workload, goal).ok()
+    });
+    let others: Vec<SizedStep> = others.collect();
+    match own {
+        Err(reason) if others.is_empty() => Err(reason),
+        own => Ok(undominated(own.into_iter().chain(others).collect())),
+    }
+}
+
+/// The steps on the GPUs of a layout with the goal's global batch, and those with a free one; each with whether it
+/// is of the free.
+pub(super) fn sized_steps(
+    prediction: &Prediction,
+    layout: Layout,
+    predictions: &Predictions,
+    (goal, freed): (&Goal, Option<&Goal>),
+) -> Result<Vec<(SizedStep, bool)>, Reason> {
+    let of = |goal| sizes(prediction, layout, &predictions.workload, goal);
+    let kept = of(goal);
+    let is_kept = |step: &SizedStep| step.global_batch(&layout) == goal.global_batch;
+    let other = freed.map(of).into_iter().flatten().flatten().filter(|step| !is_kept(step)).map(|step| (step, true));
+    let other: Vec<_> = other.collect();
+    match kept {
+        Err(reason) if other.is_empty() => Err(reason),
+        kept => Ok(kept.into_iter().flatten().map(|step| (step, false)).chain(other).collect()),
+    }
+}
+
+fn undominated(all: Vec<SizedStep>) -> Vec<SizedStep> {
+    let rates: Vec<[f64; 2]> = all.iter().map(SizedStep::rates).collect();
+    let is_beaten = |place: usize| {
+        rates.iter().enumerate().any(|(other, rate)| {
+            let [at_least, more] = [f64::ge, f64::gt].map(|is| {
+                let [expected, slow] = [0, 1].map(|end| is(&rate[end], &rates[place][end]));
+                (expected, slow)
+            });
+            at_least.0 && at_least.1 && (more.0 || more.1 || other < place)
+        })
+    };
+    let kept: Vec<bool> = (0..all.len()).map(|place| !is_beaten(place)).collect();
+    all.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(sized, _)| sized).collect()
+}
+
+impl SizedStep {
+    /// Samples of one optimizer step on all GPUs, if they are known.
+    pub(super) fn global_batch(&self, layout: &Layout) -> Option<u64> {
+        let batches = self.accumulation.saturating_mul(u64::from(layout.replicas()));
+        self.batch_size.map(|batch| batch.saturating_mul(batches))
+    }
+
+    /// Samples a microsecond of one GPU, at the expected and at the upper step time.
+    fn rates(&self) -> [f64; 2] {
+        let samples = self.batch_size.unwrap_or(1) as f64 * self.accumulation as f64;
+        let range = &self.scaled.step.range;
+        [range.mid, range.high].map(|time| samples / time.get())
+    }
+}
+
+impl At<'_> {
+    /// The filters, the most important reason first.
+    fn sized(
+        &self,
+        prediction: &Prediction,
+        layout: Layout,
+        workload: &Workload,
+        goal: &Goal,
+    ) -> Result<SizedStep, Reason> {
+        use RejectionKind as Kind;
+        let gpus = layout.all();
+        if !layout.parallel.is_none() {
+            layout.parallel.check(&layout).map_err(|error| (Kind::Layout, error.to_string(), None))?;
+        }
+        let runners = Runners::new(&layout);
+        let batches = accumulation(goal.global_batch, self.batch, runners);
+        let share = Share {
+            parallel: layout.parallel,
+            replicas: layout.replicas(),
+            // Without a number, as many as a stage keeps at most.
+            batches: batches.as_ref().copied().unwrap_or(u64::from(layout.parallel.pipeline)),
+            recomputes: prediction.transformer.is_some_and(|model| model.recomputes),
+        };
+        let (sharding, memory) = self.fitting(prediction, &share, workload, goal)?;
+        let (single, gpu) = (&self.step, &prediction.gpu);
+        if single.range.mid.get() < SHORTEST_STEP_US {
+            return Err((Kind::NoPrediction, format!("the predicted step on {} takes no time", gpu.slug), None));
+        }
+        let batches = batches?;
+        if single.range.high.get() * batches as f64 > Micros::MOST {
+            return Err((Kind::GlobalBatch, format!("an update of {batches} batches takes longer than a year"), None));
+        }
+        let layout = Layout { sharding, ..layout };
+        let model = prediction.transformer.as_ref();
+        // Summed over all operations, and only asked for where batches add up.
+        let update = if batches > 1 { prediction.update() } else { Micros::ZERO };
+        let one = MicroBatch { step: single, update, batch: self.batch, model };
+        let factor = goal.assumptions.scaling_factor;
+        let scaled = optimizer_step(&one, gpu, &layout, workload, factor, batches)
+            .map_err(|error| (Kind::NoPrediction, format!("{gpus} GPUs: {error}"), None))?;
+        let divided = (sharding != Sharding::None || !layout.parallel.is_none()).then(|| {
+            let name = sharding.name();
+            if !layout.parallel.is_none() {
+                return format!("each GPU {}", memory.reason);
+            }
+            if gpus == 1 {
+                return format!("sharding {name}: nothing to divide on one GPU");
+            }
+            format!("sharding {name}: {} divided among {gpus} GPUs; {}", sharding.words(), memory.reason)
+        });
+        Ok(SizedStep {
+            batch_size: self.batch,
+            accumulation: batches,
+            scaled,
+            sharding: (sharding, divided),
+            memory_unknown: memory.fits == Fits::Unknown,
+            why: self.why.cloned(),
+        })
+    }
+
+    /// The least sharding with which it fits, or may fit where that is enough.
+    fn fitting(
+        &self,
+        prediction: &Prediction,
+        share: &Share,
+        workload: &Workload,
+        goal: &Goal,
+    ) -> Result<(Sharding, MemoryFit), Reason> {
+        let stages = goal.sharding.stages(share.parallel);
+        let of = |fits: Fits| {
+            let all = stages.iter().map(|stage| (*stage, self.memory.on_replica(*stage, share)));
+            all.into_iter().find(|(_, memory)| memory.fits == fits)
+        };
+        let unknown = of(Fits::Unknown);
+        if let Some(found) = of(Fits::Yes).or_else(|| unknown.clone().filter(|_| goal.limits.allow_unknown_memory)) {
+            return Ok(found);
+        }
+        if let Some((_, memory)) = unknown {
+            let reason = format!("not known whether it fits: {}", memory.reason);
+            return Err((RejectionKind::MemoryUnknown, reason, None));
+        }
+        let most = stages.last().copied().unwrap_or_default();
+        let memory = self.memory.on_replica(most, share);
+        let of = match (share.parallel.is_none(), most) {
+            (true, Sharding::None) => String::new(),
+            (true, _) => format!(" with {} on {} GPUs", most.name(), share.replicas),
+            (false, stage) if stage == Sharding::None || share.replicas == 1 => {
+                format!(" with {}", share.parallel.words())
+            }
+            (false, _) => format!(" with {}, {} over {} replicas", share.parallel.words(), most.name(), share.replicas),
+        };
+        let reason = memory.needed.map_or_else(
+            || memory.reason.clone(),
+            |needed| {
+                format!(
+                    "needs {:.1} GB{}, the GPU has {:.1} of {:.0} to use{}{}",
+                    needed.get() / GIB,
+                    of,
+                    memory.usable.get() / GIB,
+                    prediction.gpu.memory.get() / GIB,
+                    would_fit(&memory, share.replicas, workload, goal),
+                    with_sharding(self.memory, most, share),
+                )
+            },
+        );
+        Err((RejectionKind::Memory, reason, memory.needed.map(|needed| needed / memory.usable)))
+    }
+}
+
+/// With which further sharding than the one used, and on how many GPUs where these are too few, a step would fit.
+fn with_sharding(memory: &MemoryFit, used: Sharding, share: &Share) -> String {
+    let own = share.replicas;
+    let fits =
+        |stage: Sharding, replicas: u32| memory.on_replica(stage, &Share { replicas, ..*share }).fits == Fits::Yes;
+    let all = ShardingChoice::Auto.stages(share.parallel);
+    let counts = std::iter::successors(Some(own), |replicas| replicas.checked_mul(2));
+    let most = (MOST_HINTED / share.parallel.gpus()).max(own);
+    let mut tries = counts.take_while(|count| *count <= most).flat_map(|count| {
+        let stages = if count == own { all } else { &all[all.len() - 1..] };
+        stages.iter().map(move |stage| (*stage, count))
+    });
+    let found = tries.find(|(stage, count)| (*count > own || *stage > used) && fits(*stage, *count));
+    found.map_or_else(String::new, |(stage, count)| {
+        format!("; would fit with --sharding {} on {} GPUs", stage.name(), count * share.parallel.gpus())
+    })
+}

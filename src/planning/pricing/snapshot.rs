@@ -1,0 +1,364 @@
+//! The file form of offers: one TOML file a provider, with date and source on every price.
+//!
+//! ```toml
+//! schema = 1
+//! provider = "aws"
+//! billing = "hour"                # every hour begun is billed; left out where the time used is
+//! egress_usd_per_gb = 0.09        # for data that leave the provider; left out where it is not known
+//! egress_other_region_usd_per_gb = 0.02 # for data that go to another region of the provider; likewise
+//! storage_usd_per_gb_month = 0.08 # for data that are kept there, a month of 730 hours; likewise
+//! recalled = ["egress"]           # of billing, egress and storage: what no source was read for
+//! pue = 1.15                      # power of its buildings over that of the machines; likewise
+//! kg_co2_per_kwh = 0.3            # of its electricity; left out where that of the places is taken
+//! complete = true                 # of a user's file: shipped offers of this provider that it lacks are gone
+//!
+//! [[offer]]
+//! region = "us-east-1"
+//! instance_type = "g5.xlarge"
+//! gpu_name = "A10G"
+//! gpu = "a10g"                    # slug in the catalog; left out where the board is not known
+//! gpu_count = 1
+//! gpu_memory_gib = 24
+//! vcpus = 4
+//! host_memory_gib = 16
+//! network_gbit_per_second = 10    # to other machines, line rate; left out where it is not known
+//! on_demand_usd_per_hour = 1.006  # of the whole offer; at least one of the two prices
+//! spot_usd_per_hour = 0.5089
+//! scope = "instance_total"        # or composed, gpu_only, host_only: the last two are not used in plans
+//! market = "peer-to-peer"         # of a host on a marketplace; left out where the provider itself rents it out
+//! tier = "owned"                  # or reserved, in place of the two prices: `held` says the keys of both
+//! suspect = "..."                 # why the price is doubted; such an offer is not used in plans
+//! note = "..."
+//! as_of = "2026-07-20"            # left out where the source gives no date
+//! source = "repository:path@commit"
+//! ```
+
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+
+use super::held::{self, Tiered};
+use super::intensity;
+use super::offer::{Offer, OfferId, Tier};
+use super::terms::{Billing, Terms};
+use super::trust::{Market, Trust};
+use habitat_base::text;
+use habitat_base::units::{Bytes, GIB, GpuSlug, UsdPerHour, most};
+
+/// GiB of memory, and processors, of a machine at most.
+const MOST_SIZE: f64 = 1e7;
+
+/// The schema number of price files.
+const SCHEMA: u32 = 1;
+
+/// Why a text is not a price file; the message names key and place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SnapshotError(pub String);
+
+/// One provider's prices, as written in its file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// Version of the form, 1.
+    pub schema: u32,
+    /// Provider, such as `aws`.
+    pub provider: String,
+    /// Whether these are all offers of the provider: shipped ones that are not here are gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub complete: bool,
+    /// Which time is billed, of all its offers.
+    #[serde(default, skip_serializing_if = "is_exact")]
+    pub billing: Billing,
+    /// US dollars for a GB of data that leaves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress_usd_per_gb: Option<f64>,
+    /// US dollars for a GB of data that leaves it for another of its regions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress_other_region_usd_per_gb: Option<f64>,
+    /// US dollars for a GB of data that is kept there for a month of 730 hours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_usd_per_gb_month: Option<f64>,
+    /// Of the keys above, those that no source was read for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recalled: Vec<Recalled>,
+    /// Power of its buildings over that of the machines, 1 or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pue: Option<f64>,
+    /// Kilograms of CO2e that a kWh of its electricity emits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kg_co2_per_kwh: Option<f64>,
+    /// Its offers; none where only terms are said.
+    #[serde(default, rename = "offer")]
+    pub offers: Vec<Row>,
+}
+
+/// A term of a provider that is known from its public statements, but no source was read for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recalled {
+    /// Which time is billed.
+    Billing,
+    /// What data cost that leave it.
+    Egress,
+    /// What data cost that are kept there.
+    Storage,
+}
+
+/// One machine in one region, with its prices on demand and on spot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Region as the provider names it.
+    pub region: String,
+    /// Instance type as the provider names it.
+    pub instance_type: String,
+    /// The provider's name of the GPU; left out for hosts without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_name: Option<String>,
+    /// The GPU's slug in the catalog.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuSlug>,
+    /// GPUs of the whole offer.
+    pub gpu_count: u32,
+    /// Memory of one GPU, nominal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory_gib: Option<f64>,
+    /// Virtual CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vcpus: Option<f64>,
+    /// Memory of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_memory_gib: Option<f64>,
+    /// Line rate of the network to other machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_gbit_per_second: Option<f64>,
+    /// Price on demand.
+    #[serde(default, rename = "on_demand_usd_per_hour", skip_serializing_if = "Option::is_none")]
+    pub on_demand: Option<UsdPerHour>,
+    /// Price on spot.
+    #[serde(default, rename = "spot_usd_per_hour", skip_serializing_if = "Option::is_none")]
+    pub spot: Option<UsdPerHour>,
+    /// In place of the two prices: owned, or reserved, which is paid already or to be bought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Tier>,
+    /// Owned: power of the whole machine under load, in kW.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kw: Option<f64>,
+    /// Owned: power of the building over that of its machines; 1 where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pue: Option<f64>,
+    /// Owned: price of electricity, in US dollars a kWh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_kwh: Option<f64>,
+    /// Owned: wear, or what else an hour of use costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wear_usd_per_hour: Option<UsdPerHour>,
+    /// Reserved, a contract that is paid: what an hour of it has cost, used or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paid_usd_per_hour: Option<UsdPerHour>,
+    /// Reserved, a contract to be bought: what each hour of its term costs, used or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_hour: Option<UsdPerHour>,
+    /// Reserved, a contract to be bought: the hours of its term.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub term_hours: Option<u32>,
+    /// What the price covers.
+    pub scope: Scope,
+    /// Who rents the machine out.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub market: Market,
+    /// Why the price is doubted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspect: Option<String>,
+    /// Remarks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Date of the snapshot, as `2026-07-20`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<Date>,
+    /// Where it comes from.
+    pub source: String,
+}
+
+/// What a price covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// The whole machine.
+    InstanceTotal,
+    /// The whole machine, as a sum of a GPU price and a host price.
+    Composed,
+    /// The GPUs without a host.
+    GpuOnly,
+    /// A host without GPUs.
+    HostOnly,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_exact(billing: &Billing) -> bool {
+    *billing == Billing::Exact
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_usual(market: &Market) -> bool {
+    *market == Market::Provider
+}
+
+impl Snapshot {
+    /// Reads a price file.
+    ///
+    /// # Errors
+    /// [`SnapshotError`] naming the line or the offer, the key and the value.
+    pub fn parse(text: &str) -> Result<Self, SnapshotError> {
+        if text.trim().is_empty() {
+            return Err(SnapshotError("the file is empty; it needs schema, provider and [[offer]] tables".to_owned()));
+        }
+        let snapshot: Self =
+            toml::from_str(text).map_err(|error| SnapshotError(error.to_string().trim_end().to_owned()))?;
+        if snapshot.schema != SCHEMA {
+            return Err(SnapshotError(format!("schema: found {}, this program reads {SCHEMA}", snapshot.schema)));
+        }
+        if text::is_unsafe(&snapshot.provider) {
+            return Err(SnapshotError("provider: has control or invisible characters; write plain text".to_owned()));
+        }
+        for (key, value, least, most) in [
+            ("egress_usd_per_gb", snapshot.egress_usd_per_gb, 0.0, 1e3),
+            ("egress_other_region_usd_per_gb", snapshot.egress_other_region_usd_per_gb, 0.0, 1e3),
+            ("storage_usd_per_gb_month", snapshot.storage_usd_per_gb_month, 0.0, 1e3),
+            ("pue", snapshot.pue, 1.0, 100.0),
+            ("kg_co2_per_kwh", snapshot.kg_co2_per_kwh, 0.0, intensity::MOST),
+        ] {
+            if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
+                return Err(SnapshotError(format!(
+                    "{key}: {value:?}; it must be a number from {least} and at most {most}"
+                )));
+            }
+        }
+        if snapshot.offers.is_empty() && snapshot.terms() == Terms::default() {
+            return Err(SnapshotError("offer: missing; the file has no [[offer]] table".to_owned()));
+        }
+        for (index, row) in snapshot.offers.iter().enumerate() {
+            row.check().map_err(|problem| {
+                let (what, place) = (text::clean(&row.instance_type, 60), text::clean(&row.region, 60));
+                SnapshotError(format!("offer {} ({what} in {place}): {problem}", index + 1))
+            })?;
+        }
+        Ok(snapshot)
+    }
+
+    /// What it says of all offers of its provider.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            billing: self.billing,
+            egress_usd_per_gb: self.egress_usd_per_gb,
+            egress_other_region_usd_per_gb: self.egress_other_region_usd_per_gb,
+            egress_is_recalled: self.recalled.contains(&Recalled::Egress),
+            storage_usd_per_gb_month: self.storage_usd_per_gb_month,
+            storage_is_recalled: self.recalled.contains(&Recalled::Storage),
+            pue: self.pue,
+            kg_co2_per_kwh: self.kg_co2_per_kwh,
+        }
+    }
+
+    /// The offers, one a tier.
+    pub fn offers(&self) -> impl Iterator<Item = Offer> + '_ {
+        self.offers.iter().flat_map(|row| {
+            let tiered = held::read(row).ok().flatten();
+            let rented = [(Tier::OnDemand, row.on_demand), (Tier::Spot, row.spot)];
+            let rented = rented
+                .into_iter()
+                .filter_map(|(tier, price)| Some(Tiered { tier, price: price?, held: None, term_hours: None }));
+            rented.chain(tiered).map(|tiered| row.offer(&self.provider, tiered))
+        })
+    }
+}
+
+impl Row {
+    fn check(&self) -> Result<(), String> {
+        let texts = [
+            ("region", Some(&self.region)),
+            ("instance_type", Some(&self.instance_type)),
+            ("gpu_name", self.gpu_name.as_ref()),
+            ("suspect", self.suspect.as_ref()),
+            ("note", self.note.as_ref()),
+            ("source", Some(&self.source)),
+        ];
+        if let Some((key, _)) = texts.into_iter().find(|(_, text)| text.is_some_and(|text| text::is_unsafe(text))) {
+            return Err(format!("{key}: has control or invisible characters; write plain text"));
+        }
+        for (key, price) in [("on_demand_usd_per_hour", self.on_demand), ("spot_usd_per_hour", self.spot)] {
+            if price.is_some_and(|price| price.get() == 0.0) && self.scope != Scope::HostOnly {
+                return Err(format!("{key}: 0 is not a valid price; leave the key out where none is offered"));
+            }
+        }
+        let has_tier = held::read(self)?.is_some();
+        if self.on_demand.is_none() && self.spot.is_none() && !has_tier {
+            return Err("on_demand_usd_per_hour: missing, and spot_usd_per_hour too; give at least one".to_owned());
+        }
+        if self.gpu_count == 0 && self.scope != Scope::HostOnly {
+            return Err("gpu_count: 0; an offer has at least one GPU (or scope = \"host_only\")".to_owned());
+        }
+        if self.gpu_count > most::GPUS {
+            return Err(format!("gpu_count: {}; at most {} is taken", self.gpu_count, most::GPUS));
+        }
+        for (key, size, most) in [
+            ("gpu_memory_gib", self.gpu_memory_gib, MOST_SIZE),
+            ("host_memory_gib", self.host_memory_gib, MOST_SIZE),
+            ("vcpus", self.vcpus, MOST_SIZE),
+            ("network_gbit_per_second", self.network_gbit_per_second, most::NETWORK_GBIT),
+        ] {
+            if let Some(size) = size
+                && !(size > 0.0 && size <= most)
+            {
+                return Err(format!(
+                    "{key}: {size:?}; it must be a number above 0 and at most {most:e} (leave the key out where it is not known)"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn offer(&self, provider: &str, Tiered { tier, price, held, term_hours }: Tiered) -> Offer {
+        let unusable = match self.scope {
+            Scope::GpuOnly => Some("the price is of the GPUs alone, without a host".to_owned()),
+            Scope::HostOnly => Some("the price is of a host without GPUs".to_owned()),
+            Scope::InstanceTotal | Scope::Composed => match &self.suspect {
+                Some(why) => Some(format!("suspect price: {why}")),
+                // Some catalogs repeat the on-demand price where no spot price is published.
+                None if tier == Tier::Spot
+                    && self.on_demand.is_some_and(|on_demand| price.get() >= on_demand.get()) =>
+                {
+                    Some("the spot price is not below the on-demand price: no discount is published".to_owned())
+                }
+                None => None,
+            },
+        };
+        let gib = |size: Option<f64>| size.map(|gib| Bytes::known(gib * GIB));
+        let id = OfferId::new(provider, &self.region, &self.instance_type, tier);
+        Offer {
+            id: term_hours.map_or(id.clone(), |hours| id.with_term(hours)),
+            provider: provider.to_owned(),
+            region: self.region.clone(),
+            instance_type: self.instance_type.clone(),
+            gpu_name: self.gpu_name.clone().unwrap_or_else(|| "no GPU".to_owned()),
+            gpu: self.gpu.clone(),
+            gpu_count: self.gpu_count,
+            gpu_memory: gib(self.gpu_memory_gib),
+            vcpus: self.vcpus,
+            host_memory: gib(self.host_memory_gib),
+            network_gbit_per_second: self.network_gbit_per_second,
+            tier,
+            price,
+            as_of: self.as_of,
+            trust: Trust::new(self.market),
+            held,
+            term_hours,
+            source: self.source.clone(),
+            unusable,
+            note: self.note.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! How often spot machines are lost, and how long one waits for another: what was measured.
+//!
+//! From the traces of `skypilot-org/spot-traces` at 221da1a ("Can't Be Late", NSDI 2024), as
+//! `models/lab/steps/spot.py` counts them: capacity asked for again and again for a single machine, and,
+//! in April 2023, machines kept running. Names of zones are those of the account that measured.
+//!
+//! A machine in a region that was watched takes the figures of it: all losses over all hours that
+//! machines were there, and the hours that they were not over the losses. A machine elsewhere takes
+//! [`SpotMachine::typical`], which says more about it than the figures of another region
+//! (`habitat-lab evaluate spot`).
+
+use std::collections::BTreeSet;
+
+use habitat_base::units::Hours;
+
+/// Losses per hour of a machine with one GPU: 0.31, 0.44, 0.57 and 0.74 of one V100 kept running in four
+/// zones of AWS, April 2023, mean 0.51.
+pub const PER_HOUR: f64 = 0.5;
+/// Hours until there is another: the means of the same four zones are 0.82, 0.82, 1.19 and 2.90, their
+/// median 1.0.
+pub const WAIT: f64 = 1.0;
+/// Most GPUs of a machine that was measured. Larger ones are taken to be lost as often.
+pub const MOST_GPUS: u32 = 8;
+/// Losses grow as this power of the GPUs of a machine: with 8 they are 2.70 times those with 1, the
+/// geometric mean of 1.5 to 3.6 times of K80 and V100 in two zones of AWS, October 2022. The waits
+/// after them do not grow (0.93 times).
+const BY_GPUS: f64 = 0.48;
+
+/// What was seen of spot machines of one kind in one zone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Watched {
+    /// The provider.
+    pub provider: &'static str,
+    /// The zone: its region and a letter.
+    pub zone: &'static str,
+    /// The GPU, in short.
+    pub gpu: &'static str,
+    /// GPUs of the machine.
+    pub gpus: u32,
+    /// The first day.
+    pub since: &'static str,
+    /// Hours watched.
+    pub hours: f64,
+    /// Of these, those in which the machine was there.
+    pub there: f64,
+    /// How often it was lost.
+    pub losses: u32,
+}
+
+impl Watched {
+    const fn new(
+        provider: &'static str,
+        zone: &'static str,
+        (gpu, gpus): (&'static str, u32),
+        since: &'static str,
+        [hours, there]: [f64; 2],
+        losses: u32,
+    ) -> Self {
+        Self { provider, zone, gpu, gpus, since, hours, there, losses }
+    }
+
+    /// The region that its zone is in.
+    pub fn region(&self) -> &'static str {
+        region_of(self.zone)
+    }
+}
+
+/// All that were watched: those asked for, then those kept running.
+pub const WATCHED: &[Watched] = &[
+    Watched::new("aws", "us-east-1a", ("V100", 1), "2023-02-15", [1091.9, 182.0], 253),
+    Watched::new("aws", "us-east-1c", ("V100", 1), "2023-02-15", [1091.9, 509.4], 343),
+    Watched::new("aws", "us-east-1d", ("V100", 1), "2023-02-15", [1091.9, 488.4], 293),
+    Watched::new("aws", "us-east-1f", ("V100", 1), "2023-02-15", [1091.9, 645.5], 285),
+    Watched::new("aws", "us-east-2a", ("V100", 1), "2023-02-15", [1091.9, 829.1], 145),
+    Watched::new("aws", "us-east-2b", ("V100", 1), "2023-02-15", [1091.9, 744.9], 174),
+    Watched::new("aws", "us-west-2a", ("V100", 1), "2023-02-15", [1091.9, 964.2], 158),
+    Watched::new("aws", "us-west-2b", ("V100", 1), "2023-02-15", [1091.9, 988.1], 94),
+    Watched::new("aws", "us-west-2c", ("V100", 1), "2023-02-15", [1091.9, 973.2], 142),
+    Watched::new("aws", "us-west-2a", ("K80", 1), "2022-10-26", [649.2, 579.5], 132),
+    Watched::new("aws", "us-west-2a", ("K80", 8), "2022-10-26", [649.2, 211.8], 135),
+    Watched::new("aws", "us-west-2a", ("V100", 1), "2022-10-26", [649.2, 514.5], 126),
+    Watched::new("aws", "us-west-2a", ("V100", 8), "2022-10-26", [649.2, 311.5], 269),
+    Watched::new("aws", "us-west-2b", ("K80", 1), "2022-10-26", [649.2, 75.7], 47),
+    Watched::new("aws", "us-west-2b", ("K80", 8), "2022-10-26", [649.2, 264.8], 246),
+    Watched::new("aws", "us-west-2b", ("V100", 1), "2022-10-26", [649.2, 464.7], 171),
+    Watched::new("aws", "us-west-2b", ("V100", 8), "2022-10-26", [649.2, 302.3], 399),
+    Watched::new("aws", "us-east-1c", ("V100", 1), "2023-04-22", [177.4, 55.8], 41),
+    Watched::new("aws", "us-east-1f", ("V100", 1), "2023-04-22", [177.4, 105.0], 60),
+    Watched::new("aws", "us-west-2b", ("V100", 1), "2023-04-22", [177.4, 140.7], 44),
+    Watched::new("aws", "us-west-2c", ("V100", 1), "2023-04-22", [177.4, 129.7], 57),
+];
+
+/// Losses and waits to be expected of a spot machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpotMachine {
+    /// Losses per hour.
+    pub per_hour: f64,
+    /// Mean hours after a loss until there is another machine.
+    pub wait: Hours,
+    /// Where both are from, in words.
+    pub why: String,
+}
+
+impl SpotMachine {
+    /// Of a machine with so many GPUs at a provider, in a region or a zone of it.
+    pub fn new(provider: &str, region: &str, gpus: u32) -> Self {
+        let rows = || WATCHED.iter().filter(|row| row.provider.eq_ignore_ascii_case(provider));
+        let of_zone = Self::measured(rows().filter(|row| row.zone == region), gpus);
+        let of_region = || Self::measured(rows().filter(|row| row.region() == region_of(region)), gpus);
+        of_zone.or_else(of_region).unwrap_or_else(|| Self::typical(gpus))
+    }
+
+    /// Where none was watched.
+    pub fn typical(gpus: u32) -> Self {
+        let per_hour = PER_HOUR * growth(1, gpus);
+        let why = format!("as in four zones of aws, V100 with 1 GPU, 2023{}", grown(1, gpus));
+        Self { per_hour, wait: Hours::known(WAIT), why }
+    }
+
+    /// From those of these rows whose number of GPUs is the nearest, as a factor; `None` without rows.
+    pub fn measured<'a>(rows: impl Iterator<Item = &'a Watched>, gpus: u32) -> Option<Self> {
+        let mut rows: Vec<&Watched> = rows.collect();
+        let far = |row: &Watched| growth(row.gpus, gpus).ln().abs();
+        let nearest = rows.iter().map(|row| far(row)).min_by(f64::total_cmp)?;
+        rows.retain(|row| far(row) <= nearest);
+        let sum = |of: fn(&Watched) -> f64| rows.iter().map(|row| of(row)).sum::<f64>();
+        let (there, losses) = (sum(|row| row.there), sum(|row| f64::from(row.losses)));
+        let at_size: f64 = rows.iter().map(|row| f64::from(row.losses) * growth(row.gpus, gpus)).sum();
+        let wait = Hours::new((sum(|row| row.hours) - there) / losses).ok()?;
+        Some(Self { per_hour: at_size / there, wait, why: words(&rows, gpus)? })
+    }
+}
+
+/// How many times as often a machine with so many GPUs is lost as one with others.
+fn growth(from: u32, to: u32) -> f64 {
+    let [from, to] = [from, to].map(|gpus| f64::from(gpus.clamp(1, MOST_GPUS)));
+    (to / from).powf(BY_GPUS)
+}
+
+/// The region of a zone; a region is its own.
+fn region_of(zone: &str) -> &str {
+    let region = zone.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
+    if region.len() + 1 == zone.len() && region.ends_with(|last: char| last.is_ascii_digit()) { region } else { zone }
+}
+
+/// The regions that were watched, in words.
+pub fn regions() -> String {
+    let regions: BTreeSet<String> = WATCHED.iter().map(|row| format!("{} {}", row.provider, row.region())).collect();
+    regions.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+fn words(rows: &[&Watched], to: u32) -> Option<String> {
+    let first = rows.first()?;
+    let all = |of: fn(&Watched) -> &str| rows.iter().map(|row| of(row)).collect::<BTreeSet<_>>();
+    let listed = |all: BTreeSet<&str>| all.into_iter().collect::<Vec<_>>().join(" and ");
+    let zones = all(|row| row.zone);
+    let place = if zones.len() > 1 { first.region() } else { first.zone };
+    let years = listed(all(|row| row.since.split('-').next().unwrap_or_default()));
+    let gpus = if first.gpus == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", first.gpus) };
+    let (kinds, grown) = (listed(all(|row| row.gpu)), grown(first.gpus, to));
+    Some(format!("measured in {} {place}, {kinds} with {gpus}, {years}{grown}", first.provider))
+}
+
+/// What was done to the losses, in words.
+fn grown(from: u32, to: u32) -> String {
+    let times = growth(from, to);
+    let is_same = (times - 1.0).abs() < 1e-9;
+    if is_same { String::new() } else { format!(" (losses × {times:.2} for {to} GPUs)") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_grow_with_the_gpus_measured_and_no_further() {
+        let of = |gpus| SpotMachine::typical(gpus).per_hour;
+        assert!((of(1) - 0.5).abs() < 1e-12 && (of(8) - 0.5 * 2.713).abs() < 1e-3, "{}", of(8));
+        assert!(of(2) > of(1) && of(4) < of(8));
+        assert!([0, 16].map(of) == [1, 8].map(of));
+        for region in ["us-east-1", "us-east-2", "us-west-2"] {
+            let found = [1, 2, 4, 8, 16].map(|gpus| SpotMachine::new("aws", region, gpus).per_hour);
+            assert!(found.is_sorted() && found[4] <= found[3], "{region}: {found:?}");
+        }
+    }
+
+    /// us-east-2: 145 and 174 losses in 829.1 and 744.9 of 1,091.9 hours each.
+    #[test]
+    fn a_machine_takes_the_figures_of_its_zone_or_region() {
+        let [zone, region, other, away] =
+            [("AWS", "us-east-2a"), ("aws", "us-east-2"), ("aws", "us-east-2f"), ("gcp", "us-east-2")]
+                .map(|(provider, region)| SpotMachine::new(provider, region, 1));
+        assert!((zone.per_hour - 145.0 / 829.1).abs() < 1e-9 && (zone.wait.get() - 262.8 / 145.0).abs() < 1e-9);
+        assert!((region.per_hour - 319.0 / 1574.0).abs() < 1e-9, "{region:?}");
+        assert!((region.wait.get() - 609.8 / 319.0).abs() < 1e-9, "{region:?}");
+        assert_eq!(region.why, "measured in aws us-east-2, V100 with 1 GPU, 2023");
+        assert_eq!((&other, &away), (&region, &SpotMachine::typical(1)));
+        assert_eq!(SpotMachine::new("aws", "eu-west-1", 8), SpotMachine::typical(8));
+        // Those with 8 GPUs were watched in us-west-2 alone.
+        let large = SpotMachine::new("aws", "us-west-2", 8);
+        assert_eq!(large.why, "measured in aws us-west-2, K80 and V100 with 8 GPUs, 2022");
+        let east = SpotMachine::new("aws", "us-east-2", 8);
+        assert!((east.per_hour / region.per_hour - 2.713).abs() < 1e-3 && east.wait == region.wait);
+        assert_eq!(east.why, format!("{} (losses × 2.71 for 8 GPUs)", region.why));
+    }
+
+    #[test]
+    fn what_was_watched_is_whole() {
+        assert!(WATCHED.iter().all(|row| row.there < row.hours && row.losses > 0 && row.region() != row.zone));
+        assert_eq!(regions(), "aws us-east-1, aws us-east-2, aws us-west-2");
+        assert_eq!(
+            ["us-west-2c", "us-west-2", "eastus", "r"].map(region_of),
+            ["us-west-2", "us-west-2", "eastus", "r"]
+        );
+    }
+}

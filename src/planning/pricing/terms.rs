@@ -1,0 +1,129 @@
+//! What holds for all offers of a provider.
+
+use serde::{Deserialize, Serialize};
+
+use habitat_base::units::UsdPerHour;
+
+/// Hours of a month, as providers bill storage: a twelfth of 8,760.
+const MONTH: f64 = 730.0;
+
+/// How a provider charges beside the prices of its offers.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Terms {
+    /// Which time is billed.
+    pub billing: Billing,
+    /// US dollars for a GB of data that leaves the provider; `None` if that is not known.
+    pub egress_usd_per_gb: Option<f64>,
+    /// The same for data that go to another region of the provider; `None` if that is not known.
+    pub egress_other_region_usd_per_gb: Option<f64>,
+    /// Whether what leaving it costs is recalled: no source was read for it.
+    pub egress_is_recalled: bool,
+    /// US dollars for a GB of data that is kept there for a month; `None` if that is not known.
+    pub storage_usd_per_gb_month: Option<f64>,
+    /// Whether that is recalled: no source was read for it.
+    pub storage_is_recalled: bool,
+    /// Power of its buildings over that of the machines, 1 or more; `None` if that is not known.
+    pub pue: Option<f64>,
+    /// Kilograms of CO2e that a kWh emits there; `None` = as the place of a region has it.
+    pub kg_co2_per_kwh: Option<f64>,
+}
+
+impl Terms {
+    /// These, and where they say nothing, what was known before.
+    #[must_use]
+    pub fn or(self, before: Self) -> Self {
+        Self {
+            billing: if self.billing == Billing::Exact { before.billing } else { self.billing },
+            egress_usd_per_gb: self.egress_usd_per_gb.or(before.egress_usd_per_gb),
+            egress_other_region_usd_per_gb: self
+                .egress_other_region_usd_per_gb
+                .or(before.egress_other_region_usd_per_gb.filter(|_| self.egress_usd_per_gb.is_none())),
+            egress_is_recalled: self.egress_usd_per_gb.map_or(before.egress_is_recalled, |_| self.egress_is_recalled),
+            storage_usd_per_gb_month: self.storage_usd_per_gb_month.or(before.storage_usd_per_gb_month),
+            storage_is_recalled: self
+                .storage_usd_per_gb_month
+                .map_or(before.storage_is_recalled, |_| self.storage_is_recalled),
+            pue: self.pue.or(before.pue),
+            kg_co2_per_kwh: self.kg_co2_per_kwh.or(before.kg_co2_per_kwh),
+        }
+    }
+
+    /// US dollars for a GB that leaves it, for another of its regions or another provider; `None` where that
+    /// is not known.
+    pub fn egress_to(&self, is_same_provider: bool) -> Option<f64> {
+        self.egress_other_region_usd_per_gb.filter(|_| is_same_provider).or(self.egress_usd_per_gb)
+    }
+
+    /// What keeping so many GB costs an hour, a month having 730 of them; `None` where that is not
+    /// known.
+    pub fn storage(&self, gb: f64) -> Option<UsdPerHour> {
+        self.storage_usd_per_gb_month.map(|price| UsdPerHour::known(gb * price / MONTH))
+    }
+}
+
+/// Which time is billed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Billing {
+    /// The time used, to the second or minute.
+    #[default]
+    Exact,
+    /// Every hour begun.
+    Hour,
+    /// Every term begun of a contract, of so many hours: an offer's, never a provider's.
+    #[serde(skip)]
+    Term(u32),
+}
+
+impl Billing {
+    /// Hours of what is billed as a whole; `None` where the time used is billed.
+    pub fn block(self) -> Option<f64> {
+        match self {
+            Self::Exact => None,
+            Self::Hour => Some(1.0),
+            Self::Term(hours) => Some(f64::from(hours)),
+        }
+    }
+
+    /// The hours billed for so many used.
+    pub fn billed(self, hours: f64) -> f64 {
+        self.block().map_or(hours, |block| begun(hours / block) * block)
+    }
+}
+
+/// Whole blocks for so many used: the first with any use at all. What is over a whole one by no more
+/// than the rounding of a plan (of an hour a few milliseconds) begins no new one.
+pub(crate) fn begun(blocks: f64) -> f64 {
+    let first = if blocks > NOTHING { 1.0 } else { 0.0 };
+    (blocks - ROUNDING - blocks * 1e-8).ceil().max(first)
+}
+
+/// Blocks by which two computations of one part may differ.
+const ROUNDING: f64 = 1e-6;
+/// Blocks that are no use at all.
+const NOTHING: f64 = 1e-12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_hour_begun_is_billed() {
+        let hours = [0.0, 0.2, 1.0, 1.000_000_1, 1.01, 250.000_000_1].map(|hours| Billing::Hour.billed(hours));
+        assert_eq!(hours, [0.0, 1.0, 1.0, 1.0, 2.0, 250.0]);
+        assert_eq!(Billing::Exact.billed(1.01), 1.01);
+        let terms = [0.0, 1e-4, 720.0, 720.1, 1_441.0].map(|hours| Billing::Term(720).billed(hours));
+        assert_eq!(terms, [0.0, 720.0, 720.0, 1_440.0, 2_160.0]);
+        let hourly = Terms {
+            billing: Billing::Hour,
+            egress_usd_per_gb: Some(0.0),
+            egress_other_region_usd_per_gb: Some(0.0),
+            egress_is_recalled: true,
+            storage_usd_per_gb_month: Some(0.1),
+            storage_is_recalled: false,
+            pue: Some(1.1),
+            kg_co2_per_kwh: Some(0.4),
+        };
+        assert_eq!((hourly.or(Terms::default()), Terms::default().or(hourly)), (hourly, hourly));
+    }
+}

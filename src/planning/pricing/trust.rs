@@ -1,0 +1,307 @@
+//! How far a price can be trusted: its age on the day of planning, the kind of market it is
+//! of, and what speaks against it. The one place that evaluates prices; what shows one shows this
+//! beside it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+
+use super::offer::{Offer, Tier};
+use habitat_base::regress::quantile::median;
+use habitat_base::units::GpuSlug;
+
+/// Clouds whose list prices hardly move: of 97 of AWS, Azure and Google that were read twice, 4 to 173
+/// days apart, one had changed (`pricing/README.md`).
+const STEADY: [&str; 4] = ["aws", "azure", "gcp", "oci"];
+/// Days after which a list price of these clouds is old.
+const OLD_STEADY_DAYS: i32 = 365;
+/// Days after which another list price is old: in 50 days of autumn 2026 several rose by 10 to 40 %.
+const OLD_DAYS: i32 = 90;
+/// Days after which a spot price is old: in 80 to 170 days, 8 of 12 at AWS and Azure moved by 9 to
+/// 80 %.
+const OLD_SPOT_DAYS: i32 = 90;
+/// Days after which a spot price of Google is old: in 54 days one moved by 4 %.
+const OLD_GOOGLE_SPOT_DAYS: i32 = 180;
+/// A spot price below this share of the same machine's price on demand is doubted: most are at
+/// a fifth to a half of it.
+const LEAST_SPOT: f64 = 1.0 / 6.0;
+/// A price is doubted if the median of the others is this many times as high, or if it is this many
+/// times as high as the dearest: big clouds ask three to four times what small ones ask for the same GPU.
+const FAR: f64 = 3.0;
+/// Providers that it takes to say what others ask.
+const OTHERS: usize = 2;
+
+/// Who rents the machine out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Market {
+    /// The provider, at a list price.
+    #[default]
+    Provider,
+    /// Somebody, through a marketplace or a community tier: the price is one host's own.
+    PeerToPeer,
+}
+
+impl Market {
+    /// Its name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Provider => "provider",
+            Self::PeerToPeer => "peer-to-peer",
+        }
+    }
+}
+
+/// How far a price can be trusted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Trust {
+    /// Who rents the machine out.
+    pub market: Market,
+    /// Whether the user wrote it into a file of prices: what speaks against it is shown, and it is used.
+    pub is_own: bool,
+    /// Days from the date of the price to the day of planning; `None` where either is not known.
+    pub age_days: Option<i32>,
+    /// What speaks against the price.
+    pub doubts: Vec<Doubt>,
+}
+
+impl Trust {
+    /// A price of that market, not evaluated yet.
+    pub fn new(market: Market) -> Self {
+        Self { market, ..Self::default() }
+    }
+
+    /// Whether it is a price of the provider itself that nothing speaks against, or one that the user wrote.
+    pub fn is_firm(&self) -> bool {
+        self.market == Market::Provider && (self.is_own || self.doubts.is_empty())
+    }
+
+    /// The doubts in a word each; empty where nothing speaks against the price.
+    pub fn marks(&self) -> String {
+        self.doubts.iter().map(Doubt::mark).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The doubts with their reasons; empty where nothing speaks against the price.
+    pub fn reasons(&self) -> String {
+        self.doubts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// What speaks against a price.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Doubt {
+    /// Its source gives no date.
+    NoDate,
+    /// It is of long ago.
+    Old {
+        /// How long.
+        days: i32,
+    },
+    /// It is one host's own.
+    PeerToPeer,
+    /// A spot price far below the same machine's price on demand.
+    LowSpot {
+        /// Its share of that.
+        share: f64,
+    },
+    /// Far from what others ask for the same GPU, paid for alike.
+    FarOff {
+        /// How many times the middle price of the others.
+        times: f64,
+        /// How many others there are.
+        others: usize,
+    },
+}
+
+impl Doubt {
+    /// In a word or two.
+    pub const fn mark(&self) -> &'static str {
+        match self {
+            Self::NoDate => "no date",
+            Self::Old { .. } => "old",
+            Self::PeerToPeer => "peer-to-peer",
+            Self::LowSpot { .. } => "low spot",
+            Self::FarOff { times, .. } if *times < 1.0 => "far below others",
+            Self::FarOff { .. } => "far above others",
+        }
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDate => f.write_str("its source gives no date"),
+            Self::Old { days } => write!(f, "{days} days old"),
+            Self::PeerToPeer => f.write_str("of a host on a peer-to-peer market"),
+            Self::LowSpot { share } => write!(f, "{:.0} % of the same machine on demand", share * 100.0),
+            Self::FarOff { times, others } => {
+                let shown =
+                    if *times < 1.0 { format!("{:.0} % of", times * 100.0) } else { format!("{times:.1} times") };
+                write!(f, "{shown} what {others} other providers ask for this GPU")
+            }
+        }
+    }
+}
+
+/// Evaluates every price among the others, on that day.
+pub(super) fn evaluate(offers: &mut [Offer], day: Option<Date>) {
+    let others = Others::of(offers);
+    let on_demand: HashMap<(String, String, String), f64> =
+        offers.iter().filter(|offer| offer.tier == Tier::OnDemand).map(|o| (machine(o), o.price.get())).collect();
+    for offer in offers {
+        let age_days = offer.as_of.zip(day).map(|(date, day)| (day - date).get_days().max(0));
+        let oldest = keeps_days(&offer.provider, offer.tier);
+        let list = on_demand.get(&machine(offer)).filter(|list| offer.tier == Tier::Spot && **list > 0.0);
+        if offer.held.is_some() || offer.tier == Tier::Owned {
+            // Nobody else's price says anything of an own machine or a contract.
+            offer.trust = Trust { age_days, doubts: Vec::new(), ..offer.trust };
+            continue;
+        }
+        let doubts = [
+            offer.as_of.is_none().then_some(Doubt::NoDate),
+            age_days.filter(|days| *days > oldest).map(|days| Doubt::Old { days }),
+            (offer.trust.market == Market::PeerToPeer).then_some(Doubt::PeerToPeer),
+            list.map(|list| offer.price.get() / list)
+                .filter(|share| *share < LEAST_SPOT)
+                .map(|share| Doubt::LowSpot { share }),
+            others.far(offer),
+        ];
+        offer.trust = Trust { age_days, doubts: doubts.into_iter().flatten().collect(), ..offer.trust };
+    }
+}
+
+/// Days after which a price is older than usual.
+fn keeps_days(provider: &str, tier: Tier) -> i32 {
+    match (provider, tier) {
+        ("gcp", Tier::Spot) => OLD_GOOGLE_SPOT_DAYS,
+        (_, Tier::Spot) => OLD_SPOT_DAYS,
+        (provider, _) if STEADY.contains(&provider) => OLD_STEADY_DAYS,
+        _ => OLD_DAYS,
+    }
+}
+
+fn machine(offer: &Offer) -> (String, String, String) {
+    (offer.provider.clone(), offer.region.clone(), offer.instance_type.clone())
+}
+
+/// What each provider asks for one GPU of a kind, by tier: its middle price.
+struct Others(HashMap<(GpuSlug, Tier), BTreeMap<String, f64>>);
+
+impl Others {
+    fn of(offers: &[Offer]) -> Self {
+        let mut asked: HashMap<(GpuSlug, Tier), BTreeMap<String, Vec<f64>>> = HashMap::new();
+        for offer in offers.iter().filter(|offer| offer.unusable.is_none() && offer.held.is_none()) {
+            if let Some((gpu, price)) = offer.gpu.clone().zip(per_gpu(offer)) {
+                let of_gpu = asked.entry((gpu, offer.tier)).or_default();
+                of_gpu.entry(offer.provider.clone()).or_default().push(price);
+            }
+        }
+        let middles = |by: BTreeMap<String, Vec<f64>>| {
+            by.into_iter().filter_map(|(who, mut prices)| Some((who, median(&mut prices)?)))
+        };
+        Self(asked.into_iter().map(|(key, by)| (key, middles(by).collect())).collect())
+    }
+
+    fn far(&self, offer: &Offer) -> Option<Doubt> {
+        let (gpu, price) = offer.gpu.clone().zip(per_gpu(offer))?;
+        let mut others: Vec<f64> = self
+            .0
+            .get(&(gpu, offer.tier))?
+            .iter()
+            .filter(|(provider, _)| **provider != offer.provider)
+            .map(|(_, price)| *price)
+            .collect();
+        let count = others.len();
+        let dearest = others.iter().copied().fold(0.0, f64::max);
+        let times = price / median(&mut others)?;
+        let is_far = count >= OTHERS && (times < 1.0 / FAR || price > dearest * FAR);
+        is_far.then_some(Doubt::FarOff { times, others: count })
+    }
+}
+
+fn per_gpu(offer: &Offer) -> Option<f64> {
+    (offer.gpu_count > 0 && offer.price.get() > 0.0).then(|| offer.price.get() / f64::from(offer.gpu_count))
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::date;
+
+    use super::*;
+    use crate::pricing::{PriceBook, Snapshot};
+
+    /// One provider's machine of one V100, with its prices and further keys.
+    fn offers(provider: &str, on_demand: f64, rest: &str) -> Vec<Offer> {
+        let text = format!(
+            "schema = 1\nprovider = \"{provider}\"\n[[offer]]\nregion = \"r\"\ninstance_type = \"m\"\ngpu = \"v100\"\n\
+             gpu_count = 1\non_demand_usd_per_hour = {on_demand}\nscope = \"instance_total\"\nsource = \"s\"\n{rest}"
+        );
+        Snapshot::parse(&text).unwrap().offers().collect()
+    }
+
+    fn trust(offers: impl IntoIterator<Item = Offer>, place: usize) -> Trust {
+        PriceBook::new(offers).on(date(2026, 11, 22)).offers()[place].trust.clone()
+    }
+
+    #[test]
+    fn the_age_is_that_of_the_day_of_planning() {
+        let dated =
+            |day: &str, place| trust(offers("aws", 3.0, &format!("spot_usd_per_hour = 1.0\nas_of = \"{day}\"")), place);
+        assert_eq!((dated("2026-11-01", 0).age_days, dated("2026-11-01", 0).doubts.len()), (Some(21), 0));
+        // List prices of the big clouds keep longer than spot prices.
+        assert_eq!(dated("2026-07-20", 0).doubts, []);
+        assert_eq!(dated("2026-07-20", 1).doubts, [Doubt::Old { days: 125 }]);
+        assert_eq!(dated("2025-11-01", 0).reasons(), "386 days old");
+        let none = trust(offers("aws", 3.0, ""), 0);
+        assert_eq!((none.age_days, none.marks()), (None, "no date".to_owned()));
+    }
+
+    #[test]
+    fn an_age_is_a_doubt_where_prices_of_that_kind_have_moved_by_then() {
+        let doubts = |provider: &str, day: &str| {
+            let rest = format!("spot_usd_per_hour = 1.0\nas_of = \"{day}\"");
+            [0, 1].map(|place| trust(offers(provider, 3.0, &rest), place).doubts.len())
+        };
+        // 49, 116 and 157 days old; a price on demand and one on spot.
+        for (provider, ages) in [
+            ("aws", [[0, 0], [0, 1], [0, 1]]),
+            ("gcp", [[0, 0], [0, 0], [0, 0]]),
+            ("oci", [[0, 0], [0, 1], [0, 1]]),
+            ("lambda", [[0, 0], [1, 1], [1, 1]]),
+        ] {
+            assert_eq!(["2026-10-04", "2026-07-29", "2026-06-18"].map(|day| doubts(provider, day)), ages, "{provider}");
+        }
+    }
+
+    #[test]
+    fn hosts_of_a_peer_to_peer_market_are_marked() {
+        let host = trust(offers("vast", 3.0, "market = \"peer-to-peer\"\nas_of = \"2026-11-20\""), 0);
+        assert_eq!((host.market.name(), host.marks()), ("peer-to-peer", "peer-to-peer".to_owned()));
+    }
+
+    #[test]
+    fn a_spot_price_of_a_tenth_of_the_list_price_is_doubted() {
+        let spot =
+            |price| trust(offers("aws", 3.0, &format!("spot_usd_per_hour = {price}\nas_of = \"2026-11-20\"")), 1);
+        assert_eq!(spot(0.3).reasons(), "10 % of the same machine on demand");
+        assert_eq!(spot(0.6).doubts, []);
+    }
+
+    #[test]
+    fn a_price_far_from_the_others_of_the_same_gpu_is_doubted() {
+        let fresh = "as_of = \"2026-11-20\"";
+        let book = |own: f64| {
+            let others = [("a", 3.0), ("b", 4.0), ("c", 5.0)];
+            let others = others.into_iter().flat_map(|(who, price)| offers(who, price, fresh));
+            trust(offers("own", own, fresh).into_iter().chain(others), 0)
+        };
+        assert_eq!(book(0.4).reasons(), "10 % of what 3 other providers ask for this GPU");
+        assert_eq!(book(16.0).reasons(), "4.0 times what 3 other providers ask for this GPU");
+        // Three times the middle is what a big cloud asks; three times the dearest is not.
+        assert_eq!((book(1.4).doubts, book(14.9).doubts), (Vec::new(), Vec::new()));
+        // One other does not tell which of the two is far off.
+        assert_eq!(trust(offers("own", 0.4, fresh).into_iter().chain(offers("a", 3.0, fresh)), 0).doubts, []);
+    }
+}

@@ -1,0 +1,83 @@
+//! A sweep's steps beside the predictions at the recorded batch, for plans to choose from.
+
+use super::sweep::{Basis, GpuSweep, Sweep, sweep};
+use crate::estimate::{AtBatch, Fits, Predictions};
+use crate::{Mode, Options};
+use habitat_step::catalog::Catalog;
+use habitat_step::profile::Profile;
+
+/// Batches that a plan may try where none is named: the recorded one halved down to 1 as long as
+/// it is even, doubled, and twice doubled.
+pub fn usual_sizes(recorded: u64) -> Vec<u64> {
+    if recorded == 0 {
+        return Vec::new();
+    }
+    let mut sizes = halves(recorded);
+    sizes.extend([2, 4].map(|times| recorded.saturating_mul(times)));
+    sizes
+}
+
+fn halves(recorded: u64) -> Vec<u64> {
+    let halves = std::iter::successors(Some(recorded), |batch| batch.is_multiple_of(2).then_some(batch / 2));
+    let mut sizes: Vec<u64> = halves.skip(1).collect();
+    sizes.reverse();
+    sizes
+}
+
+/// Adds the steps with a half, a quarter, … of the recorded batch of a training: its shares on several GPUs,
+/// which keep the global batch. If they cannot be predicted, a note says why.
+pub fn add_shares(predictions: &mut Predictions, profile: (String, Profile), catalog: &Catalog, options: &Options) {
+    let workload = &predictions.workload;
+    let batch = workload.batch_size.filter(|batch| *batch > 0 && workload.mode == Mode::Training);
+    let sizes = batch.filter(|_| !predictions.communicates).map(halves).unwrap_or_default();
+    if sizes.is_empty() {
+        return;
+    }
+    match sweep(&[profile], catalog, options, &sizes) {
+        Ok(found) => add_sizes(predictions, &found),
+        Err(error) => predictions.notes.push(format!(
+            "smaller batches, with which several GPUs would keep the global batch, cannot be predicted: {error}"
+        )),
+    }
+}
+
+/// Adds the steps of a sweep to predictions at one of its recorded batches.
+pub fn add_sizes(predictions: &mut Predictions, sweep: &Sweep) {
+    let Some(recorded) = predictions.workload.batch_size else { return };
+    let how = match sweep.basis {
+        Basis::Lines => "a line through the recorded batches",
+        Basis::Shapes => "shapes scaled",
+    };
+    for prediction in &mut predictions.predictions {
+        let of_gpu = |swept: &&GpuSweep| swept.gpu.slug == prediction.gpu.slug;
+        let Some(swept) = sweep.gpus.iter().find(of_gpu) else { continue };
+        let others = swept.rows.iter().filter(|row| row.batch != recorded);
+        prediction.at_batches = others
+            .map(|row| {
+                // Fewer samples fit where more do.
+                let is_less = row.batch < recorded && row.memory.fits == Fits::Unknown;
+                let memory =
+                    if is_less && prediction.memory.fits == Fits::Yes { &prediction.memory } else { &row.memory };
+                AtBatch {
+                    batch_size: row.batch,
+                    step: row.step,
+                    memory: memory.clone(),
+                    why: format!("batch of {} in place of the recorded {recorded}: {how}", row.batch),
+                }
+            })
+            .collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_sizes_are_halves_and_doubles() {
+        assert_eq!(usual_sizes(32), [1, 2, 4, 8, 16, 64, 128]);
+        assert_eq!(usual_sizes(48), [3, 6, 12, 24, 96, 192]);
+        assert_eq!(usual_sizes(1), [2, 4]);
+        assert_eq!(usual_sizes(0), [0; 0]);
+    }
+}

@@ -1,0 +1,146 @@
+//! What totals say of a step: device time by kind, and how the device waits.
+
+use super::{OperatorKind, OperatorTotals};
+use habitat_base::units::Micros;
+
+/// At most this share of a step is waiting.
+const MOST_WAITING: f64 = 0.95;
+/// Recorded idle time below this share of the step says nothing more.
+const LEAST_IDLE: f64 = 0.002;
+/// Scalings closer to 1 than this are not worth a word.
+const SCALED: f64 = 0.1;
+
+/// A step taken apart. Times in microseconds.
+///
+/// Profile and step time come from separate runs. Where the profiled device time and idle
+/// time together are less than the step, the profiler has lost events (its buffer was full):
+/// the kinds are scaled so that device time = step − idle. Where the device time alone is
+/// more than the step, the profiler slowed kernels down: the kinds are scaled to the step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Anatomy {
+    step: f64,
+    batch: f64,
+    /// Device time by kind, set right.
+    kinds: [f64; KINDS],
+    /// By how much it was scaled for that.
+    scale: f64,
+    /// Step less device time.
+    waits: f64,
+    /// Idle time as recorded: with small operators more than `waits`, as the profiler slows
+    /// the host down, so that it tells how much the host has to do.
+    idle: f64,
+}
+
+const KINDS: usize = OperatorKind::ALL.len();
+
+impl Anatomy {
+    /// Of totals.
+    pub fn of(totals: &OperatorTotals) -> Self {
+        let step = totals.step.get();
+        let recorded = totals.device_time().get();
+        let idle = totals.idle.map_or_else(|| (step - recorded).max(0.0), Micros::get);
+        let waiting = idle.min(MOST_WAITING * step);
+        let device = if recorded + waiting < step { step - waiting } else { recorded.min(step) };
+        let scale = device / recorded;
+        let kinds = OperatorKind::ALL.map(|kind| totals.kinds.get(&kind).map_or(0.0, |time| time.get() * scale));
+        Self {
+            step,
+            batch: totals.batch_size as f64,
+            kinds,
+            scale,
+            waits: (step - device).max(0.0),
+            idle: idle.max(LEAST_IDLE * step),
+        }
+    }
+
+    /// Time of the step in which the device waits.
+    pub fn waits(&self) -> Micros {
+        Micros::known(self.waits)
+    }
+
+    /// The step in microseconds.
+    pub(crate) const fn step(&self) -> f64 {
+        self.step
+    }
+
+    /// Shares of the device time by kind.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = f64> {
+        let device: f64 = self.kinds.iter().sum();
+        self.kinds.iter().map(move |time| time / device)
+    }
+
+    /// Columns of the mean: device time by kind, waiting, recorded idle time, a millisecond.
+    pub(crate) fn columns(&self) -> Vec<f64> {
+        self.kinds.iter().copied().chain([self.waits, self.idle, 1e3]).collect()
+    }
+
+    /// Place among other steps, in units of the length over which what the mean leaves
+    /// changes: square roots of shares (the Hellinger distance of two mixes), logarithms of
+    /// the step (in ms), the batch size, the busy share and the idle share.
+    pub(crate) fn coordinates(&self) -> Vec<f64> {
+        let device: f64 = self.kinds.iter().sum();
+        self.shares()
+            .map(|share| 2.0 * share.sqrt())
+            .chain([(self.step / 1e3).ln(), self.batch.ln(), (device / self.step).ln(), (self.idle / self.step).ln()])
+            .collect()
+    }
+
+    /// What was set right, in words.
+    pub(super) fn notes(&self) -> Vec<String> {
+        if (self.scale - 1.0).abs() <= SCALED {
+            return Vec::new();
+        }
+        let why = if self.scale > 1.0 { "the profiler lost events" } else { "the profiler slowed kernels down" };
+        vec![format!("operator times scaled by {:.2} to fill the step: {why}", self.scale)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use habitat_base::units::GpuSlug;
+
+    fn anatomy(step: f64, idle: Option<f64>, kinds: &[(OperatorKind, f64)]) -> Anatomy {
+        let micros = |value: f64| Micros::new(value).unwrap();
+        let kinds = kinds.iter().map(|&(kind, time)| (kind, micros(time))).collect();
+        let gpu = GpuSlug::new("t4").unwrap();
+        Anatomy::of(&OperatorTotals::new(gpu, micros(step), 32, idle.map(micros), kinds).unwrap())
+    }
+
+    const TWO: [(OperatorKind, f64); 2] = [(OperatorKind::Convolution, 300.0), (OperatorKind::Normalisation, 100.0)];
+
+    /// 400 µs of kernels and 50 µs idle in a step of 1000 µs: 550 µs are missing.
+    #[test]
+    fn lost_events_are_made_up_for() {
+        let lost = anatomy(1000.0, Some(50.0), &TWO);
+        assert_eq!(lost.columns()[0], 300.0 * 950.0 / 400.0);
+        assert_eq!((lost.waits, lost.idle), (50.0, 50.0));
+        assert!(lost.notes()[0].contains("2.38"), "{:?}", lost.notes());
+    }
+
+    #[test]
+    fn slowed_kernels_are_cut_to_the_step() {
+        let slowed = anatomy(320.0, Some(10.0), &TWO);
+        assert_eq!((slowed.columns()[0], slowed.waits), (240.0, 0.0));
+        assert!(slowed.notes()[0].contains("slowed"));
+    }
+
+    #[test]
+    fn waiting_is_what_kernels_leave() {
+        // The profiler saw more idle time than the step has without it.
+        let waiting = anatomy(500.0, Some(700.0), &TWO);
+        assert_eq!((waiting.columns()[0], waiting.waits, waiting.idle), (300.0, 100.0, 700.0));
+        assert_eq!(waiting.notes(), Vec::<String>::new());
+        let unknown = anatomy(500.0, None, &TWO);
+        assert_eq!((unknown.waits, unknown.idle), (100.0, 100.0));
+    }
+
+    #[test]
+    fn coordinates_by_hand() {
+        let at = anatomy(500.0, Some(100.0), &TWO).coordinates();
+        assert_eq!(at.len(), 21);
+        assert!((at[0] - 2.0 * 0.75_f64.sqrt()).abs() < 1e-12 && (at[2] - 1.0).abs() < 1e-12);
+        let tail = [0.5_f64.ln(), 32.0_f64.ln(), 0.8_f64.ln(), 0.2_f64.ln()];
+        assert!(at[17..].iter().zip(tail).all(|(a, b)| (a - b).abs() < 1e-12), "{at:?}");
+    }
+}

@@ -1,0 +1,255 @@
+//! Which method answers where the user asks for none: the default, or linear models that were
+//! found to err clearly less. What methods err by is in `models/methods.json`.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::decoded::Decoded;
+use super::engine::Prepared;
+use super::error::PredictError;
+use super::estimate::Predictions;
+use super::kernelwise::{Evaluated, KernelWise};
+use super::method::{COVERED, Method, MethodChoice};
+use super::options::Options;
+use super::origin::origin;
+use super::precision::infer;
+use super::unshaped::Unshaped;
+use habitat_base::units::GpuSlug;
+use habitat_step::catalog::{Catalog, GpuSpec, Vendor};
+use habitat_step::profile::{Mode, PrecisionClass, Profile};
+
+/// Fewer judged steps do not move the choice away from the default method.
+pub const ENOUGH: u32 = 20;
+/// The part of the default method's error that another's has to stay below: the mean of
+/// twenty errors varies by about a sixth from sample to sample.
+pub const MARGIN: f64 = 0.75;
+
+/// The mean absolute relative error of whole steps that a method was not fitted to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Validated {
+    /// 0.07 = 7 %.
+    pub error: f64,
+    /// On how many steps.
+    pub steps: u32,
+    /// Which.
+    pub on: String,
+    /// Whether they ran on the very GPU that is predicted.
+    pub is_own: bool,
+}
+
+/// What is known of a profile's step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// Shapes alone, or what was measured is ignored.
+    Shapes,
+    /// A measured step, its operators measured apart or without their launches.
+    Step,
+    /// A trace: operators measured within the step, with the launches of their kernels.
+    Trace,
+    /// A measured step without the shapes of its operators.
+    Unshaped,
+}
+
+impl Known {
+    /// Of a profile with these options.
+    pub fn of(profile: &Profile, origin: Option<&GpuSpec>, options: &Options) -> Self {
+        if options.ignore_origin || origin.is_none() {
+            return Self::Shapes;
+        }
+        if Unshaped::of(&Decoded::all(profile)).is_some() {
+            return Self::Unshaped;
+        }
+        let mut kernels = profile.operations.iter().flat_map(|operation| &operation.kernels);
+        if kernels.any(|kernel| kernel.grid.is_some()) { Self::Trace } else { Self::Step }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Shapes => "from shapes alone",
+            Self::Step => "from the step measured on another GPU",
+            Self::Trace => "from a trace of another GPU",
+            Self::Unshaped => "from a step of another GPU without shapes",
+        }
+    }
+}
+
+/// What the workshop printed of every method on the same steps (`models/methods.json`). Every
+/// GPU was judged by models that were trained without it.
+#[derive(Deserialize)]
+struct Evaluation {
+    rows: Vec<Figure>,
+}
+
+/// The errors of a method on a group of steps.
+#[derive(Deserialize)]
+pub(super) struct Figure {
+    pub(super) group: String,
+    pub(super) method: String,
+    pairs: u32,
+    mean_absolute_error: f64,
+}
+
+pub(super) static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
+    serde_json::from_str::<Evaluation>(habitat_models::METHODS).expect("a test reads the shipped file").rows
+});
+
+/// The kind of a step. Errors found on one kind do not hold for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepKind {
+    /// Maker of the GPU that they are predicted for.
+    pub vendor: Vendor,
+    /// Training or inference.
+    pub mode: Mode,
+    /// What their products run in on that GPU.
+    pub precision: PrecisionClass,
+}
+
+impl StepKind {
+    /// The kind of a recorded step on a GPU; an unknown precision follows from its operations.
+    pub fn of(profile: &Profile, gpu: &GpuSpec) -> Self {
+        let precision = profile.workload.precision.unwrap_or_else(|| infer(&profile.operations)).class();
+        let is_fp32 = precision == PrecisionClass::Tf32 && !gpu.runs_tf32();
+        let precision = if is_fp32 { PrecisionClass::Fp32 } else { precision };
+        Self { vendor: gpu.vendor, mode: profile.workload.mode, precision }
+    }
+
+    /// The group of such steps in `models/methods.json`; `None` of steps without shapes.
+    pub fn group(self, known: Known) -> Option<String> {
+        let how = match known {
+            Known::Shapes => "shapes alone",
+            Known::Step => "measured elsewhere",
+            Known::Trace => "traced elsewhere",
+            Known::Unshaped => return None,
+        };
+        let Self { vendor, mode, precision } = self;
+        Some(format!("{vendor}, {mode}, {precision}, {how}"))
+    }
+}
+
+impl fmt::Display for StepKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} steps in {} on {} GPUs", self.mode, self.precision, self.vendor)
+    }
+}
+
+/// What the shipped models and rules were found to err by on GPUs they had not seen; `None`
+/// where that was not judged. Fitted lines carry their own errors.
+pub fn validated(method: MethodChoice, known: Known, kind: StepKind) -> Option<Validated> {
+    let group = kind.group(known)?;
+    let Figure { pairs, mean_absolute_error, .. } =
+        FIGURES.iter().find(|figure| figure.group == group && figure.method == method.name())?;
+    let on = format!("{kind}, {}", known.words());
+    Some(Validated { error: *mean_absolute_error, steps: *pairs, on, is_own: false })
+}
+
+/// What fitted lines were found to err by: where the GPU is among those measured, on its own
+/// steps of networks left out, else on GPUs left out.
+pub(super) fn validated_lines(
+    method: MethodChoice,
+    lines: &KernelWise,
+    gpu: &GpuSlug,
+    kind: StepKind,
+) -> Option<Validated> {
+    let method = match method {
+        MethodChoice::KernelWise => Method::KernelWise,
+        MethodChoice::LayerWise => Method::LayerWise,
+        MethodChoice::EndToEnd => Method::EndToEnd,
+        _ => return None,
+    };
+    let on = lines.gpus.contains_key(gpu).then_some(gpu);
+    let is_asked = |it: &&Evaluated| {
+        (it.gpu.as_ref(), it.method, it.mode) == (on, method, kind.mode)
+            && (it.vendor, it.precision) == (Some(kind.vendor), Some(kind.precision))
+    };
+    let Evaluated { error, steps, .. } = lines.errors.iter().find(is_asked)?;
+    let of =
+        on.map_or_else(|| "their GPUs left out".to_owned(), |gpu| format!("their networks left out, on the {gpu}"));
+    Some(Validated { error: *error, steps: *steps, on: format!("{kind}, {of}"), is_own: on.is_some() })
+}
+
+/// Whether the default method gives way to another: the error found rests on enough steps, and is smaller by more than
+/// chance makes it. If the default was not judged on such steps, only to what was measured on the GPU itself.
+pub(super) fn gives_way(default: Option<&Validated>, other: &Validated) -> bool {
+    other.steps >= ENOUGH && default.map_or(other.is_own, |default| other.error < MARGIN * default.error)
+}
+
+/// The step of `profile` on every GPU asked for.
+///
+/// A GPU that is the origin of a profile with a measured step gets the measurement. With
+/// [`MethodChoice::Auto`], linear models take the default method's place on GPUs where they
+/// were found to err clearly less ([`compare`](super::compare)).
+///
+/// # Errors
+/// [`PredictError`] where the origin or a target is not in the catalog, or nothing is
+/// known of any operation.
+pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
+    let stripped = options.ignore_origin.then(|| profile.without_origin());
+    let prepared = Prepared::new(profile, stripped.as_ref());
+    let mut answers = prepared.predict(catalog, options)?;
+    if options.method != MethodChoice::Auto || options.kernel_wise.is_none() || options.precision.is_some() {
+        return Ok(answers);
+    }
+    let origin = origin(profile, catalog, options)?;
+    let targets: Vec<&GpuSpec> = answers
+        .predictions
+        .iter()
+        .filter(|it| !it.step.is_of_origin())
+        .filter_map(|it| catalog.get(&it.gpu.slug))
+        .collect();
+    let instead = lines_instead(profile, origin, &targets, options);
+    if instead.is_empty() {
+        return Ok(answers);
+    }
+    let method = MethodChoice::KernelWise;
+    let targets = instead.iter().map(|(slug, _)| slug.clone()).collect();
+    let by_lines = prepared.predict(catalog, &Options { targets, method, ..options.clone() })?;
+    for ((_, why), mut prediction) in instead.into_iter().zip(by_lines.predictions) {
+        if prediction.by_fitted_lines() < COVERED {
+            continue;
+        }
+        prediction.notes.insert(0, why);
+        if let Some(place) = answers.predictions.iter_mut().find(|it| it.gpu.slug == prediction.gpu.slug) {
+            *place = prediction;
+        }
+    }
+    Ok(answers)
+}
+
+/// The GPUs on which fitted lines take the default method's place, and why.
+fn lines_instead(
+    profile: &Profile,
+    origin: Option<&GpuSpec>,
+    targets: &[&GpuSpec],
+    options: &Options,
+) -> Vec<(GpuSlug, String)> {
+    let Some(lines) = &options.kernel_wise else { return Vec::new() };
+    let known = Known::of(profile, origin, options);
+    if known == Known::Unshaped {
+        // Lines are in what shapes tell.
+        return Vec::new();
+    }
+    targets
+        .iter()
+        .filter_map(|gpu| {
+            let kind = StepKind::of(profile, gpu);
+            let default = validated(MethodChoice::Auto, known, kind);
+            let found = validated_lines(MethodChoice::KernelWise, lines, &gpu.slug, kind)?;
+            let behind = default.as_ref().map_or_else(|| "an error not judged".to_owned(), |it| percent(it.error));
+            gives_way(default.as_ref(), &found).then(|| {
+                let why = format!(
+                    "by linear models, {} off on {} {}, in place of the default's {behind}",
+                    percent(found.error),
+                    found.steps,
+                    found.on
+                );
+                (gpu.slug.clone(), why)
+            })
+        })
+        .collect()
+}
+
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}

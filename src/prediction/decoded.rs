@@ -1,0 +1,103 @@
+//! The operations of a step, decoded once for all GPUs and methods.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::kernelwise::layer::Layers;
+use super::parallel;
+use habitat_base::units::Flops;
+use habitat_step::catalog::GpuSpec;
+use habitat_step::op::name::Name;
+use habitat_step::op::{Arithmetic, Family, Op, Part, Work, arithmetic, element_type};
+use habitat_step::profile::{DType, Operation, Precision, Profile, is_host_transfer};
+
+/// An operation with what does not depend on the GPU worked out once.
+#[derive(Debug)]
+pub struct Decoded<'a> {
+    /// The operation.
+    pub operation: &'a Operation,
+    /// Its position in the profile.
+    pub index: usize,
+    /// What it is.
+    pub op: Op,
+    /// Its kind.
+    pub family: Family,
+    /// Its element type: as recorded, else what the workload's precision says.
+    pub dtype: Option<DType>,
+    /// Arithmetic and traffic of one occurrence; `None` where the shapes do not tell.
+    pub work: Option<Work>,
+    /// What one occurrence consists of, for the learned models.
+    pub parts: Vec<Part>,
+    /// Whether it copies between host and device: over PCI Express, not through device memory.
+    pub is_host_copy: bool,
+    /// Its arithmetic on a GPU with TF32 ([`Self::arithmetic_on`]).
+    pub arithmetic: Option<Precision>,
+    precision: Option<Precision>,
+    layers: OnceLock<Layers>,
+}
+
+impl<'a> Decoded<'a> {
+    /// Decodes one operation of a workload in `precision`.
+    pub fn new(index: usize, operation: &'a Operation, precision: Option<Precision>) -> Self {
+        Self::named(index, operation, Name::of(&operation.name), precision)
+    }
+
+    fn named(index: usize, operation: &'a Operation, name: Name, precision: Option<Precision>) -> Self {
+        let op = Op::named(operation, name);
+        let dtype = element_type(operation, precision);
+        let element_bytes = dtype.as_ref().and_then(DType::size_bytes).unwrap_or(4) as f64;
+        let kernels = &operation.kernels;
+        let by_kernels = !kernels.is_empty() && kernels.iter().all(|kernel| is_host_transfer(&kernel.name));
+        let family = op.family();
+        Self {
+            operation,
+            index,
+            arithmetic: arithmetic(operation, family, precision),
+            family,
+            work: op.work(element_bytes),
+            parts: op.parts(element_bytes),
+            is_host_copy: is_host_transfer(&operation.name) || by_kernels,
+            op,
+            dtype,
+            precision,
+            layers: OnceLock::new(),
+        }
+    }
+
+    /// All operations of a profile.
+    pub fn all(profile: &'a Profile) -> Vec<Self> {
+        let precision = profile.workload.precision;
+        let mut names: HashMap<&str, Name> = HashMap::new();
+        for operation in &profile.operations {
+            names.entry(&operation.name).or_insert_with_key(|name| Name::of(name));
+        }
+        let numbered: Vec<(usize, &Operation)> = profile.operations.iter().enumerate().collect();
+        parallel::items(&numbered, |&(index, operation)| {
+            Self::named(index, operation, names[operation.name.as_str()], precision)
+        })
+    }
+
+    /// Its arithmetic on a GPU: [`Precision::Fp32Strict`] for TF32 on a GPU that does not run it.
+    pub fn arithmetic_on(&self, gpu: &GpuSpec) -> Option<Precision> {
+        self.arithmetic.map(|arithmetic| {
+            if arithmetic == Precision::Tf32 && !gpu.runs_tf32() { Precision::Fp32Strict } else { arithmetic }
+        })
+    }
+
+    /// Whether a GPU that has TF32 does its arithmetic in it, at another rate than others.
+    pub fn is_in_tf32(&self) -> bool {
+        let multiplies = self.work.is_some_and(|work| work.arithmetic != Arithmetic::Vector) || !self.parts.is_empty();
+        self.arithmetic == Some(Precision::Tf32) && self.family.varies_kernels() && multiplies
+    }
+
+    /// The operation as the linear models see it; worked out when first asked for.
+    pub fn layers(&self) -> &Layers {
+        self.layers.get_or_init(|| Layers::new(self.operation, self.precision, self.family, self.work, &self.parts))
+    }
+}
+
+/// Floating-point operations of a step.
+pub fn step_operations(decoded: &[Decoded<'_>]) -> Flops {
+    let of = |one: &Decoded<'_>| one.work.map_or(0.0, |work| work.flops.get() * f64::from(one.operation.count));
+    Flops::known(decoded.iter().map(of).sum())
+}

@@ -1,0 +1,158 @@
+//! What a convolution asks of a GPU: its products or sums, and the copies around kernels that want another order of
+//! memory.
+
+use super::limits::{ConvolutionPass, below};
+use super::terms::{CHUNK, Demand, TILE, Terms, Units, traffic};
+use crate::decoded::Decoded;
+use habitat_step::op::Sizes;
+use habitat_step::profile::DType;
+
+/// Channels below which a convolution of the first layer is thin.
+const THIN: f64 = 8.0;
+/// Channels of a group for which cuDNN has kernels in channels-last order. Of others it copies what comes in and what goes
+/// out into an order that it has kernels for, at 0.15 to 0.2 TB/s on an H100 as on an H200, whatever their width
+/// (`models/lab/samples/recorded`: `ResNeXt` and DPN-107 have kernels, `RegNet`, `Visformer` and DPN-92 have not).
+pub const GROUP_CHANNELS: [f64; 4] = [4.0, 8.0, 16.0, 32.0];
+/// Taps of the largest filter for which libraries have depthwise kernels.
+pub const MOST_TAPS: f64 = 49.0;
+
+/// One of a depthwise convolution's passes. Its kernels take a multiprocessor so many cycles for each element of the
+/// result (of the input, for its gradient), by filter, order and type, on an H100 as on an H200: at the boost clock 0.5,
+/// 1.1 and 2.4 forward for filters of 9, 25 and 49 taps in channels-last order (up to 3 times as many where images are
+/// small), 2.5 and 4.5 for 9 and 25 by `PyTorch`'s own kernels, which it takes in the other order but for FP16 at a
+/// stride of 1 (`python models/lab/steps/recorded.py --show models/lab/samples/recorded` prints them).
+fn depthwise(
+    decoded: &Decoded<'_>,
+    [batch, _, in_channels, out_channels, taps, in_places, out_places]: [f64; 7],
+    gradient: Option<&'static str>,
+    channels_last: bool,
+    plain: &dyn Fn(Terms, f64) -> Demand,
+) -> Demand {
+    let elements = batch * if gradient == Some("data") { in_channels * in_places } else { out_channels * out_places };
+    let strided = out_places < 0.6 * in_places;
+    let wide = matches!(decoded.dtype, None | Some(DType::Float32));
+    let is_native = !channels_last && (strided || decoded.dtype != Some(DType::Float16));
+    // Filters that cuDNN has no kernel of its own for.
+    let is_foreign = channels_last && (taps > MOST_TAPS || taps == MOST_TAPS && wide && gradient == Some("weight"));
+    let mut terms = Terms::of(Vec::new());
+    for name in ["depthwise", "convolution"] {
+        terms.memory(name, 1.0);
+        if let Some(gradient) = gradient {
+            terms.memory(format!("{name}, {gradient}"), 1.0);
+        }
+    }
+    terms.memory("depthwise, strided", f64::from(u8::from(strided)));
+    let size = (taps / 9.0).log2();
+    for (what, amount) in [
+        ("", 1.0),
+        (", native", f64::from(u8::from(is_native))),
+        (", channels first", f64::from(u8::from(!channels_last && !is_native))),
+        (", 32 bits", f64::from(u8::from(wide && !is_native))),
+        (", no kernel", f64::from(u8::from(is_foreign))),
+        (", taps", size),
+        (", native, taps", if is_native { size } else { 0.0 }),
+    ] {
+        terms.compute(format!("depthwise, elements{what}"), amount);
+        if let Some(gradient) = gradient {
+            terms.compute(format!("depthwise, elements, {gradient}{what}"), amount);
+        }
+    }
+    Demand { flops: elements, units: Units::Cycles, ..plain(terms, 0.0) }
+}
+
+/// The parts of a convolution, or of one gradient.
+pub(super) fn convolution(
+    decoded: &Decoded<'_>,
+    [batch, groups, in_channels, out_channels, taps, in_places, out_places]: [f64; 7],
+    gradient: Option<&'static str>,
+    arithmetic: Option<&'static str>,
+    element_bytes: f64,
+    plain: &dyn Fn(Terms, f64) -> Demand,
+) -> Vec<Demand> {
+    let (inside, outside) = (in_channels / groups, out_channels / groups);
+    let channels_last = matches!(&decoded.op.sizes, Some(Sizes::Convolution(convolution)) if convolution.channels_last);
+    // Without matrix units, channels first is what libraries work in. GPUs without them are not told apart here where
+    // the numbers are of 16 bits or TF32.
+    let by_matrix_units = arithmetic != Some("fp32");
+    let (is_first, is_last) = (by_matrix_units && !channels_last, by_matrix_units && channels_last);
+    let kind = match () {
+        () if groups > 1.0 && inside == 1.0 && outside <= 2.0 => "depthwise",
+        () if groups > 1.0 => "grouped",
+        () if inside.min(outside) < THIN => "thin",
+        () if taps == 1.0 => "pointwise",
+        () => "dense",
+    };
+    if kind == "depthwise" {
+        let sizes = [batch, groups, in_channels, out_channels, taps, in_places, out_places];
+        return vec![depthwise(decoded, sizes, gradient, channels_last, plain)];
+    }
+    let mut names = vec![kind.to_owned(), "convolution".to_owned()];
+    if let Some(gradient) = gradient {
+        names.extend([format!("convolution, {gradient}"), format!("{kind}, {gradient}")]);
+    }
+    if is_first && kind != "dense" {
+        names.push(format!("{kind}, channels first"));
+        names.extend(gradient.map(|gradient| format!("{kind}, {gradient}, channels first")));
+    }
+    let mut terms = Terms::of(names);
+    let strided = out_places < 0.6 * in_places;
+    if let Some(arithmetic) = arithmetic {
+        terms.compute(format!("convolution, {arithmetic}"), 1.0);
+        terms.compute(format!("{kind}, {arithmetic}"), 1.0);
+    }
+    let (sums, is_weight) = (inside * taps, gradient == Some("weight"));
+    terms.compute(format!("{kind}, narrow"), below(TILE, outside));
+    terms.compute(
+        if is_weight { "convolution, weight, short sums" } else { "convolution, short sums" },
+        below(if is_weight { TILE } else { 2.0 * TILE }, sums),
+    );
+    if kind == "grouped" {
+        terms.compute("grouped, width", below(64.0, inside));
+        if is_first {
+            terms.compute("grouped, width, channels first", below(64.0, inside));
+        }
+    }
+    let is_odd = |channels: f64| channels % 8.0 != 0.0;
+    // Layers of one tap are products in channels-last order, which have kernels for any length of a row.
+    let is_half = matches!(decoded.dtype, Some(DType::Float16 | DType::Bfloat16));
+    let is_unaligned = is_last && is_half && kind == "pointwise" && (inside % 2.0 != 0.0 || outside % 2.0 != 0.0);
+    let odd = !is_unaligned && (is_odd(inside) || is_odd(outside));
+    terms.compute("convolution, odd", f64::from(u8::from(odd)));
+    terms.compute("convolution, strided", f64::from(u8::from(strided)));
+    let across = (outside / TILE).ceil() * groups;
+    let places = batch * out_places;
+    let tiles = if is_weight {
+        (sums / TILE).ceil() * across * (places / CHUNK).max(1.0)
+    } else {
+        (places / TILE).ceil() * across
+    };
+    let mut own = plain(terms, tiles);
+    own.limits.vector_convolution = (!by_matrix_units).then_some(match gradient {
+        None => ConvolutionPass::Forward,
+        Some("data") => ConvolutionPass::Data,
+        Some(_) => ConvolutionPass::Weight,
+    });
+    if is_unaligned {
+        own.limits.unaligned = own.flops;
+    }
+    // Kernels of matrix units want channels last, of widths that they load at once: what comes in is copied so, and what
+    // goes out back; where it is the width alone, only tensors of another one.
+    let is_copied = match kind {
+        "grouped" => is_first || is_last && !GROUP_CHANNELS.contains(&inside),
+        "dense" => is_first || is_last && odd,
+        "thin" => is_last && odd,
+        _ => false,
+    };
+    let is_whole = is_first || kind == "grouped";
+    let moved = |channels: f64, places: f64| if is_whole || is_odd(channels) { batch * channels * places } else { 0.0 };
+    let elements = moved(in_channels, in_places) + moved(out_channels, out_places);
+    let copies = is_copied.then(|| {
+        let name = format!("{kind}, {}", if is_first { "channels first" } else { "copied" });
+        let mut copies = traffic(2.0 * elements * element_bytes, own.times, &name);
+        (copies.flops, copies.units) = (elements, Units::Cycles);
+        copies.compute.push((format!("{name}, elements"), 1.0));
+        copies.compute.extend(gradient.map(|gradient| (format!("{name}, elements, {gradient}"), 1.0)));
+        copies
+    });
+    std::iter::once(own).chain(copies).collect()
+}

@@ -1,0 +1,410 @@
+//! What an operation asks of a GPU, and the terms by which it falls short of the GPU's rates.
+
+use super::convolution::convolution;
+use super::limits::{Limits, below};
+use crate::decoded::Decoded;
+use habitat_step::op::name::{
+    Form, NormalisationForm, StreamForm, has_powers, is_ampere_attention, is_average_pooling, is_cast,
+    is_efficient_attention, is_log_softmax,
+};
+use habitat_step::op::{Convolution, OperatorKind, Part, Pass, Primitive, RowsKind, Sizes, volume};
+use habitat_step::profile::tensors::{Access, INPUT_DTYPES, OUTPUT_DTYPES, is_channels_last};
+use habitat_step::profile::{Attribute, DType, Operation, Phase, Precision};
+
+/// Side of the tiles that libraries compute a result in.
+pub(super) const TILE: f64 = 128.0;
+/// Terms of a sum that a block adds up alone: longer sums are split among blocks, as those of a weight's
+/// gradient are.
+pub(super) const CHUNK: f64 = 4096.0;
+/// Fewer entries than vocabularies have, more than most batches have samples.
+const VOCABULARY: f64 = 16384.0;
+/// Kernels of attention work in heads of multiples of this size.
+const HEAD_STEP: f64 = 32.0;
+
+/// Bytes that norms along rows move a cycle and multiprocessor, whatever the bandwidth: few loads are under way at a
+/// time. Forward and backward take 7 to 8 on an A100 and an H100 (`models/lab/steps/liger.py`; backward reads what it
+/// is given twice); the term `layer norm, rows` says how many times as long.
+const NORM_BYTES_A_CYCLE: f64 = 7.0;
+/// Elements of a row below which the threads that take it idle: what the 128 threads of a block of `PyTorch`'s
+/// layer norm read at once, four each (`aten/src/ATen/native/cuda/layer_norm_kernel.cu`).
+const LONG_ROW: f64 = 512.0;
+/// Elements of a row up to which `PyTorch`'s softmax holds it in the registers of one warp. Longer rows are read again
+/// for their sum and for the results, each of which takes a power of e and a division
+/// (`aten/src/ATen/native/cuda/SoftMax.cu`).
+const WARP_ROW: f64 = 1024.0;
+/// Elements of a window up to which a result of a pooling takes as long as one of few: 4 and 9 take the same on an H100 and
+/// an H200 (`models/lab/samples/recorded`).
+const MOST_WINDOW: f64 = 9.0;
+/// The group of copies into another order.
+const REARRANGEMENT: &str = "rearrangement";
+
+/// A term's name, and how much of it there is.
+pub type Term = (String, f64);
+
+/// Which units do the arithmetic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Units {
+    /// Matrix units, where the GPU has some for the element type.
+    Matrix,
+    /// The vector units.
+    Vector,
+    /// The multiprocessors by their cycles: an element, where it lies or what becomes of it, takes one before any term.
+    Cycles,
+}
+
+/// One part of an operation: arithmetic, traffic, and what slows each down.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Demand {
+    /// Floating-point operations; cycles, of [`Units::Cycles`].
+    pub flops: f64,
+    /// Bytes read and written.
+    pub bytes: f64,
+    /// How often the operation does it.
+    pub times: f64,
+    /// What does the arithmetic.
+    pub units: Units,
+    /// What slows the arithmetic on some GPUs more than on others.
+    pub limits: Limits,
+    /// Terms of the arithmetic; the first is what the part is.
+    pub compute: Vec<Term>,
+    /// Terms of the traffic; the first is what the part is.
+    pub memory: Vec<Term>,
+}
+
+pub(super) struct Terms {
+    pub(super) compute: Vec<Term>,
+    pub(super) memory: Vec<Term>,
+}
+
+impl Terms {
+    /// The same names for arithmetic and traffic.
+    pub(super) fn of(names: impl IntoIterator<Item = String>) -> Self {
+        let both: Vec<Term> = names.into_iter().map(|name| (name, 1.0)).collect();
+        Self { compute: both.clone(), memory: both }
+    }
+
+    pub(super) fn compute(&mut self, name: impl Into<String>, amount: f64) {
+        if amount != 0.0 {
+            self.compute.push((name.into(), amount));
+        }
+    }
+
+    pub(super) fn memory(&mut self, name: impl Into<String>, amount: f64) {
+        if amount != 0.0 {
+            self.memory.push((name.into(), amount));
+        }
+    }
+}
+
+/// The parts of an operation in an arithmetic that its GPU has ([`Decoded::arithmetic_on`]); empty of what does
+/// nothing on the device, and where the shapes do not tell.
+pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Demand> {
+    let wide = matches!(decoded.dtype, None | Some(DType::Float32));
+    let arithmetic = match arithmetic {
+        _ if matches!(decoded.dtype, Some(DType::Float8E4m3 | DType::Float8E5m2)) => Some("fp8"),
+        _ if !wide => None,
+        Some(Precision::Tf32) => Some("tf32"),
+        _ => Some("fp32"),
+    };
+    let mut gradients = match &decoded.op.sizes {
+        Some(Sizes::Convolution(Convolution { gradients: Some([data, weight]), .. })) => {
+            [data.then_some("data"), weight.then_some("weight")].into_iter().flatten().collect::<Vec<_>>().into_iter()
+        }
+        _ => Vec::new().into_iter(),
+    };
+    let of = |part: &Part| {
+        let (primitive, bytes) = (&part.primitive, part.primitive.moved() * part.element_bytes);
+        let plain = |terms: Terms, tiles: f64| Demand {
+            flops: primitive.flops(),
+            bytes,
+            times: part.times,
+            units: Units::Matrix,
+            limits: Limits { tiles, ..Limits::default() },
+            compute: terms.compute,
+            memory: terms.memory,
+        };
+        match *primitive {
+            Primitive::Convolution { batch, groups, in_channels, out_channels, taps, in_places, out_places } => {
+                let sizes = [batch, groups, in_channels, out_channels, taps, in_places, out_places];
+                convolution(decoded, sizes, gradients.next(), arithmetic, part.element_bytes, &plain)
+            }
+            Primitive::Product { batch, rows, columns, reduction } => {
+                let kind = if batch > 1.0 { "batched product" } else { "product" };
+                let backward = decoded.operation.phase == Phase::Backward;
+                let is_recurrent = matches!(decoded.op.name.form, Form::Recurrent { .. });
+                let other = [(backward, "backward"), (is_recurrent, "recurrent")];
+                let other = other.into_iter().filter(|(holds, _)| *holds).map(|(_, what)| format!("{kind}, {what}"));
+                let mut terms = Terms::of(std::iter::once(kind.to_owned()).chain(other));
+                terms.compute(format!("{kind}, narrow"), below(TILE, rows.min(columns)));
+                terms.compute(format!("{kind}, short sums"), below(256.0, reduction));
+                // Compilers pad it.
+                let is_padded = decoded.operation.attributes.get("padded") == Some(&Attribute::Bool(true));
+                let is_odd = !is_padded && (columns % 8.0 != 0.0 || reduction % 8.0 != 0.0);
+                terms.compute("product, odd", f64::from(u8::from(is_odd)));
+                if let Some(arithmetic) = arithmetic {
+                    terms.compute(format!("product, {arithmetic}"), 1.0);
+                }
+                let tiles = batch * (rows / TILE).ceil() * (columns / TILE).ceil() * (reduction / CHUNK).max(1.0);
+                let mut own = plain(terms, tiles);
+                // In other types it was not measured.
+                let is_half = matches!(decoded.dtype, Some(DType::Float16 | DType::Bfloat16));
+                if is_half && !is_padded && is_unaligned([rows, columns, reduction], backward && batch == 1.0) {
+                    own.limits.unaligned = own.flops;
+                }
+                vec![own]
+            }
+            Primitive::Fused { .. } => {
+                let backward = decoded.op.name.pass.is_backward().then(|| "attention, backward".to_owned());
+                // Its kernel is another than those of flash attention and cuDNN.
+                let efficient = is_efficient_attention(&decoded.operation.name);
+                let efficient = efficient.then(|| "attention, efficient".to_owned());
+                let mut terms = Terms::of(std::iter::once("attention".to_owned()).chain(backward).chain(efficient));
+                let is_for_ampere = !wide && is_ampere_attention(&decoded.operation.name);
+                let mut limits = Limits { is_for_ampere, ..Limits::default() };
+                if let Some(Sizes::Attention(attention)) = &decoded.op.sizes {
+                    let size = attention.head_size;
+                    terms.compute("attention, padded", ((size / HEAD_STEP).ceil() * HEAD_STEP / size).log2());
+                    terms.compute("attention, causal", f64::from(u8::from(attention.seen < 1.0)));
+                    let rows = attention.batch * attention.heads;
+                    limits.tiles = rows * (attention.queries / TILE).ceil();
+                    limits.exponentials = rows * attention.queries * attention.keys * attention.seen;
+                }
+                // Of 32 bits it does not take the numbers apart for matrix units, whether TF32 is allowed or not.
+                let units = if wide { Units::Vector } else { Units::Matrix };
+                vec![Demand { units, limits, ..plain(terms, 0.0) }]
+            }
+            Primitive::Rows { .. } | Primitive::Stream { .. } => vec![passing(decoded, part, wide, &plain)],
+        }
+    };
+    let found: Vec<Demand> = copy_before(decoded, wide).into_iter().chain(decoded.parts.iter().flat_map(of)).collect();
+    match (&found[..], &decoded.work) {
+        // An operator that is not known passes over its tensors.
+        ([], Some(work)) => vec![traffic(work.bytes.get(), 1.0, "other")],
+        _ => found,
+    }
+}
+
+/// Whether rows of a product's tensors, as they lie in memory, have an odd number of elements: those of the result and
+/// of what comes in. Of the gradients of a layer, rows and terms of sums may be samples, which are no length of a row;
+/// a vocabulary is told from them by its size.
+fn is_unaligned([rows, columns, reduction]: [f64; 3], is_gradient: bool) -> bool {
+    let is_odd = |size: f64| size % 2.0 == 1.0 && size > 1.0;
+    let of_sums = if is_gradient { rows.max(reduction) } else { reduction };
+    is_odd(columns) || is_odd(of_sums) && (!is_gradient || of_sums >= VOCABULARY)
+}
+
+/// Traffic without arithmetic.
+pub(super) fn traffic(bytes: f64, times: f64, name: &str) -> Demand {
+    let memory = vec![(name.to_owned(), 1.0)];
+    let (units, limits) = (Units::Vector, Limits::default());
+    Demand { flops: 0.0, bytes, times, units, limits, compute: Vec::new(), memory }
+}
+
+/// What passes over memory; beside its traffic, the places of its elements where these are worked out one by one.
+fn passing(decoded: &Decoded<'_>, part: &Part, wide: bool, plain: &dyn Fn(Terms, f64) -> Demand) -> Demand {
+    let primitive = &part.primitive;
+    let name = stream(decoded, primitive);
+    let group = name.split(',').next().unwrap_or_default().to_owned();
+    let mut terms = Terms { compute: Vec::new(), memory: vec![(group.clone(), 1.0)] };
+    if group != name {
+        terms.memory(name, 1.0);
+    }
+    let form = decoded.op.name.form;
+    let access = Access::of(decoded.operation).filter(|_| !copies_first(form));
+    terms.memory.extend(access_terms(access, &group, wide));
+    // Traces do not have every result; half of what a copy moves is its own.
+    let result = decoded.operation.outputs.first().map_or(primitive.moved() / 2.0, volume);
+    let (term, cycles) = match (form, *primitive) {
+        // Of a table that is read once, half of what moves is the result.
+        (Form::Lookup(_), _) => ("index, look-up", primitive.moved() / 2.0),
+        (Form::Stream(_), _) if access == Some(Access::Transposed) => ("index, transposed", result),
+        (Form::Stream(_), _) if access.is_some() => ("index, strided", result),
+        (Form::Stream(StreamForm::Plain), _) if is_broadcast(decoded.operation) => ("index, broadcast", result),
+        (Form::Stream(StreamForm::Concatenation), _) => ("index, concatenated", result),
+        (Form::Stream(_), _) if widens(decoded.operation) || is_of_two_types(decoded.operation) => {
+            ("index, widened", result)
+        }
+        (_, Primitive::Rows { kind: RowsKind::Normalisation, width, .. }) => {
+            let backward = decoded.op.name.pass != Pass::Forward;
+            terms.compute("layer norm, rows", 1.0);
+            terms.compute("layer norm, rows, backward", f64::from(u8::from(backward)));
+            terms.compute("layer norm, short rows", below(LONG_ROW, width));
+            terms.compute("layer norm, short rows, backward", if backward { below(LONG_ROW, width) } else { 0.0 });
+            let bytes = primitive.moved() * part.element_bytes;
+            return Demand { flops: bytes / NORM_BYTES_A_CYCLE, units: Units::Cycles, ..plain(terms, 0.0) };
+        }
+        (Form::Softmax, Primitive::Rows { rows, width, .. })
+            if width > WARP_ROW && !decoded.op.name.pass.is_backward() && !is_log_softmax(&decoded.operation.name) =>
+        {
+            ("softmax, long rows", rows * width)
+        }
+        _ => return by_elements(decoded, primitive, terms, plain),
+    };
+    terms.compute(term, 1.0);
+    Demand { flops: cycles, units: Units::Cycles, ..plain(terms, 0.0) }
+}
+
+/// What takes a multiprocessor a while for each element, however fast memory is: on an H100 and an H200, whose bandwidths
+/// are 1 to 1.4, batch norms take the same time within 4 % in channels-first order, and the gradient of GELU in 16 bits
+/// 1.13 (`models/lab/samples/recorded`).
+fn by_elements(
+    decoded: &Decoded<'_>,
+    primitive: &Primitive,
+    mut terms: Terms,
+    plain: &dyn Fn(Terms, f64) -> Demand,
+) -> Demand {
+    let operation = decoded.operation;
+    let backward = decoded.op.name.pass != Pass::Forward || operation.phase == Phase::Backward;
+    let of_largest = operation.inputs.iter().chain(&operation.outputs).map(volume).fold(0.0, f64::max);
+    let result = operation.outputs.first().map(volume);
+    let channels_last = is_channels_last(&operation.attributes);
+    let is_norm = matches!(decoded.op.name.form, Form::Normalisation(_));
+    let (name, elements) = match decoded.op.name.form {
+        Form::Normalisation(NormalisationForm::Channel) if is_trained(operation) => ("batch norm", of_largest),
+        Form::Reduction(_) => ("reduction", primitive.moved()),
+        // Each result is worked out by itself, and backward each element of what came in.
+        Form::Pooling if backward => ("pooling", of_largest),
+        Form::Pooling => ("pooling", result.unwrap_or(of_largest).max(of_largest / MOST_WINDOW)),
+        Form::Stream(StreamForm::Plain) if has_powers(&operation.name) => ("powers of e", of_largest),
+        _ => return plain(terms, 0.0),
+    };
+    let mut limits = Limits::default();
+    if is_norm && !channels_last {
+        limits.channels = operation.inputs.first().and_then(|shape| shape.get(1)).map_or(0.0, |size| *size as f64);
+    }
+    // cuDNN's batch norm does not take bfloat16.
+    let is_native = is_norm && decoded.dtype == Some(DType::Bfloat16);
+    terms.compute(format!("{name}, elements"), 1.0);
+    if name == "pooling" {
+        let is_average = f64::from(u8::from(is_average_pooling(&operation.name)));
+        terms.compute("pooling, elements, average", is_average);
+        if backward {
+            terms.compute("pooling, elements, average, backward", is_average);
+            terms.compute("pooling, elements, overlap", overlap(operation).log2().max(0.0));
+        }
+    }
+    for (what, holds) in [
+        ("native", is_native),
+        ("native, channels last", is_native && channels_last),
+        ("backward", backward),
+        ("channels last", channels_last),
+        ("backward, channels last", backward && channels_last),
+    ] {
+        terms.compute(format!("{name}, elements, {what}"), f64::from(u8::from(holds)));
+    }
+    Demand { flops: elements, units: Units::Cycles, limits, ..plain(terms, 0.0) }
+}
+
+/// Windows that an element lies in, of a pooling; 1 where its attributes do not tell, and where no stride is given, which
+/// stands for windows side by side.
+fn overlap(operation: &Operation) -> f64 {
+    let area = |key: &str| match operation.attributes.get(key) {
+        Some(Attribute::List(sizes)) => match sizes[..] {
+            [Attribute::Int(side)] => Some((side * side) as f64),
+            [Attribute::Int(height), Attribute::Int(width)] => Some((height * width) as f64),
+            _ => None,
+        },
+        _ => None,
+    };
+    let Some((window, stride)) = area("kernel_size").zip(area("stride")) else { return 1.0 };
+    window / stride.max(1.0)
+}
+
+/// Whether a normalisation forms its own statistics.
+fn is_trained(operation: &Operation) -> bool {
+    operation.attributes.get("training") != Some(&Attribute::Bool(false))
+}
+
+/// The copy that kernels which go along rows are given, where their tensors lie in another way.
+fn copy_before(decoded: &Decoded<'_>, wide: bool) -> Option<Demand> {
+    let access = Access::of(decoded.operation).filter(|_| copies_first(decoded.op.name.form))?;
+    let Operation { inputs, outputs, .. } = decoded.operation;
+    let elements = outputs.first().or(inputs.first()).map_or(0.0, volume);
+    let mut copy = traffic(2.0 * elements * decoded.parts.first()?.element_bytes, 1.0, REARRANGEMENT);
+    copy.memory.extend(access_terms(Some(access), REARRANGEMENT, wide));
+    (copy.flops, copy.units) = (elements, Units::Cycles);
+    copy.compute.push((format!("index, {}", access.name()), 1.0));
+    Some(copy)
+}
+
+/// The terms of traffic by how a call passes over its tensors, and whether these are of 32 bits.
+fn access_terms(access: Option<Access>, group: &str, wide: bool) -> impl Iterator<Item = Term> {
+    let is_turned = access == Some(Access::Transposed);
+    let names = [
+        wide.then(|| "stream, 32 bits".to_owned()),
+        is_turned.then(|| format!("{group}, transposed")),
+        (is_turned && wide && group == REARRANGEMENT).then(|| format!("{group}, transposed, 32 bits")),
+    ];
+    names.into_iter().flatten().map(|name| (name, 1.0))
+}
+
+/// Whether its kernels take tensors only as they lie, those of cuDNN's batch norm too.
+fn copies_first(form: Form) -> bool {
+    matches!(form, Form::Softmax | Form::Normalisation(_))
+}
+
+/// Whether a tensor of fewer elements, but more than one, is spread over the result.
+fn is_broadcast(operation: &Operation) -> bool {
+    let result = operation.outputs.first().map_or(0.0, volume);
+    operation.inputs.iter().map(volume).any(|volume| 1.0 < volume && volume < result)
+}
+
+fn float_bytes(dtype: &DType) -> Option<u64> {
+    dtype.size_bytes().filter(|_| dtype.is_floating())
+}
+
+/// Whether a cast makes 32 bits of 16, which `PyTorch` does number by number. A cast carries the type that comes in, a
+/// copy into a tensor that of the result.
+fn widens(operation: &Operation) -> bool {
+    let is_told = |key: &str, bytes: u64| {
+        let is_wanted =
+            |told: &Attribute| matches!(told, Attribute::Text(name) if float_bytes(&DType::named(name)) == Some(bytes));
+        matches!(operation.attributes.get(key), Some(Attribute::List(types)) if types.iter().any(is_wanted))
+    };
+    is_cast(&operation.name)
+        && match operation.dtype.as_ref().and_then(float_bytes) {
+            Some(2) => is_told(OUTPUT_DTYPES, 4),
+            Some(4) => is_told(INPUT_DTYPES, 2),
+            _ => false,
+        }
+}
+
+/// Whether arithmetic meets numbers of 16 and of 32 bits, which `PyTorch` takes one by one.
+fn is_of_two_types(operation: &Operation) -> bool {
+    let Some(Attribute::List(types)) = operation.attributes.get(INPUT_DTYPES) else { return false };
+    let bytes = |told: &Attribute| match told {
+        Attribute::Text(name) => float_bytes(&DType::named(name)),
+        _ => None,
+    };
+    let has = |wanted: u64| types.iter().any(|told| bytes(told) == Some(wanted));
+    !is_cast(&operation.name) && has(2) && has(4)
+}
+
+/// Whether a copy is one of the same type into another order, as `contiguous` makes.
+fn reorders(operation: &Operation) -> bool {
+    let told = |attribute: &str| operation.attributes.contains_key(attribute);
+    Access::of(operation).is_some() && !told(INPUT_DTYPES) && !told(OUTPUT_DTYPES)
+}
+
+/// What an operation that passes over memory is called: its group, and what of it.
+fn stream(decoded: &Decoded<'_>, primitive: &Primitive) -> String {
+    let op = &decoded.op;
+    let backward = op.name.pass != Pass::Forward || decoded.operation.phase == Phase::Backward;
+    let direction = |name: &str| format!("{name}{}", if backward { ", backward" } else { "" });
+    match (primitive, op.name.form) {
+        (Primitive::Rows { kind: RowsKind::Softmax, .. }, _) => direction("softmax"),
+        (Primitive::Rows { kind: RowsKind::Normalisation, .. }, _) => direction("layer norm"),
+        (_, Form::Normalisation(form)) => {
+            let name = if form == NormalisationForm::Group { "group norm" } else { "batch norm" };
+            let evaluated = form == NormalisationForm::ChannelWithStatistics
+                || decoded.operation.attributes.get("training") == Some(&Attribute::Bool(false));
+            if evaluated && !backward { format!("{name}, evaluation") } else { direction(name) }
+        }
+        (_, Form::Convolution { .. } | Form::Product(_) | Form::Recurrent { .. }) => "gates".to_owned(),
+        _ if is_cast(&decoded.operation.name) => {
+            if reorders(decoded.operation) { REARRANGEMENT } else { "cast" }.to_owned()
+        }
+        _ => OperatorKind::of_operation(decoded.operation)
+            .map_or_else(|| "other".to_owned(), |kind| kind.name().replace("-backward", ", backward")),
+    }
+}

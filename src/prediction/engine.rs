@@ -1,0 +1,368 @@
+//! A recorded step on every GPU asked for, by one method.
+
+use super::base::Base;
+use super::blackbox::{self, OperatorTotals};
+use super::communication::Communication;
+use super::decoded::{Decoded, step_operations};
+use super::error::PredictError;
+use super::estimate::{Prediction, Predictions};
+use super::habitat::HabitatTimes;
+use super::host::{self, Host};
+use super::kernelwise::KernelWise;
+use super::learned::{LearnedTime, Models, StepColumns};
+use super::memory::MemoryNeed;
+use super::method::MethodChoice;
+use super::options::Options;
+use super::origin::origin;
+use super::parallel;
+use super::precision::Change;
+use super::rate::Rates;
+use super::route::{Fitted, LearnedColumns, Route, asks_models};
+use super::step::{Context, predict_one};
+use super::transformer::Layers;
+use super::uncounted;
+use super::unshaped::Unshaped;
+use super::warning::Warning;
+use habitat_base::text;
+use habitat_base::units::{Flops, GpuSlug, Micros, SHORTEST_STEP_US};
+use habitat_step::catalog::{Catalog, GpuSpec};
+use habitat_step::op::ALLOW_TF32;
+use habitat_step::profile::{DType, Mode, Origin, Precision, Profile};
+
+/// Operations times GPUs that are predicted in one go: a few thousand rows for each network.
+const QUERIES_AT_A_TIME: usize = 1 << 14;
+
+/// A profile whose operations are decoded, for predictions by several methods.
+pub(super) struct Prepared<'a> {
+    /// As recorded.
+    recorded: &'a Profile,
+    /// Without what was measured, where that is to be ignored.
+    profile: &'a Profile,
+    decoded: Vec<Decoded<'a>>,
+}
+
+impl<'a> Prepared<'a> {
+    /// `stripped` stands for the profile without what was measured, where it is to be ignored.
+    pub(super) fn new(recorded: &'a Profile, stripped: Option<&'a Profile>) -> Self {
+        let profile = stripped.unwrap_or(recorded);
+        Self { recorded, profile, decoded: Decoded::all(profile) }
+    }
+
+    /// The step by the method asked for, whatever errors were found.
+    pub(super) fn predict(&self, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
+        if options.method == MethodChoice::BlackBox {
+            return by_totals(self.recorded, catalog, options);
+        }
+        let Self { profile, decoded, .. } = self;
+        // Shapes are the same with TF32 and without: no conversion is needed.
+        let asked = options.precision.filter(|asked| asked.is_32_bits() && profile.origin.is_none());
+        if let Some(asked) = asked.filter(|_| profile.workload.precision.is_some_and(Precision::is_32_bits)) {
+            return self.in_other_32_bits(asked, catalog, options);
+        }
+        if let Some(step) = profile.measured_step().filter(|step| step.get() < SHORTEST_STEP_US) {
+            return Err(PredictError::NoTime { workload: text::clean(&profile.workload.name, 60), step });
+        }
+        let origin = origin(profile, catalog, options)?.map(Rates::new);
+        let origin = origin.as_ref();
+        let targets = targets(catalog, options)?;
+        let networks = habitat(decoded, targets.iter().chain(origin), options)?;
+        let fitted = match &options.kernel_wise {
+            Some(model) if options.method.is_fitted() => Some(&**model),
+            None if options.method.is_fitted() => return Err(PredictError::NoLines),
+            _ => None,
+        };
+        let operations = step_operations(decoded);
+        let efficiency = options.models.as_deref().and_then(Models::efficiency);
+        let change = Change::asked(profile, options.precision, decoded, efficiency);
+        let learned = options.models.as_deref().filter(|_| fitted.is_none() && options.method.is_learned());
+        let learned = learned.map(|models| Learned::new(profile, models, decoded, origin)).transpose()?;
+        let answering = options
+            .models
+            .as_deref()
+            .map(|models| models.answering(decoded, profile.workload.precision, origin.map(|rates| rates.gpu)));
+        let ways = Ways { origin, options, habitat: networks.as_ref(), fitted, operations };
+        // Linear models take nothing over from the origin but the host's part of its step.
+        let host_known = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
+        let communication = Communication::of(decoded, profile.workload.mode);
+        let needs_base = fitted.is_none() || host_known || communication.is_some();
+        let base = origin.filter(|_| needs_base).map(|origin| {
+            let route = ways.to(origin, learned.as_ref().and_then(Learned::at_origin));
+            Base::new(profile, &route, decoded, answering, options.host)
+        });
+        let unshaped = origin.and_then(|_| Unshaped::of(decoded));
+        let mut warnings = of_every_gpu(base.as_ref(), communication.as_ref(), unshaped);
+        warnings.extend(uncounted::warnings(decoded));
+        warnings.extend(options.host.warning());
+        let need = MemoryNeed::of(profile, origin.map(|rates| rates.gpu));
+        let trains = profile.workload.mode == Mode::Training;
+        let layers = trains.then(|| Layers::of(decoded, profile.workload.batch_size)).flatten();
+        let context = Context {
+            profile,
+            base: base.as_ref(),
+            host: options.host,
+            decoded,
+            need: &need,
+            models: answering,
+            layers: layers.as_ref(),
+            warnings: &warnings,
+            steps_only: options.steps_only,
+        };
+        let refused = |gpu: &Rates<'_>| change.as_ref().and_then(|change| change.refused_by(gpu.gpu));
+        let on = |gpu: &Rates<'_>, route: &Route<'_>| {
+            let refused = refused(gpu);
+            let change = change.as_ref().filter(|change| refused.is_none() && change.changes(gpu.gpu));
+            let mut prediction = predict_one(&context, route, change);
+            prediction.keeps_precision = refused.is_some();
+            prediction.precision_note = refused.or_else(|| change.map(Change::note));
+            prediction.notes.splice(0..0, prediction.precision_note.clone());
+            prediction
+        };
+        let some = |gpus: &[Rates<'_>]| -> Result<Vec<Prediction>, PredictError> {
+            let Some(learned) = &learned else {
+                return Ok(gpus.iter().map(|gpu| on(gpu, &ways.to(gpu, None))).collect());
+            };
+            let is_asked = |gpu: &Rates<'_>, one: &Decoded<'_>| {
+                !learned.by_operator || asks_models((origin, gpu), options.method, one)
+            };
+            let rows = learned.table.on(&gpus.iter().collect::<Vec<_>>(), is_asked)?;
+            Ok(gpus.iter().zip(&rows).map(|(gpu, row)| on(gpu, &ways.to(gpu, Some(learned.columns(row))))).collect())
+        };
+        // So many GPUs at a time that the networks have enough to do, and memory is for these alone.
+        let at_a_time = (QUERIES_AT_A_TIME / decoded.len().max(1)).max(1);
+        let found: Vec<Vec<Prediction>> =
+            parallel::parts(targets.chunks(at_a_time).collect(), some).into_iter().collect::<Result<_, _>>()?;
+        let mut predictions: Vec<Prediction> = found.into_iter().flatten().collect();
+        if origin.is_none() && change.is_none() && learned.is_some() {
+            self.no_faster_than_tf32(&mut predictions, catalog, options)?;
+        }
+        let keeping: Vec<&GpuSpec> = targets.iter().filter(|gpu| refused(gpu).is_some()).map(|gpu| gpu.gpu).collect();
+        if predictions.iter().all(|prediction| prediction.step.mid() == Micros::ZERO) {
+            return Err(PredictError::NothingKnown { workload: text::clean(&profile.workload.name, 60) });
+        }
+        let untold = || options.host.note(profile, Micros::ZERO).into_iter().collect();
+        let mut notes = base.map_or_else(untold, |base| base.notes);
+        notes.extend(host::launched_note(profile).filter(|_| origin.is_none() && options.host == Host::AsRecorded));
+        let runs_tf32 = targets.iter().any(|gpu| gpu.gpu.runs_tf32());
+        notes.extend(tf32_assumed(profile, decoded, options.precision).filter(|_| runs_tf32));
+        let mut workload = profile.workload.clone();
+        if let Some(change) = change {
+            notes.splice(0..0, change.notes(decoded).into_iter().chain(change.kept_on(&keeping)));
+            workload.precision = Some(change.to());
+        }
+        let (host, communicates) = (options.host, super::communicates(profile));
+        Ok(Predictions { workload, origin: recorded_on(profile, origin), host, communicates, predictions, notes })
+    }
+}
+
+/// The origin of the profile, with the GPU of the catalog.
+fn recorded_on(profile: &Profile, origin: Option<&Rates<'_>>) -> Option<Origin> {
+    let mut facts = profile.origin.clone()?;
+    if let Some(origin) = origin {
+        facts.gpu = Some(origin.gpu.slug.clone());
+    }
+    Some(facts)
+}
+
+impl Prepared<'_> {
+    /// A step that was not measured, as if it had been traced in another precision of 32 bits.
+    fn in_other_32_bits(
+        &self,
+        asked: Precision,
+        catalog: &Catalog,
+        options: &Options,
+    ) -> Result<Predictions, PredictError> {
+        let traced = in_32_bits(self.profile, asked);
+        let plain = Options { precision: None, ..options.clone() };
+        let mut found = Prepared::new(&traced, None).predict(catalog, &plain)?;
+        let Some(change) = Change::asked(self.profile, Some(asked), &self.decoded, None) else { return Ok(found) };
+        let mut keeping = Vec::new();
+        for prediction in &mut found.predictions {
+            let Some(gpu) = catalog.get(&prediction.gpu.slug) else { continue };
+            let refused = change.refused_by(gpu);
+            keeping.extend(refused.is_some().then_some(gpu));
+            prediction.keeps_precision = refused.is_some();
+            prediction.precision_note = refused.or_else(|| change.changes(gpu).then(|| change.note()));
+            prediction.notes.splice(0..0, prediction.precision_note.clone());
+        }
+        found.notes.splice(0..0, change.kept_on(&keeping));
+        Ok(found)
+    }
+
+    /// Replaces predictions of a step that are faster than those of the same step with TF32 in more operations, which
+    /// other models answer for: libraries may take a faster FP32 kernel, so TF32 never slows a step down.
+    fn no_faster_than_tf32(
+        &self,
+        predictions: &mut [Prediction],
+        catalog: &Catalog,
+        options: &Options,
+    ) -> Result<(), PredictError> {
+        let next = match self.profile.workload.precision {
+            Some(Precision::Fp32Strict) => Precision::Fp32,
+            Some(Precision::Fp32 | Precision::Tf32Products) => Precision::Tf32,
+            _ => return Ok(()),
+        };
+        let has_tf32 = |slug: &GpuSlug| catalog.get(slug).is_some_and(GpuSpec::runs_tf32);
+        let targets: Vec<GpuSlug> =
+            predictions.iter().map(|prediction| prediction.gpu.slug.clone()).filter(has_tf32).collect();
+        let multiplies =
+            |one: &Decoded<'_>| one.family.varies_kernels() && matches!(one.dtype, None | Some(DType::Float32));
+        if targets.is_empty() || !self.decoded.iter().any(multiplies) {
+            return Ok(());
+        }
+        let in_tf32 = in_32_bits(self.profile, next);
+        let others = Prepared::new(&in_tf32, None).predict(catalog, &Options { targets, ..options.clone() })?;
+        for mut other in others.predictions {
+            let own = predictions.iter_mut().find(|prediction| prediction.gpu.slug == other.gpu.slug);
+            if let Some(own) = own.filter(|own| other.step.mid().get() > own.step.mid().get()) {
+                other.notes.insert(0, AS_TF32.to_owned());
+                *own = other;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same step with TF32 allowed as a precision of 32 bits has it.
+fn in_32_bits(profile: &Profile, precision: Precision) -> Profile {
+    let mut changed = profile.clone();
+    changed.workload.precision = Some(precision);
+    for operation in &mut changed.operations {
+        operation.attributes.remove(ALLOW_TF32);
+    }
+    changed
+}
+
+/// Said of a GPU on which a step in FP32 is predicted as in TF32.
+const AS_TF32: &str = "predicted as in TF32, which is no slower than FP32: the models for FP32 predict less time";
+
+/// That PyTorch's defaults say which operations of the step run in TF32, if the recording does not and they
+/// change its time.
+fn tf32_assumed(profile: &Profile, decoded: &[Decoded<'_>], asked: Option<Precision>) -> Option<String> {
+    let is_known = profile.recording.as_ref().is_some_and(|recording| recording.tf32_known);
+    let is_fp32 = asked.or(profile.workload.precision).is_none_or(|precision| precision == Precision::Fp32);
+    let is_assumed = is_fp32 && (asked.is_some() || !is_known);
+    (is_assumed && decoded.iter().any(Decoded::is_in_tf32)).then(|| {
+        "convolutions and recurrent layers of 32-bit tensors run in TF32 on GPUs that have it, matrix products in FP32: PyTorch's defaults, assumed; --precision fp32-strict predicts without TF32, tf32 with it throughout".to_owned()
+    })
+}
+
+/// The GPUs asked for, or all.
+fn targets<'c>(catalog: &'c Catalog, options: &Options) -> Result<Vec<Rates<'c>>, PredictError> {
+    if options.targets.is_empty() {
+        return Ok(catalog.iter().map(Rates::new).collect());
+    }
+    let find = |slug: &GpuSlug| catalog.find(slug.as_str()).map(Rates::new);
+    Ok(options.targets.iter().map(find).collect::<Result<_, _>>()?)
+}
+
+/// The answers of Habitat's networks, where they are asked for.
+fn habitat<'r>(
+    decoded: &[Decoded<'_>],
+    gpus: impl Iterator<Item = &'r Rates<'r>>,
+    options: &Options,
+) -> Result<Option<HabitatTimes>, PredictError> {
+    if options.method != MethodChoice::HabitatMlp {
+        return Ok(None);
+    }
+    let networks = options.habitat.as_ref().ok_or(PredictError::NoWeights)?;
+    let gpus: Vec<&GpuSpec> = gpus.map(|rates| rates.gpu).collect();
+    Ok(Some(HabitatTimes::new(networks, decoded, &gpus)?))
+}
+
+/// The recorded step by its totals alone, on the GPUs asked for, or on all that the black-box
+/// model reaches. Its framework is not the one the model was fitted on.
+fn by_totals(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
+    if options.host == Host::KeepsUp {
+        return Err(PredictError::WholeSteps);
+    }
+    let model = options.black_box.as_ref().ok_or(PredictError::NoBlackBox)?;
+    let origin = origin(profile, catalog, options)?;
+    let totals = OperatorTotals::of_profile(profile, origin.map(|gpu| &gpu.slug))?;
+    // The shapes are known here, so they tell what memory the step needs.
+    let need = MemoryNeed::of(profile, origin);
+    let mut predictions = blackbox::predict_within(&totals, model, catalog, &options.targets, &need)?;
+    predictions.workload = profile.workload.clone();
+    predictions.origin.clone_from(&profile.origin);
+    Ok(predictions)
+}
+
+/// What is to be shown with the times of every GPU.
+fn of_every_gpu(
+    base: Option<&Base>,
+    communication: Option<&Communication>,
+    unshaped: Option<Unshaped>,
+) -> Vec<Warning> {
+    let communicates = match base {
+        Some(base) => base.warnings.clone(),
+        None => communication.map_or_else(Vec::new, |communication| communication.warnings(None)),
+    };
+    communicates.into_iter().chain(unshaped.map(Unshaped::warning)).collect()
+}
+
+/// The ways from a profile to any GPU.
+struct Ways<'a> {
+    origin: Option<&'a Rates<'a>>,
+    options: &'a Options,
+    habitat: Option<&'a HabitatTimes>,
+    fitted: Option<&'a KernelWise>,
+    /// Of the step.
+    operations: Flops,
+}
+
+impl<'a> Ways<'a> {
+    fn to<'r>(&'r self, destination: &'r Rates<'r>, learned: Option<LearnedColumns<'r>>) -> Route<'r>
+    where
+        'a: 'r,
+    {
+        Route {
+            origin: self.origin,
+            destination,
+            choice: self.options.method,
+            form: self.options.wave_form,
+            explains: !self.options.steps_only,
+            learned,
+            habitat: self.habitat,
+            fitted: self.fitted.map(|model| {
+                let lines = model.on(*destination);
+                Fitted { lines, whole: lines.end_to_end(self.operations).map(|time| (time, self.operations)) }
+            }),
+        }
+    }
+}
+
+/// What the learned models predict of every operation.
+struct Learned<'a> {
+    table: StepColumns<'a>,
+    /// On the origin.
+    origin: Option<Vec<Option<LearnedTime>>>,
+    /// Whether the origin's operators were measured within the step.
+    by_operator: bool,
+}
+
+impl<'a> Learned<'a> {
+    fn new(
+        profile: &Profile,
+        models: &'a Models,
+        decoded: &'a [Decoded<'a>],
+        origin: Option<&Rates<'_>>,
+    ) -> Result<Self, PredictError> {
+        let table = models.columns(decoded, profile.workload.precision, origin.map(|rates| rates.gpu));
+        let origin = origin.map(|origin| table.on(&[origin], |_, _| true)).transpose()?.and_then(|mut rows| rows.pop());
+        Ok(Self { table, origin, by_operator: measured_within(profile) })
+    }
+
+    /// With what they predict on a GPU.
+    fn columns<'t>(&'t self, there: &'t [Option<LearnedTime>]) -> LearnedColumns<'t> {
+        LearnedColumns { there, here: self.origin.as_deref().filter(|_| self.by_operator) }
+    }
+
+    fn at_origin(&self) -> Option<LearnedColumns<'_>> {
+        self.origin.as_deref().map(|there| self.columns(there))
+    }
+}
+
+/// Whether operators were measured within the step (a trace), not each alone.
+fn measured_within(profile: &Profile) -> bool {
+    profile.step.as_ref().is_none_or(|step| step.device_busy.is_some())
+        || profile.operations.iter().any(|operation| !operation.kernels.is_empty())
+}

@@ -1,0 +1,343 @@
+//! What the learned models see: ratios that mean the same on every GPU, and the time that
+//! the hardware would take at full use.
+//!
+//! As in `NeuSight` (Lee et al., ASPLOS 2025) nothing here names or describes a GPU: tiles
+//! in waves over the multiprocessors, how full the last wave and the edge tiles are,
+//! intensity over the ridge, bytes over the level-2 cache. The rates come from
+//! [`super::rate`].
+
+use super::rate::{ProductRate, Rates};
+use habitat_step::op::{Primitive, RowsKind};
+
+/// The models, one network ensemble each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OperatorModel {
+    /// One matrix product (linear layers).
+    Product,
+    /// Many products of one size (attention as products).
+    BatchedProduct,
+    /// Convolutions.
+    Convolution,
+    /// Softmax.
+    Softmax,
+    /// Layer normalisation.
+    Normalisation,
+    /// Whatever streams through memory.
+    Stream,
+}
+
+impl OperatorModel {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Product, Self::BatchedProduct, Self::Convolution, Self::Softmax, Self::Normalisation, Self::Stream];
+
+    /// The name in files and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Product => "product",
+            Self::BatchedProduct => "batched-product",
+            Self::Convolution => "convolution",
+            Self::Softmax => "softmax",
+            Self::Normalisation => "normalisation",
+            Self::Stream => "stream",
+        }
+    }
+
+    /// The model that answers for a primitive; `None` where a rule does.
+    pub fn of(primitive: &Primitive) -> Option<Self> {
+        Some(match primitive {
+            Primitive::Product { batch, .. } if *batch > 1.0 => Self::BatchedProduct,
+            Primitive::Product { .. } => Self::Product,
+            Primitive::Convolution { .. } => Self::Convolution,
+            Primitive::Rows { kind: RowsKind::Softmax, .. } => Self::Softmax,
+            Primitive::Rows { kind: RowsKind::Normalisation, .. } => Self::Normalisation,
+            Primitive::Stream { .. } => Self::Stream,
+            Primitive::Fused { .. } => return None,
+        })
+    }
+
+    /// How many numbers a row of features has.
+    pub const fn width(self) -> usize {
+        match self {
+            Self::Product | Self::BatchedProduct => PRODUCT_TILES.len() * 3 + 9,
+            Self::Convolution => CONVOLUTION_TILES.len() * 3 + 17,
+            Self::Softmax | Self::Normalisation => 8,
+            Self::Stream => 3,
+        }
+    }
+
+    /// The largest use of the hardware that a network may answer with. Above 1: data that
+    /// stays in the cache is faster than memory, and Winograd's convolutions do with up to a
+    /// quarter of the arithmetic.
+    pub const fn upper(self) -> f32 {
+        match self {
+            Self::Product | Self::BatchedProduct => 1.15,
+            Self::Convolution => 4.0,
+            Self::Softmax | Self::Normalisation | Self::Stream => 2.0,
+        }
+    }
+}
+
+impl OperatorModel {
+    /// The smallest use of the hardware that is believed. Streams and passes over rows that
+    /// are too short for the tables (the host's launch hid them) use no less of the bandwidth
+    /// than the shortest of those do; what else they cost is the launch.
+    pub const fn lower(self) -> f64 {
+        match self {
+            Self::Product | Self::BatchedProduct | Self::Convolution => 0.0,
+            Self::Softmax | Self::Normalisation => 0.2,
+            Self::Stream => 0.5,
+        }
+    }
+}
+
+/// Tiles of a result (rows × columns) that libraries compute a block at a time.
+const PRODUCT_TILES: [(f64, f64); 5] = [(128.0, 128.0), (128.0, 64.0), (64.0, 128.0), (64.0, 64.0), (32.0, 32.0)];
+/// The same for convolutions, (output places, output channels).
+const CONVOLUTION_TILES: [(f64, f64); 4] = [(128.0, 128.0), (128.0, 64.0), (64.0, 64.0), (128.0, 32.0)];
+/// Where the catalog does not know the level-2 cache (AMD MI200).
+const TYPICAL_L2_BYTES: f64 = 8e6;
+/// Longest time, in milliseconds, over which a power-limited GPU runs on at half its
+/// burst surplus: the GPU's heat and its regulator answer over about a millisecond.
+const BURST_MS: f64 = 1.0;
+
+/// The conditions an operation runs under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// By itself, with pauses, as operator measurements are: short runs are bursts.
+    Alone,
+    /// One of many in a step that keeps the GPU at its limits.
+    Step,
+}
+
+/// Features of a primitive on a GPU, and its time at full use.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Features {
+    values: Values,
+    /// The larger of arithmetic and traffic at full rates, in microseconds.
+    pub bound_us: f32,
+}
+
+impl Features {
+    /// As many as [`OperatorModel::width`] says.
+    pub fn values(&self) -> &[f32] {
+        &self.values.numbers[..self.values.count]
+    }
+}
+
+/// The longest row of features.
+const WIDEST: usize = OperatorModel::Convolution.width();
+
+/// A row of features where it is, so that none has to be allocated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Values {
+    numbers: [f32; WIDEST],
+    count: usize,
+}
+
+impl Values {
+    fn extend<const N: usize>(&mut self, more: [f32; N]) {
+        self.numbers[self.count..][..N].copy_from_slice(&more);
+        self.count += N;
+    }
+}
+
+/// What the features take from a GPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hardware {
+    multiprocessors: f64,
+    l2_bytes: f64,
+    bandwidth: f64,
+    before_volta: bool,
+}
+
+impl Hardware {
+    /// Of a GPU; `as_trained` leaves a calibrated bandwidth aside, for training and for GPUs
+    /// whose own offset was learned without it.
+    pub fn new(rates: &Rates<'_>, as_trained: bool) -> Self {
+        let bandwidth = if as_trained { rates.trained_streaming } else { rates.streaming };
+        let gpu = rates.gpu;
+        Self {
+            multiprocessors: f64::from(gpu.sm_count).max(1.0),
+            l2_bytes: gpu.l2_cache.map_or(TYPICAL_L2_BYTES, |size| size.get().max(1.0)),
+            bandwidth: bandwidth.value.get().max(1.0),
+            before_volta: gpu.compute_capability.is_some_and(|capability| capability < (7, 0)),
+        }
+    }
+}
+
+/// log₂, held within what training saw.
+fn log2(value: f64, low: f64, high: f64) -> f32 {
+    value.max(f64::MIN_POSITIVE).log2().clamp(low, high) as f32
+}
+
+fn flag(yes: bool) -> f32 {
+    f32::from(u8::from(yes))
+}
+
+fn divides(size: f64, by: f64) -> f32 {
+    flag(size % by == 0.0)
+}
+
+/// Features of `primitive`; `None` where a rule answers ([`OperatorModel::of`]).
+pub fn features(
+    primitive: &Primitive,
+    element_bytes: f64,
+    hardware: &Hardware,
+    rate: ProductRate,
+    load: Load,
+) -> Option<Features> {
+    let bytes = primitive.moved() * element_bytes;
+    let memory_us = bytes / hardware.bandwidth * 1e6;
+    let compute_us = primitive.flops() / rate_now(primitive.flops(), rate, load) * 1e6;
+    let bound = memory_us.max(compute_us);
+    let mut values = Values { numbers: [0.0; WIDEST], count: 0 };
+    match *primitive {
+        Primitive::Product { batch, rows, columns, reduction } => {
+            tiles(&mut values, &PRODUCT_TILES, batch, rows, columns, hardware);
+            values.extend([
+                log2(compute_us / memory_us, -6.0, 6.0),
+                log2(bound, -2.0, 18.0),
+                log2(bytes / hardware.l2_bytes, -6.0, 8.0),
+                log2(reduction, 3.0, 13.0),
+                flag(hardware.before_volta),
+                divides(reduction, 4.0),
+                divides(columns, 4.0),
+                divides(rows, 4.0),
+                log2(element_bytes * columns * reduction / hardware.l2_bytes, -8.0, 8.0),
+            ]);
+        }
+        Primitive::Convolution { batch, groups, in_channels, out_channels, taps, in_places, out_places } => {
+            let (inside, outside) = (in_channels / groups, out_channels / groups);
+            tiles(&mut values, &CONVOLUTION_TILES, groups, batch * out_places, outside, hardware);
+            let strided = out_places < 0.6 * in_places;
+            values.extend([
+                log2(compute_us / memory_us, -6.0, 6.0),
+                log2(bound, -2.0, 18.0),
+                log2(bytes / hardware.l2_bytes, -6.0, 8.0),
+                log2(inside * taps, 0.0, 15.0),
+                log2(inside, 0.0, 11.0),
+                log2(outside, 0.0, 11.0),
+                log2(in_places, 2.0, 18.0),
+                log2(batch, 0.0, 8.0),
+                flag(taps == 1.0),
+                flag(taps == 9.0 && !strided),
+                log2(taps, 0.0, 6.0),
+                flag(strided),
+                flag(hardware.before_volta),
+                divides(inside, 4.0),
+                divides(outside, 4.0),
+                divides(inside, 32.0),
+                divides(outside, 32.0),
+            ]);
+        }
+        Primitive::Rows { rows, width, .. } => values.extend([
+            log2(bytes / hardware.l2_bytes, -6.0, 8.0),
+            log2(bound, -2.0, 16.0),
+            log2(rows * width / hardware.multiprocessors, 0.0, 20.0),
+            log2(width, 3.0, 14.0),
+            log2(rows / hardware.multiprocessors, -5.0, 8.0),
+            divides(width, 4.0),
+            // A warp holds a row of up to 1,024 elements in registers, rounded up.
+            flag(width <= 1024.0),
+            (width / width.log2().ceil().exp2()) as f32,
+        ]),
+        Primitive::Stream { moved } => values.extend([
+            log2(bytes / hardware.l2_bytes, -6.0, 8.0),
+            log2(bound, -2.0, 16.0),
+            log2(moved / 3.0 / hardware.multiprocessors, 0.0, 20.0),
+        ]),
+        Primitive::Fused { .. } => return None,
+    }
+    Some(Features { values, bound_us: bound as f32 })
+}
+
+/// The rate of arithmetic, in FLOP/s: between burst and sustained by how long it takes.
+fn rate_now(flops: f64, rate: ProductRate, load: Load) -> f64 {
+    let (sustained, burst) = (rate.sustained.get(), rate.burst.get());
+    match load {
+        Load::Step => sustained,
+        Load::Alone => {
+            let milliseconds = flops / sustained * 1e3;
+            sustained + (burst - sustained) / (1.0 + (milliseconds / BURST_MS).sqrt())
+        }
+    }
+}
+
+/// For every tile size: how full the waves are, how full the tiles are, and how many waves.
+fn tiles(values: &mut Values, sizes: &[(f64, f64)], batch: f64, rows: f64, columns: f64, hardware: &Hardware) {
+    for (tile_rows, tile_columns) in sizes {
+        let each = (rows / tile_rows).ceil() * (columns / tile_columns).ceil();
+        let waves = batch * each / hardware.multiprocessors;
+        values.extend([
+            (waves / waves.ceil()) as f32,
+            (rows * columns / (each * tile_rows * tile_columns)) as f32,
+            log2(waves, -7.0, 8.0),
+        ]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use habitat_step::catalog::{GpuSpec, Layer};
+
+    fn spec(slug: &str) -> GpuSpec {
+        let path = format!("{}/../../catalog/{slug}.toml", env!("CARGO_MANIFEST_DIR"));
+        GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap()
+    }
+
+    fn of(primitive: Primitive, slug: &str, load: Load) -> Features {
+        let gpu = spec(slug);
+        let rates = Rates::new(&gpu);
+        features(&primitive, 4.0, &Hardware::new(&rates, false), rates.trained_fp32, load).unwrap()
+    }
+
+    #[test]
+    fn every_model_gets_as_many_numbers_as_it_expects() {
+        let product = |batch| Primitive::Product { batch, rows: 100.0, columns: 70.0, reduction: 33.0 };
+        let convolution = Primitive::Convolution {
+            batch: 8.0,
+            groups: 1.0,
+            in_channels: 64.0,
+            out_channels: 64.0,
+            taps: 9.0,
+            in_places: 3136.0,
+            out_places: 3136.0,
+        };
+        let rows = |kind| Primitive::Rows { kind, rows: 512.0, width: 1000.0, moved: 1e6 };
+        for primitive in [
+            product(1.0),
+            product(4.0),
+            convolution,
+            rows(RowsKind::Softmax),
+            rows(RowsKind::Normalisation),
+            Primitive::Stream { moved: 1e6 },
+        ] {
+            let model = OperatorModel::of(&primitive).unwrap();
+            let features = of(primitive, "v100-pcie-32gb", Load::Alone);
+            assert_eq!(features.values().len(), model.width(), "{model:?}");
+            assert!(features.values().iter().all(|value| value.is_finite()) && features.bound_us > 0.0);
+        }
+    }
+
+    /// 256 × 256 in tiles of 128: 4 tiles, 4/80 of a wave, all full.
+    #[test]
+    fn waves_and_fill() {
+        let product = Primitive::Product { batch: 1.0, rows: 256.0, columns: 200.0, reduction: 64.0 };
+        let features = of(product, "v100-pcie-32gb", Load::Alone);
+        let values = features.values();
+        assert!((values[0] - 0.05).abs() < 1e-6);
+        assert!((values[1] - 200.0 / 256.0).abs() < 1e-6);
+        assert!((values[2] - 0.05_f32.log2()).abs() < 1e-5);
+    }
+
+    #[test]
+    fn a_power_limited_gpu_is_slower_in_a_step_than_alone() {
+        let small = Primitive::Product { batch: 1.0, rows: 1024.0, columns: 1024.0, reduction: 1024.0 };
+        for (slug, limited) in [("t4", true), ("v100-pcie-32gb", false)] {
+            let (alone, step) = (of(small, slug, Load::Alone).bound_us, of(small, slug, Load::Step).bound_us);
+            assert_eq!(step > 1.1 * alone, limited, "{slug}: {alone} {step}");
+        }
+    }
+}

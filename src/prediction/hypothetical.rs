@@ -1,0 +1,126 @@
+//! What a step would take on a GPU with other figures: how much faster the models say the changed GPU is
+//! than the same GPU unchanged, times the step on the real one. What was measured on that very GPU
+//! corrects both alike, and so cancels.
+
+use super::candidates::known;
+use super::choice::predict;
+use super::{Estimate, OperationPrediction, Options, PredictError, Prediction, StepTime};
+use habitat_base::units::{GpuSlug, Micros, OpenRange, Range};
+use habitat_step::catalog::hypothetical::{Changes, Figure};
+use habitat_step::catalog::{Catalog, GpuSpec};
+use habitat_step::profile::Profile;
+
+/// Points of the curve, in times of the real figure.
+const POINTS: [f64; 9] = [0.25, 0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0];
+
+/// What the slug of the changed GPU begins with; that of the real one follows.
+const SLUG: &str = "what-if";
+/// Letters of a slug at most.
+const LONGEST_SLUG: usize = 64;
+
+/// A real GPU and a hypothetical one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WhatIf {
+    /// The step on the real GPU.
+    pub real: Prediction,
+    /// On the changed one.
+    pub changed: Prediction,
+    /// The figure that the curve goes along.
+    pub along: Figure,
+    /// The step over that figure, in times of the real one, the others as changed.
+    pub curve: Vec<(f64, Micros)>,
+}
+
+/// The step on `gpu` with changed figures, with a curve along one of them.
+///
+/// # Errors
+/// Those of [`predict`].
+pub fn what_if(
+    profile: &Profile,
+    catalog: &Catalog,
+    options: &Options,
+    gpu: &GpuSlug,
+    changes: &Changes,
+    figure: Figure,
+) -> Result<WhatIf, PredictError> {
+    let target = |slug: &GpuSlug| Options { targets: vec![slug.clone()], ..options.clone() };
+    let real = first(predict(profile, catalog, &target(gpu))?.predictions, profile)?;
+    let spec = catalog.find(gpu.as_str())?;
+    let curve = POINTS.map(|times| changes.with(figure, times));
+    let versions: Vec<GpuSpec> = [Changes::default(), *changes]
+        .iter()
+        .chain(&curve)
+        .enumerate()
+        .filter_map(|(number, changes)| {
+            let mut slug = if number == 1 { format!("{SLUG}-{gpu}") } else { format!("{SLUG}-{number}") };
+            slug.truncate(LONGEST_SLUG);
+            Some(spec.hypothetical(GpuSlug::new(slug).ok()?, changes))
+        })
+        .collect();
+    let slugs: Vec<GpuSlug> = versions.iter().map(|version| version.slug.clone()).collect();
+    // The recording is of a real GPU, whatever the versions are called.
+    let origin = profile.origin.as_ref().and_then(|origin| known(origin, catalog)).map(|gpu| gpu.slug.clone());
+    let asked = Options { origin: options.origin.clone().or(origin), ..options.clone() };
+    let all = Catalog::new(catalog.iter().cloned().chain(versions));
+    let on = |slugs: &[GpuSlug], steps_only: bool| {
+        let asked = Options { targets: slugs.to_vec(), steps_only, ..asked.clone() };
+        Ok::<_, PredictError>(predict(profile, &all, &asked)?.predictions)
+    };
+    let Some((compared, along)) = slugs.split_at_checked(2) else { return Err(nothing(profile)) };
+    let answers = on(compared, options.steps_only)?;
+    let [unchanged, version] = &answers[..] else { return Err(nothing(profile)) };
+    let curve =
+        POINTS.into_iter().zip(on(along, true)?).map(|(times, at)| (times, scaled(real.step.mid(), unchanged, &at)));
+    Ok(WhatIf { along: figure, curve: curve.collect(), changed: on_real(&real, unchanged, version.clone()), real })
+}
+
+fn first(predictions: Vec<Prediction>, profile: &Profile) -> Result<Prediction, PredictError> {
+    predictions.into_iter().next().ok_or_else(|| nothing(profile))
+}
+
+fn nothing(profile: &Profile) -> PredictError {
+    PredictError::NothingKnown { workload: habitat_base::text::clean(&profile.workload.name, 60) }
+}
+
+/// A time on the real GPU, changed as much as the step is.
+fn scaled(real: Micros, unchanged: &Prediction, changed: &Prediction) -> Micros {
+    let (before, after) = (unchanged.step.mid(), changed.step.mid());
+    if before.get() > 0.0 { real * (after / before) } else { after }
+}
+
+/// What the models say of the changed GPU, in times of what they say of the unchanged one.
+fn on_real(real: &Prediction, unchanged: &Prediction, mut changed: Prediction) -> Prediction {
+    let mid = scaled(real.step.mid(), unchanged, &changed);
+    let by_models = changed.step.as_estimate();
+    let times = if by_models.range.mid.get() > 0.0 { mid / by_models.range.mid } else { 1.0 };
+    let all = |range: Range<Micros>, times: f64| Range {
+        low: range.low * times,
+        mid: range.mid * times,
+        high: range.high * times,
+    };
+    changed.step = StepTime::Predicted(Estimate { range: all(by_models.range, times), ..by_models });
+    changed.throughput = changed.throughput.filter(|_| times > 0.0).map(|rate| OpenRange {
+        low: rate.low * (1.0 / times),
+        mid: rate.mid * (1.0 / times),
+        high: rate.high.map(|high| high * (1.0 / times)),
+    });
+    changed.host_idle = changed.host_idle * times;
+    for share in &mut changed.shares {
+        share.device_time = share.device_time * times;
+    }
+    let middle = |operation: &OperationPrediction| operation.time.as_ref().map(|time| time.range.mid);
+    for ((operation, unchanged), real) in changed.operations.iter_mut().zip(&unchanged.operations).zip(&real.operations)
+    {
+        let (Some(before), Some(there)) = (middle(unchanged).filter(|time| time.get() > 0.0), middle(real)) else {
+            continue;
+        };
+        if let Some(time) = &mut operation.time {
+            time.range = all(time.range, there / before);
+        }
+    }
+    changed.notes.insert(
+        0,
+        "a GPU that does not exist: the step on the real one, times what the models say of the change".to_owned(),
+    );
+    changed
+}

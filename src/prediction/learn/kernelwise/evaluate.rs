@@ -1,0 +1,234 @@
+//! Errors on networks and GPUs left out, and the ranges that follow from them.
+
+use std::collections::BTreeSet;
+
+use super::across::{Measured, fill};
+use super::{Data, FitError, Recipe, gpu_lines};
+use crate::Method;
+use crate::compare::StepKind;
+use crate::decoded::{Decoded, step_operations};
+use crate::kernelwise::{Across, Evaluated, KernelWise, Level, Lines, Ranges};
+use crate::learn::ranges::{few_gpus, spread};
+use crate::learned::Spread;
+use habitat_base::units::{GpuSlug, Micros};
+use habitat_step::catalog::{Catalog, GpuSpec};
+use habitat_step::profile::Profile;
+
+/// A step predicted by lines that did not see its network (or its GPU).
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeldOut {
+    /// The GPU.
+    pub gpu: GpuSlug,
+    /// Place in [`Data::steps`].
+    pub step: usize,
+    /// Maker of its GPU, and what it ran in.
+    pub kind: StepKind,
+    /// By which lines.
+    pub method: Method,
+    /// Predicted.
+    pub predicted: Micros,
+    /// Measured.
+    pub measured: Micros,
+}
+
+impl HeldOut {
+    fn log(&self) -> f64 {
+        (self.measured / self.predicted).ln()
+    }
+
+    /// |predicted / measured − 1|.
+    pub fn error(&self) -> f64 {
+        (self.predicted / self.measured - 1.0).abs()
+    }
+}
+
+/// Everything that was left out once.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Held {
+    /// Networks, on GPUs that were measured.
+    pub networks: Vec<HeldOut>,
+    /// GPUs.
+    pub gpus: Vec<HeldOut>,
+    /// Logs of measured over predicted operators of networks left out, with their GPU.
+    operations: Vec<(usize, f64)>,
+    /// The same of GPUs left out.
+    operations_elsewhere: Vec<(usize, f64)>,
+}
+
+/// What was left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftOut {
+    /// The step's network, on its own GPU.
+    Network,
+    /// The GPU.
+    Gpu,
+}
+
+/// Leaves out each network and each GPU in turn.
+///
+/// # Errors
+/// A GPU that is not in the catalog.
+pub fn held_out(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Held, FitError> {
+    let mut held = Held::default();
+    (held.networks, held.operations) = networks(data, catalog, recipe)?;
+    let measured = Measured::new(data, catalog, recipe, &|_| true)?;
+    let across = if recipe.published { Across::Published } else { Across::Proportional };
+    for (index, slug) in data.gpus().into_iter().enumerate() {
+        let gpu = catalog.find(slug.as_str())?;
+        let mut model = KernelWise::default();
+        fill(&mut model, &measured, Some(gpu));
+        if model.across.is_empty() {
+            continue;
+        }
+        let lines = model.across_to(gpu, across);
+        for (step, (of, profile)) in data.steps.iter().enumerate() {
+            if of == slug {
+                held.gpus.extend(evaluated(&lines, gpu, step, profile));
+                held.operations_elsewhere.extend(operations(&lines, profile).into_iter().map(|log| (index, log)));
+            }
+        }
+    }
+    Ok(held)
+}
+
+/// Steps, and the logs of operators with their GPU.
+type Found = (Vec<HeldOut>, Vec<(usize, f64)>);
+
+fn networks(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Found, FitError> {
+    let (mut steps, mut logs) = (Vec::new(), Vec::new());
+    for (index, slug) in data.gpus().into_iter().enumerate() {
+        let gpu = catalog.find(slug.as_str())?;
+        let own = || data.steps.iter().enumerate().filter(|(_, (of, _))| of == slug);
+        let names: BTreeSet<&str> = own().map(|(_, (_, profile))| profile.workload.name.as_str()).collect();
+        for name in &names {
+            // Without another network there is nothing to learn a step from.
+            if names.len() < 2 {
+                continue;
+            }
+            let mut model = KernelWise::default();
+            model.gpus.insert(slug.clone(), gpu_lines(data, gpu, recipe, &|network| network != *name));
+            let lines = model.on(gpu);
+            for (step, (_, profile)) in own().filter(|(_, (_, profile))| profile.workload.name == *name) {
+                steps.extend(evaluated(&lines, gpu, step, profile));
+                logs.extend(operations(&lines, profile).into_iter().map(|log| (index, log)));
+            }
+        }
+    }
+    Ok((steps, logs))
+}
+
+/// One step by each of the three methods.
+fn evaluated(lines: &Lines<'_>, gpu: &GpuSpec, step: usize, profile: &Profile) -> Vec<HeldOut> {
+    let Some(measured) = profile.measured_step() else { return Vec::new() };
+    [
+        (Method::KernelWise, Some(lines.step(profile, Level::Kernels))),
+        (Method::LayerWise, Some(lines.step(profile, Level::Layers))),
+        (Method::EndToEnd, lines.end_to_end(step_operations(&Decoded::all(profile)))),
+    ]
+    .into_iter()
+    .filter_map(|(method, predicted)| Some((method, predicted?)))
+    .filter(|(_, predicted)| predicted.get() > 0.0)
+    .map(|(method, predicted)| HeldOut {
+        gpu: gpu.slug.clone(),
+        step,
+        kind: StepKind::of(profile, gpu),
+        method,
+        predicted,
+        measured,
+    })
+    .collect()
+}
+
+/// An operator that takes less of its step than this is no case for the range of operators.
+const LEAST_SHARE: f64 = 0.001;
+
+/// Logs of measured over predicted times of the operators that count.
+fn operations(lines: &Lines<'_>, profile: &Profile) -> Vec<f64> {
+    let of = |operation: &habitat_step::profile::Operation| {
+        let least = profile.measured_step()? * LEAST_SHARE;
+        let counts = |time: &Micros| time.get() * f64::from(operation.count) >= least.get();
+        let measured = operation.device_time.filter(counts)?;
+        let answer = lines.time(operation, profile.workload.precision, Level::Kernels).ok()?;
+        (answer.time.get() > 0.0).then(|| (measured / answer.time).ln())
+    };
+    profile.operations.iter().filter_map(of).collect()
+}
+
+impl Held {
+    /// The steps that were left out in one way.
+    pub fn steps(&self, left_out: LeftOut) -> &[HeldOut] {
+        match left_out {
+            LeftOut::Network => &self.networks,
+            LeftOut::Gpu => &self.gpus,
+        }
+    }
+
+    /// The range that follows from the others: those of another network where networks were
+    /// left out, of another GPU where GPUs were. `None` where there are none.
+    pub fn range_without(&self, left_out: LeftOut, of: &HeldOut, data: &Data) -> Option<Spread> {
+        let network = |step: &HeldOut| data.steps[step.step].1.workload.name.as_str();
+        let is_other = |other: &HeldOut| match left_out {
+            LeftOut::Network => network(other) != network(of),
+            LeftOut::Gpu => other.gpu != of.gpu,
+        };
+        let others = self.steps(left_out).iter().filter(|other| other.method == of.method && is_other(other));
+        let ranges = range(&others.cloned().collect::<Vec<_>>(), &[], left_out);
+        ranges.kernel_wise.or(ranges.layer_wise).or(ranges.end_to_end)
+    }
+
+    /// 80 % ranges: on measured GPUs, and on others.
+    pub(super) fn ranges(&self) -> (Ranges, Ranges) {
+        (
+            range(&self.networks, &self.operations, LeftOut::Network),
+            range(&self.gpus, &self.operations_elsewhere, LeftOut::Gpu),
+        )
+    }
+
+    /// Mean errors: on each measured GPU, and on GPUs left out.
+    pub(super) fn errors(&self) -> Vec<Evaluated> {
+        let mut groups: Vec<(Evaluated, f64)> = Vec::new();
+        let within = self.networks.iter().map(|step| (Some(&step.gpu), step));
+        for (gpu, step) in within.chain(self.gpus.iter().map(|step| (None, step))) {
+            let StepKind { vendor, mode, precision } = step.kind;
+            let is_of = |(of, _): &(Evaluated, f64)| {
+                (of.gpu.as_ref(), of.method, of.mode) == (gpu, step.method, mode)
+                    && (of.vendor, of.precision) == (Some(vendor), Some(precision))
+            };
+            let index = groups.iter().position(is_of).unwrap_or_else(|| {
+                let (gpu, vendor, precision) = (gpu.cloned(), Some(vendor), Some(precision));
+                let none = Evaluated { gpu, vendor, precision, method: step.method, mode, error: 0.0, steps: 0 };
+                groups.push((none, 0.0));
+                groups.len() - 1
+            });
+            groups[index].0.steps += 1;
+            groups[index].1 += step.error();
+        }
+        groups.into_iter().map(|(of, sum)| Evaluated { error: sum / f64::from(of.steps), ..of }).collect()
+    }
+}
+
+fn range(steps: &[HeldOut], operations: &[(usize, f64)], left_out: LeftOut) -> Ranges {
+    let gpus: Vec<&GpuSlug> = steps.iter().map(|step| &step.gpu).collect::<BTreeSet<_>>().into_iter().collect();
+    let of = |method: Method| -> Option<Spread> {
+        let logs: Vec<(usize, f64)> = steps
+            .iter()
+            .filter(|step| step.method == method)
+            .map(|step| (gpus.iter().position(|gpu| **gpu == step.gpu).unwrap_or(0), step.log()))
+            .collect();
+        let spread = spread(&logs)?;
+        // Another network on a GPU that is known varies less than a GPU that is not.
+        let widening = if left_out == LeftOut::Gpu { few_gpus(&logs) } else { 1.0 };
+        Some(around_one(spread.widened(widening)))
+    };
+    Ranges {
+        kernel_wise: of(Method::KernelWise),
+        layer_wise: of(Method::LayerWise),
+        end_to_end: of(Method::EndToEnd),
+        operation: spread(operations).map(around_one),
+    }
+}
+
+/// A range holds what it is of.
+fn around_one(spread: Spread) -> Spread {
+    Spread { low: spread.low.min(1.0), high: spread.high.max(1.0), ..spread }
+}

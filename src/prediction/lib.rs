@@ -1,0 +1,76 @@
+//! Step times on GPUs of the catalog, from one recorded step or from shapes alone.
+//!
+//! Step = device time of the operations on the destination, less what overlaps as it did
+//! on the origin, plus the time in which the device waits for the host, which is taken
+//! over unchanged unless [`Host`] says otherwise. Operations of a multi-GPU recording that communicate are left out, on
+//! the GPU of the recording too: a time is of one GPU, [`scale`] adds the others.
+
+mod base;
+pub mod batches;
+pub mod blackbox;
+pub mod bundle;
+pub mod candidates;
+mod choice;
+mod communication;
+pub mod compare;
+pub mod decoded;
+pub mod difference;
+pub mod efficiency;
+mod engine;
+mod error;
+pub mod estimate;
+pub mod features;
+pub mod gaussian;
+pub mod habitat;
+pub mod head;
+pub mod host;
+pub mod hypothetical;
+pub mod kernelwise;
+pub mod learn;
+pub mod learned;
+pub mod measured;
+pub mod memory;
+pub mod method;
+pub mod mlp;
+mod notes;
+mod options;
+pub mod origin;
+mod parallel;
+mod precision;
+pub mod random;
+pub mod rate;
+pub mod roofline;
+mod route;
+pub mod runlog;
+pub mod scale;
+pub mod sharding;
+mod shares;
+mod step;
+pub mod suggest;
+pub mod transformer;
+mod uncounted;
+mod unshaped;
+pub mod warning;
+pub mod wave;
+
+pub use choice::predict;
+pub use communication::communicates;
+pub use error::PredictError;
+pub use estimate::{
+    AtBatch, Estimate, Fits, GpuFacts, MemoryFit, MethodShare, OperationPrediction, Prediction, Predictions, StepTime,
+};
+pub use habitat_step::catalog::Vendor;
+pub use host::Host;
+pub use method::{Method, MethodChoice};
+pub use options::Options;
+pub use origin::origin;
+pub use sharding::Sharding;
+pub use warning::{Warning, WarningKind};
+pub use wave::WaveForm;
+
+/// The workload of a profile, for rooms that know predictions but not profiles.
+pub use habitat_step::profile::{Mode, Precision, Workload};
+
+#[cfg(test)]
+#[path = "../../tests/common/shipped.rs"]
+mod shipped;

@@ -1,0 +1,225 @@
+//! Peak memory over the batch size.
+
+use std::fmt;
+
+use super::states::{by_kind, states};
+use super::{CONTEXT_BYTES, MemoryNeed, source_of, within, word, working};
+use crate::rate::Rates;
+use crate::sharding::ModelStates;
+use habitat_base::regress::line::{Line, Point};
+use habitat_base::units::Bytes;
+use habitat_step::profile::{MemorySource, Profile, Working};
+
+/// Peak memory over the batch size: a fixed part (parameters, their gradients and states) and
+/// one a sample (activations); and what the peak is at least, as in the update.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MemoryLine {
+    /// At no sample.
+    pub fixed: Bytes,
+    /// A sample.
+    pub per_sample: Bytes,
+    /// The peak of another moment of the step, with what it grows by a sample.
+    pub other: Option<[Bytes; 2]>,
+    /// What forward and backward take at one batch size, where that is told.
+    working: Option<(u64, Working)>,
+    source: Source,
+    /// Where the peaks are from.
+    peaks: MemorySource,
+    /// What of the fixed part can be divided among GPUs, where that is known.
+    states: Option<ModelStates>,
+}
+
+/// Where a memory line is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// So many peaks.
+    Peaks(usize),
+    /// One peak; the parameters' part is known.
+    Parameters,
+    /// One peak; all of it is taken to grow.
+    Proportional,
+    /// Upper estimates from shapes.
+    AtMost,
+}
+
+/// The peak is in the update where less than this part of the activations is there.
+const UPDATE_KEEPS: f64 = 0.5;
+
+impl MemoryLine {
+    /// Through the peaks of profiles by batch size; from one alone with what its parameters
+    /// take as the fixed part (as it says itself, else by the optimizer found or as with Adam), or with
+    /// none. `None` without a peak.
+    pub fn of_profiles(profiles: &[(u64, &Profile)]) -> Option<Self> {
+        let with_peak: Vec<(u64, Bytes, &Profile)> = profiles
+            .iter()
+            .filter_map(|(batch, profile)| Some((*batch, profile.step.as_ref()?.peak_memory_bytes?, *profile)))
+            .collect();
+        let computed = with_peak.iter().any(|(.., profile)| source_of(profile) == MemorySource::Computed);
+        let peaks = if computed { MemorySource::Computed } else { MemorySource::Recorded };
+        let largest = with_peak.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        let states_of = |fixed: Bytes| {
+            let states = largest.and_then(|(.., profile)| by_kind(profile));
+            // Where another moment is told, not all gradients are there in what does not grow.
+            let most = largest.filter(|(.., profile)| working(profile).is_some()).map_or(fixed, |(_, peak, _)| *peak);
+            within(states, Some(most * (1.0 + 1e-9)))
+        };
+        let other = largest.and_then(|&(batch, peak, profile)| other_moment(batch, peak, profile));
+        let working = largest.and_then(|&(batch, _, profile)| Some((batch, working(profile)?)));
+        let points: Vec<Point> = with_peak
+            .iter()
+            .map(|&(batch, peak, profile)| Point::new(batch as f64, with_working(profile).unwrap_or(peak).get()))
+            .collect();
+        if let Ok(line) = Line::non_negative(&points) {
+            let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
+            let states = states_of(fixed);
+            let source = Source::Peaks(points.len());
+            return Some(Self { fixed, per_sample, other, working, source, peaks, states });
+        }
+        let &(batch, peak, profile) = largest?;
+        let peak = with_working(profile).unwrap_or(peak);
+        let states = fixed_part(profile).filter(|states| states.get() < peak.get());
+        let (fixed, source) = match states {
+            Some(states) => (states, Source::Parameters),
+            None => (Bytes::ZERO, Source::Proportional),
+        };
+        let per_sample = peak.checked_sub(fixed)? * (1.0 / batch.max(1) as f64);
+        Some(Self { fixed, per_sample, other, working, source, peaks, states: states_of(fixed) })
+    }
+
+    /// Through upper estimates (context of the process included) at two batch sizes.
+    pub fn at_most(points: [(u64, Bytes); 2]) -> Option<Self> {
+        let context = Bytes::known(CONTEXT_BYTES);
+        let above = |most: Bytes| most.checked_sub(context).unwrap_or_default().get();
+        let line = Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, above(most)))).ok()?;
+        let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
+        let (source, peaks) = (Source::AtMost, MemorySource::Computed);
+        Some(Self { fixed, per_sample, other: None, working: None, source, peaks, states: None })
+    }
+
+    /// The peak at a batch size, without the context of the process.
+    pub fn peak(&self, batch: u64) -> Bytes {
+        let at = |[fixed, per_sample]: [Bytes; 2]| fixed + per_sample * batch as f64;
+        let own = at([self.fixed, self.per_sample]);
+        self.other.map_or(own, |other| own.max(at(other)))
+    }
+
+    /// Whether what grows with the batch was told from what does not.
+    pub(super) fn is_split(&self) -> bool {
+        matches!(self.source, Source::Peaks(_) | Source::Parameters)
+    }
+
+    /// Whether it is an upper bound: what fits by it fits, what does not may.
+    pub fn is_upper_bound(&self) -> bool {
+        self.source == Source::AtMost
+    }
+
+    /// Whether it rests on shapes and not on recorded peaks alone.
+    pub fn is_computed(&self) -> bool {
+        self.peaks == MemorySource::Computed
+    }
+
+    /// The peak and the context of the process.
+    pub fn with_context(&self, batch: u64) -> Bytes {
+        self.peak(batch) + Bytes::known(CONTEXT_BYTES)
+    }
+
+    /// The need at a batch size.
+    pub fn need(&self, batch: u64) -> MemoryNeed {
+        let with_context = self.with_context(batch);
+        let unknown = MemoryNeed {
+            line: Some(*self).filter(Self::is_split),
+            states: self.states,
+            working: self.working.map(|(of, working)| working * (batch as f64 / of.max(1) as f64)),
+            ..MemoryNeed::unseen(None, None)
+        };
+        match self.source {
+            Source::AtMost => MemoryNeed { most: Some(with_context), ..unknown },
+            Source::Peaks(_) => MemoryNeed {
+                peak: Some(with_context),
+                by_line: Some(match self.peaks {
+                    MemorySource::Recorded => "line through recorded peaks",
+                    MemorySource::Computed => "line through peaks computed from shapes, not checked on a GPU,",
+                }),
+                ..unknown
+            },
+            Source::Parameters | Source::Proportional => MemoryNeed {
+                peak: Some(with_context),
+                by_line: Some(match self.peaks {
+                    MemorySource::Recorded => "recorded peak scaled",
+                    MemorySource::Computed => "peak computed from shapes, scaled",
+                }),
+                ..unknown
+            },
+        }
+    }
+
+    /// The largest batch that fits on a GPU; `None` where not even one sample does, or where
+    /// memory does not grow with the batch.
+    pub fn largest(&self, rates: &Rates<'_>) -> Option<u64> {
+        let all = rates.usable_memory.value.get() - CONTEXT_BYTES;
+        let most = |[fixed, per_sample]: [Bytes; 2]| ((all - fixed.get()) / per_sample.get()).floor();
+        let own = most([self.fixed, self.per_sample]);
+        let batch = self.other.map_or(own, |other| own.min(most(other)));
+        (batch.is_finite() && batch >= 1.0).then_some(batch as u64)
+    }
+}
+
+impl fmt::Display for MemoryLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let least = match self.other {
+            Some([least, per_sample]) if per_sample.get() <= 0.0 => format!(", at least {least}"),
+            Some([fixed, per_sample]) => format!(", at least {fixed} + {per_sample} a sample"),
+            None => String::new(),
+        };
+        let line = format!("{} + {} a sample{least}", self.fixed, self.per_sample);
+        match self.source {
+            Source::Peaks(count) => match self.peaks {
+                MemorySource::Recorded => write!(f, "memory: {line}, a line through {count} recorded peaks"),
+                MemorySource::Computed => {
+                    write!(f, "memory: {line}, a line through {count} peaks computed from shapes, not checked on a GPU")
+                }
+            },
+            Source::Parameters => write!(
+                f,
+                "memory: {line}, from one {} peak: what is beyond the parameters (with gradients and states) is taken to grow with the batch",
+                word(self.peaks)
+            ),
+            Source::Proportional => {
+                let word = word(self.peaks);
+                write!(f, "memory: {line}, from one {word} peak, all of it taken to grow with the batch")
+            }
+            Source::AtMost => write!(f, "memory: at most {line}, by shapes; no peak was recorded"),
+        }
+    }
+}
+
+/// The need at the moment of forward and backward that takes most beside the state.
+fn with_working(profile: &Profile) -> Option<Bytes> {
+    let memory = profile.step.as_ref()?.memory.as_ref()?;
+    let working = memory.working?;
+    Some(memory.parameters + memory.optimizer_state + working.gradients + working.growing())
+}
+
+/// The peak where it is of another moment: of the update, where little is kept of the forward pass, it does not
+/// grow with the batch.
+fn other_moment(batch: u64, peak: Bytes, profile: &Profile) -> Option<[Bytes; 2]> {
+    let memory = profile.step.as_ref()?.memory.as_ref()?;
+    let working = memory.working?;
+    with_working(profile).filter(|with_working| with_working.get() < peak.get() * (1.0 - 1e-6))?;
+    if memory.activations.get() < UPDATE_KEEPS * working.activations.get() {
+        return Some([peak, Bytes::ZERO]);
+    }
+    let fixed = memory.parameters + memory.optimizer_state + memory.gradients;
+    Some([fixed, peak.checked_sub(fixed)? * (1.0 / batch.max(1) as f64)])
+}
+
+/// What does not grow with the batch: by kind where the profile tells, else what the optimizer
+/// found keeps, or Adam where none is found.
+fn fixed_part(profile: &Profile) -> Option<Bytes> {
+    let told = profile.step.as_ref().and_then(|step| step.memory.as_ref());
+    if let Some(memory) = told.filter(|memory| memory.parameters.get() > 0.0) {
+        let gradients = memory.working.map_or(memory.gradients, |working| working.gradients);
+        return Some(memory.parameters + memory.optimizer_state + gradients);
+    }
+    states(profile).usual
+}

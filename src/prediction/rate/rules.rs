@@ -1,0 +1,131 @@
+//! The rules that stand in where nothing was measured: what share of its data sheet a GPU
+//! sustains ([`super`] states them).
+
+use super::{Figure, ProductRate, Source, published_bandwidth};
+use habitat_base::units::{BytesPerSecond, FlopsPerSecond};
+use habitat_step::catalog::{GpuSpec, Vendor};
+
+/// Published measurements of bandwidth (by copies) are below what elementwise kernels reach.
+const STREAM_OVER_PUBLISHED: f64 = 1.1;
+/// Share of the tensor peak that long matrix products reach, where none was measured.
+pub const TYPICAL_MATRIX_SHARE: f64 = 0.80;
+/// The same where the maker cut the peak for sums in 32 bits, as `GeForce` boards have it: units that wait half the
+/// time leave power for more than the nominal clock. From 0.88 to 0.95 steps on an RTX 3090 and an RTX 5090, each
+/// left out, are predicted better than with 0.80.
+pub const CUT_MATRIX_SHARE: f64 = 0.92;
+/// Share of the FP32 peak on multiprocessors with 128 lanes (8.6 and later).
+const WIDE_SM_SHARE: f64 = 0.70;
+/// The architectures whose FP32 figure counts packed or matrix arithmetic, which kernels
+/// written for plain FP32 do not reach.
+const PACKED_ARCHITECTURES: [&str; 2] = ["CDNA 3", "CDNA 4"];
+/// Their rate without; also the share of its BF16 peak that a MI300X was measured to reach.
+const PACKED_SHARE: f64 = 0.5;
+/// Share of the FP32 peak that long products reach on multiprocessors of 64 lanes.
+const ISSUE_SHARE: f64 = 0.95;
+/// The same with 128 lanes, compute capability 8.6 and later.
+const WIDE_ISSUE_SHARE: f64 = 0.77;
+/// Share of the FP32 matrix peak of CDNA 1 and 2.
+const CDNA_SHARE: f64 = 0.6;
+
+fn is_wide(gpu: &GpuSpec) -> bool {
+    gpu.fp32_cores_per_sm >= 128 && gpu.compute_capability.is_some_and(|capability| capability >= (8, 6))
+}
+
+pub(super) fn vector_by_rule(gpu: &GpuSpec) -> Figure<FlopsPerSecond> {
+    let peak = gpu.peak.fp32;
+    if PACKED_ARCHITECTURES.contains(&gpu.architecture.as_str()) {
+        Figure::new(peak * PACKED_SHARE, Source::Rule("half of a peak that counts packed arithmetic"))
+    } else if is_wide(gpu) {
+        Figure::new(peak * WIDE_SM_SHARE, Source::Rule("70 % of the peak on multiprocessors with 128 lanes"))
+    } else {
+        Figure::new(peak, Source::Specified)
+    }
+}
+
+/// Watts that a sustained TFLOP/s of FP32 products takes, by architecture.
+///
+/// From GPUs that run into their limit: 16 and 12 nm (Pascal, Volta, Turing) about 18 (T4,
+/// P4), 7 nm Ampere 15.5 (A100 of 250 W). Estimated, with a spread of a third: 8 nm Ampere
+/// 11, Hopper 10, Ada and Blackwell 6.5 (an RTX 4090 sustains about 60 TFLOP/s in 450 W, at
+/// a higher voltage than small GPUs run at). `None` where no GPU is known to be limited.
+fn watts_per_tflop(gpu: &GpuSpec) -> Option<f64> {
+    match gpu.architecture.as_str() {
+        "Pascal" | "Volta" | "Turing" => Some(18.0),
+        "Ampere" if gpu.compute_capability == Some((8, 0)) => Some(15.5),
+        "Ampere" => Some(11.0),
+        "Hopper" => Some(10.0),
+        "Ada Lovelace" | "Blackwell" => Some(6.5),
+        _ => None,
+    }
+}
+
+/// Watts that a sustained TFLOP/s of FP16 products on matrix cores takes, by architecture.
+///
+/// An H100 of 700 W holds 798 TFLOP/s of its 989 (its catalog file has the source), so Hopper
+/// takes 0.88 at most. The others are estimated from it and from FP32 ([`watts_per_tflop`]),
+/// with a spread of a quarter. `None` where nothing is known.
+fn watts_per_matrix_tflop(gpu: &GpuSpec) -> Option<f64> {
+    match gpu.architecture.as_str() {
+        "Volta" | "Turing" => Some(2.25),
+        "Ampere" if gpu.compute_capability == Some((8, 0)) => Some(1.3),
+        "Ampere" => Some(2.0),
+        "Hopper" => Some(0.88),
+        "Ada Lovelace" => Some(1.0),
+        "Blackwell" if gpu.compute_capability.is_some_and(|capability| capability >= (12, 0)) => Some(1.0),
+        "Blackwell" => Some(0.6),
+        _ => None,
+    }
+}
+
+/// Long products on matrix cores with this peak. Types of a higher peak take less energy.
+pub(super) fn matrix_by_rule(gpu: &GpuSpec, peak: FlopsPerSecond) -> Figure<FlopsPerSecond> {
+    let adding = gpu.peak.fp16_tensor.zip(gpu.peak.fp16_tensor_fp16_accumulate);
+    let is_cut = adding.is_some_and(|(in_32_bits, in_16_bits)| in_32_bits.get() < in_16_bits.get());
+    let rule =
+        Source::Rule(if is_cut { "92 % of the matrix peak with sums in 32 bits" } else { "80 % of the matrix peak" });
+    let share = peak * if is_cut { CUT_MATRIX_SHARE } else { TYPICAL_MATRIX_SHARE };
+    let (Some(power), Some(watts), Some(fp16)) = (gpu.power, watts_per_matrix_tflop(gpu), gpu.peak.fp16_tensor) else {
+        return Figure::new(share, rule);
+    };
+    let limit = FlopsPerSecond::known(power.get() / watts * 1e12) * (peak / fp16);
+    if limit.get() < share.get() {
+        Figure::new(limit, Source::Rule("the power limit"))
+    } else {
+        Figure::new(share, rule)
+    }
+}
+
+/// Long FP32 products on the vector units (or AMD's matrix units).
+pub(super) fn fp32_by_rule(gpu: &GpuSpec) -> ProductRate {
+    let issue = match gpu.architecture.as_str() {
+        "CDNA 1" | "CDNA 2" => 2.0 * CDNA_SHARE,
+        // The catalog's figure counts packed arithmetic; BF16 products reached 51 % too.
+        packed if PACKED_ARCHITECTURES.contains(&packed) => PACKED_SHARE,
+        _ if is_wide(gpu) => WIDE_ISSUE_SHARE,
+        _ => ISSUE_SHARE,
+    };
+    let burst = gpu.peak.fp32 * issue;
+    let sustained = match (gpu.power, watts_per_tflop(gpu)) {
+        (Some(power), Some(watts)) => burst.min(FlopsPerSecond::known(power.get() / watts * 1e12)),
+        _ => burst,
+    };
+    ProductRate { sustained, burst, source: Source::Rule("the lower of issue and power") }
+}
+
+pub(super) fn streaming_by_rule(gpu: &GpuSpec) -> Figure<BytesPerSecond> {
+    let has_graphics_memory = gpu.memory_type.as_deref().is_some_and(|kind| kind.starts_with("GDDR"));
+    let share = match (&gpu.streaming, gpu.vendor) {
+        (Some(streaming), _) => streaming.share,
+        (None, Vendor::Amd) => 0.80,
+        (None, _) if has_graphics_memory => 0.76,
+        (None, _) => 0.87,
+    };
+    let rule = gpu.memory_bandwidth * share;
+    match published_bandwidth(gpu) {
+        Some(published) => {
+            let mean = (rule.get() * published.value.get() * STREAM_OVER_PUBLISHED).sqrt();
+            Figure::new(BytesPerSecond::known(mean), Source::Rule("mean of a published copy and the share of nominal"))
+        }
+        None => Figure::new(rule, Source::Rule("share of the nominal bandwidth")),
+    }
+}

@@ -1,0 +1,334 @@
+//! How the state of a training is kept on several GPUs: all of it on each, or each a share.
+//!
+//! Stage 1 of `ZeRO` divides what the optimizer keeps among the GPUs, stage 2 the gradients too,
+//! stage 3 (PyTorch's FSDP with full sharding) the parameters too ("`ZeRO`: Memory Optimizations
+//! Toward Training Trillion Parameter Models", SC20, section 5). With P parameters in mixed
+//! precision and Adam, N GPUs hold 16P, 4P + 12P/N, 2P + 14P/N and 16P/N bytes each. Stages 1 and 2
+//! move as many bytes as an all-reduce, stage 3 half as many again: it gathers the parameters
+//! twice and scatters the gradients (section 7).
+
+use serde::{Deserialize, Serialize};
+
+use super::estimate::{Fits, MemoryFit};
+use super::memory::CONTEXT_BYTES;
+use super::scale::ModelParallel;
+use habitat_base::units::{Bytes, GIB};
+use habitat_step::profile::Working;
+
+/// Share of a layer's activations that tensor parallel GPUs keep whole without sequence
+/// parallelism: inputs of normalisations and masks of dropout, 10 of the 34 bytes a token and
+/// element of width (Korthikanti et al. 2022, arXiv:2205.05198, equations 1 and 2, without the scores
+/// of attention, which fused attention does not keep).
+const KEPT_WHOLE: f64 = 10.0 / 34.0;
+
+/// Which state is divided among the GPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sharding {
+    /// None: each GPU has all of it.
+    #[default]
+    None,
+    /// What the optimizer keeps (`ZeRO` stage 1).
+    Zero1,
+    /// The gradients too (`ZeRO` stage 2).
+    Zero2,
+    /// The parameters too (`ZeRO` stage 3, FSDP).
+    Zero3,
+}
+
+impl Sharding {
+    /// All of them, by how little stays on each GPU.
+    pub const ALL: [Self; 4] = [Self::None, Self::Zero1, Self::Zero2, Self::Zero3];
+
+    /// The name on the command line and in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Zero1 => "zero1",
+            Self::Zero2 => "zero2",
+            Self::Zero3 => "zero3",
+        }
+    }
+
+    /// What is divided, in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::None => "nothing",
+            Self::Zero1 => "optimizer state",
+            Self::Zero2 => "optimizer state and gradients",
+            Self::Zero3 => "optimizer state, gradients and parameters",
+        }
+    }
+
+    /// Whether gradients are exchanged after every batch that is added up, not after the last alone: where
+    /// no GPU keeps all of them.
+    pub(super) const fn exchanges_each_batch(self) -> bool {
+        matches!(self, Self::Zero2 | Self::Zero3)
+    }
+
+    /// Bytes moved in a step, in times of an all-reduce of the gradients.
+    pub(super) const fn traffic(self) -> f64 {
+        if matches!(self, Self::Zero3) { 1.5 } else { 1.0 }
+    }
+}
+
+/// What a training keeps whatever its batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ModelStates {
+    /// Parameters, as the forward pass reads them.
+    pub parameters: Bytes,
+    /// Gradients.
+    pub gradients: Bytes,
+    /// What the optimizer keeps, with the 32-bit copy of 16-bit parameters.
+    pub optimizer: Bytes,
+    /// Whether the optimizer is taken for Adam, as none was found.
+    pub is_assumed: bool,
+}
+
+impl ModelStates {
+    /// All of it.
+    pub fn total(&self) -> Bytes {
+        self.parameters + self.gradients + self.optimizer
+    }
+
+    /// What each of so many GPUs keeps.
+    pub fn on_each(&self, sharding: Sharding, gpus: u32) -> Bytes {
+        let share = 1.0 / f64::from(gpus.max(1));
+        let of = |bytes: Bytes, from: Sharding| if sharding >= from { bytes * share } else { bytes };
+        of(self.parameters, Sharding::Zero3) + of(self.gradients, Sharding::Zero2) + of(self.optimizer, Sharding::Zero1)
+    }
+}
+
+impl MemoryFit {
+    /// The answer for one of so many GPUs that divide the state: what was needed, less what the
+    /// others keep. As it is where the state is not known.
+    ///
+    /// The parameters that stage 3 gathers while a layer runs are not counted.
+    #[must_use]
+    pub fn sharded(&self, sharding: Sharding, gpus: u32) -> Self {
+        let Some(states) = self.states.filter(|_| sharding != Sharding::None && gpus > 1) else {
+            return self.clone();
+        };
+        if let Some(narrowest) = &self.narrowest {
+            return self.between(&narrowest.sharded(sharding, gpus), |widest| widest.sharded(sharding, gpus));
+        }
+        let saved = states.total().checked_sub(states.on_each(sharding, gpus)).unwrap_or_default();
+        // Once the state is divided, the peak may move from the update to where most activations are.
+        let own = |working: Working| {
+            let gradients = ModelStates { gradients: working.gradients, ..states };
+            gradients.on_each(sharding, gpus) + working.growing() + Bytes::known(CONTEXT_BYTES)
+        };
+        let beside = self.working.map_or(Bytes::ZERO, own);
+        let less = |bytes: Bytes| bytes.checked_sub(saved).unwrap_or_default().max(beside);
+        let how = format!("with {} on {gpus} GPUs", sharding.name());
+        self.of_share(self.needed.map(less), self.at_most.map(less), &how, states.is_assumed)
+    }
+
+    /// The answer for one GPU of a replica of the model that several share.
+    ///
+    /// Each keeps a T·P-th of the state, less what sharding divides among replicas. Stages that run
+    /// one micro-batch forward, one backward (Narayanan et al. 2021, arXiv:2104.04473, section 2.2)
+    /// keep the activations of up to P micro-batches of 1/P of the layers. Of these each GPU has a
+    /// T-th with sequence parallelism: the least that is needed; without it, the most, some are kept
+    /// whole (Korthikanti et al. 2022, arXiv:2205.05198, section 4), and all where parts of the forward
+    /// pass are run again, which keeps the inputs of layers. What is not known to be activations may
+    /// be temporary, which is divided as the state is, or be any that fit under the peak before
+    /// there are gradients. Where the state is not known, neither is a share of it.
+    #[must_use]
+    pub fn on_replica(&self, sharding: Sharding, on: &Share) -> Self {
+        let Share { parallel, replicas, batches, .. } = *on;
+        if parallel.is_none() {
+            return self.sharded(sharding, replicas);
+        }
+        if let Some(narrowest) = &self.narrowest {
+            return self.between(&narrowest.on_replica(sharding, on), |widest| widest.on_replica(sharding, on));
+        }
+        let Some(states) = self.states else {
+            let fits = if self.fits == Fits::Yes { Fits::Yes } else { Fits::Unknown };
+            let reason = format!(
+                "not known what its state takes, and so what one of {} GPUs keeps of it: {}",
+                parallel.gpus(),
+                self.reason
+            );
+            return Self { fits, needed: None, reason, largest_batch: None, ..self.clone() };
+        };
+        let (tensor, pipeline) = (f64::from(parallel.tensor), f64::from(parallel.pipeline));
+        // With the last micro-batch the gradients of all others are there.
+        let all = ModelStates { gradients: states.gradients.max(states.parameters), ..states };
+        let own = all.on_each(sharding, replicas) * (1.0 / (tensor * pipeline)) + Bytes::known(CONTEXT_BYTES);
+        let micro = pipeline.min(batches.max(1) as f64) / pipeline;
+        let whole = if on.recomputes { 1.0 } else { KEPT_WHOLE };
+        let without_sequences = whole + (1.0 - whole) / tensor;
+        let beside = |peak: Bytes| peak.checked_sub(states.total() + Bytes::known(CONTEXT_BYTES)).unwrap_or_default();
+        let kept = |peak: Bytes| {
+            let any = Activations { least: Bytes::ZERO, most: beside(peak) + states.gradients };
+            self.activations.unwrap_or(any)
+        };
+        let needed = self.needed.map(|peak| {
+            let kept = kept(peak).least.min(beside(peak));
+            let temporary = beside(peak).checked_sub(kept).unwrap_or_default();
+            own + kept * (micro / tensor) + temporary * (1.0 / (tensor * pipeline))
+        });
+        let at_most = self.at_most.map(|peak| {
+            let kept = kept(peak);
+            let temporary = beside(peak).checked_sub(kept.least).unwrap_or_default();
+            let shared = temporary * (1.0 / (tensor * pipeline));
+            // What is temporary beside the activations is of the backward pass, and of one micro-batch.
+            let with_them = if kept.least == kept.most { temporary * without_sequences } else { Bytes::ZERO };
+            own + (kept.most * (micro * without_sequences) + with_them).max(shared)
+        });
+        let divided = if sharding == Sharding::None || replicas == 1 {
+            String::new()
+        } else {
+            format!(", {} over {replicas} replicas", sharding.name())
+        };
+        let without = match at_most {
+            Some(most) if tensor > 1.0 => format!(", {:.1} without sequence parallelism", most.get() / GIB),
+            _ => String::new(),
+        };
+        let how = format!("with {}{divided}{without}", parallel.words());
+        Self { largest_batch: None, ..self.of_share(needed, at_most, &how, states.is_assumed) }
+    }
+
+    /// A share of a step whose numbers become narrower: what the narrowest numbers need at least, and at most
+    /// what those recorded need.
+    fn between(&self, least: &Self, share: impl Fn(&Self) -> Self) -> Self {
+        let widest = share(&Self { narrowest: None, needed: self.at_most, ..self.clone() });
+        let fits = match (widest.fits, least.fits) {
+            (Fits::Yes, _) => Fits::Yes,
+            (_, Fits::No) => Fits::No,
+            _ => Fits::Unknown,
+        };
+        let reason = match (fits, least.needed) {
+            (Fits::Unknown, Some(bytes)) => {
+                let least = bytes.get() / GIB;
+                format!("may fit: at least {least:.1} GB in narrower numbers; as recorded, {}", widest.reason)
+            }
+            (Fits::No, _) => least.reason.clone(),
+            _ => widest.reason.clone(),
+        };
+        Self { fits, needed: least.needed, reason, narrowest: Some(Box::new(least.clone())), ..widest }
+    }
+
+    /// The answer where a share of what was needed is.
+    fn of_share(&self, needed: Option<Bytes>, at_most: Option<Bytes>, how: &str, is_assumed: bool) -> Self {
+        let is_within = |bytes: Bytes| bytes.get() <= self.usable.get();
+        let fits = match self.fits {
+            Fits::Yes => Fits::Yes,
+            _ if at_most.is_some_and(is_within) => Fits::Yes,
+            Fits::No if needed.is_some_and(|needed| !is_within(needed)) => Fits::No,
+            Fits::No | Fits::Unknown => Fits::Unknown,
+        };
+        let of_gpu = [needed.or(at_most).unwrap_or_default(), self.usable].map(|bytes| bytes.get() / GIB);
+        let reason = format!(
+            "{} {:.1} GB {how}, {:.1} GB may be used{}",
+            match fits {
+                Fits::Yes => "needs",
+                Fits::No => "does not fit: needs",
+                Fits::Unknown => "needs at least",
+            },
+            of_gpu[0],
+            of_gpu[1],
+            if is_assumed { " (no optimizer was found: as with Adam)" } else { "" },
+        );
+        let reason = if needed.or(at_most).is_some() { reason } else { self.reason.clone() };
+        Self { fits, needed, at_most, reason, ..self.clone() }
+    }
+}
+
+/// What the forward pass keeps for the backward pass.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Activations {
+    /// Known to be kept.
+    pub least: Bytes,
+    /// All that may be, where that is more; as much where the peak is in the backward pass, and tells.
+    pub most: Bytes,
+}
+
+/// How a replica of the model lies on GPUs, as far as memory depends on it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share {
+    /// The GPUs of a replica.
+    pub parallel: ModelParallel,
+    /// Replicas.
+    pub replicas: u32,
+    /// Micro-batches of an optimizer step on each.
+    pub batches: u64,
+    /// Whether the backward pass runs parts of the forward pass again.
+    pub recomputes: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 7.5 billion parameters on 64 GPUs: 120, 31.4, 16.6 and 1.9 GB, figure 1 of the paper.
+    #[test]
+    fn the_figures_of_the_paper() {
+        let billions = |bytes: f64| Bytes::known(7.5e9 * bytes);
+        let states = ModelStates {
+            parameters: billions(2.0),
+            gradients: billions(2.0),
+            optimizer: billions(12.0),
+            is_assumed: false,
+        };
+        let each = Sharding::ALL.map(|stage| (states.on_each(stage, 64).get() / 1e8).round() / 10.0);
+        assert_eq!(each.map(|gb| format!("{gb}")), ["120", "31.4", "16.6", "1.9"]);
+        for stage in Sharding::ALL {
+            assert_eq!(states.on_each(stage, 1), states.total());
+        }
+    }
+
+    /// 80 GB of state (10, 10 and 60), 34 beside it and 1 of the process, on 4-way tensor parallel GPUs
+    /// and 2 stages: an eighth of the state, and a quarter of the activations of two micro-batches on half the layers.
+    #[test]
+    fn a_replica_on_several_gpus_by_hand() {
+        let gb = |gb: f64| Bytes::known(gb * 1e9);
+        let states = ModelStates { parameters: gb(10.0), gradients: gb(10.0), optimizer: gb(60.0), is_assumed: false };
+        let usable = gb(22.0);
+        let whole = MemoryFit {
+            fits: Fits::No,
+            needed: Some(gb(115.0)),
+            working: None,
+            narrowest: None,
+            at_most: Some(gb(115.0)),
+            usable,
+            reason: String::new(),
+            largest_batch: Some(1),
+            states: Some(states),
+            activations: Some(Activations { least: gb(34.0), most: gb(34.0) }),
+        };
+        let on = |tensor, pipeline, replicas, batches| Share {
+            parallel: ModelParallel { tensor, pipeline },
+            replicas,
+            batches,
+            recomputes: false,
+        };
+        let ends = |sharding, on: Share| {
+            let fit = whole.on_replica(sharding, &on);
+            let [needed, most] = [fit.needed, fit.at_most].map(|bytes| bytes.unwrap().get() / 1e9);
+            ((needed * 1e6).round() / 1e6, (most * 1e6).round() / 1e6, fit.fits)
+        };
+        // 10 + 1 + 34/4; without sequence parallelism 10 of the 34 stay whole: 10 + 24/4.
+        assert_eq!(ends(Sharding::None, on(4, 2, 1, 8)), (19.5, 27.0, Fits::Unknown));
+        // Half of them where there is one micro-batch: 4.25 and 8.
+        assert_eq!(ends(Sharding::None, on(4, 2, 1, 1)), (15.25, 19.0, Fits::Yes));
+        // Of 60 GB that the optimizer keeps 7.5 are a GPU's, and half of it with two replicas.
+        assert_eq!(ends(Sharding::Zero1, on(4, 2, 2, 8)), (15.75, 23.25, Fits::Unknown));
+        assert_eq!(ends(Sharding::None, on(1, 2, 1, 8)), (75.0, 75.0, Fits::No));
+        // Inputs of layers that are kept to run them again are whole.
+        let again = Share { recomputes: true, ..on(4, 2, 1, 8) };
+        assert_eq!(ends(Sharding::None, again), (19.5, 45.0, Fits::Unknown));
+        // A peak in the update, with 34 GB of its own: the activations are not known, but no more than 20.
+        let update = Activations { least: Bytes::ZERO, most: gb(20.0) };
+        let fit = MemoryFit { activations: Some(update), ..whole.clone() }.on_replica(Sharding::None, &on(4, 2, 1, 8));
+        // 11 GB, an eighth of the 34 or 16/34 of the 20.
+        for (found, expected) in [(fit.needed, 15.25e9), (fit.at_most, 11e9 + 20e9 * 16.0 / 34.0)] {
+            assert!((found.unwrap().get() / expected - 1.0).abs() < 1e-9, "{found:?}");
+        }
+        // One GPU a replica is as before, and of state that is not known no share is.
+        assert_eq!(whole.on_replica(Sharding::Zero3, &on(1, 1, 4, 8)), whole.sharded(Sharding::Zero3, 4));
+        let unknown = MemoryFit { states: None, ..whole.clone() };
+        assert_eq!(unknown.on_replica(Sharding::None, &on(4, 2, 1, 8)).fits, Fits::Unknown);
+    }
+}

@@ -1,0 +1,274 @@
+//! The step from its operations: one GPU's prediction, and the range of its sum.
+
+use super::base::Base;
+use super::decoded::Decoded;
+use super::estimate::{Estimate, Fits, GpuFacts, MemoryFit, MethodShare, OperationPrediction, Prediction, StepTime};
+use super::host::{self, Host, Pace};
+use super::learned::{self, Answering};
+use super::memory::MemoryNeed;
+use super::method::{Method, MethodChoice};
+use super::notes;
+use super::precision::{self, Change};
+use super::rate::Rates;
+use super::route::{Fitted, Route};
+use super::shares::{self, device_time, far_share, shares, sum_of, update_share};
+use super::transformer::Layers;
+use super::warning::{Warning, WarningKind};
+use habitat_base::units::{Micros, Range};
+use habitat_step::catalog::{GpuSpec, Vendor};
+use habitat_step::profile::{Profile, Workload};
+
+/// What all predictions of a profile have in common.
+pub(super) struct Context<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) base: Option<&'a Base>,
+    pub(super) host: Host,
+    pub(super) decoded: &'a [Decoded<'a>],
+    pub(super) need: &'a MemoryNeed,
+    pub(super) models: Option<Answering<'a>>,
+    /// The layers that GPUs can share.
+    pub(super) layers: Option<&'a Layers>,
+    /// What is to be shown with the times of every GPU.
+    pub(super) warnings: &'a [Warning],
+    /// Whether what is predicted of operations is left out.
+    pub(super) steps_only: bool,
+}
+
+pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Option<&Change>) -> Prediction {
+    let Context { profile, base, host, decoded, need, models, .. } = *context;
+    let rates = route.destination;
+    let gpu = rates.gpu;
+    let is_origin = route.origin.is_some_and(|origin| origin.gpu.slug == gpu.slug);
+    let mut operations: Vec<OperationPrediction> = decoded.iter().map(|decoded| route.predict(decoded)).collect();
+    let taken_over = change.and_then(|change| {
+        let efficiency = models.and_then(|models| models.models.efficiency());
+        change.apply(rates, (decoded, efficiency), &mut operations, !context.steps_only)
+    });
+    let measured =
+        profile.measured_step().filter(|_| is_origin && route.choice != MethodChoice::Roofline && change.is_none());
+    if measured.is_some() {
+        for operation in &mut operations {
+            if let Some(time) = operation.origin_time {
+                operation.time = Some(Estimate::with_band(time, 0.0, Method::Measured));
+                if !context.steps_only {
+                    "measured on this GPU".clone_into(&mut operation.why);
+                }
+            }
+        }
+    }
+    let shares = shares(&operations);
+    let host_idle = base.map_or(Micros::ZERO, |base| base.host_idle);
+    let left_out = base.map_or(Micros::ZERO, |base| base.left_out);
+    let doubt = base.and_then(|base| base.doubt);
+    let mut warnings = context.warnings.to_vec();
+    let step = match (measured, doubt) {
+        (Some(recorded), Some(doubt)) => {
+            StepTime::Predicted(doubt.derived(recorded.checked_sub(left_out).unwrap_or_default()))
+        }
+        (Some(recorded), None) if left_out.get() > 0.0 => {
+            let busy = recorded.checked_sub(left_out).unwrap_or_default();
+            StepTime::Predicted(Estimate::with_band(busy, 0.0, Method::Derived))
+        }
+        (Some(median), None) => {
+            StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
+        }
+        (None, _) => {
+            let step = match &route.fitted {
+                Some(fitted) => fitted_step(&shares, &operations, fitted, host_idle),
+                None => step_estimate(&shares, &operations, base, (gpu, &profile.workload), models),
+            };
+            let step = if change.is_some() { precision::widened(step) } else { step };
+            let step = base.map_or(step, |base| base.with_unassigned(step));
+            StepTime::Predicted(doubt.map_or(step, |doubt| doubt.widened(step)))
+        }
+    };
+    let narrow_on_amd = is_narrow_on_amd(route, profile, change) && !step.is_of_origin();
+    let step = if narrow_on_amd { StepTime::Predicted(widened_on_amd(step.as_estimate(), host_idle)) } else { step };
+    let pace = Pace::new(profile, base, &operations, route.origin.is_some());
+    let (step, data_wait, of_host) = match host {
+        Host::AsRecorded => pace.as_recorded(step),
+        Host::KeepsUp => (pace.kept_up(step), Micros::ZERO, Vec::new()),
+    };
+    warnings.extend(of_host);
+    // What is measured has the rates of its own GPU, and what is changed is not of the recorded precision.
+    if measured.is_none() && change.is_none() {
+        warnings.extend(notes::without_matrix_cores(rates, decoded, &operations));
+    }
+    let is_launched = host == Host::AsRecorded && profile.step.as_ref().is_none_or(|step| step.execution.is_none());
+    let transformer = context.layers.and_then(|layers| layers.on(&operations, is_launched));
+    let throughput = profile.workload.batch_size.and_then(|batch| step.as_estimate().throughput(batch));
+    let mut notes = notes::of_gpu(rates, &operations, profile);
+    if measured.is_none() {
+        notes.extend(notes::of_models((rates, profile.workload.mode), &operations, &shares, base, models));
+    }
+    if let Some(fitted) = route.fitted.as_ref().filter(|_| measured.is_none()) {
+        notes.extend(notes::of_lines(fitted, &shares));
+    }
+    notes.extend(narrow_on_amd.then(|| notes::NARROW_ON_AMD.to_owned()));
+    notes.splice(0..0, taken_over);
+    if measured.is_some() && left_out.get() > 0.0 {
+        notes.insert(0, host::DERIVED.to_owned());
+    }
+    let mut memory = match (change, change.and_then(|change| change.narrowing(&profile.workload))) {
+        (Some(change), _) if change.widens() => need.in_32_bits().fit(rates),
+        (_, Some(narrowing)) => need.narrowed(narrowing).fit(rates),
+        _ => need.fit(rates),
+    };
+    if warnings.iter().any(|warning| warning.kind == WarningKind::Sharded) {
+        may_fit(&mut memory, need);
+    }
+    Prediction {
+        gpu: GpuFacts::new(rates),
+        notes,
+        step,
+        throughput,
+        host_idle: host_idle + data_wait,
+        shares,
+        update_share: update_share(&operations),
+        left_out: shares::left_out(&operations),
+        operations: if context.steps_only { Vec::new() } else { operations },
+        precision_note: None,
+        keeps_precision: false,
+        at_batches: Vec::new(),
+        transformer,
+        memory,
+        warnings,
+    }
+}
+
+/// What a step in 16 bits took of the predicted time on an AMD GPU, at most: 2.8 to 3.9 times for BERT-base, ResNet-50 and
+/// ResNet-152 in mixed precision at batches from 16 to 2,520 on an MI325X (milabench, `PyTorch` 2.5.1 with `ROCm` 6.2).
+const NARROW_ON_AMD: f64 = 4.0;
+
+/// Whether a step in 16 or 8 bits is predicted for an AMD GPU from shapes or from another maker's: none was learned from.
+fn is_narrow_on_amd(route: &Route<'_>, profile: &Profile, change: Option<&Change>) -> bool {
+    let is_amd = |rates: &Rates<'_>| rates.gpu.vendor == Vendor::Amd;
+    let recorded = || profile.workload.precision.unwrap_or_else(|| precision::infer(&profile.operations));
+    let precision = change.map_or_else(recorded, Change::to);
+    is_amd(route.destination) && !route.origin.is_some_and(is_amd) && !precision.is_32_bits()
+}
+
+/// A range whose high end is as far up as such steps were found to be.
+fn widened_on_amd(step: Estimate, host_idle: Micros) -> Estimate {
+    let Range { low, mid, high } = step.range;
+    let most = mid.checked_sub(host_idle).unwrap_or_default() * NARROW_ON_AMD + host_idle;
+    Estimate { range: Range { low, mid, high: high.max(most) }, ..step }
+}
+
+/// Of a recording of one rank's share of a model: what fits as a share may not as a whole, and
+/// without a peak, the whole of its parameters was counted.
+fn may_fit(memory: &mut MemoryFit, need: &MemoryNeed) {
+    memory.reason = match memory.fits {
+        Fits::Yes => format!("one rank's share of the model: {}; the whole was not recorded", memory.reason),
+        Fits::No if !need.has_peak() => format!("one rank's share was recorded; the whole model {}", memory.reason),
+        _ => return,
+    };
+    memory.fits = Fits::Unknown;
+    (memory.at_most, memory.states, memory.activations, memory.narrowest) = (None, None, None, None);
+}
+
+/// The step and its range: of every method's part the ends that steps by that method were
+/// found to keep, taken together as if they erred together. Calibrated for the learned
+/// models, the published step errors for the rest; they are errors of whole iterations, in
+/// which the host's part changes too.
+fn step_estimate(
+    shares: &[MethodShare],
+    operations: &[OperationPrediction],
+    base: Option<&Base>,
+    (gpu, workload): (&GpuSpec, &Workload),
+    models: Option<Answering<'_>>,
+) -> Estimate {
+    let (overlap, idle) = base.map_or((1.0, Micros::ZERO), |base| (base.overlap, base.host_idle));
+    let deviation = base.map_or(1.0, |base| base.deviation);
+    let device = device_time(shares, models.map_or(1.0, |models| models.step_factor(gpu, workload.mode)));
+    let spread = models.map_or((0.0, 0.0), |models| {
+        let spread = if base.is_some() { models.steps(gpu).with_origin } else { models.range(gpu, workload) };
+        let spread = spread.unwrap_or(learned::WIDE);
+        let spread = spread.widened(1.0 + far_share(operations));
+        (spread.low.min(1.0), spread.high.max(1.0))
+    });
+    let undecided = sum_of(operations, Method::BetweenRates);
+    let ends = |method: Method| match method {
+        Method::Learned | Method::LearnedRatio if models.is_some() => spread,
+        // These err together, wherever they lie between the two ratios.
+        Method::BetweenRates => (undecided.low / undecided.mid, undecided.high / undecided.mid),
+        _ => (1.0 - method.step_band(), 1.0 + method.step_band()),
+    };
+    let (mut low, mut high) = (0.0, 0.0);
+    for share in shares {
+        let (below, above) = ends(share.method);
+        low += share.share * below;
+        high += share.share * above;
+    }
+    let method = match shares {
+        [only] if only.method == Method::Learned && base.is_some() => Method::LearnedRatio,
+        [only] => only.method,
+        _ => Method::Mixed,
+    };
+    Estimate::with_factors(device * (overlap * deviation) + idle, low, high, method)
+}
+
+/// The step by fitted lines: what steps were found to take of their layers, in the range of
+/// networks or GPUs left out, and the time in which the device waits for the host, where that
+/// was recorded. Parts that only a roofline answers for have its range.
+fn fitted_step(
+    shares: &[MethodShare],
+    operations: &[OperationPrediction],
+    fitted: &Fitted<'_>,
+    host_idle: Micros,
+) -> Estimate {
+    let lines = &fitted.lines;
+    let by_lines = |method: Method| matches!(method, Method::KernelWise | Method::LayerWise);
+    let factor = |method: Method| if by_lines(method) { lines.step_factor() } else { 1.0 };
+    let device: Micros = shares.iter().map(|share| share.device_time * factor(share.method)).sum();
+    let widening = 1.0 + far_share(operations);
+    let (mut low, mut high) = (0.0, 0.0);
+    for share in shares {
+        let (below, above) = if by_lines(share.method) || share.method == Method::EndToEnd {
+            let spread = lines.range(Some(share.method)).widened(widening);
+            (spread.low, spread.high)
+        } else {
+            (1.0 - share.method.step_band(), 1.0 + share.method.step_band())
+        };
+        low += share.share * below;
+        high += share.share * above;
+    }
+    // A few layers that fell back to the line of their kind do not make another method of it.
+    let method = match shares {
+        [largest, rest @ ..] if rest.iter().all(|share| by_lines(share.method)) => largest.method,
+        _ => Method::Mixed,
+    };
+    Estimate::with_factors(device + host_idle, low, high, method)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate::Rates;
+    use habitat_step::catalog::{GpuSpec, Layer};
+    use habitat_step::profile::Profile;
+
+    /// 7 billion parameters of which a rank kept a share: not known, with a peak or without.
+    #[test]
+    fn a_share_of_a_model_says_neither_yes_nor_no_of_the_whole() {
+        let json = r#"{"format": "habitat-profile", "version": 1, "operations": [{"name": "aten::relu", "phase": "forward"}],
+            "workload": {"name": "w", "mode": "training", "precision": "fp32", "parameter_count": 7000000000}}"#;
+        let mut profile = Profile::from_json(json.as_bytes()).unwrap().0;
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../catalog/t4.toml");
+        let gpu = GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap();
+        let share = |profile: &Profile| {
+            let need = MemoryNeed::of(profile, None);
+            let mut memory = need.fit(&Rates::new(&gpu));
+            let alone = memory.fits;
+            may_fit(&mut memory, &need);
+            (alone, memory.fits)
+        };
+        assert_eq!(share(&profile), (Fits::No, Fits::Unknown));
+        let peak = |bytes: f64| Some(habitat_base::units::Bytes::known(bytes));
+        profile.step.get_or_insert_default().peak_memory_bytes = peak(4e9);
+        assert_eq!(share(&profile), (Fits::Yes, Fits::Unknown));
+        // A share that does not fit says no of as many GPUs, and so of fewer.
+        profile.step.get_or_insert_default().peak_memory_bytes = peak(40e9);
+        assert_eq!(share(&profile), (Fits::No, Fits::No));
+    }
+}

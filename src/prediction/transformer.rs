@@ -1,0 +1,328 @@
+//! What of a transformer's training step can be divided over GPUs: its layers, the activations
+//! that go from one to the next, and which part of the time is spent on what.
+//!
+//! Tensor parallel GPUs (Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3) divide matrix
+//! products, attention, what works on the elements between them, the embedding and the loss.
+//! Normalisation, dropout and residual additions work on whole activations (b·s·h elements: batch,
+//! length, width) on each of them. Layers are counted by the attention of the forward pass, and
+//! without any found nothing is said.
+
+use std::collections::HashMap;
+
+use super::decoded::Decoded;
+use super::estimate::OperationPrediction;
+use super::host::LAUNCH_US;
+use habitat_base::units::{Bytes, Micros};
+use habitat_step::op::{Attention, Form, Product, Sizes, volume};
+use habitat_step::profile::{DType, Phase, Shape};
+
+/// All-reduces of an attention layer in each pass: one after attention, one after what follows it.
+const REDUCTIONS: f64 = 2.0;
+
+/// The layers of a profile and their activations; the same on every GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Layers {
+    count: u32,
+    heads: u64,
+    /// Elements of the activations between layers: rows and columns.
+    tokens: f64,
+    width: f64,
+    activations: Bytes,
+    reduced: Bytes,
+    recomputes: bool,
+    batch_size: Option<u64>,
+    /// Of each operation.
+    sharing: Vec<Sharing>,
+}
+
+/// What of an operation GPUs can share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sharing {
+    /// Whether tensor parallel GPUs divide it.
+    is_divided: bool,
+    /// Whether there are fewer of it than layers.
+    is_outside: bool,
+}
+
+/// A transformer's training step on one GPU, as far as others can share it. Times are of one
+/// batch through the whole model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TransformerStep {
+    /// Layers with attention.
+    pub layers: u32,
+    /// Heads of the queries, the fewest of any layer.
+    pub heads: u64,
+    /// Samples of the batch that the bytes are of; `None` where nothing says.
+    pub batch_size: Option<u64>,
+    /// Activations between two layers (b·s·h elements).
+    pub activations: Bytes,
+    /// Activations that tensor parallel GPUs add up in a batch: of each attention layer two in the
+    /// forward and two in the backward pass, and two more where the forward pass is run again.
+    pub reduced: Bytes,
+    /// Whether the backward pass runs parts of the forward pass again, to keep less.
+    pub recomputes: bool,
+    /// Share of the step that tensor parallel GPUs divide, 0 to 1.
+    pub divided: f64,
+    /// Share of the optimizer's update; the rest of the step is done on each of them.
+    pub update: f64,
+    /// Share of what is outside the layers: the embedding, the last product, the loss.
+    pub outside: f64,
+    /// What the host needs to launch a batch, where it launches each operation.
+    pub host: Micros,
+}
+
+impl Layers {
+    /// Of a step's operations; `None` where no attention is found in the forward pass, or not
+    /// how wide the activations are.
+    pub(super) fn of(decoded: &[Decoded<'_>], batch_size: Option<u64>) -> Option<Self> {
+        let products = forward_products(decoded);
+        let attentions: Vec<(&Decoded<'_>, Seen)> =
+            decoded.iter().filter_map(|one| Some((one, seen(one, &products)?))).collect();
+        let forward = || attentions.iter().filter(|(one, _)| one.operation.phase == Phase::Forward);
+        let count = forward().map(|(one, _)| one.operation.count).sum();
+        let (_, most) = forward().max_by(|a, b| a.1.tokens.total_cmp(&b.1.tokens))?;
+        let heads = forward().map(|(_, seen)| seen.heads).min()?;
+        let (mut activations, mut reduced) = (0.0f64, 0.0);
+        for (one, seen) in &attentions {
+            let (product, width) = between(&products, *seen)?;
+            let bytes = product.dtype.as_ref().and_then(DType::size_bytes)? as f64 * seen.tokens * width;
+            let passes = if one.operation.phase == Phase::Forward { 2.0 } else { 1.0 };
+            activations = activations.max(bytes);
+            reduced += bytes * REDUCTIONS * passes * f64::from(one.operation.count);
+        }
+        let mut layers = Self {
+            count,
+            heads,
+            tokens: most.tokens,
+            width: between(&products, *most)?.1,
+            activations: Bytes::checked(activations)?,
+            reduced: Bytes::checked(reduced)?,
+            recomputes: attentions.iter().any(|(one, _)| one.operation.phase == Phase::Backward),
+            batch_size,
+            sharing: Vec::new(),
+        };
+        layers.sharing = layers.shared(decoded);
+        Some(layers)
+    }
+
+    fn shared(&self, decoded: &[Decoded<'_>]) -> Vec<Sharing> {
+        let mut occurrences: HashMap<(&str, &[Shape]), u32> = HashMap::new();
+        for one in decoded {
+            *occurrences.entry((&one.operation.name, &one.operation.inputs)).or_default() += one.operation.count;
+        }
+        let sharing = |one: &Decoded<'_>| {
+            let times = occurrences.get(&(one.operation.name.as_str(), one.operation.inputs.as_slice()));
+            Sharing { is_divided: self.is_divided(one), is_outside: times.is_some_and(|times| *times < self.count) }
+        };
+        decoded.iter().map(sharing).collect()
+    }
+
+    /// With the shares of the time predicted for one GPU. `is_launched`: whether the host launches
+    /// each operation.
+    pub(super) fn on(&self, operations: &[OperationPrediction], is_launched: bool) -> Option<TransformerStep> {
+        let (mut all, mut divided, mut update, mut outside, mut launches) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for (sharing, predicted) in self.sharing.iter().zip(operations) {
+            let count = f64::from(predicted.count);
+            let time = predicted.time.map_or(0.0, |time| time.range.mid.get()) * count;
+            if time <= 0.0 {
+                continue;
+            }
+            all += time;
+            if predicted.phase == Phase::Optimizer {
+                update += time;
+                continue;
+            }
+            launches += count;
+            divided += if sharing.is_divided { time } else { 0.0 };
+            outside += if sharing.is_outside { time } else { 0.0 };
+        }
+        (all > 0.0).then(|| TransformerStep {
+            layers: self.count,
+            heads: self.heads,
+            batch_size: self.batch_size,
+            activations: self.activations,
+            reduced: self.reduced,
+            recomputes: self.recomputes,
+            divided: divided / all,
+            update: update / all,
+            outside: outside / all,
+            host: Micros::known(if is_launched { LAUNCH_US * launches } else { 0.0 }),
+        })
+    }
+
+    /// Whether tensor parallel GPUs divide an operation: all but what works on whole activations,
+    /// and what nothing is known of.
+    fn is_divided(&self, one: &Decoded<'_>) -> bool {
+        let largest = one.operation.inputs.iter().max_by(|a, b| volume(a).total_cmp(&volume(b)));
+        let is_whole = largest.is_none_or(|shape| {
+            shape.last().is_some_and(|last| *last as f64 == self.width) && volume(shape) == self.tokens * self.width
+        });
+        match one.op.name.form {
+            Form::Product(_) | Form::Attention(_) | Form::Lookup(_) | Form::Softmax => true,
+            Form::Normalisation(_) => false,
+            _ => !is_whole,
+        }
+    }
+}
+
+/// The attention of a layer in the forward pass.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    heads: u64,
+    /// Sequences × queries.
+    tokens: f64,
+    /// Columns of its result.
+    columns: f64,
+}
+
+/// A product of the forward pass.
+type Multiplied<'d, 'a> = (&'d Decoded<'a>, &'d Product);
+
+/// Fused, or a softmax over `[batch, heads, queries, keys]` with the products around it.
+fn seen(one: &Decoded<'_>, products: &[Multiplied<'_, '_>]) -> Option<Seen> {
+    if !matches!(one.operation.phase, Phase::Forward | Phase::Backward) || one.op.name.pass.is_backward() {
+        return None;
+    }
+    match (&one.op.sizes, one.op.name.form) {
+        (Some(Sizes::Attention(attention)), _) if !attention.is_backward => {
+            let Attention { batch, heads, queries, value_size, .. } = *attention;
+            Some(Seen { heads: heads as u64, tokens: batch * queries, columns: heads * value_size })
+        }
+        (_, Form::Softmax) => {
+            let [batch, heads, queries, keys] = one.operation.inputs.first()?[..] else { return None };
+            let of_pairs = |(_, product): &&Multiplied<'_, '_>| {
+                product.batch == (batch * heads) as f64
+                    && (product.rows, product.columns) == (queries as f64, keys as f64)
+            };
+            let head = products.iter().find(of_pairs)?.1.reduction;
+            Some(Seen { heads, tokens: (batch * queries) as f64, columns: heads as f64 * head })
+        }
+        _ => None,
+    }
+}
+
+fn forward_products<'d, 'a>(decoded: &'d [Decoded<'a>]) -> Vec<Multiplied<'d, 'a>> {
+    let product = |one: &'d Decoded<'a>| match &one.op.sizes {
+        Some(Sizes::Product(product)) if !product.is_backward => Some((one, product)),
+        _ => None,
+    };
+    decoded.iter().filter(|one| one.operation.phase == Phase::Forward).filter_map(product).collect()
+}
+
+/// The product that takes attention's result, whose own is what is added up and goes to the next layer,
+/// and its columns: as many as that result has where one keeps them. Its elements tell the bytes, since
+/// autocast takes the softmax of attention in 32 bits.
+fn between<'d, 'a>(products: &[Multiplied<'d, 'a>], seen: Seen) -> Option<(&'d Decoded<'a>, f64)> {
+    let behind = |(_, product): &&Multiplied<'d, 'a>| {
+        product.batch * product.rows == seen.tokens && product.reduction == seen.columns
+    };
+    let found: Vec<_> = products.iter().filter(behind).map(|(one, product)| (*one, product.columns)).collect();
+    let same = found.iter().copied().find(|(_, columns)| *columns == seen.columns);
+    same.or_else(|| found.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Estimate;
+    use crate::method::Method;
+    use habitat_step::profile::{Operation, Profile};
+
+    fn operation(name: &str, phase: &str, count: u32, inputs: &str) -> String {
+        format!(
+            r#"{{"name": "aten::{name}", "phase": "{phase}", "count": {count}, "dtype": "bfloat16", "inputs": {inputs}}}"#
+        )
+    }
+
+    /// Two layers of 64 columns, 4 heads of 16, on 2 sequences of 8 tokens; each operation takes a
+    /// microsecond.
+    fn decoder(attention: &[String], more: &[String]) -> Option<TransformerStep> {
+        let mut all = vec![
+            operation("mm", "forward", 2, "[[16, 64], [64, 192]]"),
+            operation("mm", "forward", 2, "[[16, 64], [64, 64]]"),
+            operation("mm", "forward", 2, "[[16, 64], [64, 256]]"),
+            operation("gelu", "forward", 2, "[[2, 8, 256]]"),
+            operation("mm", "forward", 2, "[[16, 256], [256, 64]]"),
+            operation("add", "forward", 4, "[[2, 8, 64], [2, 8, 64]]"),
+            operation("native_layer_norm", "forward", 4, "[[2, 8, 64], [64], [64]]"),
+            operation("mm", "forward", 1, "[[16, 64], [64, 1000]]"),
+            operation("_foreach_add_", "optimizer", 1, "[[64, 64]]"),
+        ];
+        all.extend_from_slice(attention);
+        all.extend_from_slice(more);
+        let json = format!(
+            r#"{{"format": "habitat-profile", "version": 1, "workload": {{"name": "w", "mode": "training"}}, "operations": [{}]}}"#,
+            all.join(", ")
+        );
+        let profile = Profile::from_json(json.as_bytes()).unwrap().0;
+        let decoded = Decoded::all(&profile);
+        let time = Estimate::with_band(Micros::known(1.0), 0.0, Method::Roofline);
+        let predicted = |(index, operation): (usize, &Operation)| OperationPrediction {
+            index,
+            name: operation.name.clone(),
+            phase: operation.phase,
+            count: operation.count,
+            time: Some(time),
+            origin_time: None,
+            is_far: false,
+            why: String::new(),
+        };
+        let operations: Vec<OperationPrediction> = profile.operations.iter().enumerate().map(predicted).collect();
+        Layers::of(&decoded, Some(2))?.on(&operations, true)
+    }
+
+    fn fused(phase: &str) -> String {
+        operation("_scaled_dot_product_flash_attention", phase, 2, "[[2, 4, 8, 16], [2, 4, 8, 16], [2, 4, 8, 16]]")
+    }
+
+    /// 2·8·64 elements of 2 bytes between layers, four times a layer.
+    #[test]
+    fn layers_and_their_traffic_are_those_of_attention() {
+        let found = decoder(&[fused("forward")], &[]).unwrap();
+        assert_eq!((found.layers, found.heads, found.batch_size), (2, 4, Some(2)));
+        assert_eq!((found.activations.get(), found.reduced.get()), (2048.0, 2.0 * 4.0 * 2048.0));
+        assert!(!found.recomputes);
+        // With the two of attention there are 22: 13 divided, 8 sums and norms, one update.
+        let share = |count: f64, share: f64| assert!((share - count / 22.0).abs() < 1e-12, "{found:?}");
+        share(13.0, found.divided);
+        share(1.0, found.update);
+        share(1.0, found.outside);
+        assert_eq!(found.host.get(), 6.0 * 21.0);
+    }
+
+    #[test]
+    fn a_forward_pass_run_again_adds_up_again() {
+        let found = decoder(&[fused("forward"), fused("backward")], &[]).unwrap();
+        assert!(found.recomputes && found.layers == 2);
+        assert_eq!(found.reduced.get(), 2.0 * 6.0 * 2048.0);
+        // The backward pass of attention is not.
+        let backward = operation(
+            "_scaled_dot_product_flash_attention_backward",
+            "backward",
+            2,
+            "[[2, 4, 8, 16], [2, 4, 8, 16], [2, 4, 8, 16], [2, 4, 8, 16]]",
+        );
+        assert!(!decoder(&[fused("forward"), backward], &[]).unwrap().recomputes);
+    }
+
+    #[test]
+    fn attention_of_products_and_a_softmax_counts_too() {
+        let of = [
+            operation("bmm", "forward", 2, "[[8, 8, 16], [8, 16, 8]]"),
+            operation("_softmax", "forward", 2, "[[2, 4, 8, 8]]"),
+            operation("bmm", "forward", 2, "[[8, 8, 8], [8, 8, 16]]"),
+        ];
+        let found = decoder(&of, &[]).unwrap();
+        assert_eq!((found.layers, found.heads, found.reduced.get()), (2, 4, 16384.0));
+        // As autocast does it: the softmax in 32 bits, the products around it in 16.
+        let of = of.map(|one| if one.contains("_softmax") { one.replace("bfloat16", "float32") } else { one });
+        let found = decoder(&of, &[]).unwrap();
+        assert_eq!((found.activations.get(), found.reduced.get()), (2048.0, 16384.0));
+    }
+
+    #[test]
+    fn without_attention_nothing_is_said() {
+        assert_eq!(decoder(&[], &[]), None);
+        assert_eq!(decoder(&[], &[operation("_log_softmax", "forward", 1, "[[16, 1000]]")]), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! The commands: everything the screens show, without a terminal.
+//!
+//! `run` answers with an exit code, or with the order to open the screens, which is the
+//! binary's business.
+
+mod answer;
+#[cfg(target_os = "linux")]
+mod attach;
+mod batches;
+#[cfg(unix)]
+mod calibrate;
+mod check;
+mod collect;
+mod compare;
+mod diff;
+#[cfg(target_os = "linux")]
+mod env;
+mod error;
+mod export;
+mod fit;
+mod goal;
+mod gpu;
+mod hints;
+mod import;
+mod input;
+mod jobs;
+#[cfg(unix)]
+mod named;
+mod options;
+mod output;
+mod own;
+mod plan;
+mod prices;
+mod print;
+mod progress;
+#[cfg(unix)]
+mod run;
+mod scaling;
+mod screens;
+mod suggest;
+mod sweep;
+#[cfg(unix)]
+mod trace_shapes;
+mod typed;
+#[cfg(not(target_os = "linux"))]
+mod unavailable;
+
+use std::io::{self, Write};
+
+use clap::CommandFactory;
+
+use crate::settings::args::{Cli, Command, FileArgs, ModelsCommand, SweepCommand};
+use crate::store::{self, Paths};
+use crate::terminal;
+
+#[cfg(not(target_os = "linux"))]
+use unavailable::{attach, env};
+#[cfg(not(unix))]
+use unavailable::{calibrate, run, trace_shapes};
+
+pub use error::CliError;
+pub use input::{Loaded, load};
+pub use jobs::Jobs;
+pub use options::settings;
+pub use output::print_json;
+pub use screens::{Outcome, Screens};
+pub use typed::{meant, of_variable};
+// For the workshop (models/lab), which reads, names and reports as the commands do.
+pub use fit::black_box::write as fit_black_box;
+pub use fit::kernelwise::add_tables;
+pub use gpu::all as all_gpus;
+pub use input::{resolve, workload_name};
+pub use options::weights_folder;
+pub use progress::{Progress, span};
+
+/// Runs what was typed.
+///
+/// # Errors
+/// [`CliError`] with the file, the place, the value and the remedy.
+pub fn run(mut cli: Cli) -> Result<Outcome, CliError> {
+    if !matches!(cli.command, Some(Command::Completions(_) | Command::Man(_) | Command::Schema(_))) {
+        check_folders()?;
+    }
+    match cli.command.as_mut().and_then(Command::document) {
+        Some(FileArgs { output: Some(path), force }) => {
+            output::check_form(&path)?;
+            output::check_new(&path, force)?;
+            let mut text = Vec::new();
+            let outcome = command(cli, &mut text)?;
+            store::save_atomically(&path, &text, force)?;
+            Ok(outcome)
+        }
+        _ => command(cli, &mut terminal::stdout()),
+    }
+}
+
+/// Runs what was typed; documents and text for people go to `out`.
+fn command(cli: Cli, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let code = match cli.command {
+        None => return screens::run(cli.screens, out),
+        Some(Command::Run(args)) => return run::run(args, cli.screens),
+        Some(Command::Attach(args)) => attach::run(&args, out)?,
+        Some(Command::Env(args)) => env::run(&args, out)?,
+        Some(Command::TraceShapes(args)) => trace_shapes::run(&args, out)?,
+        Some(Command::Import(args)) => import::run(&args, out)?,
+        Some(Command::Predict(args)) => answer::predict(&args, out)?,
+        Some(Command::Export(args)) => export::run(&args, out)?,
+        Some(Command::Plan(args)) => plan::run(&args, out)?,
+        Some(Command::PlanJobs(args)) => jobs::run(&args, out)?,
+        Some(Command::Compare(args)) => compare::run(&args, out)?,
+        Some(Command::Diff(args)) => diff::run(&args, out)?,
+        Some(Command::Batches(args)) => batches::run(&args, out)?,
+        Some(Command::Gpus(args)) => print::gpus(&args, out)?,
+        Some(Command::Offers(args)) => print::offers(&args, out)?,
+        Some(Command::Prices(args)) => prices::run(&args, out)?,
+        Some(Command::Schema(args)) => print::schema(args.of, out)?,
+        Some(Command::Check(args)) => check::run(&args, out)?,
+        Some(Command::Models(args)) => match &args.command {
+            ModelsCommand::Suggest(args) => suggest::run(args, out)?,
+        },
+        Some(Command::Calibrate(args)) => calibrate::run(&args, out)?,
+        Some(Command::CalibrateScaling(args)) => scaling::run(&args, out)?,
+        Some(Command::Collect(args)) => collect::run(&args)?,
+        Some(Command::Fit(args)) => fit::run(&args, out)?,
+        Some(Command::Sweep(args)) => match &args.command {
+            SweepCommand::Bandwidth(args) => sweep::bandwidth(args, out)?,
+        },
+        Some(Command::Completions(args)) => {
+            // Written at once: the generator panics where its writer fails.
+            let mut text = Vec::new();
+            clap_complete::generate(args.shell, &mut Cli::command(), "habitat-tui", &mut text);
+            out.write_all(&text)?;
+            0
+        }
+        Some(Command::Man(_)) => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut text)?;
+            out.write_all(&text)?;
+            0
+        }
+        Some(Command::Config(args)) => print::config(&args, out)?,
+        #[cfg(unix)]
+        Some(Command::JobLog) => {
+            habitat_recorder::capture::log::write()?;
+            0
+        }
+        #[cfg(not(unix))]
+        Some(Command::JobLog) => 2,
+    };
+    out.flush()?;
+    Ok(Outcome::Exit(code))
+}
+
+/// The user's folders may be closed to us, as root's are where a service runs under its name.
+fn check_folders() -> Result<(), CliError> {
+    let paths = Paths::find();
+    let Some((folder, why)) = paths.closed() else { return Ok(()) };
+    let problem = format!("{}: cannot be entered ({why})", folder.display());
+    let variable = store::paths::CONFIG_DIR_VARIABLE;
+    if Paths::is_given() {
+        return Err(CliError::Refused(format!("{problem}; {variable} names it")));
+    }
+    if why.kind() != io::ErrorKind::NotADirectory {
+        terminal::say(format_args!(
+            "warning: {problem}; settings, GPUs and prices of yours are not read ({variable} names another folder)"
+        ));
+    }
+    Ok(())
+}

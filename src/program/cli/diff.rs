@@ -1,0 +1,70 @@
+//! `habitat-tui diff`: two recordings of a step compared.
+
+use std::io::Write;
+
+use super::error::CliError;
+use super::hints::command_of;
+use super::input::{Loaded, load_file};
+use super::output::print_json;
+use crate::settings::args::{DiffArgs, TableForm};
+use crate::store::{self, Paths};
+use crate::terminal;
+use habitat_reports::format;
+use habitat_reports::recordings::{self, Recordings};
+use habitat_step::profile::breakdown::GroupBy;
+use habitat_step::profile::difference::Spread;
+
+/// The exit code where the second step is longer by more than `--fail-over`.
+const LONGER: u8 = 3;
+
+pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let catalog = store::catalog(&Paths::find())?;
+    let [first, second] = [load_file(&args.first, &catalog)?, load_file(&args.second, &catalog)?];
+    first.warn();
+    second.warn();
+    let compared = compared([&first, &second], args.by)?;
+    if !args.form.is_text() && !args.form.markdown {
+        let [warning, _] = recordings::warnings(compared.difference.steps);
+        if let Some(warning) = warning {
+            terminal::say(format_args!("warning: {warning}"));
+        }
+    }
+    let most = if args.all { usize::MAX } else { recordings::TOP };
+    match args.form {
+        TableForm { json: true, .. } => _ = print_json(&recordings::json(&compared), out)?,
+        TableForm { csv: true, .. } => recordings::csv_table(&compared).write_csv(out)?,
+        TableForm { markdown: true, .. } => recordings::write_markdown(&compared, most, out)?,
+        TableForm { .. } => recordings::write_text(&compared, most, out)?,
+    }
+    out.flush()?;
+    let Some(longer) = compared.difference.share().zip(args.fail_over).filter(|(share, most)| share > most) else {
+        return Ok(0);
+    };
+    let (share, most) = longer;
+    let chance = match compared.difference.spread() {
+        Spread::Beyond => "",
+        Spread::Within => "; it may be chance: the recorded steps overlap",
+        Spread::Unknown => "; whether it is chance is not known, as a recording has a single step",
+    };
+    terminal::say(format_args!(
+        "the second step is {} longer than the first, more than the {} of --fail-over{chance}",
+        format::percent(share),
+        format::percent(most)
+    ));
+    Ok(LONGER)
+}
+
+/// The second recording compared with the first; of one without times an error that says what to do.
+pub(super) fn compared(recorded: [&Loaded; 2], by: GroupBy) -> Result<Recordings<'_>, CliError> {
+    let labels = recorded.map(|loaded| loaded.label.as_str());
+    let compared = Recordings::new(recorded.map(|loaded| &loaded.profile), labels, by);
+    compared.map_err(|(place, lacks)| {
+        let predict = |label| command_of(&["predict", label, "--to", "h100-sxm5-80gb"]);
+        CliError::Refused(format!(
+            "{lacks}, so there is no time to compare. Record the step on a GPU (`habitat-tui run`, `attach`, or a trace of torch.profiler with ProfilerActivity.CUDA), or compare what is predicted of both:\n  {}\n  {}",
+            predict(labels[0]),
+            predict(labels[1])
+        ))
+        .at(labels[place])
+    })
+}

@@ -1,0 +1,259 @@
+//! `habitat-tui fit LOG`: a model of run times from a log alone, and what it says of other
+//! runs.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+
+use crate::cli::error::{At, CliError};
+use crate::cli::output::print_json;
+use crate::settings::args::{FitLogArgs, RunSize};
+use crate::store::run_logs::{self, LogColumns, RunLog};
+use habitat_base::text;
+use habitat_base::units::Micros;
+use habitat_prediction::Method;
+use habitat_prediction::runlog::{Form, Run, RunModel, RunTime, Weighting};
+use habitat_reports::format::{grouped, percent, time, time_range};
+use habitat_reports::table::{Cell, Column, Table};
+
+/// Beyond so many times the logged batch sizes or iterations the reader is warned.
+const FAR: f64 = 4.0;
+
+pub(super) fn run(args: &FitLogArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let columns = LogColumns {
+        time: args.time.as_deref(),
+        batch: args.batch.as_deref(),
+        iterations: args.iterations.as_deref(),
+        gpu: args.gpu.as_deref(),
+        unit: args.unit,
+    };
+    let log = run_logs::read(&args.log, &columns)?;
+    let mut models = Vec::new();
+    for (gpu, runs) in &log.runs {
+        models.push(fitted(args, gpu, runs)?);
+    }
+    if args.json {
+        let value = json!({
+            "format": "habitat-run-log-fit", "version": 1, "log": args.log.display().to_string(),
+            "weighting": weighting(args), "notes": log.notes,
+            "models": models.iter().map(Fitted::json).collect::<Vec<_>>(),
+        });
+        print_json(&value, out)?;
+        return Ok(0);
+    }
+    writeln!(out, "{}: {}", args.log.display(), read_as(&log))?;
+    for fitted in &models {
+        fitted.write(&log, weighting(args), out)?;
+    }
+    for note in &log.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    Ok(0)
+}
+
+const fn weighting(args: &FitLogArgs) -> Weighting {
+    if args.absolute { Weighting::Absolute } else { Weighting::Relative }
+}
+
+/// One model with what was asked of it.
+struct Fitted {
+    gpu: String,
+    model: RunModel,
+    at: Vec<(Option<f64>, Option<f64>, RunTime)>,
+}
+
+fn fitted(args: &FitLogArgs, gpu: &str, runs: &[Run]) -> Result<Fitted, CliError> {
+    let of = if gpu.is_empty() { String::new() } else { format!(", {}", text::clean(gpu, 60)) };
+    let log = format!("{}{of}", args.log.display());
+    let model = RunModel::fit(runs, args.form, weighting(args)).at(&log)?;
+    let mut at = Vec::new();
+    for &size in &args.at {
+        let (batch, iterations) = wanted(size, model.form()).map_err(CliError::Refused).at("--at").at(&log)?;
+        let time = model.at(batch, iterations).ok_or_else(|| {
+            let size = size_text(batch, iterations);
+            CliError::Refused(format!(
+                "--at {size}: the model gives no time above zero there; its form does not hold so far from the logged runs"
+            ))
+            .at(&log)
+        })?;
+        at.push((batch, iterations, time));
+    }
+    Ok(Fitted { gpu: gpu.to_owned(), model, at })
+}
+
+/// Batch size and iterations of what was asked, as the form needs them.
+fn wanted(size: RunSize, form: Form) -> Result<(Option<f64>, Option<f64>), String> {
+    match (size, form) {
+        (RunSize::Both(batch, iterations), Form::Full) => Ok((Some(batch), Some(iterations))),
+        (RunSize::One(batch), Form::Batch) => Ok((Some(batch), None)),
+        (RunSize::One(iterations), Form::Iterations) => Ok((None, Some(iterations))),
+        (RunSize::One(value), Form::Full) => {
+            Err(format!("{value}: {} needs batch size and iterations; write {value}xITERATIONS", form.formula()))
+        }
+        (RunSize::Both(..), _) => Err(format!("{} has one variable only; give one number", form.formula())),
+    }
+}
+
+fn size_text(batch: Option<f64>, iterations: Option<f64>) -> String {
+    match (batch, iterations) {
+        (Some(batch), Some(iterations)) => format!("{}x{}", grouped(batch), grouped(iterations)),
+        (Some(one), None) | (None, Some(one)) => grouped(one),
+        (None, None) => String::new(),
+    }
+}
+
+fn read_as(log: &RunLog) -> String {
+    let [time, batch, iterations, gpu] = &log.headings;
+    let name = |what: &str, heading: &Option<String>| {
+        heading.as_ref().map(|heading| format!("{what} {:?}", text::clean(heading, 40)))
+    };
+    let names: Vec<String> =
+        [name("time", time), name("batch", batch), name("iterations", iterations), name("by", gpu)]
+            .into_iter()
+            .flatten()
+            .collect();
+    let runs: usize = log.runs.iter().map(|(_, runs)| runs.len()).sum();
+    format!("{} runs; columns: {}", grouped(runs as f64), names.join(", "))
+}
+
+/// What a coefficient is of.
+const fn meaning(form: Form, letter: char) -> &'static str {
+    match (form, letter) {
+        (_, 'a') => "an iteration and sample",
+        (Form::Full, 'b') => "a sample of the batch, once a run",
+        (_, 'b') => "a sample of the batch",
+        (_, 'c') => "an iteration",
+        _ => "a run",
+    }
+}
+
+impl Fitted {
+    fn json(&self) -> Value {
+        let Self { gpu, model, at } = self;
+        json!({
+            "gpu": (!gpu.is_empty()).then_some(gpu),
+            "method": Method::RunLog.name(),
+            "form": model.form(),
+            "formula": model.form().formula(),
+            "runs": model.runs(),
+            "degrees_of_freedom": model.degrees_of_freedom(),
+            "batch_range": model.batches(),
+            "iterations_range": model.iterations(),
+            "coefficients": model.coefficients().iter().map(|it| json!({
+                "letter": it.letter, "value_us": it.value, "standard_error_us": (!it.is_held()).then_some(it.error),
+                "held_at_zero": it.is_held(), "per": meaning(model.form(), it.letter),
+            })).collect::<Vec<_>>(),
+            "fit": model.quality(),
+            "predictions": at.iter().map(|(batch, iterations, run)| json!({
+                "batch_size": batch, "iterations": iterations, "time_us": run.time.range.mid,
+                "low_us": run.time.range.low, "high_us": run.time.range.high,
+                "low_90_us": run.wide[0], "high_90_us": run.wide[1], "times_beyond": run.beyond,
+            })).collect::<Vec<_>>(),
+            "warnings": self.warnings(),
+        })
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (batch, iterations, run) in &self.at {
+            if run.beyond > FAR {
+                warnings.push(format!(
+                    "{} is {:.1} times beyond what was logged: the line may not go on that far",
+                    size_text(*batch, *iterations),
+                    run.beyond
+                ));
+            }
+        }
+        let quality = self.model.quality();
+        if quality.worst_error > 0.25 {
+            warnings.push(format!(
+                "a logged run is {} from the line: look for runs that were disturbed, or another form",
+                percent(quality.worst_error)
+            ));
+        }
+        warnings
+    }
+
+    fn write(&self, log: &RunLog, weighting: Weighting, out: &mut dyn Write) -> Result<(), CliError> {
+        let model = &self.model;
+        let of = if log.headings[3].is_some() { format!("{}: ", text::clean(&self.gpu, 60)) } else { String::new() };
+        let variables: Vec<String> = [("x", "batch size", model.batches()), ("y", "iterations", model.iterations())]
+            .into_iter()
+            .filter_map(|(letter, name, ends)| {
+                let [least, most] = ends?;
+                Some(format!("{letter} {name}, {} to {}", grouped(least), grouped(most)))
+            })
+            .collect();
+        let errors = if weighting == Weighting::Relative { "relative errors" } else { "errors in seconds" };
+        writeln!(
+            out,
+            "\n{of}{}   ({}; {} runs, least squares of {errors})\n",
+            model.form().formula(),
+            variables.join("; "),
+            model.runs()
+        )?;
+        let mut table = Table::new(&[
+            Column::text(" ", "letter"),
+            Column::number("time", "value_us"),
+            Column::number("± standard error", "standard_error_us"),
+            Column::text("for each", "per"),
+        ]);
+        let micros = |value: f64| time(Micros::known(value));
+        for one in model.coefficients() {
+            let share = if one.value == 0.0 { 0.0 } else { one.error / one.value.abs() };
+            table.push(vec![
+                Cell::text(one.letter),
+                Cell::new(micros(one.value), one.value),
+                if one.is_held() {
+                    Cell::text("held at 0")
+                } else {
+                    Cell::new(format!("{} ({})", micros(one.error), percent(share)), one.error)
+                },
+                Cell::text(meaning(model.form(), one.letter)),
+            ]);
+        }
+        table.write_text(out)?;
+        let quality = model.quality();
+        writeln!(
+            out,
+            "\nfit: R² {:.4}, mean error {}, worst {}",
+            quality.r_squared,
+            percent(quality.mean_error),
+            percent(quality.worst_error)
+        )?;
+        if !self.at.is_empty() {
+            let mut table = Table::new(&[
+                Column::text("run", "run"),
+                Column::number("time", "time_us"),
+                Column::number("80 % range", "range"),
+                Column::number("90 % range", "range_90"),
+                Column::text("method", "method"),
+            ]);
+            for (batch, iterations, run) in &self.at {
+                table.push(vec![
+                    Cell::text(size_text(*batch, *iterations)),
+                    Cell::new(time(run.time.range.mid), run.time.range.mid.get()),
+                    Cell::text(time_range(run.time.range.low, run.time.range.high)),
+                    Cell::text(time_range(run.wide[0], run.wide[1])),
+                    Cell::text(run.time.method),
+                ]);
+            }
+            writeln!(out)?;
+            table.write_text(out)?;
+            writeln!(
+                out,
+                "ranges: where a new run would lie by Student's t with {} degrees of freedom{}",
+                model.degrees_of_freedom(),
+                if model.batches().is_some() && model.form() != Form::Iterations {
+                    "; beyond the logged batch sizes also what lines were found to be off by"
+                } else {
+                    ""
+                }
+            )?;
+        }
+        for warning in self.warnings() {
+            writeln!(out, "warning: {warning}")?;
+        }
+        Ok(())
+    }
+}

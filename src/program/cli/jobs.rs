@@ -1,0 +1,186 @@
+//! `habitat-tui plan-jobs`: several jobs of one file.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::error::{At, CliError};
+use super::goal;
+use super::input::{Loaded, load};
+use super::options::{options, settings};
+use super::progress;
+use crate::settings::args::{InputArgs, ModelArgs, PlanJobsArgs, RecordedArgs, TableForm};
+use crate::settings::jobs::{JobTable, JobsFile, MachineTable, StepTable};
+use crate::settings::wish::Wish;
+use crate::store::{self, Limit, Paths};
+use habitat_base::text;
+use habitat_planning::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, book, plan_jobs};
+use habitat_planning::plan::solve::Settings;
+use habitat_planning::plan::{Goal, PlanStatus};
+use habitat_planning::pricing::PriceBook;
+use habitat_prediction::{Host, MethodChoice, PredictError, Predictions, predict};
+use habitat_reports::jobs::JobsForm;
+use habitat_step::catalog::Catalog;
+
+/// Steps of the jobs' file with their predictions.
+type Steps = Vec<(StepTable, Predictions)>;
+
+/// A file of jobs, and how their steps are predicted.
+#[derive(Debug, Clone)]
+pub struct Jobs {
+    /// The file.
+    pub file: PathBuf,
+    pub(super) method: MethodChoice,
+    pub(super) host: Host,
+    pub(super) models: ModelArgs,
+}
+
+pub(super) fn run(args: &PlanJobsArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let PlanJobsArgs { file, method, host, models, .. } = args;
+    let jobs = Jobs { file: file.clone(), method: *method, host: *host, models: models.clone() };
+    let form = match args.form {
+        TableForm { json: true, .. } => JobsForm::Json,
+        TableForm { csv: true, .. } => JobsForm::Csv,
+        TableForm { markdown: true, .. } => JobsForm::Markdown,
+        _ => JobsForm::Text,
+    };
+    jobs.print(form, out)
+}
+
+impl Jobs {
+    /// Reads the file and its recordings, and plans the jobs together.
+    ///
+    /// # Errors
+    /// [`CliError`] naming the file, the line, the job and the remedy.
+    pub fn plan(&self) -> Result<JobsPlan, CliError> {
+        // The screens have the terminal.
+        progress::silence();
+        self.planned(|_| {})
+    }
+
+    /// Prints the plan; the exit code.
+    pub(super) fn print(&self, form: JobsForm, out: &mut dyn Write) -> Result<u8, CliError> {
+        let plan = self.planned(Loaded::warn)?;
+        out.write_all(form.text(&plan)?.as_bytes())?;
+        Ok(u8::from(plan.total.is_none() || plan.status == PlanStatus::Infeasible))
+    }
+
+    /// The plan; every recording is passed on when it is read.
+    fn planned(&self, read: fn(&Loaded)) -> Result<JobsPlan, CliError> {
+        let path = self.file.display();
+        let paths = Paths::find();
+        let catalog = store::catalog(&paths)?;
+        let file = JobsFile::parse(&store::read_text(&self.file, Limit::PLAN)?).at(&path)?;
+        let usual = settings(&paths)?.plan;
+        let machines = file.machines.iter().map(|machine| machine_of(machine, &catalog).at(&path));
+        let machines = machines.collect::<Result<Vec<_>, _>>()?;
+        let (prices, usual) =
+            if machines.is_empty() { (store::prices(&paths)?, usual) } else { (book(&machines), usual.for_machines()) };
+        let deadline = goal::hours(file.shared.deadline.as_ref()).at(&path)?;
+        let mut steps = Vec::new();
+        let mut job_of = |job| self.job_of(job, &file, &usual, &catalog, &prices, (&mut steps, read)).at(&path);
+        let jobs = file.jobs.iter().map(&mut job_of);
+        let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        let supply = if machines.is_empty() { Supply::Rent(&prices) } else { Supply::Machines(&machines) };
+        let confidence = file.confidence.or(usual.confidence).or(jobs.first().map(|job| job.goal.confidence));
+        let shared = Shared {
+            deadline,
+            budget: file.shared.budget,
+            max_price: file.shared.max_price,
+            quotas: [usual.quota, file.shared.quota].concat(),
+            wait: file.wait,
+            confidence: confidence.unwrap_or(habitat_planning::plan::Confidence::High),
+        };
+        plan_jobs(&jobs, supply, &shared, Settings::default()).at(&path)
+    }
+
+    /// A job with its step predicted; jobs of the same step share the prediction.
+    fn job_of(
+        &self,
+        job: &JobTable,
+        file: &JobsFile,
+        usual: &Wish,
+        catalog: &Catalog,
+        prices: &PriceBook,
+        (steps, read): (&mut Steps, fn(&Loaded)),
+    ) -> Result<Job, CliError> {
+        let place = format!("line {}: job {:?}", job.line, job.name);
+        let work = job.wish.work().ok_or_else(|| CliError::Refused("no work".to_owned())).at(&place)?;
+        let mut wish = job.wish.clone();
+        wish.quota.extend(file.shared.quota.iter().cloned());
+        // Before the step is read: a wrong name is found at once.
+        let goal = goal::goal(Goal::new(work), &wish, usual, catalog, prices).at(&place)?;
+        let deadline = goal::hours(file.shared.deadline.as_ref()).at("all jobs")?;
+        goal::check_sense(&Goal { deadline, budget: file.shared.budget, ..goal.clone() }, prices).at("all jobs")?;
+        let known = steps.iter().find(|(step, _)| *step == job.step).map(|(_, predictions)| predictions.clone());
+        let predictions = if let Some(predictions) = known {
+            predictions
+        } else {
+            let predictions = self.predicted(job, catalog, read).at(&place)?;
+            steps.push((job.step.clone(), predictions.clone()));
+            predictions
+        };
+        Ok(Job { name: job.name.clone(), predictions, goal, earliest: job.time.not_before_hours })
+    }
+
+    /// Where the step of a job is, and what is known of it.
+    fn input(&self, job: &JobTable) -> InputArgs {
+        let step = &job.step;
+        let folder = self.file.parent().unwrap_or(Path::new(""));
+        InputArgs {
+            file: Some(folder.join(&step.profile)),
+            recorded: RecordedArgs {
+                origin: step.origin.clone(),
+                ignore_origin: step.ignore_origin,
+                batch_size: step.batch_size,
+                parameters: step.parameters,
+                peak_memory: step.peak_memory_bytes,
+            },
+            sequence_length: step.sequence_length,
+            method: self.method,
+            host: self.host,
+            models: self.models.clone(),
+            ..InputArgs::default()
+        }
+    }
+
+    fn predicted(&self, job: &JobTable, catalog: &Catalog, read: fn(&Loaded)) -> Result<Predictions, CliError> {
+        let input = self.input(job);
+        input.file.as_deref().map(store::check_regular).transpose()?;
+        let loaded = load(&input, catalog)?;
+        read(&loaded);
+        let options = options(&input, &[], catalog, &Paths::find())?;
+        predict(&loaded.profile, catalog, &options).map_err(|error| {
+            let problem = match &error {
+                PredictError::UnknownOrigin { .. } => format!("{error} (in the file of jobs: origin = \"GPU\")"),
+                _ => error.to_string(),
+            };
+            CliError::Refused(problem).at(&loaded.label)
+        })
+    }
+
+    /// The step of the first job, and its work and limits: for the screens of one step.
+    ///
+    /// # Errors
+    /// [`CliError`] where the file cannot be read.
+    pub(super) fn first(&self) -> Result<(InputArgs, Wish), CliError> {
+        let path = self.file.display();
+        let file = JobsFile::parse(&store::read_text(&self.file, Limit::PLAN)?).at(&path)?;
+        let job = file.jobs.first().ok_or_else(|| CliError::Refused("there is no job in it".to_owned())).at(&path)?;
+        Ok((self.input(job), job.wish.clone()))
+    }
+}
+
+fn machine_of(machine: &MachineTable, catalog: &Catalog) -> Result<Machine, CliError> {
+    let name = machine.name.clone().unwrap_or_else(|| machine.gpu.clone());
+    let place = format!("line {}: machine {name:?}: gpu", machine.line);
+    let gpu = match catalog.named(&machine.gpu)[..] {
+        [gpu] => gpu,
+        [] => catalog.find(&machine.gpu).at(&place)?,
+        ref several => {
+            let all: Vec<&str> = several.iter().map(|gpu| gpu.slug.as_str()).collect();
+            let problem = format!("{} may be {}; write one of them", text::clean(&machine.gpu, 40), all.join(", "));
+            return Err(CliError::Refused(problem).at(&place));
+        }
+    };
+    Ok(Machine { name, gpu: gpu.slug.clone(), gpus: machine.gpus, count: machine.count, price: machine.usd_per_hour })
+}

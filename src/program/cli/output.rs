@@ -1,0 +1,92 @@
+//! What commands write: JSON, tables, and files that must not be there yet.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::error::CliError;
+use crate::settings::args::{FileArgs, TableForm};
+use crate::store::{self, StoreError};
+use crate::terminal;
+use habitat_base::text;
+use habitat_reports::html::Report;
+use habitat_reports::table::Table;
+use habitat_step::profile::Profile;
+
+/// Prints a value as JSON in which nothing can steer a terminal; exit code 0.
+///
+/// # Errors
+/// [`CliError`] where it cannot be written.
+pub fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<u8, CliError> {
+    let text = serde_json::to_string_pretty(value)?;
+    writeln!(out, "{}", text::json_escaped(&text))?;
+    Ok(0)
+}
+
+/// Prints a table in a form other than JSON.
+pub(super) fn print_table(table: &Table, form: TableForm, out: &mut dyn Write) -> Result<(), CliError> {
+    match form {
+        TableForm { csv: true, .. } => table.write_csv(out)?,
+        TableForm { markdown: true, .. } => table.write_markdown(out)?,
+        _ => table.write_text(out)?,
+    }
+    Ok(())
+}
+
+/// Refuses to replace a file unasked, before the work that would make it. A pipe or a device has
+/// nothing to lose.
+pub(super) fn check_new(path: &Path, force: bool) -> Result<(), StoreError> {
+    if path.is_dir() {
+        let source = std::io::ErrorKind::IsADirectory.into();
+        return Err(StoreError::Write { path: path.to_owned(), source });
+    }
+    if path.is_file() && !force { Err(StoreError::Exists { path: path.to_owned() }) } else { Ok(()) }
+}
+
+/// Whether a file can be made there, before the job that it is of starts.
+#[cfg(unix)]
+pub(super) fn check_writable(path: &Path, force: bool) -> Result<(), CliError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.is_file() {
+        check_new(path, force)?;
+    } else if path.exists() && !path.is_dir() {
+        return Ok(());
+    }
+    let problem = if path.is_dir() {
+        "is a folder, not a file".to_owned()
+    } else {
+        match tempfile::tempfile_in(folder) {
+            Ok(_) => return Ok(()),
+            Err(error) => format!("cannot be written: {error}; nothing was started (-o gives another place)"),
+        }
+    };
+    Err(CliError::Refused(problem).at(path.display()))
+}
+
+/// Refuses `-o report.html`, which would hold another form than its name says.
+pub(super) fn check_form(path: &Path) -> Result<(), CliError> {
+    if matches!(FileArgs::ending(path).as_deref(), Some("html" | "htm")) {
+        let problem = "-o writes no HTML; `predict --html FILE` and `plan --html FILE` write a report".to_owned();
+        return Err(CliError::Refused(problem).at(path.display()));
+    }
+    Ok(())
+}
+
+/// Writes a report to share, and says where it is.
+pub(super) fn save_html(report: &Report<'_>, path: &Path, force: bool) -> Result<(), CliError> {
+    store::save_atomically(path, report.html().as_bytes(), force)?;
+    terminal::say(format_args!("report: {}", path.display()));
+    Ok(())
+}
+
+/// Makes a folder and those above it.
+pub(super) fn make_folder(path: &Path) -> Result<(), StoreError> {
+    std::fs::create_dir_all(path).map_err(|source| StoreError::Write { path: path.to_owned(), source })
+}
+
+/// Writes a profile, once it is known that it can be read back: the rules of the form hold for
+/// what was typed, too, such as a batch of none.
+pub(super) fn save_profile(profile: &Profile, path: &Path, force: bool) -> Result<(), CliError> {
+    let json = profile.to_json()?;
+    Profile::from_json(&json).map_err(|source| StoreError::Profile { path: path.to_owned(), source })?;
+    Ok(store::save_atomically(path, &json, force)?)
+}

@@ -1,0 +1,325 @@
+//! `habitat-tui plan`, from a recorded step, from a black box, or once more from a plan's file.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::answer::from_black_box;
+use super::error::{At, CliError};
+use super::input::load;
+use super::options::{options, settings};
+use super::output::{check_form, check_new, print_json, save_html};
+use super::{batches, goal, gpu, hints, own};
+use crate::settings::args::{ExportTool, InputArgs, OwnArgs, PlanArgs, RecordedArgs, TableForm};
+use crate::settings::wish::Wish;
+use crate::store::{self, Limit, Paths, bundled};
+use crate::terminal;
+use habitat_base::text;
+use habitat_base::units::GpuSlug;
+use habitat_planning::plan::{Goal, Plan, PlanStatus, Prepared, Rejection, RejectionKind};
+use habitat_planning::pricing::PriceBook;
+use habitat_prediction::{Predictions, predict};
+use habitat_reports::html::Report;
+use habitat_reports::launch::Launcher;
+use habitat_reports::plan_form::{self, PlanForm, Written};
+use habitat_reports::plan_toml::{self, PlanFile, Request};
+use habitat_reports::{frontier, memory, plan_changes, summary};
+use habitat_step::catalog::Catalog;
+use habitat_step::profile::{Profile, Sample};
+
+/// What is to be planned.
+struct Asked {
+    /// The recorded step; none of a black box.
+    profile: Option<Profile>,
+    predictions: Predictions,
+    goal: Goal,
+    request: Request,
+    /// Where the step is from, in words.
+    label: String,
+    /// The plan that is made anew.
+    before: Option<PlanFile>,
+    /// Own machines without a price file.
+    own: OwnArgs,
+    /// How the request was understood, for people.
+    lines: Vec<String>,
+}
+
+pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    args.output.as_deref().map_or(Ok(()), check_form)?;
+    for path in args.output.iter().chain(&args.html) {
+        check_new(path, args.force)?;
+    }
+    let paths = Paths::find();
+    let catalog = store::catalog(&paths)?;
+    let mut prices = own::add(&args.own, store::prices(&paths)?, &catalog)?;
+    let asked = match &args.from {
+        Some(file) => {
+            let asked = asked_again(args, file, &catalog)?;
+            prices = own::add(&asked.own, prices, &catalog)?;
+            goal::check_sense(&asked.goal, &prices).at(file.display())?;
+            asked
+        }
+        None => asked(args, &catalog, &prices)?,
+    };
+    let prepared = Prepared::new(&asked.predictions, &prices, &asked.goal).at(&asked.label)?;
+    if args.frontier {
+        return frontier(args, &asked, &prepared, out);
+    }
+    let (deadline, budget) = (asked.goal.deadline, asked.goal.budget);
+    let plan = prepared.explained(&asked.predictions, &prices, deadline, budget).at(&asked.label)?;
+    if let Some(before) = &asked.before {
+        let mut changes = Vec::new();
+        plan_changes::write(before, &plan, &prices, &mut changes)?;
+        let changes = String::from_utf8_lossy(&changes);
+        // A form for programs stands alone on standard output.
+        if plan_form(args).is_none() || args.output.is_some() {
+            writeln!(out, "{changes}")?;
+        } else {
+            terminal::say(changes.trim_end());
+        }
+    }
+    write(args, &plan, &asked, &prices, out)?;
+    if let Some(path) = &args.html {
+        let frontier = prepared.frontier();
+        let report = Report {
+            profile: asked.profile.as_ref(),
+            label: &asked.label,
+            predictions: &asked.predictions,
+            prices: &prices,
+            plan: Some(&plan),
+            frontier: &frontier,
+            difference: None,
+            lines: &asked.lines,
+            command: &asked.request.command,
+            created: store::now(),
+        };
+        save_html(&report, path, args.force)?;
+    }
+    Ok(u8::from(plan.status == PlanStatus::Infeasible))
+}
+
+/// The frontier, in the form asked for; 1 where there is no plan at all.
+fn frontier(args: &PlanArgs, asked: &Asked, prepared: &Prepared, out: &mut dyn Write) -> Result<u8, CliError> {
+    let points = prepared.frontier();
+    let table = frontier::table(&points);
+    let mut text = Vec::new();
+    match table_form(args) {
+        TableForm { json: true, .. } => {
+            print_json(&frontier::json(&points, &asked.predictions.workload.name), &mut text)?;
+        }
+        TableForm { csv: true, .. } => table.write_csv(&mut text)?,
+        TableForm { markdown: true, .. } => table.write_markdown(&mut text)?,
+        _ if points.is_empty() => writeln!(text, "No offer can be used at all.")?,
+        _ => table.write_text(&mut text)?,
+    }
+    match &args.output {
+        Some(path) => store::save_atomically(path, &text, args.force)?,
+        None => out.write_all(&text)?,
+    }
+    Ok(u8::from(points.is_empty()))
+}
+
+/// What was typed and set.
+fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked, CliError> {
+    let paths = Paths::find();
+    let work = args.wish.work().ok_or_else(|| {
+        CliError::Refused("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
+    })?;
+    let goal = goal::goal(Goal::firm(work), &args.wish, &settings(&paths)?.plan, catalog, prices)?;
+    let goal = goal.with_sizes(args.batch_sizes.is_some());
+    let lines = goal::lines(&args.wish, &args.own, catalog)?;
+    let command = hints::typed().to_string();
+    if let Some(file) = &args.black_box.black_box {
+        let (predictions, _) = from_black_box(&args.black_box, file, &args.input, &[], catalog)?;
+        let label = file.display().to_string();
+        let (own, usd_per_kwh) = (args.own.names(), args.own.usd_per_kwh);
+        let request = Request { command, file: Some(label.clone()), own, usd_per_kwh, ..Request::default() };
+        return Ok(Asked {
+            profile: None,
+            predictions,
+            goal,
+            request,
+            label,
+            before: None,
+            lines,
+            own: args.own.clone(),
+        });
+    }
+    let loaded = load(&args.input, catalog)?;
+    loaded.warn();
+    let options = options(&args.input, &[], catalog, &paths)?;
+    let mut predictions = gpu::predicted(predict(&loaded.profile, catalog, &options), &loaded.label)?;
+    let sizes = batches::sizes(args.batch_sizes.as_ref(), &loaded.profile);
+    batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
+    let file = args.input.file.as_ref().map(|file| file.display().to_string());
+    let request = Request {
+        batch_sizes: sizes,
+        own: args.own.names(),
+        usd_per_kwh: args.own.usd_per_kwh,
+        ..Request::new(command, file, &loaded.profile, &options)?
+    };
+    let profile = Some(loaded.profile);
+    Ok(Asked { profile, predictions, goal, request, label: loaded.label, before: None, lines, own: args.own.clone() })
+}
+
+/// What a plan's file asks, with the recorded step that it names or another file of it.
+fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked, CliError> {
+    if args.wish != Wish::default() {
+        return Err(CliError::Refused(
+            "--from takes the work, the limits and the assumptions from the file; leave their flags out".to_owned(),
+        ));
+    }
+    let before = plan_toml::parse(&store::read_text(path, Limit::PLAN)?).at(path.display())?;
+    let request = &before.request;
+    let Some(sha256) = &request.profile_sha256 else {
+        let problem = format!("was made from a black box; plan again: {}", text::clean(&request.command, 500));
+        return Err(CliError::Refused(problem).at(path.display()));
+    };
+    let named = request.file.as_ref().map(PathBuf::from);
+    let typed = args.input.file.is_some() || args.input.sample.is_some();
+    let file = args.input.file.clone().or_else(|| named.filter(|_| !args.other_profile && !typed));
+    // A plan without a file is of an embedded sample; the checksum says which.
+    let same = |sample: &Sample| bundled::sample(*sample).sha256().is_ok_and(|sum| sum == *sha256);
+    let planned = || Sample::ALL.into_iter().find(same).filter(|_| !args.other_profile);
+    let sample = args.input.sample.or_else(|| if file.is_none() { planned() } else { None });
+    let input = InputArgs {
+        file,
+        sample,
+        recorded: RecordedArgs {
+            origin: request.origin.as_ref().filter(|_| !args.other_profile).map(ToString::to_string),
+            ignore_origin: request.ignore_origin && !args.other_profile,
+            ..RecordedArgs::default()
+        },
+        method: request.method,
+        waves: request.waves,
+        precision: request.precision,
+        host: request.host,
+        models: args.input.models.clone(),
+        kernel_wise: args.input.kernel_wise.clone(),
+        ..InputArgs::default()
+    };
+    // Named on the command line, it may be a pipe.
+    let is_named = input.file.as_deref().filter(|_| args.input.file.is_none());
+    let checked = is_named.map_or(Ok(()), |file| Ok(store::check_regular(file)?));
+    let mut loaded = checked.and_then(|()| load(&input, catalog)).map_err(|error| match args.input.file {
+        Some(_) => error,
+        None => CliError::Refused(format!(
+            "{error}\nthe file is where it was named: `plan FILE --from …` names another place"
+        )),
+    })?;
+    loaded.warn();
+    if !args.other_profile {
+        if loaded.profile.sha256()? != *sha256 {
+            return Err(CliError::Refused(format!(
+                "request.profile_sha256: the plan was made from another recording than {}; name the right file (`plan FILE --from …`), or plan for this one with --other-profile",
+                loaded.label
+            ))
+            .at(path.display()));
+        }
+        request.complete(&mut loaded.profile);
+    }
+    let options = options(&input, &[], catalog, &Paths::find())?;
+    let mut predictions = gpu::predicted(predict(&loaded.profile, catalog, &options), &loaded.label)?;
+    let sizes = request.batch_sizes.clone();
+    batches::add(&sizes, &mut predictions, &loaded, catalog, &options)?;
+    let file = input.file.as_ref().map(|file| file.display().to_string());
+    let own = if args.own.own.is_empty() {
+        OwnArgs::new(&request.own, request.usd_per_kwh).map_err(CliError::Refused).at(path.display())?
+    } else {
+        args.own.clone()
+    };
+    let lines = goal::lines(&args.wish, &own, catalog)?;
+    let request = Request {
+        batch_sizes: sizes,
+        own: own.names(),
+        usd_per_kwh: own.usd_per_kwh,
+        ..Request::new(hints::typed().to_string(), file, &loaded.profile, &options)?
+    };
+    let profile = Some(loaded.profile);
+    Ok(Asked {
+        profile,
+        predictions,
+        goal: before.goal.clone(),
+        request,
+        label: loaded.label,
+        before: Some(before),
+        lines,
+        own,
+    })
+}
+
+/// Writes the plan in the form asked for, to where it is asked for.
+fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &mut dyn Write) -> Result<(), CliError> {
+    let Some(form) = plan_form(args) else {
+        for line in &asked.lines {
+            writeln!(out, "{line}")?;
+        }
+        if !asked.lines.is_empty() {
+            writeln!(out)?;
+        }
+        summary::write_plan(plan, args.rejected, out)?;
+        if plan.status == PlanStatus::Infeasible {
+            let is_small = |rejected: &&Rejection| rejected.kind == RejectionKind::Memory;
+            let small = plan.rejected.iter().filter(is_small).filter_map(|rejected| prices.get(&rejected.offer));
+            let small: BTreeSet<&GpuSlug> = small.filter_map(|offer| offer.gpu.as_ref()).collect();
+            memory::write_remedies(&asked.predictions, |one| small.contains(&one.gpu.slug), out)?;
+        }
+        return Ok(());
+    };
+    let texts = form.texts(&Written {
+        plan,
+        predictions: &asked.predictions,
+        request: &asked.request,
+        created: store::now(),
+        partition: args.partition.as_deref(),
+        all_rejected: args.rejected,
+    })?;
+    let Some(path) = &args.output else {
+        let between = if form == PlanForm::Launch(Launcher::Dstack) { "---\n" } else { "" };
+        if form == PlanForm::Launch(Launcher::Slurm) && texts.len() > 1 {
+            let parts = texts.len();
+            return Err(CliError::Refused(format!("the plan has {parts} parts, a script each: -o FILE writes them")));
+        }
+        return Ok(out.write_all(texts.join(between).as_bytes())?);
+    };
+    let [_, _, ..] = &texts[..] else {
+        return Ok(store::save_atomically(path, texts.concat().as_bytes(), args.force)?);
+    };
+    let paths: Vec<PathBuf> =
+        plan_form::paths(&path.to_string_lossy(), texts.len()).into_iter().map(Into::into).collect();
+    // None of them, rather than some.
+    for path in &paths {
+        check_new(path, args.force)?;
+    }
+    for (path, text) in paths.iter().zip(&texts) {
+        store::save_atomically(path, text.as_bytes(), args.force)?;
+    }
+    Ok(())
+}
+
+/// The form of a table that was requested by a flag, or by the ending of the file.
+fn table_form(args: &PlanArgs) -> TableForm {
+    let form = TableForm { json: args.json, csv: args.csv, markdown: args.markdown };
+    match &args.output {
+        Some(path) if !args.toml && args.export.is_none() => form.for_file(path),
+        _ => form,
+    }
+}
+
+/// The form asked for; `None` for text to read.
+fn plan_form(args: &PlanArgs) -> Option<PlanForm> {
+    match table_form(args) {
+        TableForm { json: true, .. } => return Some(PlanForm::Json),
+        TableForm { csv: true, .. } => return Some(PlanForm::Csv),
+        TableForm { markdown: true, .. } => return Some(PlanForm::Markdown),
+        _ => {}
+    }
+    match args {
+        PlanArgs { export: Some(tool), .. } => Some(PlanForm::Launch(match tool {
+            ExportTool::Skypilot => Launcher::SkyPilot,
+            ExportTool::Dstack => Launcher::Dstack,
+            ExportTool::Slurm => Launcher::Slurm,
+        })),
+        _ => (args.toml || args.output.is_some()).then_some(PlanForm::Toml),
+    }
+}

@@ -1,0 +1,134 @@
+//! The commands that print what the program knows: `gpus`, `offers`, `schema`, `config`.
+
+use std::io::Write;
+
+use super::error::{At, CliError};
+use super::gpu;
+use super::options::{settings, weights_folder};
+use super::output::{print_json, print_table};
+use crate::settings::args::{ConfigArgs, GpusArgs, OffersArgs, SchemaArg};
+use crate::store::{self, Limit, Paths, bundled};
+use habitat_base::units::GpuSlug;
+use habitat_planning::pricing::{Market, Offer, PriceBook};
+use habitat_prediction::blackbox::OperatorTotals;
+use habitat_reports::{
+    comparison, difference, gpus as gpus_report, jobs, offers as offers_report, plans, predictions, recordings,
+};
+use habitat_screens::keymap::Keymap;
+use habitat_step::catalog::Catalog;
+use habitat_step::profile::Profile;
+
+pub(super) fn gpus(args: &GpusArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let catalog = store::catalog(&Paths::find())?;
+    if let Some(name) = &args.toml {
+        let gpu = gpu::one(&catalog, "--toml", name)?;
+        let text = match &gpu.layer {
+            habitat_step::catalog::Layer::Shipped => bundled::gpu_text(&gpu.slug).unwrap_or_default().to_owned(),
+            habitat_step::catalog::Layer::User(path) => store::read_text(path.as_ref(), Limit::CATALOG)?,
+        };
+        out.write_all(text.as_bytes())?;
+        return Ok(0);
+    }
+    let wanted = args.filter.as_deref().unwrap_or_default().to_lowercase();
+    let meant = slugs(&catalog, &wanted);
+    let found: Vec<_> = catalog
+        .iter()
+        .filter(|gpu| {
+            let texts = [gpu.slug.as_str(), &gpu.name, &gpu.architecture];
+            meant.contains(&gpu.slug) || texts.iter().any(|text| text.to_lowercase().contains(&wanted))
+        })
+        .collect();
+    if args.form.json {
+        let rows: Vec<_> = found.iter().map(|gpu| gpus_report::json(gpu)).collect();
+        print_json(&serde_json::json!({"format": "habitat-gpus", "version": 1, "gpus": rows}), out)?;
+    } else {
+        print_table(&gpus_report::table(found.iter().copied()), args.form, out)?;
+    }
+    Ok(u8::from(found.is_empty()))
+}
+
+pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let paths = Paths::find();
+    let prices = store::prices(&paths)?;
+    let catalog = store::catalog(&paths)?;
+    let gpus = gpu::all(&catalog, "--gpu", args.gpu.as_slice())?;
+    let wanted = args.filter.as_deref().unwrap_or_default().to_lowercase();
+    let meant = slugs(&catalog, &wanted);
+    let listed = listed(&prices, args);
+    let mut found: Vec<_> = listed
+        .iter()
+        .filter(|offer| args.all || offer.unusable.is_none())
+        .filter(|offer| gpus.is_empty() || offer.gpu.as_ref().is_some_and(|gpu| gpus.contains(gpu)))
+        .filter(|offer| {
+            offer.gpu.as_ref().is_some_and(|gpu| meant.contains(gpu))
+                || [offer.id.as_str(), &offer.gpu_name, offer.region_name().unwrap_or_default()]
+                    .iter()
+                    .any(|text| text.to_lowercase().contains(&wanted))
+        })
+        .collect();
+    found.sort_by(|a, b| {
+        let per_gpu = |offer: &Offer| offer.price.get() / f64::from(offer.gpu_count.max(1));
+        per_gpu(a).total_cmp(&per_gpu(b)).then_with(|| a.id.cmp(&b.id))
+    });
+    if args.form.json {
+        let rows: Vec<_> = found.iter().map(|offer| offers_report::json(offer)).collect();
+        print_json(
+            &serde_json::json!({"format": "habitat-offers", "version": 1, "currency": "USD", "offers": rows}),
+            out,
+        )?;
+    } else {
+        print_table(&offers_report::table(found.iter().copied()), args.form, out)?;
+    }
+    Ok(u8::from(found.is_empty()))
+}
+
+/// The offers, those of marketplaces not to be used where that was asked.
+fn listed(prices: &PriceBook, args: &OffersArgs) -> Vec<Offer> {
+    let mut offers = prices.offers().to_vec();
+    let left_out = |offer: &&mut Offer| args.no_marketplace && offer.trust.market == Market::PeerToPeer;
+    for offer in offers.iter_mut().filter(left_out) {
+        offer.unusable.get_or_insert_with(|| "of a host on a peer-to-peer market (--no-marketplace)".to_owned());
+    }
+    offers
+}
+
+/// The GPUs that a filter names.
+fn slugs(catalog: &Catalog, filter: &str) -> Vec<GpuSlug> {
+    catalog.named(filter).into_iter().map(|gpu| gpu.slug.clone()).collect()
+}
+
+pub(super) fn schema(of: SchemaArg, out: &mut dyn Write) -> Result<u8, CliError> {
+    let schema = match of {
+        SchemaArg::Profile => Profile::json_schema(),
+        SchemaArg::Predictions => schemars::schema_for!(predictions::PredictionsJson<'_>).to_value(),
+        SchemaArg::Comparison => schemars::schema_for!(comparison::ComparisonJson<'_>).to_value(),
+        SchemaArg::Difference => schemars::schema_for!(difference::DifferenceJson<'_>).to_value(),
+        SchemaArg::Diff => schemars::schema_for!(recordings::RecordingsJson<'_>).to_value(),
+        SchemaArg::BlackBox => OperatorTotals::json_schema(),
+        SchemaArg::PlanJobs => schemars::schema_for!(jobs::JobsJson<'_>).to_value(),
+        SchemaArg::Plan => schemars::schema_for!(plans::PlanJson<'_>).to_value(),
+    };
+    print_json(&schema, out)
+}
+
+pub(super) fn config(args: &ConfigArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let paths = Paths::find();
+    let settings = settings(&paths)?;
+    if args.keys {
+        let keymap = Keymap::patched(&settings.keys).at(paths.settings().display())?;
+        write!(out, "{}", keymap.to_toml())?;
+        return Ok(0);
+    }
+    for (what, path) in [
+        ("settings", paths.settings()),
+        ("catalog overlay", paths.catalog()),
+        ("price overlay", paths.pricing()),
+        ("measured operators", paths.measured()),
+        ("your themes", paths.themes()),
+        ("trained models", weights_folder(None, &settings, &paths)),
+    ] {
+        let state = if path.exists() { "" } else { "  (not there)" };
+        writeln!(out, "{what:<18} {}{state}", path.display())?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,217 @@
+//! How a job ended: by itself, by its user, by what was ordered, or by somebody else.
+
+use std::time::Duration;
+
+use habitat_recorder::capture::{Asked, Ended, Finished, JobOptions, signal_name};
+
+/// How the job ended and who ended it, to be read after "job" or "state".
+pub(super) fn words(finished: &Finished, options: &JobOptions) -> String {
+    match (finished.ended, who(finished)) {
+        (Ended::Left, _) => "continues unwatched".to_owned(),
+        (Ended::Unknown, _) => "ended, how is not known".to_owned(),
+        (Ended::Code(code), Some(who)) => format!("{} (exit code {code})", who.words(options)),
+        (Ended::Signal(_), Some(who)) => who.words(options),
+        (Ended::Code(code), None) => format!("ended with exit code {code}{}", inside(code)),
+        (Ended::Signal(signal), None) => format!("crashed with {}", signal_name(signal)),
+    }
+}
+
+/// Who ended the job, where it was not the job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    /// The user, on the screens or by Ctrl-C.
+    User,
+    /// `--timeout`.
+    Timeout,
+    /// `--stop-after-recording`.
+    Recorded,
+    /// Who sent us a signal.
+    Passed(i32),
+    /// Somebody else, with a signal.
+    Outside(i32),
+}
+
+impl Who {
+    fn words(self, options: &JobOptions) -> String {
+        match self {
+            Self::User => "stopped by you".to_owned(),
+            Self::Timeout => match options.timeout {
+                Some(timeout) => format!("ended by --timeout after {}", lasting(timeout)),
+                None => "ended by --timeout".to_owned(),
+            },
+            Self::Recorded => "ended as soon as it was recorded".to_owned(),
+            Self::Passed(signal) => format!("ended by {}, sent to habitat-tui and passed on", signal_name(signal)),
+            Self::Outside(9) => {
+                "killed by SIGKILL, not by habitat-tui (out of memory? `dmesg` or the container's log shows it)"
+                    .to_owned()
+            }
+            Self::Outside(signal) => match &*signal_name(signal) {
+                name @ "SIGXFSZ" => {
+                    format!("ended by {name}: it wrote beyond the size that files may have (`ulimit -f`)")
+                }
+                name @ "SIGXCPU" => {
+                    format!("ended by {name}: it used the processor time that it may take (`ulimit -t`)")
+                }
+                name => format!("ended by {name}, not by habitat-tui"),
+            },
+        }
+    }
+}
+
+fn who(finished: &Finished) -> Option<Who> {
+    match (finished.asked, finished.passed, finished.ended) {
+        (_, _, Ended::Left | Ended::Unknown) => None,
+        (Some(Asked::Wished), ..) => Some(Who::User),
+        (Some(Asked::Timeout), ..) => Some(Who::Timeout),
+        (Some(Asked::Recorded), ..) => Some(Who::Recorded),
+        _ if finished.interrupted => Some(Who::User),
+        (None, Some(signal), Ended::Signal(by)) if by == signal => Some(Who::Passed(signal)),
+        (None, _, Ended::Signal(signal)) if !is_fault(signal) => Some(Who::Outside(signal)),
+        _ => None,
+    }
+}
+
+/// Signals that a program's own faults end it by.
+fn is_fault(signal: i32) -> bool {
+    matches!(&*signal_name(signal), "SIGSEGV" | "SIGBUS" | "SIGILL" | "SIGFPE" | "SIGABRT" | "SIGSYS" | "SIGTRAP")
+}
+
+/// What a shell in the job may mean by its exit code.
+fn inside(code: i32) -> String {
+    match code {
+        137 => " (as of a process in it killed by SIGKILL; out of memory?)".to_owned(),
+        129..=159 => format!(" (as of a process in it ended by {})", signal_name(code - 128)),
+        _ => String::new(),
+    }
+}
+
+/// A time of seconds, minutes or hours.
+pub(super) fn lasting(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    let (value, unit) = match seconds {
+        s if s < 120.0 => (s, "s"),
+        s if s < 7200.0 => (s / 60.0, "min"),
+        s => (s / 3600.0, "h"),
+    };
+    let text = format!("{value:.1}");
+    format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+/// How a job ended that may be why nothing was recorded of it, to be put before the rest.
+pub(super) fn cause(finished: &Finished, options: &JobOptions) -> String {
+    match (who(finished), finished.ended) {
+        (Some(_), _) => format!("the job was {}; ", words(finished, options)),
+        (None, Ended::Code(code)) if code != 0 => format!("the job failed with exit code {code}{}; ", inside(code)),
+        (None, Ended::Signal(_)) => format!("the job {}; ", words(finished, options)),
+        _ => String::new(),
+    }
+}
+
+/// How the job ended, as far as it bears on what to do next time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It runs.
+    NotYet,
+    /// Well and by itself.
+    Well,
+    /// With a fault of its own.
+    Failed,
+    /// It was stopped before its time; nothing is to be mended.
+    Stopped,
+    /// By `--timeout`.
+    Timeout,
+}
+
+impl End {
+    pub(super) fn new(finished: &Finished) -> Self {
+        match (who(finished), finished.ended) {
+            (Some(Who::Timeout), _) => Self::Timeout,
+            (Some(_), _) => Self::Stopped,
+            (None, Ended::Left) => Self::NotYet,
+            (None, Ended::Code(0) | Ended::Unknown) => Self::Well,
+            (None, _) => Self::Failed,
+        }
+    }
+
+    /// Whether the job was cut short.
+    pub(super) const fn is_early(self) -> bool {
+        matches!(self, Self::Stopped | Self::Timeout)
+    }
+}
+
+/// Whether the user ended it.
+pub(super) fn by_user(finished: &Finished) -> bool {
+    who(finished) == Some(Who::User)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use habitat_recorder::capture::{Folder, ProcessScan, Recording, Settings};
+
+    fn finished(ended: Ended, asked: Option<Asked>, passed: Option<i32>) -> Finished {
+        let folder = Folder::new(&std::env::temp_dir()).unwrap();
+        let (cut, lasted, recording) = (None, Duration::ZERO, Recording::default());
+        let scan = ProcessScan::default();
+        Finished { ended, asked, passed, interrupted: false, folder, cut, lasted, recording, scan }
+    }
+
+    fn options() -> JobOptions {
+        JobOptions {
+            command: Vec::new(),
+            settings: Settings::new(10, 3),
+            cupti: None,
+            log: None,
+            apart: false,
+            stop_after: false,
+            timeout: Some(Duration::from_secs(30)),
+        }
+    }
+
+    #[test]
+    fn who_ended_a_job_is_said() {
+        let said = |ended, asked, passed| {
+            let finished = finished(ended, asked, passed);
+            (words(&finished, &options()), End::new(&finished))
+        };
+        let of_signal = |signal, asked, passed| said(Ended::Signal(signal), asked, passed);
+        for (asked, passed, text, end) in [
+            (Some(Asked::Wished), None, "stopped by you", End::Stopped),
+            (Some(Asked::Timeout), None, "ended by --timeout after 30 s", End::Timeout),
+            (Some(Asked::Recorded), None, "ended as soon as it was recorded", End::Stopped),
+            (None, Some(15), "ended by SIGTERM, sent to habitat-tui and passed on", End::Stopped),
+            (None, Some(1), "ended by SIGTERM, not by habitat-tui", End::Stopped),
+            (None, None, "ended by SIGTERM, not by habitat-tui", End::Stopped),
+        ] {
+            assert_eq!(of_signal(15, asked, passed), (text.to_owned(), end));
+        }
+        assert!(of_signal(9, None, None).0.contains("out of memory?"));
+        for (signal, limit) in [(25, "ulimit -f"), (24, "ulimit -t")] {
+            let said = of_signal(signal, None, None).0;
+            assert!(said.contains(limit) && !said.contains("not by"), "{said}");
+        }
+        assert_eq!(of_signal(11, None, None), ("crashed with SIGSEGV".to_owned(), End::Failed));
+        assert_eq!(said(Ended::Code(0), None, None), ("ended with exit code 0".to_owned(), End::Well));
+        assert_eq!(said(Ended::Code(3), None, None).1, End::Failed);
+        assert!(said(Ended::Code(137), None, None).0.contains("SIGKILL"));
+        let saved = said(Ended::Code(0), Some(Asked::Wished), None);
+        assert_eq!(saved, ("stopped by you (exit code 0)".to_owned(), End::Stopped));
+        let interrupted = Finished { interrupted: true, ..finished(Ended::Signal(2), None, None) };
+        assert_eq!(words(&interrupted, &options()), "stopped by you");
+    }
+
+    #[test]
+    fn the_cause_comes_first_where_it_explains_something() {
+        let said = |ended, asked| cause(&finished(ended, asked, None), &options());
+        assert_eq!(said(Ended::Code(0), None), "");
+        assert_eq!(said(Ended::Code(3), None), "the job failed with exit code 3; ");
+        assert_eq!(said(Ended::Signal(11), None), "the job crashed with SIGSEGV; ");
+        assert_eq!(said(Ended::Signal(2), Some(Asked::Wished)), "the job was stopped by you; ");
+    }
+
+    #[test]
+    fn times_are_told_in_their_unit() {
+        let told = |seconds| lasting(Duration::from_secs_f64(seconds));
+        assert_eq!([told(30.0), told(0.5), told(600.0), told(9000.0)], ["30 s", "0.5 s", "10 min", "2.5 h"]);
+    }
+}

@@ -1,0 +1,381 @@
+//! What is said of a job: the report, the remedy where nothing was recorded, and JSON.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::outcome::{End, lasting, words};
+use crate::cli::error::CliError;
+use crate::cli::hints;
+use habitat_base::units::{Bytes, Micros, Usd};
+use habitat_recorder::capture::assemble::Assembled;
+use habitat_recorder::capture::recording::StepTimes;
+use habitat_recorder::capture::{Cut, Ended, Finished, JobOptions, Process, Recording, RecordingStatus, Settings};
+use habitat_reports::run::RunReport;
+use habitat_reports::{format, summary};
+
+/// One job of a set (`--batches`).
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    /// `batch size 16 (1 of 3)`.
+    pub(super) name: String,
+    /// When it was started.
+    pub(super) began: Instant,
+}
+
+/// One line of a job that is part of a set, and what its profile notes.
+pub(super) fn part(
+    part: &Part,
+    assembled: &Assembled,
+    finished: &Finished,
+    output: &Path,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    let recorded = finished.recording.recorded();
+    let mut words = Vec::new();
+    if let Some(first) = recorded.first() {
+        words.push(match first.windows.first().and_then(|window| window.cuda) {
+            Some(cuda) => format!("recorded {:.1} s with {} kernels", cuda.seconds, cuda.kernels),
+            None => format!("{} seen, recorded {}", steps(first), windows(&recorded)),
+        });
+    }
+    words.extend(assembled.times.map(|times| format!("a step took {}", format::time(times.median))));
+    let (words, took) = (words.join(", "), lasting(part.began.elapsed()));
+    writeln!(out, "habitat-tui: {}: {words}; wrote {} after {took}", part.name, output.display())?;
+    let notes = assembled.profile.recording.iter().flat_map(|recording| &recording.notes);
+    for note in notes.map(|note| habitat_base::text::clean(note, 400)).chain(faults(&finished.recording)) {
+        writeln!(out, "  note: {note}")?;
+    }
+    Ok(())
+}
+
+/// Steps of a process, as far as told.
+fn steps(process: &Process) -> String {
+    let steps = process.steps;
+    let seen = if steps == 1 { "1 step".to_owned() } else { format!("{} steps", format::grouped(steps as f64)) };
+    // The last ones are told at the end, which a process that is killed does not come to.
+    if process.exited { seen } else { format!("at least {seen}") }
+}
+
+/// First and last step of all windows.
+fn windows(recorded: &[&Process]) -> String {
+    let windows = recorded.iter().flat_map(|process| &process.windows);
+    windows.map(|window| format!("{}–{}", window.steps.0, window.steps.1)).collect::<Vec<_>>().join(", ")
+}
+
+/// The report of what was recorded.
+pub(super) fn report(
+    assembled: &Assembled,
+    finished: &Finished,
+    options: &JobOptions,
+    output: &Path,
+    run: &RunReport,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    summary::write_profile(&assembled.profile, &output.display().to_string(), out)?;
+    let recording = &finished.recording;
+    let end = format!("\njob {}; {}", words(finished, options), hints::lines(output, &assembled.profile));
+    let recorded = recording.recorded();
+    if let Some(cuda) = recorded.first().and_then(|process| process.windows.first()).and_then(|window| window.cuda) {
+        writeln!(out, "  recorded {:.1} s with {} kernels", cuda.seconds, cuda.kernels)?;
+        for fault in faults(recording) {
+            writeln!(out, "  note: {fault}")?;
+        }
+        writeln!(out, "{end}")?;
+        return Ok(());
+    }
+    let seen = recorded.first().map_or_else(|| "no steps".to_owned(), |process| steps(process));
+    writeln!(out, "  {seen} seen, recorded {}", windows(&recorded))?;
+    // All of them: the profile may have been made long before the job's end.
+    if let Some(times) = recorded.first().and_then(|process| process.step_times()) {
+        writeln!(out, "  outside the windows {}", took(times))?;
+    }
+    let cost: f64 = recorded.iter().flat_map(|process| &process.costs).sum();
+    let cost = Micros::new(cost).unwrap_or_default();
+    writeln!(out, "  recording cost {}", format::time(cost))?;
+    for (label, text) in run.lines() {
+        writeln!(out, "  {label}: {text}")?;
+    }
+    let shortened = recorded.iter().filter_map(|process| process.shortened.as_deref());
+    let work = recorded.first().and_then(|process| process.work.note());
+    for note in shortened.map(|note| habitat_base::text::clean(note, 300)).chain(work).chain(faults(recording)) {
+        writeln!(out, "  note: {note}")?;
+    }
+    writeln!(out, "{end}")?;
+    Ok(())
+}
+
+/// The step time in words.
+fn took(times: StepTimes) -> String {
+    let [low, high] = times.range;
+    let over = match times.count {
+        1 => "1 step".to_owned(),
+        count => format!("median of {} steps, {}", format::grouped(f64::from(count)), format::time_range(low, high)),
+    };
+    format!("a step took {} ({over})", format::time(times.median))
+}
+
+/// What was measured of a job that made steps, and of which nothing was recorded.
+pub(super) fn unrecorded(finished: &Finished, run: &RunReport, out: &mut dyn Write) -> Result<(), CliError> {
+    let main = finished.recording.training().map(|(_, process)| process).max_by_key(|process| process.steps);
+    let Some((process, times)) = main.and_then(|process| Some((process, process.step_times()?))) else {
+        return Ok(());
+    };
+    writeln!(out, "  {} seen, {}", steps(process), took(times))?;
+    for (label, text) in run.lines() {
+        writeln!(out, "  {label}: {text}")?;
+    }
+    Ok(())
+}
+
+/// What the log lacks.
+pub(super) fn cut(cut: Option<&Cut>) -> Option<String> {
+    let Cut { bytes, why } = cut?;
+    let bytes = format::grouped(*bytes as f64);
+    Some(format!("{bytes} bytes of the job's output are not in the log: {why}; the job was not held up"))
+}
+
+pub(super) fn faults(recording: &Recording) -> Vec<String> {
+    let faults = recording.processes.values().flat_map(|process| &process.faults);
+    let refused = recording.refused;
+    let many = (refused > 0).then(|| format!("{refused} connections to the socket were refused: too many at a time"));
+    let unmeasured = recording.processes.values().filter_map(|process| process.no_waits.as_ref());
+    faults
+        .map(|fault| format!("the hook failed and went quiet: {}", habitat_base::text::clean(fault, 200)))
+        .chain(
+            unmeasured
+                .map(|why| format!("what is waited for data is not measured: {}", habitat_base::text::clean(why, 200))),
+        )
+        .chain(recording.garbled.iter().map(|problem| format!("not understood on the socket: {problem}")))
+        .chain(many)
+        .collect()
+}
+
+/// The hook's code for a window that the job's own profiler prevented; other reasons are sentences.
+pub(super) const USERS_PROFILER: &str = "users_profiler";
+
+/// What was to record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recorder {
+    /// The hook in PyTorch's Python.
+    Hook,
+    /// The library for CUDA programs.
+    Cupti,
+}
+
+impl Recorder {
+    pub(super) fn new(options: &JobOptions) -> Self {
+        if options.cupti.is_some() { Self::Cupti } else { Self::Hook }
+    }
+}
+
+/// Why nothing was recorded, and what to do where there is something to do.
+pub(super) fn remedy(seen: &RecordingStatus, settings: &Settings, recorder: Recorder, end: End) -> String {
+    match seen {
+        RecordingStatus::Recorded => String::new(),
+        RecordingStatus::NoPython if recorder == Recorder::Cupti && end.is_early() => {
+            "nothing recorded: no process of the job had started CUDA with the recorder by then".to_owned()
+        }
+        RecordingStatus::NoPython if recorder == Recorder::Cupti && end == End::NotYet => {
+            "nothing recorded yet: no process of the job has started CUDA with the recorder. Is it a CUDA program, and \
+             is there an NVIDIA driver? Containers and other machines shut the recorder out: run habitat-tui in there"
+                .to_owned()
+        }
+        RecordingStatus::NoPython if recorder == Recorder::Cupti => {
+            "nothing recorded: no process of the job started CUDA with the recorder. Is it a CUDA program, and is \
+             there an NVIDIA driver? Containers and other machines shut it out: run habitat-tui in there"
+                .to_owned()
+        }
+        RecordingStatus::NoKernels(_) if end == End::Stopped => {
+            "nothing recorded: the recording was not complete".to_owned()
+        }
+        RecordingStatus::NoKernels(reasons) if reasons.is_empty() => {
+            "nothing recorded: the program ended before the window opened; try a smaller --after-seconds".to_owned()
+        }
+        RecordingStatus::NoKernels(reasons) => {
+            let reasons: Vec<String> =
+                reasons.iter().take(3).map(|reason| habitat_base::text::clean(reason, 400)).collect();
+            format!("nothing recorded: {}", reasons.join("; "))
+        }
+        RecordingStatus::NoPython if end == End::Stopped => {
+            "nothing recorded: no Python of the job had loaded the hook by then".to_owned()
+        }
+        RecordingStatus::NoPython => {
+            "nothing recorded: no Python of the job loaded the hook. Is it a Python program? `python -I`, -E and -S \
+             shut the hook out, and so does a container or another machine: run habitat-tui in there, or save a \
+             trace with torch.profiler and use `habitat-tui import`"
+                .to_owned()
+        }
+        RecordingStatus::NoTorch if end.is_early() => {
+            "nothing recorded: the job's Python had not imported torch.optim by then".to_owned()
+        }
+        RecordingStatus::NoTorch => {
+            "nothing recorded: the job's Python never imported torch.optim. Is this the training script, \
+             and the Python that PyTorch is installed in?"
+                .to_owned()
+        }
+        RecordingStatus::TooOld(version) => format!(
+            "nothing recorded: PyTorch {} is older than 2.1, which the hook needs; save a trace with torch.profiler \
+             and use `habitat-tui import`",
+            habitat_base::text::clean(version, 40)
+        ),
+        RecordingStatus::NoSteps if end.is_early() || end == End::Failed => {
+            "nothing recorded: PyTorch was imported, but no torch optimizer had made a step by then".to_owned()
+        }
+        RecordingStatus::NoSteps => {
+            "nothing recorded: PyTorch was imported, but no torch optimizer made a step. Steps are counted \
+             by calls of optimizer.step(), which torch.compile hides in PyTorch 2.1; for a job without any, save a \
+             trace with torch.profiler and use `habitat-tui import`"
+                .to_owned()
+        }
+        RecordingStatus::TooFew { steps, in_window: true, .. } => {
+            format!("nothing recorded: the job ended in the recorded window, at step {steps} or soon after")
+        }
+        RecordingStatus::TooFew { steps, is_all: false, .. } if end == End::Well => format!(
+            "nothing recorded: nothing was heard of the job after its step {steps}, neither of its end. Did it close \
+             files that it had not opened, or end by os._exit()?"
+        ),
+        RecordingStatus::TooFew { steps, .. } => too_few(*steps, settings, end),
+        RecordingStatus::OtherRanks => {
+            "nothing recorded: the first rank is not on this machine; --all-ranks records the others".to_owned()
+        }
+        RecordingStatus::Dropped(reasons) if reasons.iter().all(|reason| reason == USERS_PROFILER) => {
+            "nothing recorded: the job runs its own profiler, which has priority. Import its trace with \
+             `habitat-tui import`, or run without it"
+                .to_owned()
+        }
+        RecordingStatus::Dropped(reasons) => {
+            let reason = reasons.iter().find(|reason| *reason != USERS_PROFILER).map_or("", String::as_str);
+            format!("nothing recorded: {}", habitat_base::text::clean(reason, 300))
+        }
+    }
+}
+
+/// The same where somebody emptied the folder for caches: nothing could be written
+/// there, and nothing be told.
+pub(super) fn gone(folder: &Path) -> String {
+    format!(
+        "nothing recorded: {}, where the trace was to go, was removed while the job ran; set XDG_CACHE_HOME to a \
+         folder that is left alone",
+        folder.display()
+    )
+}
+
+/// Too few steps; where the job is as short as that, a window that it reaches.
+fn too_few(steps: u64, settings: &Settings, end: End) -> String {
+    let last = settings.after + u64::from(settings.window);
+    let made = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
+    if steps >= last {
+        return format!("nothing recorded, although the job made {made}");
+    }
+    let text = format!(
+        "nothing recorded: the job made {made}, and recording takes {last} (--after {} and --window {})",
+        settings.after, settings.window
+    );
+    if steps < 3 || matches!(end, End::Stopped | End::Failed) {
+        return text;
+    }
+    let window = u64::from(settings.window).min(steps - 1).min(3);
+    let after = (steps - window).min(settings.after).max(1);
+    let longer = if end == End::Timeout { "a longer --timeout, or " } else { "" };
+    format!("{text}; try {longer}--after {after} --window {window}")
+}
+
+/// Step times that are told one by one, the last ones.
+pub(super) const RECENT: usize = 240;
+
+/// Everything seen, `habitat-job` version 1; `compare` reads it.
+#[expect(clippy::too_many_arguments, reason = "all that is told of a job")]
+pub(super) fn json(
+    options: &JobOptions,
+    pid: u32,
+    finished: &Finished,
+    seen: &RecordingStatus,
+    assembled: Option<&Assembled>,
+    problem: Option<&str>,
+    output: &Path,
+    run: &RunReport,
+) -> Value {
+    let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
+    let command = habitat_base::text::without_secrets(&command);
+    let processes: Vec<Value> = finished
+        .recording
+        .processes
+        .iter()
+        .map(|(pid, process)| {
+            let times = process.step_times();
+            json!({
+                "pid": pid,
+                "cuda": process.has_cuda,
+                "python": process.python,
+                "torch": process.torch,
+                "rank": process.rank,
+                "steps": process.steps,
+                "windows": process.windows.iter().map(|window| json!({
+                    "first": window.steps.0, "last": window.steps.1, "trace_bytes": window.bytes,
+                    "kernels": window.cuda.map(|cuda| cuda.kernels), "lost": window.cuda.map(|cuda| cuda.lost),
+                    "seconds": window.cuda.map(|cuda| cuda.seconds),
+                })).collect::<Vec<_>>(),
+                "dropped": process.dropped,
+                "faults": process.faults,
+                "window_costs_us": process.costs,
+                "later_work": process.work.later(),
+                "timed_steps": times.map_or(0, |times| times.count),
+                "step_time_us": times.map(|times| times.median.get()),
+                "step_time_range_us": times.map(|times| times.range.map(Micros::get)),
+                "mean_step_time_us": times.map(|times| times.mean.get()),
+                "recent_step_times_us": process.times[process.times.len().saturating_sub(RECENT)..]
+                    .iter()
+                    .map(|timed| timed.time_us)
+                    .collect::<Vec<_>>(),
+                "waiting_for_data": process.waiting().map(|waiting| json!({
+                    "share": waiting.share, "steps": waiting.steps, "workers": waiting.workers, "cores": waiting.cores,
+                })),
+            })
+        })
+        .collect();
+    json!({
+        "format": habitat_reports::outcome::JOB,
+        "version": 1,
+        "command": command,
+        "exit_code": (finished.ended != Ended::Left).then(|| finished.ended.exit_code()),
+        "pid": pid,
+        "log": options.log.as_ref().map(|log| log.display().to_string()),
+        "ended_by_habitat": finished.asked.is_some(),
+        "ended": words(finished, options),
+        "seen": name(seen),
+        "problem": problem,
+        "profile": assembled.map(|_| output.display().to_string()),
+        "operations": assembled.map(|assembled| assembled.profile.operations.len()),
+        "steps_used": assembled.map(|assembled| assembled.summary.steps_used),
+        "notes": assembled.and_then(|assembled| assembled.profile.recording.as_ref()).map(|recording| &recording.notes),
+        "processes": processes,
+        "not_understood": finished.recording.garbled,
+        "elapsed_s": finished.lasted.as_secs_f64(),
+        "usd_per_hour": run.price.as_ref().map(|price| price.per_hour.get()),
+        "cost_usd": run.cost.map(Usd::get),
+        "peak_memory_bytes": run.peak_memory.map(Bytes::get),
+        "verdict": run.verdict.as_ref().ok().map(|verdict| json!({
+            "bound": verdict.bound.name(), "because": verdict.because, "next": verdict.next,
+        })),
+        "run": run.lines().iter().map(|(label, text)| json!([label, text])).collect::<Vec<_>>(),
+        "log_lacks_bytes": finished.cut.as_ref().map(|cut| cut.bytes),
+    })
+}
+
+fn name(seen: &RecordingStatus) -> &'static str {
+    match seen {
+        RecordingStatus::Recorded => "recorded",
+        RecordingStatus::NoPython => "no python",
+        RecordingStatus::NoTorch => "no torch",
+        RecordingStatus::TooOld(_) => "torch too old",
+        RecordingStatus::NoSteps => "no steps",
+        RecordingStatus::TooFew { in_window: true, .. } => "ended in the window",
+        RecordingStatus::TooFew { .. } => "too few steps",
+        RecordingStatus::OtherRanks => "other ranks",
+        RecordingStatus::Dropped(_) => "dropped",
+        RecordingStatus::NoKernels(_) => "no kernels",
+    }
+}

@@ -1,0 +1,222 @@
+//! One job to record: what is asked of it, where its profile goes, and what is left to do at its
+//! end.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::outcome;
+use super::report::{self, Part};
+use super::snapshot;
+use super::surroundings::Surroundings;
+use crate::cli::error::CliError;
+use crate::cli::gpu;
+use crate::cli::input::{import_options, resolve};
+use crate::cli::named::{job_name, unused_profile};
+use crate::cli::options;
+use crate::cli::output::check_writable;
+use crate::settings::args::{InputArgs, RunArgs};
+use crate::store::{self, Paths};
+use crate::terminal;
+use habitat_base::units::GpuSlug;
+use habitat_planning::pricing::PriceBook;
+use habitat_prediction::predict;
+use habitat_recorder::capture::assemble::{self, Assembled};
+use habitat_recorder::capture::{self, Asked, Finished, JobOptions, Private, Recording, RecordingStatus, Settings};
+use habitat_recorder::live::{Aim, Exchange, State};
+use habitat_reports::run::RunReport;
+use habitat_step::catalog::Catalog;
+use habitat_step::profile::DeviceInfo;
+use habitat_traces::import::ImportOptions;
+
+/// What is left to say and to end with.
+pub(super) struct Conclusion {
+    /// For standard error.
+    pub(super) text: Vec<u8>,
+    /// The exit code.
+    pub(super) code: u8,
+    /// Why nothing was recorded, and what to do where there is something to do.
+    pub(super) remedy: Option<String>,
+    /// Time that a step of each recorded rank waits for the others, by the number of its process.
+    pub(super) exchanges: Vec<(u32, Exchange)>,
+}
+
+/// Writes what was seen as JSON where asked to, and keeps the traces where they made no
+/// profile.
+pub(super) fn conclude(
+    session: &Session,
+    options: &JobOptions,
+    pid: u32,
+    finished: &mut Finished,
+    written: Option<Result<Assembled, CliError>>,
+) -> Conclusion {
+    let args = &*session.args;
+    let seen = finished.recording.seen();
+    let (assembled, problem, remedy) = match written {
+        Some(Ok(assembled)) => (Some(assembled), None, None),
+        Some(Err(error)) => (None, Some(error.to_string()), None),
+        None => {
+            let (recorder, end) = (report::Recorder::new(options), outcome::End::new(finished));
+            let folder = finished.folder.path();
+            let (command, recording, scan) = (&options.command, &finished.recording, &finished.scan);
+            let remedy = if folder.is_dir() {
+                Surroundings { command, recording, scan, recorder }
+                    .reason(&seen, end)
+                    .unwrap_or_else(|| report::remedy(&seen, &options.settings, recorder, end))
+            } else {
+                report::gone(folder)
+            };
+            (None, Some(format!("{}{remedy}", outcome::cause(finished, options))), Some(remedy))
+        }
+    };
+    let mut text = Vec::new();
+    let mut code = match &assembled {
+        // Ended by us, as ordered: that is success.
+        Some(_) if finished.asked == Some(Asked::Recorded) => 0,
+        _ => finished.ended.exit_code(),
+    };
+    let run = session.report(finished, assembled.as_ref());
+    // Writing to a Vec cannot fail.
+    if let Some(path) = &args.json {
+        let output = &session.output;
+        let json = report::json(options, pid, finished, &seen, assembled.as_ref(), problem.as_deref(), output, &run);
+        if let Err(error) = store::save_private(path, json.to_string().as_bytes(), args.force) {
+            let _ = writeln!(text, "error: {error}");
+            code = 2;
+        }
+    }
+    if let Some(note) = report::cut(finished.cut.as_ref()) {
+        let _ = writeln!(text, "habitat-tui: {note}");
+    }
+    if let Some(problem) = &problem {
+        let _ = writeln!(text, "habitat-tui: {problem}");
+        if seen == RecordingStatus::Recorded {
+            finished.folder.keep();
+            let folder = finished.folder.path().display();
+            let _ = writeln!(text, "habitat-tui: the recorded traces are kept in {folder}");
+        }
+    }
+    if let Some(assembled) = &assembled
+        && !args.quiet
+    {
+        let output = &session.output;
+        let _ = match &session.part {
+            Some(part) => report::part(part, assembled, finished, output, &mut text),
+            None => report::report(assembled, finished, options, output, &run, &mut text),
+        };
+    }
+    if assembled.is_none() && !args.quiet && session.part.is_none() {
+        let _ = report::unrecorded(finished, &run, &mut text);
+    }
+    let exchanges = assembled.map(|assembled| assembled.exchanges).unwrap_or_default();
+    Conclusion { text, code, remedy, exchanges }
+}
+
+pub(super) fn job_options(args: &RunArgs) -> Result<JobOptions, CliError> {
+    let cupti = args.cupti.then(|| cupti(args)).transpose()?;
+    let (after, window) = args.steps.unwrap_or((args.after, args.window));
+    let mut settings = Settings::new(after, window);
+    settings.windows = args.windows;
+    settings.every = args.every;
+    settings.memory = args.memory;
+    settings.stacks = args.stacks;
+    settings.all_ranks = args.all_ranks;
+    Ok(JobOptions {
+        command: args.command.clone(),
+        settings,
+        cupti,
+        log: args.log.clone(),
+        apart: false,
+        stop_after: args.stop_after_recording,
+        timeout: args.timeout,
+    })
+}
+
+/// The recorder for CUDA programs and its window.
+fn cupti(args: &RunArgs) -> Result<capture::cupti::Settings, CliError> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let library = capture::cupti::find(&program, |name| std::env::var_os(name), || Private::find(Paths::cache()))?;
+    let first = args.command.first().map(|word| Path::new(word).file_name().unwrap_or_default().to_string_lossy());
+    if !args.quiet && first.is_some_and(|name| name.starts_with("python") || name == "torchrun") {
+        terminal::say("habitat-tui: --cupti records kernels without operators and shapes; for PyTorch leave it out");
+    }
+    Ok(capture::cupti::Settings { library, after_seconds: args.after_seconds, for_seconds: args.for_seconds })
+}
+
+/// What is written, and of what.
+#[derive(Clone)]
+pub(super) struct Session {
+    pub(super) args: Arc<RunArgs>,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) prices: Arc<PriceBook>,
+    pub(super) name: String,
+    pub(super) output: PathBuf,
+    /// Which one it is of several (`--batches`).
+    pub(super) part: Option<Part>,
+    pub(super) origin: Option<GpuSlug>,
+    /// Where what the job gets from us is.
+    pub(super) private: Private,
+}
+
+impl Session {
+    /// Everything that can be refused before the job starts, is.
+    pub(super) fn new(args: Arc<RunArgs>, catalog: Arc<Catalog>) -> Result<Self, CliError> {
+        let origin = gpu::maybe(&catalog, "--origin", args.workload.origin.as_ref())?;
+        let job = job_name(&args.command);
+        let output = args.output.clone().unwrap_or_else(|| unused_profile(&job));
+        for path in [Some(&output), args.json.as_ref(), args.log.as_ref()].into_iter().flatten() {
+            check_writable(path, args.force)?;
+        }
+        let name = args.workload.name.clone().unwrap_or(job);
+        let private = Private::find(Paths::cache())?;
+        let prices = Arc::new(store::prices(&Paths::find())?);
+        Ok(Self { args, catalog, prices, name, output, part: None, origin, private })
+    }
+
+    /// What was said of the job beforehand.
+    pub(super) fn aim(&self) -> Aim {
+        Aim { steps: self.args.total_steps, price: self.args.price }
+    }
+
+    /// What was measured of the run, at its end.
+    fn report(&self, finished: &Finished, assembled: Option<&Assembled>) -> RunReport {
+        let mut seen = snapshot::at_end(finished, State::Ended { words: String::new(), well: true });
+        snapshot::with_exchanges(&mut seen, assembled.map_or(&[], |assembled| &assembled.exchanges));
+        let profile = assembled.map(|assembled| &assembled.profile);
+        // Predictions take a second: they are made where they are asked for.
+        let predictions = profile.filter(|_| self.args.total_steps.is_some()).and_then(|profile| {
+            let options = options::options(&InputArgs::default(), &[], &self.catalog, &Paths::find()).ok()?;
+            predict(profile, &self.catalog, &options).ok()
+        });
+        RunReport::new(self.aim(), &seen, profile, (&self.catalog, &self.prices), predictions.as_ref())
+    }
+
+    /// Makes a profile and writes it; `replace` says whether over a file that is there.
+    pub(super) fn write(&self, recording: &Recording, folder: &Path, replace: bool) -> Result<Assembled, CliError> {
+        let find = |device: &DeviceInfo| resolve(device, &self.catalog);
+        let given = &self.args.workload;
+        let options = ImportOptions {
+            step_range: self.args.step_range.clone(),
+            ..import_options(given, self.name.clone(), self.origin.clone(), &find)
+        };
+        if self.args.every.is_none() {
+            let assembled = assemble::profile(recording, folder, &options)?;
+            store::save_atomically(&self.output, &assembled.profile.to_json()?, replace)?;
+            return Ok(assembled);
+        }
+        let mut last = recording.clone();
+        let mut earlier = Vec::new();
+        for process in last.processes.values_mut() {
+            let keep = process.windows.len().saturating_sub(1);
+            earlier.extend(process.windows.drain(..keep).map(|window| folder.join(window.file)));
+        }
+        let assembled = assemble::profile(&last, folder, &options);
+        // A job of weeks would fill the disk with them.
+        for trace in earlier {
+            let _ = std::fs::remove_file(trace);
+        }
+        let assembled = assembled?;
+        store::save_atomically(&self.output, &assembled.profile.to_json()?, replace)?;
+        Ok(assembled)
+    }
+}

@@ -1,0 +1,68 @@
+//! `habitat-tui calibrate-scaling`: what several GPUs cost a job, against what is expected.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::error::{At, CliError};
+use super::gpu;
+use super::input::load;
+use super::output::print_json;
+use crate::settings::args::{CalibrateScalingArgs, InputArgs};
+use crate::store::{self, Paths};
+use habitat_base::units::Micros;
+use habitat_prediction::scale::{Link, extra_time, scaling_factor};
+
+#[derive(Serialize)]
+struct Told<'a> {
+    format: &'static str,
+    version: u32,
+    gpu: &'a str,
+    gpus: u32,
+    one_gpu_ms: f64,
+    measured_ms: f64,
+    expected_extra_ms: f64,
+    measured_extra_ms: f64,
+    scaling_factor: f64,
+}
+
+pub(super) fn run(args: &CalibrateScalingArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let catalog = store::catalog(&Paths::find())?;
+    let input = InputArgs { file: Some(args.file.clone()), recorded: args.recorded.clone(), ..InputArgs::default() };
+    let loaded = load(&input, &catalog)?;
+    loaded.warn();
+    let named = args.recorded.origin.as_ref().map(|name| gpu::one(&catalog, "--origin", name)).transpose()?;
+    let recorded = loaded.profile.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
+    let gpu = named.or_else(|| recorded.and_then(|slug| catalog.get(slug)));
+    let refused = |why: &str| CliError::Refused(why.to_owned());
+    let gpu = gpu.ok_or_else(|| refused("the GPU it was recorded on is not known; give it with --origin"));
+    let gpu = gpu.at(&loaded.label)?;
+    let on_one = loaded.profile.measured_step();
+    let on_one = on_one.ok_or_else(|| refused("it has no measured step to compare with; record one on one GPU"));
+    let on_one = on_one.at(&loaded.label)?;
+    let on_several = Micros::from_millis(args.step_ms).map_err(CliError::other)?;
+    let (link, workload) = (Link::new(gpu), &loaded.profile.workload);
+    let expected = extra_time(on_one, link, args.gpus, workload).map_err(CliError::other).at(&loaded.label)?;
+    let factor = scaling_factor([on_one, on_several], link, args.gpus, workload);
+    let factor = factor.map_err(CliError::other).at(&loaded.label)?;
+    let told = Told {
+        format: "habitat-scaling",
+        version: 1,
+        gpu: gpu.slug.as_str(),
+        gpus: args.gpus,
+        one_gpu_ms: on_one.as_millis(),
+        measured_ms: on_several.as_millis(),
+        expected_extra_ms: expected.as_millis(),
+        measured_extra_ms: on_several.checked_sub(on_one).unwrap_or_default().as_millis(),
+        scaling_factor: factor,
+    };
+    if args.json {
+        return print_json(&told, out);
+    }
+    writeln!(
+        out,
+        "{} × {}: {:.1} ms a step, {:.1} on one GPU.\nMore than on one: {:.1} ms, {:.1} expected, {factor:.2} times that.\n\nFor plans: --scaling-factor {factor:.2}, or scaling_factor = {factor:.2} under [plan] in the settings.",
+        args.gpus, gpu.slug, told.measured_ms, told.one_gpu_ms, told.measured_extra_ms, told.expected_extra_ms,
+    )?;
+    Ok(0)
+}

@@ -1,0 +1,237 @@
+//! What the screens open with; without a terminal, the report that they would show.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use super::answer::fastest_first;
+use super::error::CliError;
+use super::input::{Loaded, load, load_file};
+use super::jobs::Jobs;
+use super::{batches, diff, goal, gpu, hints, options, own, typed};
+use crate::settings::args::{InputArgs, ScreensArgs};
+use crate::settings::file::SettingsFile;
+use crate::settings::wish::Wish;
+use crate::store::{self, Paths};
+use crate::terminal;
+use habitat_base::text::CommandLine;
+use habitat_base::units::GpuSlug;
+use habitat_planning::plan::{Goal, Work, plan};
+use habitat_planning::pricing::PriceBook;
+use habitat_prediction::{Options, predict};
+use habitat_recorder::live;
+use habitat_reports::jobs::JobsForm;
+use habitat_reports::theme::{Theme, ThemeError};
+use habitat_reports::{answer, recordings, summary};
+use habitat_screens::action::Screen;
+use habitat_step::catalog::Catalog;
+use habitat_step::profile::breakdown::GroupBy;
+
+/// The work that is planned for where none was given.
+const DEFAULT_WORK: Work = Work::Steps(100_000);
+
+/// What a command ends with.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Done; the process ends with this code: 0 fine, 1 nothing found or infeasible.
+    Exit(u8),
+    /// Open the screens.
+    Screens(Box<Screens>),
+}
+
+/// Everything the screens start from.
+#[derive(Debug)]
+pub struct Screens {
+    /// The command line.
+    pub command: CommandLine,
+    /// What was typed.
+    pub args: ScreensArgs,
+    /// The settings file.
+    pub settings: SettingsFile,
+    /// The recorded step.
+    pub loaded: Loaded,
+    /// The recording that it is compared with.
+    pub against: Option<Loaded>,
+    /// The GPUs.
+    pub catalog: Catalog,
+    /// The offers.
+    pub prices: PriceBook,
+    /// How to predict.
+    pub options: Options,
+    /// What to plan for.
+    pub goal: Goal,
+    /// The themes, the user's own among them.
+    pub themes: Vec<Theme>,
+    /// The position of the one asked for.
+    pub theme: usize,
+    /// The GPU to select.
+    pub gpu: Option<GpuSlug>,
+    /// The file of jobs that are planned together.
+    pub jobs: Option<Jobs>,
+    /// Batches that plans may use beside the recorded one.
+    pub sizes: Vec<u64>,
+    /// A job that was started, and whose step is to be recorded; `loaded` is empty until then.
+    pub live: Option<live::Session>,
+}
+
+impl Screens {
+    /// The screens on a recorded step, with what is set and typed.
+    pub(super) fn new(args: ScreensArgs, catalog: Catalog, loaded: Loaded) -> Result<Self, CliError> {
+        let paths = Paths::find();
+        let settings = options::settings(&paths)?;
+        let prices = own::add(&args.own, store::prices(&paths)?, &catalog)?;
+        let gpu = gpu::maybe(&catalog, "--gpu", args.gpu.as_ref())?;
+        let (themes, theme) = themes(&args, &settings, &paths)?;
+        let options = options::options(&args.input, &[], &catalog, &paths)?;
+        let sizes = batches::sizes(args.batch_sizes.as_ref(), &loaded.profile);
+        let work = args.wish.work().unwrap_or(DEFAULT_WORK);
+        let goal =
+            goal::goal(Goal::firm(work), &args.wish, &settings.plan, &catalog, &prices)?.with_sizes(!sizes.is_empty());
+        Ok(Self {
+            command: hints::typed(),
+            args,
+            settings,
+            loaded,
+            against: None,
+            catalog,
+            prices,
+            options,
+            goal,
+            themes,
+            theme,
+            gpu,
+            jobs: None,
+            sizes,
+            live: None,
+        })
+    }
+}
+
+pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    if let Some(meant) = args.input.file.as_deref().and_then(typed::no_file) {
+        return Err(CliError::Refused(meant));
+    }
+    if let Some(path) = &args.screenshot {
+        check_picture(path)?;
+    }
+    let jobs = args.jobs.as_ref().map(|file| Jobs {
+        file: file.clone(),
+        method: args.input.method,
+        host: args.input.host,
+        models: args.input.models.clone(),
+    });
+    if jobs.is_none() && args.screen == Screen::Jobs {
+        return Err(CliError::Refused("--screen jobs: --jobs FILE names the file of jobs".to_owned()));
+    }
+    if let Some(jobs) = &jobs {
+        let (input, wish) = jobs.first()?;
+        // Only what was not typed is of the first job.
+        if args.input.file.is_none() && args.input.sample.is_none() {
+            args.input = InputArgs { waves: args.input.waves, precision: args.input.precision, ..input };
+            if args.wish == Wish::default() {
+                args.wish = wish;
+            }
+        }
+        if args.screen == Screen::Overview {
+            args.screen = Screen::Jobs;
+        }
+    }
+    let catalog = store::catalog(&Paths::find())?;
+    let loaded = load(&args.input, &catalog)?;
+    let against = args.against.as_ref().map(|path| load_file(path, &catalog)).transpose()?;
+    if let Some(against) = &against {
+        against.warn();
+        diff::compared([against, &loaded], GroupBy::default())?;
+    }
+    let screens = Screens { against, jobs, ..Screens::new(args, catalog, loaded)? };
+    if screens.args.screenshot.is_some() || io::stdout().is_terminal() {
+        return Ok(Outcome::Screens(Box::new(screens)));
+    }
+    if let Some(jobs) = &screens.jobs {
+        return Ok(Outcome::Exit(jobs.print(JobsForm::Text, out)?));
+    }
+    report(&screens, out)?;
+    Ok(Outcome::Exit(0))
+}
+
+/// The report in place of the screens.
+fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
+    let Screens { loaded, catalog, prices, options, sizes, .. } = screens;
+    loaded.warn();
+    let found = predict(&loaded.profile, catalog, options);
+    answer::write(&loaded.profile, catalog, found.as_ref().ok(), prices, out)?;
+    writeln!(out)?;
+    summary::write_profile(&loaded.profile, &loaded.label, out)?;
+    writeln!(out)?;
+    if let Some(against) = &screens.against {
+        recordings::write_text(&diff::compared([against, loaded], GroupBy::default())?, recordings::TOP, out)?;
+        writeln!(out)?;
+    }
+    out.flush()?;
+    let mut predictions = gpu::predicted(found, &loaded.label)?;
+    batches::add(sizes, &mut predictions, loaded, catalog, options)?;
+    let predictions = fastest_first(predictions);
+    summary::write_predictions(&predictions, prices, None, out)?;
+    writeln!(out)?;
+    for line in goal::lines(&screens.args.wish, &screens.args.own, catalog)? {
+        writeln!(out, "{line}\n")?;
+    }
+    match plan(&predictions, prices, &screens.goal) {
+        Ok(plan) => summary::write_plan(&plan, false, out)?,
+        Err(error) => writeln!(out, "no plan: {error}")?,
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Refuses a picture of another form than the one written.
+fn check_picture(path: &Path) -> Result<(), CliError> {
+    let form = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    if form.as_deref().is_none_or(|form| ["svg", "png"].contains(&form)) {
+        return Ok(());
+    }
+    let svg = path.with_extension("svg");
+    Err(CliError::Refused(format!(
+        "--screenshot {}: pictures are written as SVG or PNG; name it {}",
+        path.display(),
+        svg.display()
+    )))
+}
+
+/// The themes there are, and the position of the one asked for by name or as a file.
+fn themes(args: &ScreensArgs, settings: &SettingsFile, paths: &Paths) -> Result<(Vec<Theme>, usize), CliError> {
+    let asked = args.theme.as_deref().or(settings.theme.as_deref()).unwrap_or("dark");
+    let (own, unread): (Vec<_>, Vec<_>) = store::themes(paths)?.into_iter().partition(Result::is_ok);
+    let mut own: Vec<_> = own.into_iter().flatten().collect();
+    let file = Path::new(asked);
+    let is_file = file.components().count() > 1 || file.extension().is_some_and(|extension| extension == "toml");
+    if is_file {
+        own.push(store::theme(file)?);
+    }
+    let (themes, broken) = Theme::usable(&own);
+    // The one that was named must be whole; others are left out.
+    if let Some((named, _)) = own.last().filter(|_| is_file) {
+        let is_named = |error: &ThemeError| matches!(error, ThemeError::Form { file, .. } if file == named);
+        if let Some(error) = broken.into_iter().find(is_named) {
+            return Err(error.into());
+        }
+        let position = themes.len() - 1;
+        return Ok((themes, position));
+    }
+    let unread = unread.into_iter().filter_map(Result::err).map(|error| error.to_string());
+    let broken: Vec<String> = unread.chain(broken.iter().map(ToString::to_string)).collect();
+    for problem in &broken {
+        terminal::say(format_args!("note: a theme is left out: {problem}"));
+    }
+    let position = Theme::find(&themes, asked).map_err(|error| {
+        let folder = paths.themes();
+        let remedy = format!("{error}; your own go into {}, or give the path of one (mine.toml)", folder.display());
+        let error = CliError::Refused(remedy);
+        // What was not typed stands in the settings.
+        match (&args.theme, typed::is_typed("--theme")) {
+            (Some(_), true) => error,
+            (Some(_), false) => error.at("HABITAT_TUI_THEME"),
+            (None, _) => error.at(paths.settings().display()),
+        }
+    })?;
+    Ok((themes, position))
+}

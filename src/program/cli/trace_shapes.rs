@@ -1,0 +1,168 @@
+//! `habitat-tui trace-shapes`: a step by its shapes, before there is a GPU to run it on.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::error::CliError;
+use super::named::file_stem;
+use super::output::{check_new, print_json, save_profile};
+use crate::settings::args::TraceShapesArgs;
+use crate::store::Paths;
+use habitat_recorder::capture::Private;
+use habitat_recorder::capture::shapes::{self, ShapesOrder, Target};
+use habitat_reports::shapes::{self as report, Traced};
+
+/// What a profile's name ends with.
+const ENDINGS: [&str; 3] = [".habitat.json.zst", ".habitat.json.gz", ".habitat.json"];
+
+pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    let target = target(&args.target)?;
+    let name = args.name.clone().unwrap_or_else(|| name(&target));
+    let mut batch_sizes = args.batch_sizes.clone();
+    batch_sizes.sort_unstable();
+    batch_sizes.dedup();
+    let files = files(args, &name, &batch_sizes);
+    for path in &files {
+        check_new(path, args.force)?;
+    }
+    let order = ShapesOrder {
+        name: name.clone(),
+        batch_sizes,
+        arguments: args.arguments.iter().cloned().collect(),
+        python: args.python.as_ref().map_or_else(python, |python| python.clone().into_os_string()),
+        timeout: args.timeout,
+        compile: args.compile,
+        verbose: args.verbose,
+        target,
+    };
+    let private = Private::find(Paths::cache())?;
+    let mut profiles = shapes::trace(&order, &private)?;
+    let traced = profiles.first().and_then(|profile| profile.workload.precision);
+    if let (Some(asked), Some(traced)) = (args.precision, traced)
+        && !asked.has_types_of(traced)
+    {
+        return Err(CliError::Refused(format!(
+            "--precision {asked} only names what a step runs in, and this one was traced in {traced}: leave it out, then \
+             `habitat-tui predict --precision {asked}` converts the step"
+        )));
+    }
+    for (profile, path) in profiles.iter_mut().zip(&files) {
+        let workload = &mut profile.workload;
+        workload.sequence_length = args.sequence_length.or(workload.sequence_length);
+        workload.precision = args.precision.or(workload.precision);
+        save_profile(profile, path, args.force)?;
+    }
+    let traced: Vec<Traced<'_>> =
+        profiles.iter().zip(&files).map(|(profile, path)| Traced::of(profile, path.display().to_string())).collect();
+    if args.json {
+        return print_json(&report::json(&args.target, &traced), out);
+    }
+    report::write_text(&traced, out)?;
+    Ok(0)
+}
+
+/// `train.py:build` or `package.module:build`.
+fn target(text: &str) -> Result<Target, CliError> {
+    let example = "write the file or module and the function in it: train.py:build";
+    let (place, function) = text
+        .rsplit_once(':')
+        .filter(|(place, function)| !place.is_empty() && !function.is_empty())
+        .ok_or_else(|| CliError::Refused(format!("{text:?} names no function; {example}")))?;
+    let path = Path::new(place);
+    let is_file = path.extension().is_some_and(|extension| extension == "py")
+        || place.contains(std::path::MAIN_SEPARATOR)
+        || path.is_file();
+    if is_file && !path.is_file() {
+        let problem = if path.is_dir() { "is a folder" } else { "no such file" };
+        return Err(CliError::Refused(format!("{place}: {problem}; {example}")));
+    }
+    Ok(Target { place: place.to_owned(), function: function.to_owned(), is_file })
+}
+
+/// What the workload is called: the file, or the last part of the module, and the
+/// function where it says more.
+fn name(target: &Target) -> String {
+    let place = if target.is_file {
+        Path::new(&target.place).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+    } else {
+        target.place.rsplit('.').next().unwrap_or_default().to_owned()
+    };
+    format!("{place}-{}", target.function)
+}
+
+/// The interpreter of the active environment, else the first on PATH.
+fn python() -> OsString {
+    let of = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|variable| of(variable));
+    let mut candidates = active.map(|folder| folder.join("bin/python"));
+    if let Some(found) = candidates.find(|path| path.is_file()) {
+        return found.into_os_string();
+    }
+    let on_path = |program: &str| {
+        of("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+    };
+    if !on_path("python3") && on_path("python") { "python".into() } else { "python3".into() }
+}
+
+/// Where the profiles go, one a batch size.
+fn files(args: &TraceShapesArgs, name: &str, batch_sizes: &[u64]) -> Vec<PathBuf> {
+    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.habitat.json.zst", file_stem(name))));
+    if batch_sizes.is_empty() || (batch_sizes.len() == 1 && args.output.is_some()) {
+        return vec![output];
+    }
+    let whole = output.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let ending = ENDINGS.into_iter().find(|ending| whole.ends_with(ending)).unwrap_or_else(|| {
+        let at = whole.find('.').unwrap_or(whole.len());
+        &whole[at..]
+    });
+    let stem = whole.strip_suffix(ending).unwrap_or(&whole);
+    batch_sizes.iter().map(|batch| output.with_file_name(format!("{stem}-b{batch}{ending}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::args::{Cli, Command};
+    use clap::Parser;
+
+    fn args(line: &str) -> TraceShapesArgs {
+        match Cli::try_parse_from(line.split(' ')).unwrap().command {
+            Some(Command::TraceShapes(args)) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_target_is_a_place_and_a_function() {
+        let module = target("pkg.models:build.small").unwrap();
+        assert_eq!(
+            (module.place.as_str(), module.function.as_str(), module.is_file),
+            ("pkg.models", "build.small", false)
+        );
+        assert_eq!(name(&module), "models-build.small");
+        for (text, problem) in [
+            ("train.py", "names no function"),
+            ("train.py:", "names no function"),
+            (":f", "names no function"),
+            ("nowhere/train.py:f", "nowhere/train.py: no such file"),
+            ("src/:f", "is a folder"),
+        ] {
+            let told = target(text).expect_err(text).to_string();
+            assert!(told.contains(problem) && told.contains("train.py:build"), "{told}");
+        }
+    }
+
+    #[test]
+    fn every_batch_size_has_its_file() {
+        let files = |line: &str, batches: &[u64]| {
+            let found = files(&args(&format!("habitat-tui trace-shapes {line}")), "train-build", batches);
+            found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(files("t.py:f", &[]), ["train-build.habitat.json.zst"]);
+        assert_eq!(files("t.py:f", &[16]), ["train-build-b16.habitat.json.zst"]);
+        assert_eq!(files("t.py:f -o a/x.habitat.json", &[16]), ["a/x.habitat.json"]);
+        assert_eq!(files("t.py:f -o a/x.habitat.json", &[1, 2]), ["a/x-b1.habitat.json", "a/x-b2.habitat.json"]);
+        assert_eq!(files("t.py:f -o y", &[1, 2]), ["y-b1", "y-b2"]);
+    }
+}

@@ -1,0 +1,340 @@
+//! From the command line's order to open the screens to a [`Launch`], with the functions
+//! that predict, plan and write files.
+
+use std::env;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::cli::Screens;
+use crate::store::{Paths, StoreError, now, save_atomically};
+use habitat_base::units::GpuSlug;
+use habitat_planning::plan::{FrontierPoint, Goal, Prepared};
+use habitat_planning::pricing::PriceBook;
+use habitat_prediction::batches::{add_shares, add_sizes, sweep};
+use habitat_prediction::compare::compare;
+use habitat_prediction::hypothetical::what_if;
+use habitat_prediction::{MethodChoice, Options, Predictions, predict};
+use habitat_recorder::live::Session;
+use habitat_reports::plan_form::Written;
+use habitat_reports::plan_toml::Request;
+use habitat_reports::theme::{ColourInputs, ColourLevel, GlyphSet};
+use habitat_screens::action::Screen;
+use habitat_screens::app::engine::{Solved, Version};
+use habitat_screens::app::screen::profile::Against;
+use habitat_screens::app::{Chosen, Engine, SaveOutcome, Setup, Source};
+use habitat_screens::keymap::{Key, Keymap};
+use habitat_screens::tui::{self, Launch, Line, TuiError, follow, run, screenshot};
+use habitat_step::catalog::Catalog;
+
+/// Opens the screens, or writes the picture asked for.
+///
+/// # Errors
+/// [`TuiError`] for a setting that cannot be used, a picture that cannot be written, or a
+/// terminal that refuses.
+pub fn open(mut screens: Screens) -> Result<u8, TuiError> {
+    if let Some(session) = screens.live.take() {
+        return on_job(screens, session);
+    }
+    let picture = screens.args.screenshot.clone();
+    let (size, keys, force) = (screens.args.size, screens.args.keys.clone(), screens.args.force);
+    let mut launch = launch(screens)?;
+    let Some(path) = picture else { return run(launch) };
+    let keys: Vec<Key> = keys
+        .split_whitespace()
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .map_err(|error| TuiError::Setting(format!("--keys: {error}")))?;
+    // A picture is no terminal: only the flag and the settings say how many colours.
+    if launch.setup.colours < ColourLevel::True && !launch.colours_asked {
+        launch.setup.colours = ColourLevel::True;
+    }
+    let text = screenshot(&launch, &keys, size);
+    let is_png = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
+    let bytes = if is_png { png(&text, &path)? } else { text.into_bytes() };
+    save_atomically(&path, &bytes, force).map_err(|error| TuiError::Picture(error.to_string()))?;
+    Ok(0)
+}
+
+/// The picture as PNG, drawn by librsvg's program: letters need the fonts of the machine.
+fn png(svg: &str, path: &Path) -> Result<Vec<u8>, TuiError> {
+    converted(svg).map_err(|error| {
+        let why = match error.kind() {
+            ErrorKind::NotFound => "PNG needs rsvg-convert (package librsvg2-bin) on the PATH".to_owned(),
+            _ => format!("rsvg-convert: {error}"),
+        };
+        let svg = path.with_extension("svg");
+        TuiError::Picture(format!(
+            "--screenshot {}: {why}; a name that ends in .svg does without: {}",
+            path.display(),
+            svg.display()
+        ))
+    })
+}
+
+fn converted(svg: &str) -> io::Result<Vec<u8>> {
+    let mut child = Command::new("rsvg-convert")
+        .args(["--format", "png", "--zoom", "2"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut input = child.stdin.take().ok_or(ErrorKind::BrokenPipe)?;
+    let text = svg.to_owned();
+    // The program may write before it has read all. What it says of an early end tells more than a broken pipe.
+    let writing = std::thread::spawn(move || input.write_all(text.as_bytes()));
+    let output = child.wait_with_output()?;
+    let _ = writing.join();
+    if output.status.success() && output.stdout.starts_with(b"\x89PNG") {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{} ({})", said.lines().next().unwrap_or("no picture came"), output.status)))
+}
+
+/// Opens the screens on a running job; the exit code is the job's, unless the system asked
+/// the screens to close.
+fn on_job(screens: Screens, session: Session) -> Result<u8, TuiError> {
+    let Session { job, updates, control, finish, is_done } = session;
+    let opened = launch(screens).and_then(|mut launch| {
+        launch.setup.source = Source::Awaited;
+        launch.setup.screen = Screen::Job;
+        launch.setup.job = Some(job);
+        follow(launch, Some(Line { updates, control, is_done }))
+    });
+    // Whatever became of the screens: the job goes on, and the user hears of it.
+    let code = finish();
+    Ok(match opened? {
+        0 => code,
+        signal => signal,
+    })
+}
+
+/// The launch of what was typed, set and loaded.
+///
+/// # Errors
+/// [`TuiError::Setting`] for keys or a colour level that cannot be used.
+pub fn launch(screens: Screens) -> Result<Launch, TuiError> {
+    let Screens {
+        command,
+        args,
+        settings,
+        loaded,
+        against,
+        catalog,
+        prices,
+        options,
+        goal,
+        themes,
+        theme,
+        gpu,
+        jobs,
+        sizes,
+        live: _,
+    } = screens;
+    let variable = |name: &str| env::var(name).ok();
+    let (no_color, colorterm, term) = (variable("NO_COLOR"), variable("COLORTERM"), variable("TERM"));
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
+    let file = Paths::find().settings();
+    let in_file = |problem: &dyn std::fmt::Display| TuiError::Setting(format!("{}: {problem}", file.display()));
+    let level = |text: &str| ColourLevel::parse(text).map_err(|why| in_file(&format!("color = {text:?}: {why}")));
+    let config = settings.color.as_deref().map(level).transpose()?.flatten();
+    let flag = args.color.flatten();
+    let colours = ColourLevel::resolve(&ColourInputs {
+        flag,
+        no_color: no_color.as_deref(),
+        config,
+        colorterm: colorterm.as_deref(),
+        term: term.as_deref(),
+    });
+    let asked = (args.ascii || settings.ascii == Some(true)).then_some(GlyphSet::Ascii);
+    let keymap = Keymap::patched(&settings.keys).map_err(|error| in_file(&error))?;
+    let source = if loaded.embedded {
+        let label = loaded.label.strip_prefix("embedded sample: ").unwrap_or(&loaded.label);
+        Source::Sample(label.to_owned())
+    } else {
+        Source::Given(loaded.label)
+    };
+    let (catalog, prices) = (Arc::new(catalog), Arc::new(prices));
+    let request = Request {
+        command: command.to_string(),
+        file: args.input.file.as_ref().map(|file| file.display().to_string()),
+        own: args.own.names(),
+        usd_per_kwh: args.own.usd_per_kwh,
+        ..Request::default()
+    };
+    let precision = options.precision;
+    let mut engine = engine(&catalog, &prices, (options, sizes), request);
+    if let Some(jobs) = jobs.clone() {
+        engine.jobs = Arc::new(move || jobs.plan().map_err(|error| error.to_string()));
+    }
+    let setup = Setup {
+        profile: Arc::new(loaded.profile),
+        source,
+        against: against.map(|loaded| Against { profile: Arc::new(loaded.profile), label: loaded.label }),
+        typed: command,
+        job: None,
+        jobs: jobs.as_ref().map(|jobs| jobs.file.display().to_string()),
+        catalog,
+        prices,
+        precision,
+        now: || now().to_zoned(jiff::tz::TimeZone::system()),
+        goal,
+        keymap,
+        themes,
+        theme,
+        colours,
+        glyphs: GlyphSet::resolve(asked, locale.as_deref(), term.as_deref()),
+        mouse: !args.no_mouse && settings.mouse != Some(false),
+        screen: args.screen,
+        gpu,
+        filter: args.filter,
+    };
+    Ok(Launch { setup, engine, colours_asked: flag.is_some() || config.is_some() })
+}
+
+/// Batch sizes shown, as fractions of the recorded one.
+const AROUND: [(u64, u64); 10] = [(1, 4), (3, 8), (1, 2), (3, 4), (3, 2), (2, 1), (3, 1), (4, 1), (6, 1), (8, 1)];
+/// Times the recorded batch up to which the largest that fits is one of them.
+const FAR: u64 = 16;
+
+/// What a plan needs that neither deadline nor budget changes, kept while they are moved.
+struct Kept {
+    predictions: Arc<Predictions>,
+    goal: Goal,
+    prepared: Prepared,
+    frontier: Arc<Vec<FrontierPoint>>,
+}
+
+/// The functions that predict, plan and write, on this catalog and these prices; `sizes` are batches
+/// that plans may use beside the recorded one, `request` has the command that was typed, the file of
+/// the recorded step and own machines.
+pub fn engine(
+    catalog: &Arc<Catalog>,
+    prices: &Arc<PriceBook>,
+    (options, sizes): (Options, Vec<u64>),
+    request: Request,
+) -> Engine {
+    let (catalog, prices) = (catalog.clone(), prices.clone());
+    let kept: Mutex<Option<Kept>> = Mutex::new(None);
+    let by = move |chosen: Chosen, targets: Vec<GpuSlug>| {
+        let targets = if targets.is_empty() { options.targets.clone() } else { targets };
+        Options { targets, steps_only: true, ..chosen.applied(&options) }
+    };
+    let operations = |steps: Options| Options { steps_only: false, ..steps };
+    let (catalog_too, by_too) = (catalog.clone(), by.clone());
+    let (catalog_sweep, by_sweep) = (catalog.clone(), by.clone());
+    let (catalog_change, by_change) = (catalog.clone(), by.clone());
+    let by_export = by.clone();
+    let sizes_of = move |chosen: Chosen| chosen.batch.map_or_else(|| sizes.clone(), |one| one.into_iter().collect());
+    let sizes_export = sizes_of.clone();
+    let (catalog_detail, by_detail) = (catalog.clone(), by.clone());
+    Engine {
+        detail: Arc::new(move |profile, gpus, chosen| {
+            let options = operations(by_detail(chosen, gpus.to_vec()));
+            predict(profile, &catalog_detail, &options).map_err(|error| error.to_string())
+        }),
+        predict: Arc::new(move |profile, chosen| {
+            let options = by(chosen, Vec::new());
+            let mut all = predict(profile, &catalog, &options).map_err(|error| error.to_string())?;
+            let sizes = sizes_of(chosen);
+            let named = (profile.workload.name.clone(), profile.clone());
+            if sizes.is_empty() {
+                add_shares(&mut all, named, &catalog, &options);
+            } else {
+                add_sizes(&mut all, &sweep(&[named], &catalog, &options, &sizes).map_err(|error| error.to_string())?);
+            }
+            Ok(all)
+        }),
+        compare: Arc::new(move |profile, gpu, chosen| {
+            compare(profile, &catalog_too, &by_too(chosen, vec![gpu.clone()])).map_err(|error| error.to_string())
+        }),
+        batches: Arc::new(move |profile, gpu, chosen| {
+            let mut options = by_sweep(chosen, vec![gpu.clone()]);
+            if options.method == MethodChoice::BlackBox {
+                // It has no shapes to scale.
+                options.method = MethodChoice::Auto;
+            }
+            let batch = profile.workload.batch_size.unwrap_or(1);
+            let mut around = AROUND.map(|(times, parts)| batch.saturating_mul(times) / parts).to_vec();
+            let named = [(profile.workload.name.clone(), profile.clone())];
+            let find =
+                |sizes: &[u64]| sweep(&named, &catalog_sweep, &options, sizes).map_err(|error| error.to_string());
+            let found = find(&around)?;
+            // The largest batch that fits is one of them, where it is near enough to be predicted.
+            let largest = found.gpus.first().and_then(|gpu| gpu.largest);
+            let near = largest.filter(|largest| (1..=FAR.saturating_mul(batch)).contains(largest));
+            let Some(largest) = near.filter(|largest| !around.contains(largest) && *largest != batch) else {
+                return Ok(found);
+            };
+            around.push(largest);
+            find(&around)
+        }),
+        change: Arc::new(move |profile, version, chosen| {
+            let Version { gpu, changes, along } = version;
+            what_if(profile, &catalog_change, &operations(by_change(chosen, Vec::new())), gpu, changes, *along)
+                .map_err(|error| error.to_string())
+        }),
+        plan: Arc::new(move |predictions, goal| {
+            tui::panic_if_asked("worker");
+            solve(&kept, predictions, &prices, goal)
+        }),
+        jobs: Arc::new(|| Err("no file of jobs was given (--jobs)".to_owned())),
+        export: Arc::new(move |export| {
+            let options = by_export(export.chosen, Vec::new());
+            let Request { command, file, own, usd_per_kwh, .. } = request.clone();
+            let request = Request::new(command, file, &export.profile, &options).map(|request| Request {
+                batch_sizes: sizes_export(export.chosen),
+                own,
+                usd_per_kwh,
+                ..request
+            });
+            let written = Written {
+                plan: &export.plan,
+                predictions: &export.predictions,
+                request: &request.map_err(|error| error.to_string())?,
+                created: now(),
+                partition: None,
+                all_rejected: false,
+            };
+            export.form.texts(&written).map_err(|error| error.to_string())
+        }),
+        save: Arc::new(|path, text, replace| {
+            let path = Path::new(path);
+            match save_atomically(path, text.as_bytes(), replace) {
+                Ok(()) => SaveOutcome::Saved(
+                    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string(),
+                ),
+                Err(StoreError::Exists { .. }) => SaveOutcome::Exists,
+                Err(error) => SaveOutcome::Failed(error.to_string()),
+            }
+        }),
+    }
+}
+
+fn solve(
+    kept: &Mutex<Option<Kept>>,
+    predictions: &Arc<Predictions>,
+    prices: &PriceBook,
+    goal: &Goal,
+) -> Result<Solved, String> {
+    let without_limits = Goal { deadline: None, budget: None, ..goal.clone() };
+    // One plan is solved at a time, so nobody waits here; after a panic the value is whole.
+    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let usable = |kept: &Kept| Arc::ptr_eq(&kept.predictions, predictions) && kept.goal == without_limits;
+    if !kept.as_ref().is_some_and(usable) {
+        *kept = None;
+    }
+    let kept = match &mut *kept {
+        Some(kept) => kept,
+        empty => {
+            let prepared = Prepared::new(predictions, prices, &without_limits).map_err(|error| error.to_string())?;
+            let frontier = Arc::new(prepared.frontier());
+            empty.insert(Kept { predictions: predictions.clone(), goal: without_limits, prepared, frontier })
+        }
+    };
+    let plan = kept.prepared.explained(predictions, prices, goal.deadline, goal.budget);
+    let plan = plan.map_err(|error| error.to_string())?;
+    Ok(Solved { plan: Arc::new(plan), frontier: kept.frontier.clone() })
+}

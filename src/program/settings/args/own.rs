@@ -1,0 +1,101 @@
+//! Own machines on the command line.
+
+use clap::Args;
+
+use habitat_base::text;
+use habitat_base::units::most;
+use habitat_planning::values;
+
+/// Own machines that plans may use, without a price file.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct OwnArgs {
+    /// Your own machines by their GPUs (2x3090, rtx-4090).
+    ///
+    /// They cost their electricity. Machines with other costs go into a price file.
+    #[arg(long, value_name = "[N×]GPU", value_delimiter = ',', value_parser = own_machine, help_heading = "Offers")]
+    pub own: Vec<OwnMachine>,
+    /// Price of their electricity in US dollars a kWh (0.16 without it).
+    #[arg(long, value_name = "USD", value_parser = values::usd_per_kwh, allow_hyphen_values = true, requires = "own", help_heading = "Offers")]
+    pub usd_per_kwh: Option<f64>,
+}
+
+/// An own machine as it was typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnMachine {
+    /// Its GPUs.
+    pub count: u32,
+    /// Their name.
+    pub gpu: String,
+}
+
+impl OwnArgs {
+    /// The machines as they are typed.
+    pub fn names(&self) -> Vec<String> {
+        self.own.iter().map(|OwnMachine { count, gpu }| format!("{count}x{gpu}")).collect()
+    }
+
+    /// From machines as they are typed, such as those of a plan's file.
+    ///
+    /// # Errors
+    /// The machine or the price that is not valid.
+    pub fn new(names: &[String], usd_per_kwh: Option<f64>) -> Result<Self, String> {
+        let own = names.iter().map(|name| own_machine(name)).collect::<Result<_, _>>()?;
+        let usd_per_kwh = usd_per_kwh.map(|price| values::usd_per_kwh(&price.to_string())).transpose()?;
+        Ok(Self { own, usd_per_kwh })
+    }
+}
+
+/// `2x3090`, `2 x RTX 3090`, `3090x2`, `a100:8` as `SkyPilot` and Slurm write it, or `rtx-4090`.
+fn own_machine(typed: &str) -> Result<OwnMachine, String> {
+    let problem =
+        || format!("{:?} is not a valid machine; write its GPUs as 2x3090 or rtx-4090", text::clean(typed, 60));
+    let trimmed = typed.trim();
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
+    let behind = trimmed[digits..].trim_start().strip_prefix(['x', 'X', '×', '*']);
+    // `3090x2`: no GPU has a name that ends so.
+    let is_count = |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let at_end = trimmed.rsplit_once(['x', 'X', '×', '*']).map(|(gpu, count)| (gpu, count.trim()));
+    let at_end = at_end.filter(|(gpu, count)| is_count(count) && gpu.trim().len() > 2);
+    let (count, gpu) = match (at_end, behind, trimmed.rsplit_once(':')) {
+        (Some((gpu, count)), ..) => (count, gpu),
+        (_, Some(gpu), _) if digits > 0 => (&trimmed[..digits], gpu),
+        (.., Some((gpu, count))) => (count, gpu),
+        _ => ("1", trimmed),
+    };
+    let (count, gpu) = (count.trim(), gpu.trim());
+    if gpu.is_empty() {
+        return Err(problem());
+    }
+    let count = values::within(1, most::GPUS.into())(count).map_err(|why| format!("{}: {why}", problem()))?;
+    Ok(OwnMachine { count, gpu: gpu.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_as_people_write_them() {
+        for (text, count, gpu) in [
+            ("2x3090", 2, "3090"),
+            ("2x rtx-3090", 2, "rtx-3090"),
+            ("2 x RTX 3090", 2, "RTX 3090"),
+            ("8×h100", 8, "h100"),
+            ("8*a100", 8, "a100"),
+            ("A100-80GB:8", 8, "A100-80GB"),
+            ("rtx-4090", 1, "rtx-4090"),
+            ("4090", 1, "4090"),
+            ("mi300x", 1, "mi300x"),
+            ("3090x2", 2, "3090"),
+            ("a100 x 8", 8, "a100"),
+            ("rtx3090", 1, "rtx3090"),
+            ("4xrtx3090", 4, "rtx3090"),
+            ("8xmi300x", 8, "mi300x"),
+        ] {
+            assert_eq!(own_machine(text), Ok(OwnMachine { count, gpu: gpu.to_owned() }), "{text}");
+        }
+        for wrong in ["", "2x", "0x3090", "x:", "3090:0", "3090:two", "9999999x3090", ":2"] {
+            assert!(own_machine(wrong).is_err(), "{wrong}");
+        }
+    }
+}

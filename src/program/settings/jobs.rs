@@ -1,0 +1,486 @@
+//! The file of `plan-jobs`: several jobs, what each wishes, and what all of them share.
+//!
+//! ```toml
+//! deadline = "3d"            # for every job
+//! budget = 900               # for all of them together, as max_usd_per_hour and quotas
+//! confidence = "high"
+//! wait = true                # jobs may wait for one another
+//!
+//! [[quota]]                  # GPUs at once; region, gpu and tier may be left out
+//! provider = "aws"
+//! gpus = 16
+//! until_hours = 12           # only where jobs may wait, as from_hours
+//!
+//! [[job]]
+//! name = "translation"
+//! profile = "gnmt.habitat.json"
+//! epochs = 6
+//! dataset = "4.5M"
+//! deadline = "24h"
+//!
+//! [[job]]
+//! name = "images"
+//! profile = "resnet50.habitat.json"
+//! samples = "100M"
+//! gpus = ["a100", "h100"]
+//! ```
+//!
+//! With `[[machine]]` (`gpu`, `gpus` a machine, `count`, `usd_per_hour`), nothing is rented: the jobs
+//! run on these machines.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::{Spanned, Table};
+
+use super::wish::Wish;
+use habitat_base::text;
+use habitat_base::units::{Bytes, Hours, UsdPerHour, most};
+use habitat_planning::plan::{Confidence, Quota};
+
+/// Machines at most.
+const MOST_MACHINES: u32 = 200;
+/// Jobs times machines at most: the search compares all of them.
+const MOST_PAIRS: usize = 50_000;
+/// Jobs of one file at most: they take a minute or two to plan.
+const MOST_JOBS: usize = 1000;
+
+/// What a file of jobs says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobsFile {
+    /// Deadline, budget and price an hour that all jobs share, and their quotas.
+    pub shared: Wish,
+    /// Which end of the hours has to meet the deadlines; `None` = as usual.
+    pub confidence: Option<Confidence>,
+    /// Whether jobs that rent may wait for one another.
+    pub wait: bool,
+    /// The jobs.
+    pub jobs: Vec<JobTable>,
+    /// Machines that are there; none = machines are rented.
+    pub machines: Vec<MachineTable>,
+}
+
+/// One job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobTable {
+    /// Where it stands in the file.
+    pub line: usize,
+    /// Its name.
+    pub name: String,
+    /// What is known of its step.
+    pub step: StepTable,
+    /// When it can begin.
+    pub time: TimeTable,
+    /// What is wished.
+    pub wish: Wish,
+}
+
+/// When a job can begin.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeTable {
+    /// Hours from the start before which it cannot.
+    #[serde(default)]
+    pub not_before_hours: Hours,
+}
+
+/// The recorded step of a job.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepTable {
+    /// The file, from the folder of the file of jobs.
+    pub profile: PathBuf,
+    /// The GPU it was recorded on, in place of what the file says.
+    #[serde(default)]
+    pub origin: Option<String>,
+    /// Whether what was measured is dropped.
+    #[serde(default)]
+    pub ignore_origin: bool,
+    /// Samples of one step on one GPU, where the file does not say.
+    #[serde(default)]
+    pub batch_size: Option<u64>,
+    /// Tokens of one sample, where the file does not say.
+    #[serde(default)]
+    pub sequence_length: Option<u64>,
+    /// Parameters of the model, where the file does not say.
+    #[serde(default)]
+    pub parameters: Option<u64>,
+    /// Peak device memory of the step, where the file does not say.
+    #[serde(default)]
+    pub peak_memory_bytes: Option<Bytes>,
+}
+
+/// Machines of a kind.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineTable {
+    /// Where it stands in the file.
+    #[serde(skip)]
+    pub line: usize,
+    /// Its name; the GPU's where none is given.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The GPU, as people type it.
+    pub gpu: String,
+    /// GPUs of one machine.
+    #[serde(default = "one")]
+    pub gpus: u32,
+    /// Machines.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// What an hour of one costs.
+    #[serde(default)]
+    pub usd_per_hour: UsdPerHour,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// The keys that a job has beside those of a wish.
+const STEP_KEYS: [&str; 7] =
+    ["profile", "origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "peak_memory_bytes"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    deadline: Option<toml::Value>,
+    #[serde(default)]
+    budget: Option<toml::Value>,
+    #[serde(default)]
+    max_usd_per_hour: Option<toml::Value>,
+    #[serde(default)]
+    confidence: Option<Confidence>,
+    #[serde(default)]
+    wait: bool,
+    #[serde(default)]
+    quota: Vec<Quota>,
+    #[serde(default)]
+    job: Vec<Spanned<Table>>,
+    #[serde(default)]
+    machine: Vec<Spanned<MachineTable>>,
+}
+
+/// Why a file of jobs cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct JobsFileError {
+    /// The line.
+    pub line: usize,
+    /// What is wrong, and what to write.
+    pub problem: String,
+}
+
+impl JobsFile {
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    /// [`JobsFileError`] with the line, the key and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, JobsFileError> {
+        // Without the line's own text, which in a file of another kind may be all of it.
+        let form = |error: toml::de::Error| {
+            let line = text[..error.span().map_or(0, |span| span.start)].matches('\n').count() + 1;
+            JobsFileError { line, problem: error.message().to_owned() }
+        };
+        let file: File = toml::from_str(text).map_err(form)?;
+        let at = |line, problem: String| Err(JobsFileError { line, problem });
+        let mut shared = Table::new();
+        for (key, value) in
+            [("deadline", file.deadline), ("budget", file.budget), ("max_usd_per_hour", file.max_usd_per_hour)]
+        {
+            shared.extend(value.map(|value| (key.to_owned(), value)));
+        }
+        let mut shared: Wish = read(shared, text, &(0..text.len()), None)?;
+        shared.quota = file.quota;
+        if file.job.is_empty() {
+            return at(1, "no [[job]]: each job is a table with name, profile and its work".to_owned());
+        }
+        if file.job.len() > MOST_JOBS {
+            let problem = format!(
+                "{} jobs; {MOST_JOBS} at most are planned together: divide the file, and give each its share of what they share",
+                file.job.len()
+            );
+            return at(line_of(text, &file.job[MOST_JOBS].span(), None), problem);
+        }
+        let mut jobs: Vec<JobTable> = Vec::new();
+        for table in file.job {
+            let job = job(table, text)?;
+            if let Some(other) = jobs.iter().find(|other| other.name == job.name) {
+                let problem =
+                    format!("job {:?}: line {} has a job of that name; names are unique", job.name, other.line);
+                return at(job.line, problem);
+            }
+            jobs.push(job);
+        }
+        let whole = 0..text.len();
+        let ends = shared.quota.iter().filter(|quota| quota.until.is_some());
+        let lines = (1..).zip(text.lines()).filter(|(_, line)| line.trim_start().starts_with("until_hours"));
+        for (quota, (line, _)) in ends.zip(lines) {
+            if let (Some(from), Some(until)) = (quota.from.map(Hours::get), quota.until.map(Hours::get))
+                && until <= from
+            {
+                let problem = format!(
+                    "until_hours: {until} is not after the from_hours of the quota, {from}, so it never holds; \
+                    give a later one, or leave the quota out"
+                );
+                return at(line, problem);
+            }
+        }
+        if !file.wait {
+            let needs = "needs jobs that may wait for one another; write wait = true at the top of the file";
+            let window = shared.quota.iter().find(|quota| !quota.is_lasting());
+            if let Some(key) = window.map(|quota| if quota.from.is_some() { "from_hours" } else { "until_hours" }) {
+                let line = text.lines().position(|line| line.trim_start().starts_with(key));
+                return at(line.map_or(1, |line| line + 1), format!("{key}: {needs}"));
+            }
+            if let Some(job) = jobs.iter().find(|job| job.time.not_before_hours != Hours::ZERO) {
+                return at(job.line, format!("job {:?}: not_before_hours: {needs}", job.name));
+            }
+        }
+        let machines = machines(file.machine, text)?;
+        let all: usize = machines.iter().map(|machine| machine.count as usize).sum();
+        if jobs.len() * all > MOST_PAIRS {
+            let problem = format!(
+                "{} jobs on {all} machines; {MOST_PAIRS} pairs of a job and a machine at most are planned together, \
+                 so that it takes a minute at most: divide the file, and give each a part of the machines",
+                jobs.len()
+            );
+            return at(machines.first().map_or(1, |machine| machine.line), problem);
+        }
+        if file.wait && !machines.is_empty() {
+            let problem = "wait: jobs on a [[machine]] always follow one another; leave it out";
+            return at(line_of(text, &whole, Some("wait")), problem.to_owned());
+        }
+        if !machines.is_empty() {
+            if let Some(key) = shared.of_offers().next() {
+                let problem = format!("{key}: with [[machine]] nothing is rented; leave out one of the two");
+                return at(line_of(text, &(0..text.len()), Some(key)), problem);
+            }
+            for job in &jobs {
+                if let Some(key) = job.wish.of_offers().next() {
+                    let problem = format!(
+                        "job {:?}: {key}: with [[machine]] nothing is rented; leave out one of the two",
+                        job.name
+                    );
+                    return at(job.line, problem);
+                }
+            }
+        }
+        Ok(Self { shared, confidence: file.confidence, wait: file.wait, jobs, machines })
+    }
+}
+
+fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
+    let span = table.span();
+    let line = line_of(text, &span, None);
+    let mut wish = table.into_inner();
+    let name = match wish.remove("name") {
+        Some(toml::Value::String(name)) if !name.trim().is_empty() => text::clean(&name, 60),
+        Some(other) => {
+            let problem = format!("name: {other} is not a name; write a text, as name = \"night run\"");
+            return Err(JobsFileError { line, problem });
+        }
+        None => {
+            let problem = "the job has no name; write one, as name = \"night run\"".to_owned();
+            return Err(JobsFileError { line, problem });
+        }
+    };
+    let refused = |line, problem: &str| Err(JobsFileError { line, problem: format!("job {name:?}: {problem}") });
+    for (key, why) in [
+        ("confidence", "stands at the top of the file: it is the same for all jobs"),
+        ("objective", "is not chosen by job: all jobs together cost least, or are done first on [[machine]]"),
+        ("hour_value", "is not taken for several jobs"),
+        ("max_parts", "is 1 for several jobs: each runs on one offer or machine"),
+    ] {
+        if wish.contains_key(key) {
+            return refused(line_of(text, &span, Some(key)), &format!("{key} {why}; leave it out"));
+        }
+    }
+    let mut step = Table::new();
+    for key in STEP_KEYS {
+        step.extend(wish.remove(key).map(|value| (key.to_owned(), value)));
+    }
+    if !step.contains_key("profile") {
+        return refused(line, "no profile; name the file of its recorded step, as profile = \"step.habitat.json\"");
+    }
+    let step: StepTable = read(step, text, &span, Some(&name))?;
+    if step.batch_size == Some(0) {
+        let line = line_of(text, &span, Some("batch_size"));
+        return refused(line, "batch_size: 0; a step processes at least one sample");
+    }
+    let mut time = Table::new();
+    time.extend(wish.remove("not_before_hours").map(|value| ("not_before_hours".to_owned(), value)));
+    let time: TimeTable = read(time, text, &span, Some(&name))?;
+    let wish: Wish = read(wish, text, &span, Some(&name))?;
+    if let Err((key, problem)) = wish.check() {
+        return refused(line_of(text, &span, Some(key)), &format!("{key}: {problem}"));
+    }
+    if wish.work().is_none() {
+        return refused(line, "how much work? give samples, steps, epochs with dataset, or tokens");
+    }
+    Ok(JobTable { line, name, step, time, wish })
+}
+
+fn machines(tables: Vec<Spanned<MachineTable>>, text: &str) -> Result<Vec<MachineTable>, JobsFileError> {
+    let mut names = HashSet::new();
+    let mut all = 0_u32;
+    let mut machines = Vec::with_capacity(tables.len());
+    for table in tables {
+        let span = table.span();
+        let mut machine = table.into_inner();
+        machine.line = line_of(text, &span, None);
+        let shown = text::clean(machine.name.as_ref().unwrap_or(&machine.gpu), 60);
+        all = all.saturating_add(machine.count);
+        let problem = if !(1..=most::GPUS).contains(&machine.gpus) {
+            format!("gpus: {}; a machine has 1 to {} GPUs", machine.gpus, most::GPUS)
+        } else if machine.count == 0 {
+            "count: 0; leave the machine out, or say how many there are".to_owned()
+        } else if all > MOST_MACHINES {
+            format!("count: with {} there are {all} machines; {MOST_MACHINES} at most are planned", machine.count)
+        } else if !names.insert(shown.clone()) {
+            "there is a machine of that name already; give each a name, or raise count".to_owned()
+        } else {
+            machine.name = Some(shown);
+            machines.push(machine);
+            continue;
+        };
+        return Err(JobsFileError { line: machine.line, problem: format!("machine {shown:?}: {problem}") });
+    }
+    Ok(machines)
+}
+
+/// A table as what it says, or the key that does not fit, with its line.
+fn read<T: DeserializeOwned>(
+    table: Table,
+    text: &str,
+    span: &Range<usize>,
+    job: Option<&str>,
+) -> Result<T, JobsFileError> {
+    serde_path_to_error::deserialize(table).map_err(|error| {
+        let path = error.path().to_string();
+        let key = path.split(['.', '[']).next().filter(|key| !key.is_empty());
+        let line = line_of(text, span, key);
+        let of_job = job.map(|name| format!("job {name:?}: ")).unwrap_or_default();
+        let of_key = key.map(|key| format!("{key}: ")).unwrap_or_default();
+        let problem = error.inner().to_string();
+        let problem = problem.lines().next().unwrap_or_default();
+        JobsFileError { line, problem: format!("{of_job}{of_key}{problem}") }
+    })
+}
+
+/// The line on which a key of a table stands, or on which the table begins.
+fn line_of(text: &str, span: &Range<usize>, key: Option<&str>) -> usize {
+    let first = text[..span.start].lines().count() + usize::from(text[..span.start].ends_with('\n') || span.start == 0);
+    let begins = |line: &str, key: &str| {
+        let rest = line.trim_start().strip_prefix(key);
+        rest.is_some_and(|rest| rest.trim_start().starts_with('='))
+    };
+    // A table's span is its header; its keys follow until the next header.
+    let is_header = |(number, line): &(usize, &str)| *number > 0 && line.trim_start().starts_with('[');
+    let own = || text[span.start..].lines().enumerate().take_while(|line| !is_header(line));
+    let place = key.and_then(|key| own().find(|(_, line)| begins(line, key)).map(|(number, _)| number));
+    first.max(1) + place.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use habitat_base::units::Usd;
+    use habitat_planning::deadline::Deadline;
+
+    fn said(text: &str) -> String {
+        JobsFile::parse(text).unwrap_err().to_string()
+    }
+
+    const JOB: &str = "[[job]]\nname = \"a\"\nprofile = \"a.json\"\nsteps = 10\n";
+
+    #[test]
+    fn the_example_of_the_header_reads() {
+        let file = JobsFile::parse(&super::super::example(include_str!("jobs.rs"))).unwrap();
+        assert_eq!(file.shared.deadline, Hours::new(72.0).ok().map(Deadline::Within));
+        assert_eq!(file.shared.budget, Usd::new(900.0).ok());
+        assert_eq!(file.shared.quota[0].to_string(), "16 at aws, until 12 h");
+        assert_eq!(file.confidence, Some(Confidence::High));
+        assert_eq!(file.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["translation", "images"]);
+        assert_eq!((file.jobs[0].line, file.jobs[1].line), (11, 18));
+        assert_eq!(file.jobs[0].wish.deadline, Hours::new(24.0).ok().map(Deadline::Within));
+        assert_eq!(file.jobs[1].wish.gpus, ["a100", "h100"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        assert!(said("").contains("no [[job]]"));
+        assert!(said("[[job]]\nsteps = 1").starts_with("line 1: the job has no name"));
+        let job = |number| format!("[[job]]\nname = \"{number}\"\nprofile = \"p\"\nsteps = 1\n");
+        let jobs: String = (0..MOST_JOBS).map(job).collect();
+        let on = |count| JobsFile::parse(&format!("{jobs}[[machine]]\ngpu = \"l4\"\ncount = {count}\n"));
+        assert!(on(50).is_ok());
+        let said_of_pairs = on(51).unwrap_err().to_string();
+        assert!(said_of_pairs.starts_with("line 4001: 1000 jobs on 51 machines; 50000 pairs"), "{said_of_pairs}");
+        let many = said(&"[[job]]\n".repeat(MOST_JOBS + 1));
+        assert!(many.starts_with("line 1001: 1001 jobs; 1000 at most"), "{many}");
+        assert!(said("[[job]]\nname = 7").starts_with("line 1: name: 7 is not a name"));
+        assert!(said("budgett = 1\n").contains("budgett"));
+        assert_eq!(
+            said(&format!("{JOB}\n{JOB}")),
+            "line 6: job \"a\": line 1 has a job of that name; names are unique"
+        );
+        assert!(said("[[job]]\nname = \"b\"\nsteps = 1").starts_with("line 1: job \"b\": no profile"));
+        assert!(said("[[job]]\nname = \"b\"\nprofile = \"b\"").contains("how much work?"));
+        let wrong = said(&format!("{JOB}samples = 3"));
+        assert_eq!(wrong, "line 1: job \"a\": work: only one of samples, steps, epochs and tokens can be given");
+        let deadline = said(&format!("{JOB}deadline = \"soon\""));
+        assert!(deadline.starts_with("line 5: job \"a\": deadline: \"soon\" is not a valid deadline"), "{deadline}");
+        let unknown = said(&format!("{JOB}\nmax_gpu = 3"));
+        assert!(unknown.starts_with("line 6: job \"a\": max_gpu: unknown field `max_gpu`"), "{unknown}");
+        assert!(
+            said(&format!("{JOB}confidence = \"high\"")).starts_with("line 5: job \"a\": confidence stands at the top")
+        );
+        assert!(said(&format!("{JOB}max_parts = 2")).contains("max_parts is 1"));
+        assert!(said(&format!("deadline = \"soon\"\n{JOB}")).starts_with("line 1: deadline: "));
+    }
+
+    #[test]
+    fn what_needs_jobs_that_wait_is_refused_without() {
+        let late = said(&format!("{JOB}not_before_hours = 2"));
+        assert_eq!(
+            late,
+            "line 1: job \"a\": not_before_hours: needs jobs that may wait for one another; write wait = true at the top of the file"
+        );
+        let window = "[[quota]]\nprovider = \"aws\"\ngpus = 0\nuntil_hours = 12\n";
+        assert!(said(&format!("{JOB}\n{window}")).starts_with("line 9: until_hours: needs jobs that may wait"));
+        let file = JobsFile::parse(&format!("wait = true\n{JOB}not_before_hours = 2\n{window}")).unwrap();
+        assert_eq!((file.jobs[0].time.not_before_hours, file.wait), (Hours::new(2.0).unwrap(), true));
+        assert_eq!(file.shared.quota[0].to_string(), "0 at aws, until 12 h");
+        let never = said(&format!("wait = true\n{JOB}\n{window}from_hours = 12"));
+        assert!(never.starts_with("line 10: until_hours: 12 is not after the from_hours of the quota, 12"), "{never}");
+        let own = said(&format!("{JOB}[[job.quota]]\nprovider = \"aws\"\ngpus = 0\nfrom_hours = 1"));
+        assert!(own.contains("quota: from_hours and until_hours are only for a [[quota]] at the top"), "{own}");
+        let machine = said(&format!("wait = true\n{JOB}[[machine]]\ngpu = \"v100\""));
+        assert!(machine.starts_with("line 1: wait: jobs on a [[machine]] always follow one another"), "{machine}");
+        assert!(said(&format!("wait = true\n{JOB}not_before_hours = -1")).contains("not_before_hours"));
+    }
+
+    #[test]
+    fn machines_and_rented_offers_rule_each_other_out() {
+        let machine = "[[machine]]\ngpu = \"v100\"\n";
+        let file = JobsFile::parse(&format!("{JOB}{machine}")).unwrap();
+        assert_eq!((file.machines[0].gpus, file.machines[0].count, file.machines[0].line), (1, 1, 5));
+        assert!(said(&format!("budget = 5\n{JOB}{machine}")).starts_with("line 1: budget: with [[machine]]"));
+        assert!(said(&format!("{JOB}regions = [\"eu\"]\n{machine}")).contains("job \"a\": regions: with [[machine]]"));
+        assert!(
+            said(&format!("{JOB}max_machines = 2\n{machine}")).contains("job \"a\": max_machines: with [[machine]]")
+        );
+        let divided = said(&format!("{JOB}tensor_parallel = 0"));
+        assert!(divided.contains("job \"a\": tensor_parallel: it must be 1 to 1024"), "{divided}");
+        let network = said(&format!("{JOB}network_gbit_per_second = 100\n{machine}"));
+        assert!(network.contains("job \"a\": network_gbit_per_second: with [[machine]]"), "{network}");
+        assert!(said(&format!("{JOB}{machine}count = 0")).contains("machine \"v100\": count: 0"));
+        assert!(said(&format!("{JOB}{machine}{machine}")).starts_with("line 7: machine \"v100\": there is a machine"));
+        assert!(said(&format!("{JOB}{machine}count = 201")).contains("200 at most"));
+    }
+}

@@ -1,0 +1,483 @@
+//! Reading of files: decompressed where needed, and never more than a limit. Nothing else in the
+//! program reads a file that the user names.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::decompress::{Bounded, Compression, decoder};
+use habitat_step::profile::{Profile, ProfileError, Warning};
+
+/// A file that cannot be used, with its name and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Not to be opened or read.
+    #[error("{}: {}", .path.display(), explain(.source))]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Not to be written; nothing was changed.
+    #[error("{}: cannot be written: {source}; nothing was changed", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Already there.
+    #[error("{}: exists already; give another name, or --force to replace it", .path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Not a profile.
+    #[error("{}: {source}", .path.display())]
+    Profile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: ProfileError,
+    },
+    /// Something else wrong with its content.
+    #[error("{}: {problem}", .path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
+}
+
+fn explain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
+        io::ErrorKind::NotADirectory => "no such file: a part of its path is no folder".to_owned(),
+        io::ErrorKind::WouldBlock => "has nothing to read now, as a pipe or a device; name a file".to_owned(),
+        io::ErrorKind::UnexpectedEof => "is cut off in the middle; copy or export it again".to_owned(),
+        // Of the decompressors.
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+            format!("is damaged and cannot be decompressed ({error}); copy or export it again")
+        }
+        _ => error.to_string(),
+    }
+}
+
+impl StoreError {
+    /// A problem with a file's content.
+    pub fn content(path: &Path, problem: impl std::fmt::Display) -> Self {
+        Self::Content { path: path.to_owned(), problem: problem.to_string() }
+    }
+
+    /// A file that cannot be read.
+    pub fn read(path: &Path, source: io::Error) -> Self {
+        Self::Read { path: path.to_owned(), source }
+    }
+}
+
+/// What a file is read as, and how many (decompressed) bytes it may have. The limits are
+/// several times what any known file of the kind has, and small enough for the memory of a
+/// laptop; those of streams, of which little is kept, only end what never ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit {
+    what: &'static str,
+    pub(super) bytes: u64,
+}
+
+impl Limit {
+    /// Profiles.
+    pub const PROFILE: Self = Self::megabytes("a profile", 64);
+    /// Lists of operators.
+    pub const OP_LIST: Self = Self::megabytes("an op list", 20);
+    /// Black boxes.
+    pub const BLACK_BOX: Self = Self::megabytes("a black box", 4);
+    /// Fitted lines, and models of black boxes.
+    pub const MODEL: Self = Self::megabytes("a model", 32);
+    /// Weights of networks and checkpoints of their training.
+    pub const WEIGHTS: Self = Self::megabytes("weights", 512);
+    /// Settings, themes and keys.
+    pub const SETTINGS: Self = Self::megabytes("settings", 1);
+    /// GPUs, prices, calibrations.
+    pub const CATALOG: Self = Self::megabytes("a file of the catalog or of prices", 16);
+    /// A plan, or what became of one.
+    pub const PLAN: Self = Self::megabytes("a plan", 4);
+    /// Logs of runs.
+    pub const LOG: Self = Self::megabytes("a log of runs", 64);
+    /// Tables of measured operators.
+    pub const TABLE: Self = Self::megabytes("a table of measurements", 128);
+    /// Recordings of XPlane: a protocol buffer has 2 GiB at most.
+    pub const XPLANE: Self = Self::megabytes("a recording of XPlane", 2 << 10);
+    /// Traces, which are streamed.
+    pub const TRACE: Self = Self::megabytes("a trace", 1 << 20);
+    /// What comes through a pipe; it is put into a temporary file, as files are read more than once.
+    const PIPE: Self = Self::megabytes("a pipe (save it to a file first)", 1 << 10);
+
+    /// Catalogs of prices of other programs.
+    pub const fn prices(bytes: u64) -> Self {
+        Self { what: "prices (--max-size raises it)", bytes }
+    }
+
+    const fn megabytes(what: &'static str, megabytes: u64) -> Self {
+        Self { what, bytes: megabytes << 20 }
+    }
+
+    /// Whether so many bytes may be read.
+    ///
+    /// # Errors
+    /// An error that says how many may.
+    pub(super) fn check(self, bytes: u64) -> io::Result<()> {
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        Err(self.exceeded("has"))
+    }
+
+    pub(super) fn exceeded(self, held: &str) -> io::Error {
+        let Self { what, bytes } = self;
+        let most = if bytes < 1 << 20 { format!("{bytes} bytes") } else { format!("{} MB", bytes >> 20) };
+        let problem = format!("{held} more than {most}, the most that is read of {what}; is it the right file?");
+        io::Error::new(io::ErrorKind::FileTooLarge, problem)
+    }
+}
+
+/// Stands for standard input.
+pub(super) const STANDARD_INPUT: &str = "-";
+
+/// A file as it is, or a pipe or `-` (standard input) by way of a temporary file.
+fn raw(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    if path == Path::new(STANDARD_INPUT) {
+        return spooled(path, || {
+            if io::stdin().is_terminal() {
+                return Err(io::Error::other("standard input is a terminal: name a file, or pipe one in"));
+            }
+            Ok(Box::new(io::stdin().lock()))
+        });
+    }
+    let there = std::fs::metadata(path)?;
+    if there.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = there.file_type();
+        if kind.is_socket() {
+            return Err(io::Error::other("is a socket, not a file"));
+        }
+        if kind.is_fifo() {
+            return spooled(path, || pipe(path));
+        }
+    }
+    if !there.is_file() {
+        return Err(io::Error::other("is a device, not a file"));
+    }
+    let file = open_at_once(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(Box::new(file));
+    }
+    Err(io::Error::other("is no longer a file"))
+}
+
+/// Opens without waiting: a pipe may have replaced the file meanwhile, and some files of `/proc` and
+/// `/sys` have nothing to read until something happens.
+fn open_at_once(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use nix::fcntl::OFlag;
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+    }
+    options.open(path)
+}
+
+/// Time for a program to open a pipe that it is to write to.
+#[cfg(unix)]
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// What comes through a named pipe, once somebody writes to it.
+#[cfg(unix)]
+fn pipe(path: &Path) -> io::Result<Box<dyn Read>> {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let mut file = open_at_once(path)?;
+    let (mut first, until) = ([0], std::time::Instant::now() + PATIENCE);
+    let length = loop {
+        match file.read(&mut first) {
+            Ok(0) if std::time::Instant::now() < until => std::thread::sleep(std::time::Duration::from_millis(10)),
+            Ok(0) => {
+                let seconds = PATIENCE.as_secs();
+                return Err(io::Error::other(format!("is a pipe that nobody has written to for {seconds} s")));
+            }
+            Ok(length) => break length,
+            // Somebody has it open, and writes later.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break 0,
+            Err(error) => return Err(error),
+        }
+    };
+    fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
+    Ok(Box::new(io::Cursor::new(first).take(length as u64).chain(file)))
+}
+
+/// What came through pipes, by their names.
+static SPOOLED: Mutex<Vec<(PathBuf, Arc<File>)>> = Mutex::new(Vec::new());
+
+/// What comes through a pipe, which can be read only once, from a temporary file without a
+/// name.
+fn spooled(path: &Path, open: impl FnOnce() -> io::Result<Box<dyn Read>>) -> io::Result<Box<dyn Read + Send>> {
+    let mut all = SPOOLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let file = if let Some((_, file)) = all.iter().find(|(known, _)| known == path) {
+        file.clone()
+    } else {
+        let mut file = tempfile::tempfile()?;
+        let mut content = Bounded::new(open()?, Limit::PIPE);
+        io::copy(&mut content, &mut file)?;
+        let file = Arc::new(file);
+        all.push((path.to_owned(), file.clone()));
+        file
+    };
+    Ok(Box::new(Spooled { file, at: 0 }))
+}
+
+/// Reads a temporary file from its beginning, whoever else does.
+struct Spooled {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Read for Spooled {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        #[cfg(unix)]
+        let read = std::os::unix::fs::FileExt::read_at(&*self.file, to, self.at)?;
+        #[cfg(windows)]
+        let read = std::os::windows::fs::FileExt::seek_read(&*self.file, to, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// A reader of the file's decompressed content, which ends with an error at the limit.
+///
+/// # Errors
+/// As opening and reading a file.
+pub fn open(path: &Path, limit: Limit) -> io::Result<Box<dyn Read + Send>> {
+    open_counted(path, limit, Arc::default())
+}
+
+/// The same; `count` is how much of the file, compressed as it is, was read.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_counted(path: &Path, limit: Limit, count: Arc<AtomicU64>) -> io::Result<Box<dyn Read + Send>> {
+    decoder(raw(path)?, limit, count)
+}
+
+/// The whole (decompressed) content of a file.
+///
+/// # Errors
+/// [`StoreError`] naming the file; where it is larger than the limit, too.
+pub fn read(path: &Path, limit: Limit) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = Vec::new();
+    let read = open(path, limit).and_then(|mut reader| reader.read_to_end(&mut bytes));
+    read.map_err(|error| StoreError::read(path, error))?;
+    Ok(bytes)
+}
+
+/// The same as text.
+///
+/// # Errors
+/// As [`read`], and where it is no UTF-8.
+pub fn read_text(path: &Path, limit: Limit) -> Result<String, StoreError> {
+    String::from_utf8(read(path, limit)?).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n').count();
+        StoreError::content(path, format!("line {line}: is no text in UTF-8"))
+    })
+}
+
+/// Refuses what is no file. A pipe or a device on the command line is what the user means; one that
+/// another file names, or that is in a folder, is not.
+///
+/// # Errors
+/// [`StoreError`] naming it, also where there is none.
+pub fn check_regular(path: &Path) -> Result<(), StoreError> {
+    let there = std::fs::metadata(path).map_err(|error| StoreError::read(path, error))?;
+    if there.is_file() {
+        return Ok(());
+    }
+    let kind = if there.is_dir() {
+        io::Error::from(io::ErrorKind::IsADirectory)
+    } else {
+        io::Error::other("is a pipe, socket or device, not a file; only the command line may name one")
+    };
+    Err(StoreError::read(path, kind))
+}
+
+/// The text of a file that another file names, or that is in a folder.
+///
+/// # Errors
+/// As [`read_text`] and [`check_regular`].
+pub(super) fn read_named_text(path: &Path, limit: Limit) -> Result<String, StoreError> {
+    check_regular(path)?;
+    read_text(path, limit)
+}
+
+/// The content without decompression, for hashes and what is kept as it is.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_as_it_is(path: &Path, limit: Limit) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = Vec::new();
+    let read = raw(path).and_then(|from| Bounded::new(from, limit).read_to_end(&mut bytes));
+    read.map_err(|error| StoreError::read(path, error))?;
+    Ok(bytes)
+}
+
+/// The first (decompressed) bytes of a file.
+///
+/// # Errors
+/// As [`read`].
+pub fn beginning(path: &Path, length: u64) -> Result<Vec<u8>, StoreError> {
+    let mut head = Vec::new();
+    let read = open(path, Limit::TRACE).and_then(|reader| reader.take(length).read_to_end(&mut head));
+    read.map_err(|error| StoreError::read(path, error))?;
+    Ok(head)
+}
+
+/// How a file is compressed.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn compression(path: &Path) -> Result<Compression, StoreError> {
+    let mut head = Vec::new();
+    let read = raw(path).and_then(|from| from.take(4).read_to_end(&mut head));
+    read.map_err(|error| StoreError::read(path, error))?;
+    Ok(Compression::from_bytes(&head))
+}
+
+/// Why a folder that is there cannot be entered, so that nothing in it can be there for us.
+pub(super) fn closed(folder: &Path) -> Option<io::Error> {
+    let error = std::fs::metadata(folder.join(".")).err()?;
+    (error.kind() != io::ErrorKind::NotFound).then_some(error)
+}
+
+/// A file that need not be there: `None` where it is not.
+///
+/// # Errors
+/// Any other error.
+pub fn there<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Ok(content) => Ok(Some(content)),
+        Err(StoreError::Read { path, source })
+            if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+                || path.parent().is_some_and(|folder| closed(folder).is_some()) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Bytes in memory, decompressed.
+///
+/// # Errors
+/// Where the compressed data is damaged.
+pub fn decompress(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    decoder(bytes, Limit::WEIGHTS, Arc::default())?.read_to_end(&mut out)?;
+    Ok(out)
+}
+
+/// Reads a profile, compressed or not.
+///
+/// # Errors
+/// [`StoreError`] naming the file, the field and the place.
+pub fn read_profile(path: &Path) -> Result<(Profile, Vec<Warning>), StoreError> {
+    let json = read(path, Limit::PROFILE)?;
+    Profile::from_json(&json).map_err(|source| StoreError::Profile { path: path.to_owned(), source })
+}
+
+/// The files of a folder with that extension, by name; none where there is no folder.
+pub(super) fn read_folder(folder: &Path, extension: &str) -> Result<Vec<(PathBuf, String)>, StoreError> {
+    let paths = names_in(folder, extension)?;
+    paths.into_iter().map(|path| Ok((path.clone(), read_named_text(&path, Limit::CATALOG)?))).collect()
+}
+
+/// The same without their texts.
+pub(super) fn names_in(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, StoreError> {
+    let entries = std::fs::read_dir(folder).map_err(|error| StoreError::read(folder, error));
+    let Some(entries) = there(entries)? else { return Ok(Vec::new()) };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| StoreError::read(folder, error))?.path();
+        if path.extension().is_some_and(|found| found == extension) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::save::save_atomically;
+
+    #[test]
+    fn a_small_file_that_holds_gigabytes_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        // 64 MB are too much for a profile.
+        let path = folder.path().join("p.habitat.json.zst");
+        let content = zstd::stream::encode_all(std::io::repeat(b' ').take(3 << 30), 1).unwrap();
+        assert!(content.len() < 400_000, "{}", content.len());
+        std::fs::write(&path, content).unwrap();
+        let said = read_profile(&path).unwrap_err().to_string();
+        assert!(said.contains("p.habitat.json.zst: holds more than 64 MB") && said.contains("a profile"), "{said}");
+        // A trace may be as large as it will, but not out of nothing.
+        let mut trace = open(&path, Limit::TRACE).unwrap();
+        let said = io::copy(&mut trace, &mut io::sink()).unwrap_err().to_string();
+        assert!(said.contains("more than 1000 times its size"), "{said}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_device_is_no_file_and_a_pipe_can_be_read_again() {
+        let said = read(Path::new("/dev/zero"), Limit::PROFILE).unwrap_err().to_string();
+        assert_eq!(said, "/dev/zero: is a device, not a file");
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let writer = {
+            let pipe = pipe.clone();
+            std::thread::spawn(move || std::fs::write(pipe, "x".repeat(100_000)).unwrap())
+        };
+        assert_eq!(beginning(&pipe, 10).unwrap(), b"xxxxxxxxxx");
+        writer.join().unwrap();
+        assert_eq!(read(&pipe, Limit::PROFILE).unwrap().len(), 100_000);
+    }
+
+    #[test]
+    fn a_gzip_file_that_is_cut_off_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.json.gz");
+        save_atomically(&path, &vec![b'x'; 100_000], false).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        assert!(
+            read_profile(&path).unwrap_err().to_string().contains("cut off"),
+            "{}",
+            read_profile(&path).unwrap_err()
+        );
+    }
+
+    #[test]
+    fn a_folder_or_a_missing_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read_profile(folder.path()).unwrap_err().to_string().contains("is a folder"));
+        assert!(read_profile(&folder.path().join("x")).unwrap_err().to_string().ends_with("no such file"));
+    }
+}

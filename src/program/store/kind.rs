@@ -1,0 +1,319 @@
+//! What kind a file is, told by its content: the one place that knows the kinds, which
+//! command reads each, and what to say of a file that is none of them.
+
+use std::path::Path;
+
+use super::files::beginning;
+use super::{StoreError, nsys};
+use habitat_base::text;
+use habitat_step::profile::FORMAT;
+use habitat_step::profile::op_list::looks_like_op_list;
+use habitat_traces::xplane::looks_like_xplane;
+
+/// Bytes looked at.
+const HEAD: u64 = 1 << 16;
+
+/// What a recorded step can be read from, in words.
+pub const STEPS: &str = "a profile (.habitat.json), a PyTorch trace (.json), both also .gz or .zst, an export of Nsight Systems (.sqlite), a recording of XPlane (.xplane.pb) or an op list";
+
+/// The kind of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A profile.
+    Profile,
+    /// A trace of `PyTorch`'s profiler.
+    Trace,
+    /// A list of traced operators.
+    OpList,
+    /// Nsight Systems, exported to SQLite.
+    Nsight,
+    /// XPlane, of JAX and other programs on XLA.
+    Xplane,
+    /// Totals of operator kinds.
+    BlackBox,
+    /// No recorded step.
+    Other(Other),
+}
+
+/// A file that is no recorded step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Other {
+    /// What it looks like, with its article.
+    pub what: String,
+    /// What to do with it, in words.
+    pub remedy: Option<String>,
+}
+
+impl Kind {
+    /// What it is, with its article.
+    pub fn what(&self) -> &str {
+        match self {
+            Self::Profile => "a profile",
+            Self::Trace => "a PyTorch trace",
+            Self::OpList => "an op list",
+            Self::Nsight => "an SQLite file, as Nsight Systems exports",
+            Self::Xplane => "a recording of XPlane",
+            Self::BlackBox => "a black box",
+            Self::Other(other) => &other.what,
+        }
+    }
+
+    /// The command that reads it, in words; `None` where none does.
+    fn remedy(&self, path: &Path) -> Option<String> {
+        let file = text::shell_word(&path.display().to_string());
+        match self {
+            Self::Profile => Some(format!("`habitat-tui {file}` opens it as it is")),
+            Self::Trace | Self::OpList | Self::Nsight | Self::Xplane => {
+                Some(format!("`habitat-tui import {file} -o FILE.habitat.json.zst` makes a profile of it"))
+            }
+            Self::BlackBox => Some(format!("`habitat-tui predict --black-box {file}` reads it, and so does `plan`")),
+            Self::Other(other) => other.remedy.clone(),
+        }
+    }
+
+    /// The error of a command that reads only what `accepted` says.
+    pub fn refused(&self, path: &Path, accepted: &str) -> StoreError {
+        let remedy = self.remedy(path).map_or_else(String::new, |remedy| format!("; {remedy}"));
+        StoreError::content(path, format!("looks like {}{remedy}. Read here: {accepted}", self.what()))
+    }
+}
+
+/// What kind of file this is.
+///
+/// # Errors
+/// [`StoreError`] where it cannot be read, or is a damaged compressed file.
+pub fn kind(path: &Path) -> Result<Kind, StoreError> {
+    Ok(of(&beginning(path, HEAD)?, path))
+}
+
+/// The kind of a file of which this is the decompressed beginning.
+fn of(head: &[u8], path: &Path) -> Kind {
+    let has = |mark: &str| head.windows(mark.len()).any(|window| window == mark.as_bytes());
+    if nsys::looks_like_sqlite(head) {
+        return Kind::Nsight;
+    }
+    if looks_like_xplane(head) {
+        return Kind::Xplane;
+    }
+    if let Some(other) = of_bytes(head, path) {
+        return Kind::Other(other);
+    }
+    let text = head.trim_ascii_start();
+    let format = format_of(text);
+    match format.as_deref() {
+        Some(format) if format == FORMAT => return Kind::Profile,
+        Some("habitat-black-box") => return Kind::BlackBox,
+        _ => {}
+    }
+    if looks_like_op_list(head) || format.as_deref() == Some("habitat-op-list") {
+        return Kind::OpList;
+    }
+    if let Some(other) = format.as_deref().and_then(of_ours) {
+        return Kind::Other(other);
+    }
+    let marks = ["\"traceEvents\"", "\"deviceProperties\"", "\"schemaVersion\"", "\"baseTimeNanoseconds\""];
+    let is_list = text.strip_prefix(b"[").is_some_and(|rest| matches!(rest.trim_ascii_start(), [] | [b'{' | b']', ..]));
+    if is_list || (text.starts_with(b"{") && marks.iter().any(|mark| has(mark))) {
+        return Kind::Trace;
+    }
+    // The field may stand at the end of a long file.
+    if has(FORMAT) {
+        return Kind::Profile;
+    }
+    Kind::Other(of_text(text, path))
+}
+
+/// The value of a field `"format"` near the beginning of a JSON object.
+fn format_of(text: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(&text[..text.len().min(512)]).unwrap_or_default();
+    let rest = text.strip_prefix('{')?.split_once("\"format\"")?.1.trim_start().strip_prefix(':')?;
+    let value = rest.trim_start().strip_prefix('"')?.split_once('"')?.0;
+    Some(value.to_owned())
+}
+
+/// Files of this program that are no recorded steps.
+fn of_ours(format: &str) -> Option<Other> {
+    let (what, remedy) = match format {
+        "habitat-kernel-wise" => ("linear models", "`--kernel-wise FILE` of predict and plan reads them"),
+        "habitat-black-box-model" => {
+            ("a black-box model", "`--models DIR` reads it from that folder, where it is called blackbox.json")
+        }
+        "habitat-plan" => ("a plan", "it is an answer, made from a recorded step"),
+        _ if format.starts_with("habitat-") => {
+            let what = format!("an answer of this program ({})", text::clean(format, 40));
+            let remedy = "the recorded step is in the file that its \"profile\" names, or that it was made from";
+            return Some(Other { what, remedy: Some(remedy.to_owned()) });
+        }
+        _ => return None,
+    };
+    Some(Other { what: what.to_owned(), remedy: Some(remedy.to_owned()) })
+}
+
+/// What is told by the first bytes, or by the name where no program but one reads the bytes.
+fn of_bytes(head: &[u8], path: &Path) -> Option<Other> {
+    let other =
+        |what: &str, remedy: Option<&str>| Some(Other { what: what.to_owned(), remedy: remedy.map(str::to_owned) });
+    if let Some((what, remedy)) = nsys::remedy(path) {
+        return Some(Other { what: what.to_owned(), remedy: Some(remedy) });
+    }
+    if is_utf16(head) {
+        let file = text::shell_word(&path.display().to_string());
+        let remedy = format!("`iconv -f UTF-16 -t UTF-8 {file} > NEW.json` makes a file that can be read");
+        return other("text in UTF-16, as PowerShell's `>` writes it", Some(&remedy));
+    }
+    if head.starts_with(b"version https://git-lfs.github.com/spec/") {
+        let remedy = "`git lfs pull` in its repository fetches the file";
+        return other("a Git LFS pointer, not the file itself", Some(remedy));
+    }
+    if head.iter().all(u8::is_ascii_whitespace) {
+        return other("an empty file", Some("the program that wrote it may have ended early, or the disk been full"));
+    }
+    let pictures: [(&[u8], &str); 5] = [
+        (b"\x89PNG", "a picture (PNG)"),
+        (b"\xff\xd8\xff", "a picture (JPEG)"),
+        (b"GIF8", "a picture (GIF)"),
+        (b"%PDF", "a PDF"),
+        (b"\x7fELF", "a program or library"),
+    ];
+    if let Some((_, what)) = pictures.iter().find(|(magic, _)| head.starts_with(magic)) {
+        return other(what, None);
+    }
+    let step = "a step has to be recorded, or traced from the model's code: `habitat-tui run` or `trace-shapes`";
+    if head.starts_with(b"PK\x03\x04") {
+        return other("a zip archive, as PyTorch's checkpoints are", Some(step));
+    }
+    if head.starts_with(b"\x89HDF") || matches!(head, [0x80, 2..=5, ..]) {
+        return other("a file of weights or data (HDF5 or pickle)", Some(step));
+    }
+    if head.len() > 9 && head[8] == b'{' && head[4..8] == [0; 4] && head[..3] != [0; 3] {
+        return other("weights (safetensors)", Some(step));
+    }
+    if head.get(257..262) == Some(b"ustar") {
+        return other("a tar archive", Some("unpack it first"));
+    }
+    // Text may be cut within a character.
+    let valid = std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
+    let controls = head.iter().filter(|byte| **byte < 9 || (14..32).contains(*byte)).count();
+    if !valid || controls > 0 { other("binary data of no kind known here", None) } else { None }
+}
+
+/// Whether bytes are text in UTF-16, of either order: a byte of 0 beside every letter.
+fn is_utf16(head: &[u8]) -> bool {
+    let (marked, text) = match head {
+        [0xff, 0xfe, rest @ ..] | [0xfe, 0xff, rest @ ..] => (true, rest),
+        _ => (false, head),
+    };
+    let letters = |at: usize| {
+        let pairs = text.as_chunks::<2>().0.iter().take(64);
+        pairs.clone().next().is_some() && pairs.clone().all(|pair| pair[at] == 0 && (9..127).contains(&pair[1 - at]))
+    };
+    (marked || text.len() >= 8) && (letters(0) || letters(1))
+}
+
+/// What kind of text it is.
+fn of_text(text: &[u8], path: &Path) -> Other {
+    let text = String::from_utf8_lossy(text);
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    let is = |name: &str| extension.as_deref() == Some(name);
+    let file = text::shell_word(&path.display().to_string());
+    let other = |what: &str, remedy: Option<String>| Other { what: what.to_owned(), remedy };
+    if text.starts_with('{') {
+        let what = "JSON without the fields of a step";
+        return other(what, Some("a profile has \"format\": \"habitat-profile\", a trace \"traceEvents\"".to_owned()));
+    }
+    if is("py") {
+        let remedy = format!(
+            "`habitat-tui run -- python {file}` records its step, `habitat-tui trace-shapes {file}:FUNCTION` traces one"
+        );
+        return other("a Python program", Some(remedy));
+    }
+    let is_section = |line: &str| line.starts_with('[') && line.trim_end().ends_with(']');
+    if is("toml") || text.lines().take(20).any(is_section) {
+        return other("TOML", Some(format!("`habitat-tui check {file}` says what it is")));
+    }
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty()).take(3);
+    let columns = |line: &str| line.matches(',').count().max(line.matches('\t').count()).max(line.matches(';').count());
+    let first = lines.next().map_or(0, columns);
+    if is("csv") || is("tsv") || (first > 0 && lines.next().is_some_and(|line| columns(line) == first)) {
+        let remedy = format!(
+            "a log of runs is read by `habitat-tui fit {file} --at 256x10000`, measured operators by `--measured DIR`"
+        );
+        return other("a table (CSV)", Some(remedy));
+    }
+    other("text", None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(name: &str, head: &[u8]) -> String {
+        of(head, Path::new(name)).what().to_owned()
+    }
+
+    #[test]
+    fn steps_are_told_by_their_content() {
+        for (head, kind) in [
+            (&b"{\"format\": \"habitat-profile\", \"version\": 1"[..], Kind::Profile),
+            (b" \n{ \"traceEvents\": [", Kind::Trace),
+            (b"[\n {\"ph\": \"X\"", Kind::Trace),
+            (b"{\"schemaVersion\": 1, \"deviceProperties\": [", Kind::Trace),
+            (b"{\"info\": {}, \"ops\": [{\"op\": \"aten::mm\", \"inputs\": []", Kind::OpList),
+            (b"{\"format\": \"habitat-op-list\", \"version\": 1", Kind::OpList),
+            (b"SQLite format 3\0", Kind::Nsight),
+            (b"\x0a\x05\x12\x09/host:CPU", Kind::Xplane),
+            (b"{\"format\" : \"habitat-black-box\", \"gpu\"", Kind::BlackBox),
+        ] {
+            assert_eq!(of(head, Path::new("x")), kind, "{}", String::from_utf8_lossy(head));
+        }
+    }
+
+    #[test]
+    fn what_is_no_step_is_told_too() {
+        for (name, head, what) in [
+            ("x.json", &b""[..], "an empty file"),
+            ("x.json", b" \n", "an empty file"),
+            ("x.png", b"\x89PNG\r\n\x1a\n\0\0", "a picture (PNG)"),
+            ("x.pt", b"PK\x03\x04\x00", "a zip archive, as PyTorch's checkpoints are"),
+            ("x", b"\x08\0\0\0\0\0\0\0{\"__met", "weights (safetensors)"),
+            ("x.json", b"{\"a\": 1}", "JSON without the fields of a step"),
+            ("x.json", b"{\"format\": \"habitat-kernel-wise\"", "linear models"),
+            ("x.json", b"{\"format\": \"habitat-run\"", "an answer of this program (habitat-run)"),
+            ("x.json", b"{\"format\": \"habitat-job\"", "an answer of this program (habitat-job)"),
+            ("x.csv", b"batch,ms\n1,2\n", "a table (CSV)"),
+            ("x", b"batch,iterations,seconds\n1,2,3\n", "a table (CSV)"),
+            ("train.py", b"import torch\n", "a Python program"),
+            ("x.toml", b"slug = \"l4\"", "TOML"),
+            ("x", b"# plan\n[plan]\nformat = 1", "TOML"),
+            ("x", b"[plan]\nformat = 1", "TOML"),
+            ("x.txt", b"hello", "text"),
+            ("x", b"\xff\xfe\x00\x01", "binary data of no kind known here"),
+            ("x.json", b"\xff\xfe{\0\"\0", "text in UTF-16, as PowerShell's `>` writes it"),
+            ("x.json", b"\xfe\xff\0{\0\"", "text in UTF-16, as PowerShell's `>` writes it"),
+            ("x.json", b"{\0\"\0a\0\"\0", "text in UTF-16, as PowerShell's `>` writes it"),
+            (
+                "x.json.gz",
+                b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n",
+                "a Git LFS pointer, not the file itself",
+            ),
+        ] {
+            assert_eq!(told(name, head), what, "{name}");
+        }
+        assert!(told("a.nsys-rep", b"\0\0").starts_with("an Nsight Systems report"));
+    }
+
+    #[test]
+    fn an_error_says_what_it_is_what_is_read_and_what_reads_it() {
+        let said = of(b"{\"format\": \"habitat-black-box\"", Path::new("b.json")).refused(Path::new("b.json"), STEPS);
+        let said = said.to_string();
+        assert!(said.starts_with("b.json: looks like a black box; `habitat-tui predict --black-box b.json`"), "{said}");
+        assert!(said.contains("Read here: a profile (.habitat.json)"), "{said}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400)) {
+            let _ = of(&bytes, Path::new("x"));
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Recorded windows and step times → [`Profile`].
+//!
+//! Operators, shapes and kernels are those of the windows; the step time is that of the
+//! steps *outside* of them, because the profiler slows the host down. What the hook saw of
+//! the model (its first input, autocast, the parameters of the optimizers) goes before
+//! what the trace lets one guess, and what the user gave before both.
+
+mod memory;
+
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use super::messages::{Batch, Input, Model};
+use super::recording::{Process, Recording, StepTimes};
+use habitat_base::units::{Bytes, Micros};
+use habitat_step::profile::{Precision, Profile, Step};
+use habitat_traces::import::{self, Exchange, Import, ImportOptions, LoaderBatch, ModelInput, Summary};
+use habitat_traces::kineto::{Recorded, Spill};
+use habitat_traces::{Fault, Format, StepMarks, TraceError};
+
+/// Why the recorded windows make no profile.
+#[derive(Debug, thiserror::Error)]
+pub enum AssembleError {
+    /// Nothing was recorded.
+    #[error("no window was recorded")]
+    NoWindow,
+    /// A trace cannot be read.
+    #[error("{}: {source}", .path.display())]
+    Trace {
+        /// The trace.
+        path: PathBuf,
+        /// Why.
+        source: Box<TraceError>,
+    },
+    /// The recorded steps are none of the training's.
+    #[error(
+        "the recorded steps took {:.1} ms at the least and those around them {:.1} ms: something else was in them, such as a validation, or other programs held them up; record other ones (--after), or more of them (--window)",
+        .recorded.as_millis(), .outside.as_millis()
+    )]
+    Unlike {
+        /// Time of a recorded step.
+        recorded: Micros,
+        /// Time of a step outside the windows.
+        outside: Micros,
+    },
+}
+
+/// A profile and what it was made of.
+#[derive(Debug)]
+pub struct Assembled {
+    /// The profile.
+    pub profile: Profile,
+    /// Figures about the first trace's import, or the joined ones'.
+    pub summary: Summary,
+    /// Step times outside windows, where steps were seen there.
+    pub times: Option<StepTimes>,
+    /// Time that a step of each recorded rank waits for the others, by the number of its process.
+    pub exchanges: Vec<(u32, Exchange)>,
+}
+
+/// Makes a profile of what was recorded; `options` holds the workload's name, what the
+/// user gave, and the catalog.
+///
+/// # Errors
+/// [`AssembleError`] naming the trace.
+pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>) -> Result<Assembled, AssembleError> {
+    let processes = recording.recorded();
+    let main = *processes.first().ok_or(AssembleError::NoWindow)?;
+    let traces: Vec<PathBuf> =
+        processes.iter().flat_map(|process| process.windows.iter()).map(|window| folder.join(&window.file)).collect();
+    let mut notes = Vec::new();
+    let mut options = options.clone();
+    if let Some(model) = &main.model {
+        options.model = model_input(model);
+        options.tf32 = model.tf32;
+        options.precision = options.precision.or(match model.autocast.as_deref() {
+            Some("float16") => Some(Precision::AmpFp16),
+            Some("bfloat16") => Some(Precision::AmpBf16),
+            _ => None,
+        });
+    }
+    options.parameter_count =
+        options.parameter_count.or(main.parameters.filter(|count| *count > 0 && !is_sharded(main)));
+    let Import { mut profile, summary } = import(&traces, &options)?;
+    let times = main.step_times();
+    check(&summary, times)?;
+    if main.optimizers >= SHORT_LIVED {
+        notes.push(format!(
+            "a step is one of an optimizer that does not last: {} followed each other, as in the inner loop of \
+             meta-learning. Steps of others were not counted",
+            main.optimizers
+        ));
+    }
+    let window = main.windows.first().and_then(|window| window.cuda);
+    if let Some(window) = window {
+        notes.push(format!(
+            "{} kernels of {:.1} s of a CUDA program, recorded with CUPTI; the step time is that of recorded steps",
+            window.kernels, window.seconds
+        ));
+        if window.lost * 100 > window.kernels {
+            notes.push(format!("{} records were lost: the kernels of a step may not be complete", window.lost));
+        }
+    } else if profile.origin.is_some() {
+        step_time(&mut profile, times, &mut notes);
+        if let (Some(peak), Some(step)) = (main.peak_memory_bytes, &mut profile.step)
+            && step.peak_memory_bytes.is_none()
+        {
+            step.peak_memory_bytes = Bytes::new(peak as f64).ok();
+        }
+        memory::fill(&mut profile, main, &mut notes);
+    } else if let Some(times) = times {
+        notes.push(format!(
+            "a step took {:.*} ms on this machine's CPU ({}); no prediction uses it",
+            if times.median.as_millis() < 10.0 { 2 } else { 1 },
+            times.median.as_millis(),
+            if times.count == 1 {
+                "1 step".to_owned()
+            } else {
+                format!("median of {} steps", habitat_base::text::grouped(f64::from(times.count)))
+            }
+        ));
+    }
+    if profile.origin.is_none() {
+        notes.extend(main.held.as_ref().map(memory::told));
+    }
+    if let Some(period) = main.loader_period() {
+        profile.step.get_or_insert_with(Step::default).loader_period = Some(period);
+        notes.push(format!(
+            "the DataLoader's workers give the data of a step every {:.2} ms, measured beside the training; shorter steps wait for them",
+            period.as_millis()
+        ));
+    }
+    if let (Some(origin), Some(torch)) = (&mut profile.origin, &main.torch) {
+        // A trace names the framework and not its version.
+        if origin.framework.as_deref().is_none_or(|framework| framework == "pytorch") {
+            origin.framework = Some(format!("pytorch {torch}"));
+        }
+    }
+    if let Some(recording) = &mut profile.recording {
+        recording.source = match recording.source.strip_prefix("kineto trace") {
+            Some(rest) => format!("capture of a running job{rest}"),
+            None => "capture of a running job".to_owned(),
+        };
+        recording.ranks = u32::try_from(processes.len()).ok().filter(|ranks| *ranks > 1);
+        if main.windows.len() > 1 && processes.len() == 1 && !recording.notes.is_empty() {
+            recording.notes[0] = format!(
+                "{} windows: the operations of the one with the median step, with medians over the windows",
+                main.windows.len()
+            );
+        }
+        recording.notes.extend(notes);
+    }
+    let recorded = processes.iter().flat_map(|process| process.windows.iter().map(|_| process.pid));
+    let exchanges = recorded.zip(&summary.exchanges).filter_map(|(pid, exchange)| Some((pid, (*exchange)?))).collect();
+    Ok(Assembled { profile, summary, times, exchanges })
+}
+
+/// Imports the traces; those of a job without a GPU as shapes.
+fn import(traces: &[PathBuf], options: &ImportOptions<'_>) -> Result<Import, AssembleError> {
+    let all = |options: &ImportOptions<'_>| import::kineto_ranks(traces.iter().map(|trace| read(trace)), options);
+    let no_kernels = |error: &TraceError| matches!(error.fault, Fault::NoKernels { with_shapes: true, .. });
+    let result = match all(options) {
+        Err(error) if no_kernels(&error) => all(&ImportOptions { shapes_only: true, ..options.clone() }),
+        result => result,
+    };
+    result.map_err(|source| {
+        let rank = source.rank.unwrap_or(0).min(traces.len() - 1);
+        AssembleError::Trace { path: traces[rank].clone(), source: Box::new(source) }
+    })
+}
+
+fn read(trace: &Path) -> Result<Recorded, TraceError> {
+    let spill = Spill { memory: PACKED, open: || Ok(Box::new(tempfile::tempfile()?)) };
+    let failed = |source| TraceError { format: Format::Kineto, rank: None, fault: Fault::Io { events: 0, source } };
+    Recorded::read(File::open(trace).map_err(failed)?, Some(spill), &mut |_| ControlFlow::Continue(()))
+}
+
+/// Bytes of packed events in memory.
+const PACKED: usize = 48 << 20;
+
+/// The step time from outside the windows in place of that from inside.
+///
+/// A host that does not wait for the device runs ahead of it and then waits for long: the
+/// median of the times between its optimizer calls is then too short, and only their mean
+/// is the rate at which steps complete. The device's busy time, measured inside a window,
+/// tells: a step cannot be shorter.
+fn step_time(profile: &mut Profile, times: Option<StepTimes>, notes: &mut Vec<String>) {
+    let Some(times) = times else {
+        notes.push("no step outside the windows was timed: the step time is that of the recorded steps, which the profiler slows down".to_owned());
+        return;
+    };
+    let step = profile.step.get_or_insert_with(Step::default);
+    let busy = step.device_busy.unwrap_or(Micros::ZERO);
+    let fits = |time: Micros| time.get() >= 0.98 * busy.get();
+    let (duration, how) = if fits(times.median) {
+        (times.median, "the median")
+    } else if fits(times.mean) {
+        (times.mean, "the mean (the host runs ahead of the device, so the median is too short)")
+    } else {
+        notes.push(format!(
+            "steps outside the windows seem shorter ({:.2} ms) than the device is busy in one ({:.2} ms): the step time is that of the recorded steps",
+            times.mean.get() / 1e3,
+            busy.get() / 1e3
+        ));
+        return;
+    };
+    step.duration = Some(duration);
+    step.duration_range = Some(times.range);
+    step.samples = Some(times.count);
+    step.profiled = false;
+    notes.push(format!("the step time is {how} of {} steps outside the recorded windows", times.count));
+}
+
+/// Optimizers that follow each other before the window is closed: of one a phase there are
+/// fewer.
+const SHORT_LIVED: u32 = 3;
+
+/// Times as long as others that a recorded step may take: the profiler slows the host down,
+/// and short steps by the most.
+const LONGEST: f64 = 10.0;
+
+/// Refuses windows whose steps are none of the training's.
+fn check(summary: &Summary, times: Option<StepTimes>) -> Result<(), AssembleError> {
+    let Some(times) = times.filter(|_| summary.marks == StepMarks::ProfilerStep) else { return Ok(()) };
+    let (recorded, outside) = (summary.host_step, times.median);
+    if outside.get() > 0.0 && recorded.get() > (LONGEST * outside.get()).max(LEAST) {
+        return Err(AssembleError::Unlike { recorded, outside });
+    }
+    Ok(())
+}
+
+/// Microseconds that a recorded step takes before it may be too long.
+const LEAST: f64 = 50_000.0;
+
+/// What the hook saw of the model; `None` where it saw none.
+fn model_input(model: &Model) -> Option<ModelInput> {
+    let input = |input: &Input| {
+        let is_whole = input.dtype.starts_with("int") || input.dtype.starts_with("uint");
+        (input.shape.clone(), is_whole)
+    };
+    Some(ModelInput {
+        module: model.module.clone()?,
+        calls: model.calls,
+        inputs: model.inputs.iter().map(input).collect(),
+        leads: model.leads.clone(),
+        lists: model.lists,
+        opaque: model.opaque.clone(),
+        sequence_first: model.sequence_first,
+        again: model.again,
+        batches: model.batches.iter().map(loader_batch).collect(),
+    })
+}
+
+fn loader_batch(batch: &Batch) -> LoaderBatch {
+    LoaderBatch { loader: batch.loader, size: batch.size, rows: batch.rows }
+}
+
+/// Whether the optimizers hold a part of the parameters only.
+fn is_sharded(process: &Process) -> bool {
+    let module = process.model.as_ref().and_then(|model| model.module.as_deref());
+    module.is_some_and(|module| module.contains("FullySharded") || module.contains("DeepSpeed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_are_none_of_the_trainings_are_refused() {
+        let micros = |time| Micros::new(time).unwrap();
+        let trace = br#"{"traceEvents": [
+            {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "pid": 1, "tid": 1, "ts": 1, "dur": 90000},
+            {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 2, "dur": 5,
+             "args": {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}}]}"#;
+        let options = ImportOptions { shapes_only: true, ..ImportOptions::default() };
+        let recorded = Recorded::read(&trace[..], None, &mut |_| ControlFlow::Continue(())).unwrap();
+        let summary = import::kineto(recorded, &options).unwrap().summary;
+        let outside = |median: f64| {
+            let median = micros(median);
+            check(&summary, Some(StepTimes { median, mean: median, range: [median; 2], count: 30 }))
+        };
+        assert!(outside(15_000.0).is_ok() && check(&summary, None).is_ok());
+        let error = outside(3_000.0).unwrap_err().to_string();
+        assert!(error.contains("took 90.0 ms at the least and those around them 3.0 ms"), "{error}");
+    }
+
+    fn timed(median: f64, mean: f64, busy: f64) -> (Option<f64>, Vec<String>) {
+        let mut profile = habitat_step::profile::Profile::from_json(
+            br#"{"format": "habitat-profile", "version": 1, "workload": {"name": "w", "mode": "training"},
+                "operations": [{"name": "aten::mm", "phase": "forward"}]}"#,
+        )
+        .unwrap()
+        .0;
+        let micros = |time| Micros::new(time).unwrap();
+        profile.step = Some(Step {
+            duration: Some(micros(99.0)),
+            device_busy: Some(micros(busy)),
+            profiled: true,
+            ..Step::default()
+        });
+        let mut notes = Vec::new();
+        let times =
+            StepTimes { median: micros(median), mean: micros(mean), range: [micros(1.0), micros(500.0)], count: 30 };
+        step_time(&mut profile, Some(times), &mut notes);
+        let step = profile.step.unwrap();
+        assert_eq!(step.profiled, step.samples.is_none(), "a step outside the windows is none of the profiler's");
+        (step.duration.map(Micros::get), notes)
+    }
+
+    #[test]
+    fn the_step_time_is_from_outside_the_windows() {
+        assert_eq!(timed(80.0, 85.0, 70.0).0, Some(80.0));
+        let (duration, notes) = timed(20.0, 80.0, 70.0);
+        assert_eq!(duration, Some(80.0));
+        assert!(notes[0].contains("runs ahead"), "{notes:?}");
+        assert_eq!(timed(20.0, 30.0, 70.0).0, Some(99.0), "nothing outside can be right");
+    }
+}

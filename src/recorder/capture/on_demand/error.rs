@@ -1,0 +1,421 @@
+//! Why nothing was attached to, with the remedy.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::roles::{Facts, Role};
+use habitat_base::text;
+
+/// A process that polls, for a list.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// Its number, as we count.
+    pub pid: u32,
+    /// Its number, as it counts; another one in a container.
+    pub own_pid: i32,
+    /// What it is for.
+    pub role: Role,
+    /// Device number, where it told one.
+    pub gpu: Option<i32>,
+    /// Job of the batch system, 0 without one.
+    pub job: i64,
+    /// Time between its polls.
+    pub interval: Option<Duration>,
+    /// Whether it could not take a request at its last poll.
+    pub is_busy: bool,
+    /// Whether it belongs to another user, whose traces we cannot take.
+    pub is_foreign: bool,
+    /// What `/proc` says.
+    pub facts: Facts,
+}
+
+/// A process as errors name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessInfo {
+    /// Its number.
+    pub pid: u32,
+    /// Program and arguments; empty where they cannot be read.
+    pub command: Vec<String>,
+    /// The version of its `PyTorch`, empty where that is not known; `None` where it has
+    /// loaded none.
+    pub torch: Option<String>,
+}
+
+impl fmt::Display for ProcessInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}", self.pid)?;
+        if self.command.is_empty() { Ok(()) } else { write!(f, " ({})", shown(&self.command)) }
+    }
+}
+
+/// A command in a sentence.
+fn shown(command: &[String]) -> String {
+    text::clean(&command.join(" "), 60)
+}
+
+/// Why nothing was attached to.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// Another daemon listens there.
+    #[error(
+        "{}: another daemon listens there already (dynolog, or another `habitat-tui attach`); wait for its end, or give \
+         the job another folder: `habitat-tui env --socket-dir DIR`, and the same to attach",
+        .folder.display()
+    )]
+    Taken {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// There is no private folder.
+    #[error("{0}; --socket-dir takes another for the socket")]
+    Private(#[from] crate::capture::PrivateError),
+    /// The folder for the socket is not usable.
+    #[error("{}: {problem}", .path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why, and what to do.
+        problem: String,
+    },
+    /// The socket cannot be made or used.
+    #[error("{}: no socket can be made there: {source}; --socket-dir takes a folder on a local disk", .path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Nobody polls.
+    #[error("no job to attach to was found in {seconds:.0} s{}", nobody(.started, .polls_elsewhere))]
+    Nobody {
+        /// How long was listened.
+        seconds: f64,
+        /// Processes with the variable in their environment.
+        started: Vec<ProcessInfo>,
+        /// Sockets of processes that poll other folders.
+        polls_elsewhere: Vec<String>,
+    },
+    /// Processes kept starting.
+    #[error(
+        "nobody was listened to for {seconds:.0} s: {seen} is just starting, which could end it (PyTorch 2.6: \"Bad file \
+         descriptor\"). Attach again once the job makes steps, or wait longer with --wait 5m"
+    )]
+    Starting {
+        /// The last of them.
+        seen: ProcessInfo,
+        /// How long was waited.
+        seconds: f64,
+    },
+    /// The process named does not exist.
+    #[error("--pid {pid}: no such process runs; `habitat-tui attach --list` shows those that can be recorded")]
+    NoSuchProcess {
+        /// As typed.
+        pid: u32,
+    },
+    /// The process named was not started so that it could be attached to.
+    #[error(
+        "{seen} was started without KINETO_USE_DAEMON, so it cannot be attached to. Start the job again from a shell \
+         where `eval \"$(habitat-tui env)\"` was run, or with `habitat-tui run -- python train.py`"
+    )]
+    NotStarted {
+        /// The process.
+        seen: ProcessInfo,
+    },
+    /// The process named meets another folder than ours.
+    #[error("{seen} can be attached to {}", elsewhere(.folder.as_deref()))]
+    Elsewhere {
+        /// The process.
+        seen: ProcessInfo,
+        /// Its folder; `None` for dynolog's own socket.
+        folder: Option<PathBuf>,
+    },
+    /// Nothing of the process named has polled.
+    #[error("{seen} cannot be recorded yet: {}", not_there(.seen, *.seconds))]
+    NotThere {
+        /// The process; the `PyTorch` is its own or that of a process that it started.
+        seen: ProcessInfo,
+        /// How long was listened.
+        seconds: f64,
+        /// Who polled.
+        listed: Vec<Listed>,
+    },
+    /// More than one job polls.
+    #[error("{jobs} jobs can be attached to; name one with --pid (a process of it, or its launcher)")]
+    Several {
+        /// How many.
+        jobs: usize,
+        /// Their processes.
+        listed: Vec<Listed>,
+    },
+    /// Of a job only the launcher has polled.
+    #[error(
+        "only the launcher of the job has loaded PyTorch in {seconds:.0} s, and none of the processes that it starts; \
+         --wait 5m waits longer for them"
+    )]
+    Launching {
+        /// How long was listened.
+        seconds: f64,
+        /// Who polled.
+        listed: Vec<Listed>,
+    },
+    /// It was not found out which process trains.
+    #[error("it is not clear which of these processes trains; name it with --pid")]
+    Unclear {
+        /// Who polled.
+        listed: Vec<Listed>,
+    },
+    /// Somebody else's process.
+    #[error(
+        "process {pid} belongs to user {uid}, whose traces could not be written to our folder; attach as that user"
+    )]
+    OtherUser {
+        /// The process.
+        pid: u32,
+        /// Its user.
+        uid: u32,
+    },
+    /// A trace could end the process.
+    #[error(
+        "process {pid} would be ended by a file over {bytes} bytes (ulimit -f), and a trace may be longer; raise the \
+         limit, or use `habitat-tui run`, which looks at it"
+    )]
+    FileSize {
+        /// The process.
+        pid: u32,
+        /// Size that its files may have.
+        bytes: u64,
+    },
+    /// The folder for traces cannot be made.
+    #[error("{}: {source}; PyTorch writes such traces to /tmp only, which must be writable for us and the job",
+        if *.is_contained {
+            format!("no folder for the trace can be made in /tmp of the container of process {pid}")
+        } else {
+            "no folder for the trace can be made in /tmp".to_owned()
+        })]
+    Traces {
+        /// The process.
+        pid: u32,
+        /// Whether it sees other files than we.
+        is_contained: bool,
+        /// Why.
+        source: io::Error,
+    },
+    /// A trace that was complete cannot be read any more.
+    #[error("the trace of process {pid} was written and cannot be read: {source}; has /tmp been cleared?")]
+    Unreadable {
+        /// The process.
+        pid: u32,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its own profiler goes first, and to ask it again could break it.
+    #[error("{}", profiles(*.pid, .version, .waiting.as_deref()))]
+    Profiles {
+        /// The process.
+        pid: u32,
+        /// The version of its `PyTorch`.
+        version: String,
+        /// Where a trace may still come, where it was asked.
+        waiting: Option<PathBuf>,
+    },
+    /// The request showed no effect.
+    #[error("{}", not_traced(*.pid, *.asked, *.seconds, *.is_busy, .folder))]
+    NotTraced {
+        /// The process.
+        pid: u32,
+        /// How often it was asked.
+        asked: u32,
+        /// How long was waited.
+        seconds: f64,
+        /// Whether it said that it cannot take a request.
+        is_busy: bool,
+        /// Where its trace may still come, where it was asked.
+        folder: PathBuf,
+    },
+    /// The trace was begun and did not come to its end.
+    #[error(
+        "process {pid} began to record and has not completed its trace in {seconds:.0} s. Is the job stopped, is /tmp \
+         full, or are its steps this long? --timeout 30m waits longer"
+    )]
+    Unfinished {
+        /// The process.
+        pid: u32,
+        /// How long was waited.
+        seconds: f64,
+    },
+    /// Several traces were begun, none completed.
+    #[error(
+        "process {pid} began to record {tries} times, and each trace was cut off: /tmp is full, or a profiler of its \
+         own starts again and again, and has priority (import its traces with `habitat-tui import`)"
+    )]
+    CutOff {
+        /// The process.
+        pid: u32,
+        /// How often.
+        tries: u32,
+    },
+    /// The job ended.
+    #[error("process {pid} ended before its trace was complete; attach to a run that goes on for longer")]
+    Died {
+        /// The process.
+        pid: u32,
+    },
+    /// Somebody removed or replaced the socket.
+    #[error("{}: the socket was taken away while we listened; is another `habitat-tui attach` at work there?", .folder.display())]
+    Lost {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A signal asked us to end.
+    #[error("interrupted{}", .waiting.as_deref().map_or_else(String::new, |folder| format!(
+        "; a request may still wait in the job, whose trace then comes to {}", folder.display())))]
+    Interrupted {
+        /// The signal.
+        signal: i32,
+        /// Where a trace may still come.
+        waiting: Option<PathBuf>,
+    },
+}
+
+fn nobody(started: &[ProcessInfo], polls_elsewhere: &[String]) -> String {
+    if let Some(socket) = polls_elsewhere.first() {
+        let folder =
+            Path::new(socket).parent().map_or_else(|| "another place".to_owned(), |it| it.display().to_string());
+        let how = if socket.starts_with('@') {
+            "at dynolog's own socket, where another daemon listens: start the job with what `habitat-tui env` prints"
+                .to_owned()
+        } else {
+            format!("in {folder}: give --socket-dir {folder}")
+        };
+        return format!(", but {} can be attached to {how}", processes(polls_elsewhere.len()));
+    }
+    if started.is_empty() {
+        return "; a job can be attached to where it was started from a shell with `eval \"$(habitat-tui env)\"`. Start \
+                it again so, or with `habitat-tui run -- python train.py`"
+            .to_owned();
+    }
+    // One that has PyTorch says more than a shell around it.
+    let one = started.iter().find(|one| one.torch.is_some()).unwrap_or(&started[0]);
+    let more = match started.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {}", processes(more)),
+    };
+    format!(", though {one}{more} {} started for it: {}", if more.is_empty() { "was" } else { "were" }, silent(one))
+}
+
+fn processes(count: usize) -> String {
+    if count == 1 { "1 process".to_owned() } else { format!("{count} processes") }
+}
+
+/// Why a process that was started for it has not polled.
+fn silent(seen: &ProcessInfo) -> String {
+    let version = seen.torch.as_deref();
+    match version {
+        None => "it has not loaded PyTorch yet. Where it will, --wait 5m waits longer".to_owned(),
+        Some(version) => {
+            let version = if version.is_empty() { String::new() } else { format!(" {version}") };
+            format!(
+                "its PyTorch{version} has not reported here. PyTorch 2.1 does so only where it sees a GPU, one built \
+                 without Kineto never; in a container it must see the folder of the socket. --wait 5m waits longer"
+            )
+        }
+    }
+}
+
+fn not_there(seen: &ProcessInfo, seconds: f64) -> String {
+    match seen.torch {
+        None => format!(
+            "neither it nor a process that it started has loaded PyTorch in {seconds:.0} s. Where it will, --wait 5m \
+             waits longer"
+        ),
+        Some(_) => silent(seen),
+    }
+}
+
+fn elsewhere(folder: Option<&Path>) -> String {
+    match folder {
+        Some(folder) => format!("in another folder: give --socket-dir {}", folder.display()),
+        None => "at dynolog's own socket only: leave --socket-dir and KINETO_IPC_SOCKET_DIR out, and no dynolog may \
+                 run"
+        .to_owned(),
+    }
+}
+
+/// Where a trace may still come.
+fn waits(folder: &Path) -> String {
+    format!(
+        "The request may still wait in the process: a trace would then come to {}, for `habitat-tui import`",
+        folder.display()
+    )
+}
+
+fn profiles(pid: u32, version: &str, waiting: Option<&Path>) -> String {
+    let asked = match waiting {
+        None => "it was not asked. ".to_owned(),
+        Some(folder) => format!("it was not asked again. {}. ", waits(folder)),
+    };
+    format!(
+        "process {pid} runs a profiler of its own, and PyTorch {version} (any before 2.12) stops the program with an \
+         error where that starts while a trace of ours is written; {asked}Import the trace of its own with `habitat-tui \
+         import`, attach again when its profiler is done for good, or start the job with `habitat-tui run`, whose \
+         recording gives way"
+    )
+}
+
+fn not_traced(pid: u32, asked: u32, seconds: f64, is_busy: bool, folder: &Path) -> String {
+    let waits = waits(folder);
+    match (asked, is_busy) {
+        (0, true) => format!(
+            "process {pid} took no request in {seconds:.0} s: its own profiler is running and has priority; import \
+             its trace with `habitat-tui import`, or attach when it is off"
+        ),
+        (0, false) => format!(
+            "process {pid} has fallen silent before it could be asked to record; is the job stopped (Ctrl-Z, a \
+             debugger)? --timeout 30m waits longer than {seconds:.0} s"
+        ),
+        (_, true) => format!(
+            "process {pid} was asked {asked} times in {seconds:.0} s, and a profiler of its own is on, which goes \
+             first; import its trace with `habitat-tui import`. {waits}"
+        ),
+        (_, false) => format!(
+            "process {pid} was asked to record, and has made no step of a torch optimizer in {seconds:.0} s. Is it \
+             evaluating or saving, or are its steps this long? --timeout 30m waits longer. {waits}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(torch: Option<&str>) -> ProcessInfo {
+        ProcessInfo { pid: 7, command: vec!["python".to_owned(), "t.py".to_owned()], torch: torch.map(str::to_owned) }
+    }
+
+    #[test]
+    fn who_was_not_heard_is_named_with_the_likely_reason() {
+        let text = |started: Vec<ProcessInfo>| {
+            AttachError::Nobody { seconds: 12.0, started, polls_elsewhere: Vec::new() }.to_string()
+        };
+        assert!(text(Vec::new()).contains("found in 12 s; a job can be attached to where"));
+        assert!(
+            text(vec![seen(None)]).contains("process 7 (python t.py) was started for it: it has not loaded PyTorch")
+        );
+        let both = text(vec![seen(None), seen(Some("2.1.2"))]);
+        assert!(both.contains("and 1 process were started") && both.contains("its PyTorch 2.1.2 has not"), "{both}");
+        let elsewhere = |sockets: &[&str]| {
+            let polls_elsewhere = sockets.iter().map(|it| (*it).to_owned()).collect();
+            AttachError::Nobody { seconds: 12.0, started: vec![seen(None)], polls_elsewhere }.to_string()
+        };
+        assert!(
+            elsewhere(&["/tmp/x/dynoconfigclient1"])
+                .ends_with("1 process can be attached to in /tmp/x: give --socket-dir /tmp/x")
+        );
+        assert!(
+            elsewhere(&["@dynoconfigclient1", "@dynoconfigclient2"])
+                .contains("2 processes can be attached to at dynolog's")
+        );
+    }
+}

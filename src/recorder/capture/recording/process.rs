@@ -1,0 +1,365 @@
+//! One process of a recorded job, and the steps and windows that it made.
+
+use std::collections::BTreeMap;
+
+use super::work::Work;
+use crate::capture::messages::{Held, Hello, Model, Stage, Window, World};
+use crate::live::{Exchange, Waiting};
+use habitat_base::regress::quantile::median;
+use habitat_base::units::{Micros, Range};
+
+/// Bounds of what is kept: whoever speaks on the socket may say anything, and a job may run
+/// for a year.
+pub(super) const MOST_TIMES: usize = 10_000;
+pub(super) const MOST_NOTES: usize = 100;
+/// Characters kept of a text.
+pub(super) const LONGEST: usize = 400;
+
+/// Keeps `one` where there is room.
+pub(super) fn keep<T>(all: &mut Vec<T>, one: T) {
+    if all.len() < MOST_NOTES {
+        all.push(one);
+    }
+}
+
+pub(super) fn short(text: &str) -> String {
+    habitat_base::text::clean(text, LONGEST)
+}
+
+/// One process of the job.
+#[derive(Debug, Clone, Default)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Number of the first message after it imported PyTorch or started CUDA, and of its last one.
+    pub heard: [u64; 2],
+    /// The processes that it trains with, known from its first step on.
+    pub world: Option<World>,
+    /// Other frameworks that it imported.
+    pub frameworks: Vec<String>,
+    /// Backward passes before its first step, known at its end.
+    pub backward_passes: u64,
+    /// Whether it imported PyTorch.
+    pub has_torch: bool,
+    /// Whether it started CUDA with our recorder.
+    pub has_cuda: bool,
+    /// Version of Python.
+    pub python: Option<String>,
+    /// Version of PyTorch.
+    pub torch: Option<String>,
+    /// The rank, where there are several.
+    pub rank: Option<u32>,
+    /// Steps that it made, as far as told.
+    pub steps: u64,
+    /// Steps outside windows. Of very many the last ones.
+    pub times: Vec<Timed>,
+    /// Worker processes of the `DataLoader` that it asked last.
+    pub workers: Option<u32>,
+    /// Processors that it may use.
+    pub cores: Option<u32>,
+    /// Mean microseconds that each worker of its loaders takes for a batch.
+    pub loading: BTreeMap<u32, f64>,
+    /// How much its steps compute.
+    pub work: Work,
+    /// Why it is not measured what is waited for data.
+    pub no_waits: Option<String>,
+    /// What the model was given.
+    pub model: Option<Model>,
+    /// Elements of what is trained.
+    pub parameters: Option<u64>,
+    /// Optimizers whose steps are counted, one after the other's end.
+    pub optimizers: u32,
+    /// Largest GPU memory of tensors.
+    pub peak_memory_bytes: Option<u64>,
+    /// What stays in memory from step to step.
+    pub held: Option<Held>,
+    /// Recorded windows; of very many the last ones.
+    pub windows: Vec<Recorded>,
+    /// Windows whose traces were written.
+    pub written: u32,
+    /// Why windows were dropped.
+    pub dropped: Vec<String>,
+    /// Why the last window has fewer steps than were asked for, where it has.
+    pub shortened: Option<String>,
+    /// Whether a window is open now.
+    pub in_window: bool,
+    /// Windows that were closed.
+    pub closed: u32,
+    /// Windows that were closed and whose traces were not written.
+    pub unwritten: u32,
+    /// Microseconds that opening and closing windows took.
+    pub costs: Vec<f64>,
+    /// Why it cannot be recorded.
+    pub refused: Option<String>,
+    /// Faults of the hook.
+    pub faults: Vec<String>,
+    /// Whether it said goodbye.
+    pub exited: bool,
+}
+
+/// A step outside windows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timed {
+    /// Its number, from 1.
+    pub step: u64,
+    /// Microseconds from the end of the step before to its end.
+    pub time_us: f64,
+    /// Microseconds of it that the training waited for a `DataLoader`; `None` where that is not known.
+    pub wait_us: Option<f64>,
+    /// Microseconds of it in which `backward()` waited for other ranks; `None` if unknown.
+    pub idle_us: Option<f64>,
+}
+
+/// A recorded window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// Number, from 1.
+    pub number: u32,
+    /// First and last step in it.
+    pub steps: (u64, u64),
+    /// File name in the recording's folder.
+    pub file: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Of a window of time: kernels in it, records lost, and its length.
+    pub cuda: Option<CudaWindow>,
+}
+
+/// A window of time of a CUDA program.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CudaWindow {
+    /// Kernels in it.
+    pub kernels: u64,
+    /// Records that could not be kept.
+    pub lost: u64,
+    /// Seconds that it was open.
+    pub seconds: f64,
+}
+
+/// Steps at the beginning that do not count where there are enough others: caches fill,
+/// allocators grow, libraries choose their kernels.
+pub(super) const WARM_UP: u64 = 5;
+
+/// Steps over which the share that waits for data is told: the last ones.
+pub(super) const WAITED_STEPS: usize = 50;
+
+/// Share of the time that is waited for data from which on the loader sets the pace.
+const WAITS: f64 = 0.5;
+
+/// Parts of the steps whose means tell how the pace varies.
+const TENTHS: usize = 10;
+
+/// Step times outside windows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepTimes {
+    /// The middle one.
+    pub median: Micros,
+    /// The mean.
+    pub mean: Micros,
+    /// The shortest and the longest.
+    pub range: [Micros; 2],
+    /// How many.
+    pub count: u32,
+}
+
+impl Process {
+    /// The steps outside windows, those at the beginning left out where others are enough.
+    fn settled(&self) -> &[Timed] {
+        let first = self.times.partition_point(|timed| timed.step <= WARM_UP);
+        if self.times.len() - first >= 3 { &self.times[first..] } else { &self.times }
+    }
+
+    /// The mean, and those of the fastest and the slowest tenth of the steps, each of steps that
+    /// followed one another; with fewer than [`TENTHS`] times two steps, the shortest and the longest.
+    pub fn pace(&self) -> Option<Range<Micros>> {
+        let settled = self.settled();
+        let mean = |steps: &[Timed]| steps.iter().map(|timed| timed.time_us).sum::<f64>() / steps.len() as f64;
+        let parts: Vec<f64> = if settled.len() < 2 * TENTHS {
+            settled.iter().map(|timed| timed.time_us).collect()
+        } else {
+            (0..TENTHS)
+                .map(|part| mean(&settled[part * settled.len() / TENTHS..(part + 1) * settled.len() / TENTHS]))
+                .collect()
+        };
+        let low = parts.iter().copied().min_by(f64::total_cmp)?;
+        let high = parts.iter().copied().max_by(f64::total_cmp)?;
+        let [low, mid, high] = [low, mean(settled), high].map(|time| Micros::new(time).ok());
+        Some(Range { low: low?, mid: mid?, high: high? })
+    }
+
+    /// What the last steps waited for data: Σ waits / Σ times. `None` where it is not known of them.
+    pub fn waiting(&self) -> Option<Waiting> {
+        let settled = self.settled();
+        let last = &settled[settled.len().saturating_sub(WAITED_STEPS)..];
+        let known: Vec<(f64, f64)> =
+            last.iter().filter_map(|timed| Some((timed.wait_us?.min(timed.time_us), timed.time_us))).collect();
+        let (waits, times) = known.iter().fold((0.0, 0.0), |(waits, times), one| (waits + one.0, times + one.1));
+        let steps = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        (times > 0.0).then(|| Waiting { share: waits / times, steps, workers: self.workers, cores: self.cores })
+    }
+
+    /// Takes in what a worker of its loaders takes for a batch, in microseconds; of very many workers the first ones.
+    pub(super) fn loading(&mut self, worker: u32, batch_us: f64) {
+        let is_kept = self.loading.len() < MOST_NOTES || self.loading.contains_key(&worker);
+        if is_kept && batch_us.is_finite() && batch_us >= 0.0 {
+            self.loading.insert(worker, batch_us);
+        }
+    }
+
+    /// The least time from step to step that the workers of the loader allow: the time of a batch in a worker ÷
+    /// workers × batches of a step. It cannot be longer than the steps were; if these waited for data most of
+    /// their time, it is as long. `None` without workers, with several loaders in a step, or if unknown.
+    pub fn loader_period(&self) -> Option<Micros> {
+        let workers = f64::from(self.workers.filter(|workers| *workers > 0)?);
+        let batches = self.model.as_ref().map_or(&[][..], |model| &model.batches);
+        if batches.iter().any(|batch| batch.loader != batches[0].loader) {
+            return None;
+        }
+        let step = self.step_times()?.mean;
+        if self.waiting().is_some_and(|waiting| waiting.share >= WAITS) {
+            return Some(step);
+        }
+        let batch = median(&mut self.loading.values().copied().collect::<Vec<f64>>())?;
+        let period = Micros::new(batch / workers * batches.len().max(1) as f64).ok()?;
+        Some(period.min(step))
+    }
+
+    /// Time that each of the last steps waits for other ranks, median. `None` if unknown.
+    pub fn exchange(&self) -> Option<Exchange> {
+        let settled = self.settled();
+        let last = &settled[settled.len().saturating_sub(WAITED_STEPS)..];
+        let known = || last.iter().filter_map(|timed| Some((timed.idle_us?.min(timed.time_us), timed.time_us)));
+        let middle = |of: fn((f64, f64)) -> f64| Micros::new(median(&mut known().map(of).collect::<Vec<_>>())?).ok();
+        Some(Exchange { waiting: middle(|it| it.0)?, step: middle(|it| it.1)? })
+    }
+
+    /// Whether the trace of a closed window is being written.
+    pub fn is_writing(&self) -> bool {
+        !self.exited && self.closed > self.written.saturating_add(self.unwritten)
+    }
+
+    /// Times of the steps outside windows, those at the beginning left out where others
+    /// are enough.
+    pub fn step_times(&self) -> Option<StepTimes> {
+        let mut times: Vec<f64> = self.settled().iter().map(|timed| timed.time_us).collect();
+        let median = median(&mut times)?;
+        let (first, last) = (*times.first()?, *times.last()?);
+        Some(StepTimes {
+            median: Micros::new(median).ok()?,
+            mean: Micros::new(times.iter().sum::<f64>() / times.len() as f64).ok()?,
+            range: [Micros::new(first).ok()?, Micros::new(last).ok()?],
+            count: u32::try_from(times.len()).unwrap_or(u32::MAX),
+        })
+    }
+}
+
+impl Model {
+    /// With texts and shapes of a length that is worth keeping.
+    pub(super) fn bounded(mut self) -> Self {
+        for text in [&mut self.module, &mut self.opaque, &mut self.autocast] {
+            *text = text.as_deref().map(short);
+        }
+        self.leads.truncate(LONGEST);
+        self.batches.truncate(LONGEST);
+        self.inputs.truncate(LONGEST);
+        for input in &mut self.inputs {
+            input.dtype = short(&input.dtype);
+            input.shape.truncate(LONGEST);
+        }
+        self
+    }
+}
+
+impl Process {
+    /// Takes in that message number `number` came from process `pid`.
+    pub(super) fn hear_at(&mut self, pid: u32, number: u64) {
+        self.pid = pid;
+        if !(self.has_torch || self.has_cuda) || self.heard[0] == 0 {
+            self.heard[0] = number;
+        }
+        self.heard[1] = number;
+    }
+
+    pub(super) fn greet(&mut self, hello: &Hello) {
+        self.has_torch |= hello.stage == Stage::Torch;
+        self.has_cuda |= hello.stage == Stage::Cuda;
+        self.python = hello.python.as_deref().map(short).or(self.python.take());
+        self.torch = hello.torch.as_deref().map(short).or(self.torch.take());
+        self.rank = hello.rank.or(self.rank);
+    }
+
+    /// Takes in the times of steps, from the step `first` on, and what of each was waited for
+    /// data and for other ranks, in microseconds.
+    pub(super) fn add_steps(&mut self, first: u64, times_us: &[f64], waits_us: &[f64], idle_us: &[f64]) {
+        let is_time = |time: &f64| time.is_finite() && *time >= 0.0;
+        let of_each = |part: &[f64], at: usize| {
+            let part = if part.len() == times_us.len() { part } else { &[] };
+            part.get(at).copied().filter(is_time)
+        };
+        let timed = (first..).zip(times_us.iter().enumerate()).filter(|(_, (_, time))| is_time(time));
+        self.times.extend(timed.map(|(step, (at, &time_us))| Timed {
+            step,
+            time_us,
+            wait_us: of_each(waits_us, at),
+            idle_us: of_each(idle_us, at),
+        }));
+        if self.times.len() > MOST_TIMES {
+            self.times.drain(..self.times.len() - MOST_TIMES / 2);
+            // One message may hold half a million.
+            self.times.shrink_to(MOST_TIMES);
+        }
+        self.steps = self.steps.max(self.times.last().map_or(0, |timed| timed.step));
+    }
+
+    /// Takes in that opening or closing a window held the training up; of very many the last ones
+    /// are one.
+    fn add_cost(&mut self, cost_us: f64) {
+        if self.costs.len() < MOST_NOTES {
+            self.costs.push(cost_us);
+        } else if let Some(last) = self.costs.last_mut() {
+            *last += cost_us;
+        }
+    }
+
+    /// Takes in what became of a window.
+    pub(super) fn window(&mut self, window: Window) {
+        match window {
+            Window::Opened { step, cost_us, note } => {
+                self.steps = self.steps.max(step);
+                self.shortened = note.as_deref().map(short);
+                self.in_window = true;
+                self.add_cost(cost_us);
+            }
+            Window::Closed { step, cost_us, parameters, optimizers, rank, peak_memory_bytes, held } => {
+                self.steps = self.steps.max(step);
+                self.in_window = false;
+                self.closed = self.closed.saturating_add(1);
+                self.add_cost(cost_us);
+                self.parameters = Some(parameters);
+                self.optimizers = optimizers;
+                self.rank = rank.or(self.rank);
+                self.peak_memory_bytes = peak_memory_bytes.or(self.peak_memory_bytes);
+                self.held = held.map(|held| Held { device: short(&held.device), ..held }).or(self.held.take());
+            }
+            Window::Written { number, first, last, file, bytes, kernels, lost, seconds, .. } => {
+                self.steps = self.steps.max(last);
+                // A name within the folder, whatever is said.
+                if !file.contains('/') && !file.is_empty() && !file.starts_with('.') && file.len() < LONGEST {
+                    let cuda = seconds.map(|seconds| CudaWindow { kernels, lost, seconds });
+                    self.written = self.written.saturating_add(1);
+                    if self.windows.len() >= MOST_NOTES {
+                        self.windows.remove(0);
+                    }
+                    self.windows.push(Recorded { number, steps: (first, last), file, bytes, cuda });
+                    self.windows.sort_by_key(|window| window.number);
+                }
+            }
+            Window::Dropped { step, reason, number } => {
+                self.steps = self.steps.max(step);
+                self.unwritten = self.unwritten.saturating_add(u32::from(number.is_some()));
+                self.in_window = false;
+                keep(&mut self.dropped, short(&reason));
+            }
+        }
+    }
+}

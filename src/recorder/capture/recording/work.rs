@@ -1,0 +1,75 @@
+//! How much steps compute, by the nodes of autograd that they make: later steps may do more than
+//! the recorded ones.
+
+use habitat_base::regress::quantile::median;
+
+/// Reports that are kept, the last ones.
+const MOST: usize = 1000;
+/// How many times the nodes of the recorded steps later ones have before that is reported.
+const FACTOR: f64 = 1.5;
+
+/// Nodes of the recorded steps and of those after them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Work {
+    /// Of the step before the last window.
+    recorded: Option<f64>,
+    /// Nodes a step of every report since then.
+    later: Vec<f64>,
+}
+
+impl Work {
+    /// Takes in a report.
+    pub(super) fn add(&mut self, steps: u64, nodes: u64, recorded: bool) {
+        let each = nodes as f64 / steps.max(1) as f64;
+        if recorded {
+            *self = Self { recorded: Some(each), later: Vec::new() };
+        } else if self.recorded.is_some() && steps > 0 {
+            if self.later.len() >= MOST {
+                self.later.remove(0);
+            }
+            self.later.push(each);
+        }
+    }
+
+    /// How many times as many nodes as the recorded steps the later ones make; `None` if that is about 1 or not known.
+    pub fn later(&self) -> Option<f64> {
+        let recorded = self.recorded.filter(|nodes| *nodes > 0.0)?;
+        let times = median(&mut self.later.clone())? / recorded;
+        (times >= FACTOR || times <= 1.0 / FACTOR).then_some(times)
+    }
+
+    /// The same as advice.
+    pub fn note(&self) -> Option<String> {
+        self.later().map(|times| {
+            format!(
+                "later steps record {times:.1} times the autograd nodes of the recorded ones (gradient accumulation that \
+                 ramps up, or other layers trained?): the profile is of early steps; --after records later ones"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn later(reports: &[(u64, u64, bool)]) -> Option<f64> {
+        let mut work = Work::default();
+        for &(steps, nodes, recorded) in reports {
+            work.add(steps, nodes, recorded);
+        }
+        work.later()
+    }
+
+    #[test]
+    fn later_steps_that_do_more_are_noticed() {
+        assert_eq!(later(&[]), None);
+        assert_eq!(later(&[(10, 900, false), (1, 50, true)]), None, "nothing came later");
+        assert_eq!(later(&[(1, 50, true), (10, 500, false), (10, 2000, false), (10, 2000, false)]), Some(4.0));
+        // A validation with gradients in one report of many.
+        assert_eq!(later(&[(1, 50, true), (10, 500, false), (10, 9000, false), (10, 510, false)]), None);
+        assert_eq!(later(&[(1, 60, true), (10, 300, false)]), Some(0.5), "layers that are frozen");
+        assert_eq!(later(&[(1, 60, true), (10, 600, false), (1, 120, true), (9, 1080, false)]), None, "another window");
+        assert_eq!(later(&[(1, 0, true), (10, 300, false)]), None, "no nodes are counted there");
+    }
+}

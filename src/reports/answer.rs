@@ -1,0 +1,263 @@
+//! The answer in a few lines, the same on the first screen and in print: what bounds the step, which GPU, at what
+//! price, how sure.
+
+use std::io::{self, Write};
+
+use super::verdict;
+use super::{format, run};
+use habitat_base::text::{capitalised, clean};
+use habitat_base::units::{OpenRange, UsdPerHour};
+use habitat_planning::plan::accept::other_platform;
+use habitat_planning::plan::value::{self, Value};
+use habitat_planning::pricing::{Offer, PriceBook};
+use habitat_prediction::{Estimate, Fits, Method, Prediction, Predictions};
+use habitat_recorder::live::Snapshot;
+use habitat_step::catalog::Catalog;
+use habitat_step::profile::Profile;
+
+/// A GPU with the offer that it is named for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pick {
+    /// Its place in the predictions.
+    pub index: usize,
+    /// The offer; `None` if no usable one on demand is known.
+    pub offer: Option<Priced>,
+}
+
+/// An offer of one GPU on demand, and what it buys.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Priced {
+    /// The offer.
+    pub offer: Offer,
+    /// Its price divided by its GPUs.
+    pub price_per_gpu: UsdPerHour,
+    /// Samples for a dollar; `None` if the batch size is unknown.
+    pub samples_per_usd: Option<OpenRange<f64>>,
+}
+
+impl From<Value<'_>> for Priced {
+    fn from(value: Value<'_>) -> Self {
+        Self { offer: value.offer.clone(), price_per_gpu: value.price_per_gpu, samples_per_usd: value.samples_per_usd }
+    }
+}
+
+/// The GPUs that the answer names, of those whose memory the step fits in.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Picks {
+    /// The fastest with an offer, on the platform of the recording if there is one; without any offer, the fastest of
+    /// all.
+    pub fastest: Option<Pick>,
+    /// One that is faster still, of which no offer is known or which is another platform.
+    pub unoffered: Option<Pick>,
+    /// The most samples for a dollar at a firm price, on the platform of the recording if there is one; without firm
+    /// prices, at any.
+    pub best_value: Option<Pick>,
+    /// One with more samples for a dollar, at a price in doubt.
+    pub doubted: Option<Pick>,
+    /// The GPU of the recording.
+    pub recorded: Option<Pick>,
+    /// GPUs with a firm price, and with any.
+    pub priced: [usize; 2],
+}
+
+impl Picks {
+    /// Of predictions and prices.
+    pub fn new(predictions: &Predictions, prices: &PriceBook) -> Self {
+        let all = &predictions.predictions;
+        let usable = |it: &Prediction| it.memory.fits != Fits::No && it.step.mid().get() > 0.0;
+        let any: Vec<Pick> = (0..all.len())
+            .map(|index| Pick { index, offer: value::best_value(&all[index], prices).map(Priced::from) })
+            .collect();
+        let firm: Vec<Pick> = (0..all.len())
+            .filter_map(|index| {
+                let offer = Some(value::best_firm_value(&all[index], prices)?.into());
+                Some(Pick { index, offer })
+            })
+            .collect();
+        let quickest = |picks: &mut dyn Iterator<Item = &Pick>| {
+            picks
+                .filter(|pick| usable(&all[pick.index]))
+                .min_by(|a, b| all[a.index].step.mid().total_cmp(&all[b.index].step.mid()))
+                .cloned()
+        };
+        // Nobody knows yet whether the program runs on another platform.
+        let is_same = |pick: &&Pick| {
+            let kind = pick.offer.as_ref().map_or("", |it| &it.offer.instance_type);
+            other_platform(predictions, &all[pick.index].gpu, kind).is_none()
+        };
+        let ported: Vec<Pick> = firm.iter().filter(is_same).cloned().collect();
+        let worth = |pick: &Pick| pick.offer.as_ref().and_then(|it| it.samples_per_usd).map_or(0.0, |it| it.mid);
+        let richest = |picks: &[Pick]| {
+            let picks = picks.iter().filter(|pick| usable(&all[pick.index]) && worth(pick) > 0.0);
+            picks.max_by(|a, b| worth(a).total_cmp(&worth(b))).cloned()
+        };
+        // Of one GPU a firm price goes before a lower one in doubt.
+        let named: Vec<&Pick> =
+            any.iter().map(|pick| firm.iter().find(|firm| firm.index == pick.index).unwrap_or(pick)).collect();
+        let fastest_of_all = quickest(&mut named.iter().copied());
+        let offered = || named.iter().copied().filter(|pick| pick.offer.is_some());
+        let fastest = quickest(&mut offered().filter(is_same))
+            .or_else(|| quickest(&mut offered()))
+            .or_else(|| fastest_of_all.clone());
+        let is_other = |pick: &Pick, of: Option<&Pick>| of.is_none_or(|of| of.index != pick.index);
+        let most = richest(&any);
+        let best_value = richest(&ported).or_else(|| richest(&firm)).or_else(|| most.clone());
+        let recorded = all.iter().position(|it| it.step.is_of_origin()).map(|index| named[index].clone());
+        Self {
+            unoffered: fastest_of_all.filter(|pick| is_other(pick, fastest.as_ref())),
+            doubted: most.filter(|most| best_value.as_ref().is_some_and(|best| worth(most) > worth(best))),
+            recorded,
+            priced: [firm.len(), any.iter().filter(|pick| pick.offer.is_some()).count()],
+            fastest,
+            best_value,
+        }
+    }
+}
+
+/// One answer: a heading, the answer, its range and method, and its source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The question.
+    pub question: &'static str,
+    /// The answer: a name, two blanks, a figure.
+    pub answer: String,
+    /// Range, method and price.
+    pub detail: Vec<String>,
+}
+
+/// The fastest GPU with an offer, and a faster one without.
+pub fn fastest(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
+    let pick = picks.fastest.as_ref()?;
+    let it = &predictions.predictions[pick.index];
+    let step = it.step.as_estimate();
+    // The recorded step, without its communication if it had any.
+    let recorded = picks.recorded.as_ref().filter(|recorded| recorded.index != pick.index);
+    let times = recorded.map(|recorded| {
+        let of = predictions.predictions[recorded.index].step.mid();
+        format!(" · {} × the recorded speed", format::number(of / step.range.mid))
+    });
+    let mut detail = vec![
+        format!("{} · {}{}", range(&step), method_words(&step), times.unwrap_or_default()),
+        offer_words(predictions, pick),
+    ];
+    detail.extend(picks.unoffered.as_ref().map(|other| {
+        let it = &predictions.predictions[other.index];
+        format!("{} {}: faster, {}", name(it), format::time(it.step.mid()), offer_words(predictions, other))
+    }));
+    let answer = format!("{}  {}", name(it), format::time(step.range.mid));
+    Some(Answer { question: "Fastest GPU", answer, detail })
+}
+
+/// The most samples for a dollar at a firm price, and more at a price in doubt.
+pub fn best_value(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
+    let pick = picks.best_value.as_ref()?;
+    let it = &predictions.predictions[pick.index];
+    let per_usd = pick.offer.as_ref()?.samples_per_usd?;
+    let mut detail = vec![
+        format!("{} · {}", format::short_range(per_usd.low, per_usd.high), method_words(&it.step.as_estimate())),
+        offer_words(predictions, pick),
+    ];
+    detail.extend(picks.doubted.as_ref().and_then(|other| {
+        let per_usd = other.offer.as_ref()?.samples_per_usd?.mid;
+        let name = name(&predictions.predictions[other.index]);
+        Some(format!("{name}: {} samples/$, {}", format::short_count(per_usd), offer_words(predictions, other)))
+    }));
+    let answer = format!("{}  {} samples/$", name(it), format::short_count(per_usd.mid));
+    Some(Answer { question: "Best value", answer, detail })
+}
+
+/// The GPU of the recording: its step and its price.
+pub fn recorded(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
+    let pick = picks.recorded.as_ref()?;
+    let it = &predictions.predictions[pick.index];
+    let mut detail = vec![method_words(&it.step.as_estimate())];
+    detail.extend(it.throughput.map(|rate| format!("{} samples/s", format::number(rate.mid.get()))));
+    let per_usd = pick.offer.as_ref().and_then(|offer| offer.samples_per_usd);
+    detail.extend(per_usd.map(|per_usd| format!("{} samples/$", format::short_count(per_usd.mid))));
+    detail.push(offer_words(predictions, pick));
+    let answer = format!("{}  {}", name(it), format::time(it.step.mid()));
+    Some(Answer { question: "Recorded on", answer, detail })
+}
+
+/// How sure times and prices are.
+fn certainty(predictions: &Predictions, picks: &Picks) -> String {
+    let [firm, any] = picks.priced;
+    let prices = match any {
+        0 => "no prices".to_owned(),
+        _ => format!("firm prices (from the provider itself, not in doubt) for {firm} of {any} GPUs with an offer"),
+    };
+    let warnings = match predictions.warnings().len() {
+        0 => String::new(),
+        1 => "; 1 warning below".to_owned(),
+        count => format!("; {count} warnings below"),
+    };
+    format!("ranges aim to hold 80 % of steps; {prices}{warnings}")
+}
+
+fn range(step: &Estimate) -> String {
+    format::time_range(step.range.low, step.range.high)
+}
+
+/// The method in words that cannot be misread.
+pub fn method_words(step: &Estimate) -> String {
+    match step.method {
+        Method::Measured => "measured".to_owned(),
+        Method::Derived => "derived from the step recorded here".to_owned(),
+        method => format!("predicted, {method}"),
+    }
+}
+
+/// Who rents it out at what price, and what speaks against that.
+fn offer_words(predictions: &Predictions, pick: &Pick) -> String {
+    let kind = pick.offer.as_ref().map_or("", |it| &it.offer.instance_type);
+    let platform = other_platform(predictions, &predictions.predictions[pick.index].gpu, kind);
+    let platform = platform.map_or_else(String::new, |platform| format!(", {platform}"));
+    let Some(Priced { offer, price_per_gpu, .. }) = &pick.offer else {
+        return format!("no offer known{platform}");
+    };
+    let marks = offer.trust.marks();
+    let doubt = if marks.is_empty() { String::new() } else { format!(" (in doubt: {marks})") };
+    let price = format::price(*price_per_gpu);
+    // The price of one GPU of a machine that is rented with all of them.
+    let each = if offer.gpu_count > 1 { format!(" a GPU, {} at a time", offer.gpu_count) } else { String::new() };
+    format!("{} {price}{each}{doubt}{platform}", clean(&offer.provider, 16))
+}
+
+/// The name of a GPU without its remarks in brackets.
+fn name(prediction: &Prediction) -> String {
+    let name = &prediction.gpu.name;
+    clean(name.split(" (").next().unwrap_or(name), 30)
+}
+
+/// The answer in five lines: what bounds the step, the fastest GPU, the best value, the GPU of the recording, and how
+/// sure that is. Lines without an answer are left out; without predictions, all but the first.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write(
+    profile: &Profile,
+    catalog: &Catalog,
+    predictions: Option<&Predictions>,
+    prices: &PriceBook,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let memory = run::memory(&Snapshot::default(), Some(profile), catalog);
+    match verdict::of_profile(profile, memory) {
+        Ok(verdict) => writeln!(out, "{}", capitalised(&verdict.to_string()))?,
+        Err(why) => writeln!(out, "The bound of the step is {why}")?,
+    }
+    predictions.map_or(Ok(()), |predictions| write_picks(predictions, prices, out))
+}
+
+/// The GPUs of the answer, and how sure it is.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_picks(predictions: &Predictions, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
+    let picks = Picks::new(predictions, prices);
+    for answer in [fastest(predictions, &picks), best_value(predictions, &picks), recorded(predictions, &picks)] {
+        let Some(Answer { question, answer, detail }) = answer else { continue };
+        writeln!(out, "{question}: {} ({})", answer.replacen("  ", ", ", 1), detail.join("; "))?;
+    }
+    writeln!(out, "How sure: {}", certainty(predictions, &picks))
+}

@@ -1,0 +1,252 @@
+//! A workload at several batch sizes: tables and JSON.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::format;
+use super::predictions::write_warnings;
+use super::table::{Cell, Column, Table};
+use habitat_base::text;
+use habitat_base::units::Micros;
+use habitat_prediction::batches::{Basis, GpuSweep, Sweep, SweepRow};
+use habitat_prediction::{Fits, WarningKind};
+
+/// Batch by batch, GPU by GPU.
+pub fn table(sweep: &Sweep) -> Table {
+    let mut table = Table::new(&[
+        Column::text("GPU", "gpu"),
+        Column::number("batch", "batch_size"),
+        Column::number("step", "step_us"),
+        Column::number("80 % range", ""),
+        Column::number("", "low_us"),
+        Column::number("", "high_us"),
+        Column::number("", "low_90_us"),
+        Column::number("", "high_90_us"),
+        Column::number("samples/s", "samples_per_s"),
+        Column::number("memory", "memory_bytes"),
+        Column::text("fits", "fits"),
+        Column::text("method", "method"),
+        Column::text("", "memory_reason"),
+        Column::text("", "warnings"),
+    ]);
+    for gpu in &sweep.gpus {
+        for row in &gpu.rows {
+            table.push(cells(sweep, gpu, row));
+        }
+    }
+    table
+}
+
+fn cells(sweep: &Sweep, gpu: &GpuSweep, row: &SweepRow) -> Vec<Cell> {
+    let SweepRow { batch, step, wide, throughput, memory } = row;
+    let needed = memory.needed.or_else(|| sweep.memory.map(|line| line.with_context(*batch)));
+    let at_most = sweep.memory.is_some_and(|line| line.is_upper_bound());
+    vec![
+        Cell::text(&gpu.gpu.slug),
+        Cell::new(format::grouped(*batch as f64), batch),
+        Cell::new(format::time(step.range.mid), step.range.mid.get()),
+        if step.range.low == step.range.high {
+            Cell::unknown()
+        } else {
+            Cell::text(format::time_range(step.range.low, step.range.high))
+        },
+        Cell::text(step.range.low.get()),
+        Cell::text(step.range.high.get()),
+        Cell::text(wide[0].get()),
+        Cell::text(wide[1].get()),
+        Cell::maybe(throughput.as_ref(), |rate| Cell::new(format::number(rate.mid.get()), rate.mid.get())),
+        Cell::maybe(needed, |needed| {
+            Cell::new(format!("{}{}", if at_most { "≤ " } else { "" }, format::memory(needed)), needed.get())
+        }),
+        Cell::text(memory.fits),
+        Cell::new(
+            if is_shapes(sweep, *batch) { format!("{}, shapes scaled", step.method) } else { step.method.to_string() },
+            step.method,
+        ),
+        Cell::text(&memory.reason),
+        Cell::text(sweep.warnings.iter().map(|warning| warning.text.as_str()).collect::<Vec<_>>().join("; ")),
+    ]
+}
+
+fn is_shapes(sweep: &Sweep, batch: u64) -> bool {
+    sweep.basis == Basis::Shapes && !sweep.recorded.contains(&batch)
+}
+
+/// Per GPU the line of the step and the largest batch that fits.
+pub fn lines(sweep: &Sweep) -> Table {
+    let mut table = Table::new(&[
+        Column::text("GPU", "gpu"),
+        Column::number("fixed", "fixed_us"),
+        Column::number("a sample", "per_sample_us"),
+        Column::number("grows with the batch", "share"),
+        Column::number("largest batch", "largest_batch"),
+    ]);
+    let at_least = sweep.memory.is_some_and(|line| line.is_upper_bound());
+    for gpu in &sweep.gpus {
+        let micros = |value: f64| Cell::new(format::time(Micros::known(value)), value);
+        table.push(vec![
+            Cell::text(&gpu.gpu.slug),
+            Cell::maybe(gpu.line, |(line, _)| micros(line.intercept)),
+            Cell::maybe(gpu.line, |(line, _)| micros(line.slope)),
+            Cell::maybe(gpu.line, |(_, share)| Cell::new(format::percent(share), share)),
+            Cell::maybe(gpu.largest, |largest| {
+                Cell::new(
+                    format!("{}{}", if at_least { "at least " } else { "" }, format::grouped(largest as f64)),
+                    largest,
+                )
+            }),
+        ]);
+    }
+    table
+}
+
+/// The lines of the families of operators.
+pub fn families(sweep: &Sweep) -> Table {
+    let mut table = Table::new(&[
+        Column::text("GPU", "gpu"),
+        Column::text("family", "family"),
+        Column::number("fixed", "fixed_us"),
+        Column::number("a sample", "per_sample_us"),
+        Column::number("R²", "r_squared"),
+        Column::text("device time by batch", ""),
+    ]);
+    for gpu in &sweep.gpus {
+        for of in &gpu.families {
+            let micros = |value: f64| Cell::new(format::time(Micros::known(value)), value);
+            let times: Vec<String> =
+                of.times.iter().map(|(batch, time)| format!("{batch}: {}", format::time(*time))).collect();
+            table.push(vec![
+                Cell::text(&gpu.gpu.slug),
+                Cell::text(of.family.name()),
+                micros(of.line.intercept),
+                micros(of.line.slope),
+                Cell::new(format!("{:.4}", of.r_squared), of.r_squared),
+                Cell::text(times.join(", ")),
+            ]);
+        }
+    }
+    table
+}
+
+/// Everything, for people.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_text(sweep: &Sweep, with_families: bool, out: &mut dyn Write) -> io::Result<()> {
+    let recorded: Vec<String> = sweep.recorded.iter().map(u64::to_string).collect();
+    let how = if sweep.shapes_only { "traced" } else { "recorded" };
+    writeln!(out, "{}, {how} at batch {}\n", text::clean(&sweep.workload.name, 80), recorded.join(", "))?;
+    write_warnings(&sweep.warnings, out)?;
+    table(sweep).write_text(out)?;
+    writeln!(out)?;
+    lines(sweep).write_text(out)?;
+    if with_families && sweep.basis == Basis::Lines {
+        writeln!(out)?;
+        families(sweep).write_text(out)?;
+    }
+    for gpu in &sweep.gpus {
+        if let Some(pays) = pays(sweep, gpu) {
+            writeln!(out, "{}: {pays}", gpu.gpu.slug)?;
+        }
+        for note in &gpu.notes {
+            writeln!(out, "{}: {note}", gpu.gpu.slug)?;
+        }
+    }
+    for note in &sweep.notes {
+        writeln!(out, "{note}")?;
+    }
+    Ok(())
+}
+
+/// Gain of throughput from which on a larger batch pays.
+const PAYS: f64 = 1.1;
+
+/// Whether a batch larger than the largest recorded one pays on a GPU, by the samples a second of those that fit;
+/// `None` if no larger one was predicted.
+pub fn pays(sweep: &Sweep, gpu: &GpuSweep) -> Option<String> {
+    let recorded = *sweep.recorded.iter().max()?;
+    let rate = |row: &SweepRow| row.throughput.map_or(0.0, |rate| rate.mid.get());
+    let now = gpu.rows.iter().find(|row| row.batch == recorded).map(rate).filter(|rate| *rate > 0.0)?;
+    let larger = || gpu.rows.iter().filter(|row| row.batch > recorded);
+    let smallest = larger().next()?;
+    let Some(best) = larger().filter(|row| row.memory.fits != Fits::No).max_by(|a, b| rate(a).total_cmp(&rate(b)))
+    else {
+        let batch = format::grouped(smallest.batch as f64);
+        return Some(format!("a larger batch does not fit (tried {batch})"));
+    };
+    let gain = rate(best) / now;
+    // More samples take longer to load, and steps here wait as long as the recorded one.
+    let waits = |kind| matches!(kind, WarningKind::HostBound | WarningKind::WaitsForData);
+    if sweep.warnings.iter().any(|warning| waits(warning.kind)) {
+        return Some(
+            "whether a larger batch pays is not known: the step waits for the host or its data, and a larger batch may wait longer; --host keeps-up compares the GPU's part"
+                .to_owned(),
+        );
+    }
+    let verdict = if gain >= PAYS { "a larger batch pays" } else { "a larger batch hardly pays" };
+    let unsure = if best.memory.fits == Fits::Unknown { "; unknown whether it fits" } else { "" };
+    let [best, recorded] = [best.batch, recorded].map(|batch| format::grouped(batch as f64));
+    Some(format!("{verdict}: {} times the samples/s at {best} as at {recorded}{unsure}", format::number(gain)))
+}
+
+/// Everything, for programs: `habitat-batches`, version 1.
+pub fn json(sweep: &Sweep) -> Value {
+    let gpus: Vec<Value> = sweep.gpus.iter().map(|gpu| gpu_json(sweep, gpu)).collect();
+    json!({
+        "format": "habitat-batches",
+        "version": 1,
+        "workload": sweep.workload,
+        "host": sweep.host.name(),
+        "basis": sweep.basis,
+        "recorded_batch_sizes": sweep.recorded,
+        "memory": sweep.memory.map(|line| json!({
+            "fixed_bytes": line.fixed, "per_sample_bytes": line.per_sample, "upper_bound": line.is_upper_bound(),
+            "computed": line.is_computed(),
+        })),
+        "gpus": gpus,
+        "warnings": sweep.warnings.iter().map(|warning| warning.text.as_str()).collect::<Vec<_>>(),
+        "notes": sweep.notes,
+    })
+}
+
+fn gpu_json(sweep: &Sweep, gpu: &GpuSweep) -> Value {
+    let rows: Vec<Value> = gpu
+        .rows
+        .iter()
+        .map(|row| {
+            json!({
+                "batch_size": row.batch,
+                "step_us": {"low": row.step.range.low, "mid": row.step.range.mid, "high": row.step.range.high},
+                "step_90_us": {"low": row.wide[0], "high": row.wide[1]},
+                "method": row.step.method.name(),
+                "shapes_scaled": is_shapes(sweep, row.batch),
+                "samples_per_s": row.throughput,
+                "memory_bytes": row.memory.needed.or_else(|| sweep.memory.map(|line| line.with_context(row.batch))),
+                "fits": row.memory.fits,
+                "memory_reason": row.memory.reason,
+            })
+        })
+        .collect();
+    let families: Vec<Value> = gpu
+        .families
+        .iter()
+        .map(|of| {
+            json!({
+                "family": of.family.name(), "fixed_us": of.line.intercept, "per_sample_us": of.line.slope,
+                "r_squared": of.r_squared,
+                "times_us": of.times.iter().map(|(batch, time)| json!([batch, time])).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({
+        "gpu": gpu.gpu.slug,
+        "line": gpu.line.map(|(line, share)| json!({
+            "fixed_us": line.intercept, "per_sample_us": line.slope, "share_that_grows": share,
+        })),
+        "largest_batch": gpu.largest,
+        "rows": rows,
+        "families": families,
+        "notes": gpu.notes,
+    })
+}

@@ -1,0 +1,157 @@
+//! The first lines of a plan, and the offers that need something to be accepted, in words and as JSON.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::format;
+use super::plans::{PartJson, gpu_words, part};
+use habitat_base::text::{clean, duration};
+use habitat_base::units::{Hours, Usd};
+use habitat_planning::plan::{Accept, Beside, Objective, Part, Plan, PlanStatus, accept_names};
+use habitat_planning::pricing::region;
+
+/// An offer that needs something to be accepted.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BesideJson<'a> {
+    /// Things to accept, as `--accept` names it: `spot`, `marketplace`, `doubted`, `platform`, `batch`.
+    pub accept: Vec<&'static str>,
+    /// That in words.
+    pub what: &'a str,
+    /// All the work on it.
+    pub part: PartJson<'a>,
+    /// When it fails: `that host is gone`.
+    pub fails_when: &'static str,
+    /// Cost of the work then; absent if nothing else meets the limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fails_cost_usd: Option<f64>,
+    /// Hours of the work then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fails_hours: Option<f64>,
+    /// The offer that is used then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fails_with: Option<&'a str>,
+}
+
+/// As JSON.
+pub fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
+    fn one(beside: &Beside) -> BesideJson<'_> {
+        let then = beside.fallback.then.as_ref();
+        BesideJson {
+            accept: beside.accept.iter().map(|accept| accept.name()).collect(),
+            what: &beside.what,
+            part: part(&beside.part),
+            fails_when: beside.fallback.when,
+            fails_cost_usd: then.map(|then| then.cost.get()),
+            fails_hours: then.map(|then| then.hours.get()),
+            fails_with: then.map(|then| then.with.as_str()),
+        }
+    }
+    plan.beside.iter().map(one).collect()
+}
+
+/// An offer in words: `8 × v100-sxm2-16gb at lambda us-east-1, on-demand`.
+pub fn offer_words(part: &Part) -> String {
+    let place = [clean(&part.provider, 20), clean(region::shown(&part.region), 30)];
+    format!("{} at {}, {}", gpu_words(part), place.join(" "), part.tier)
+}
+
+/// The plan in one sentence; `None` if there is none.
+pub fn verdict(plan: &Plan) -> Option<String> {
+    let total = plan.total.as_ref()?;
+    let offers: Vec<String> = plan.parts.iter().map(offer_words).collect();
+    let (cost, hours) = (format::usd_with_range(&total.cost), format::hours_with_range(&total.hours));
+    Some(format!("Take {}: {cost} in {hours}", offers.join(", then ")))
+}
+
+/// What the status means, in words.
+pub fn status_words(plan: &Plan) -> String {
+    let best = match plan.goal.objective {
+        Objective::Cost => "cheapest",
+        Objective::Time => "fastest",
+        Objective::CostPlusTime(_) => "best",
+        Objective::Emissions => "least CO2e",
+    };
+    match (plan.status, plan.goal.max_parts) {
+        (PlanStatus::Optimal, 1) if plan.goal.limits.max_machines > 1 => {
+            format!("{best} of {} choices of offer and machines", format::grouped(plan.solver.configurations as f64))
+        }
+        (PlanStatus::Optimal, 1) if plan.solver.configurations == 1 => "the only priced offer".to_owned(),
+        (PlanStatus::Optimal, 1) => {
+            let which = which_words(&plan.goal.limits.accept);
+            format!("{best} of {} {which}", format::grouped(plan.solver.configurations as f64))
+        }
+        (PlanStatus::Optimal, parts) => format!("{best} of all plans of up to {parts} parts"),
+        (PlanStatus::GapLimit, _) => plan.solver.gap.map_or_else(
+            || format!("close to the {best}"),
+            |gap| format!("at most {} from the {best}", format::percent(gap)),
+        ),
+        (PlanStatus::TimeLimit, _) => format!("{best} found in the time allowed"),
+        (PlanStatus::Infeasible, _) => "no plan meets the limits".to_owned(),
+    }
+}
+
+/// The offers that a plan chooses from, in words.
+fn which_words(accept: &[Accept]) -> String {
+    match accept {
+        [] => "firm offers".to_owned(),
+        all if Accept::are_all(all) => "priced offers".to_owned(),
+        some => format!("offers (accepted: {})", accept_names(some)),
+    }
+}
+
+/// How far it is from the limits, in words; empty without limits.
+pub fn room(plan: &Plan) -> Vec<String> {
+    let Some(total) = &plan.total else { return Vec::new() };
+    let finish = plan.goal.confidence.end(&total.hours);
+    let late = plan.goal.deadline.and_then(|deadline| deadline.checked_sub(finish));
+    let below = plan.goal.budget.and_then(|budget| budget.checked_sub(total.cost.mid));
+    let late = late.map(|left: Hours| format!("{} before the deadline", duration(left.get())));
+    let below = below.map(|left: Usd| format!("{} below the budget", format::usd(left)));
+    late.into_iter().chain(below).collect()
+}
+
+/// The heading over the offers that need something to be accepted.
+pub fn heading(plan: &Plan) -> &'static str {
+    match (plan.total.is_some(), plan.goal.objective) {
+        (false, _) => "There is one, if you accept",
+        (true, Objective::Cost) => "Cheaper, if you accept",
+        (true, Objective::Time) => "Sooner, if you accept",
+        (true, Objective::CostPlusTime(_)) => "Better, if you accept",
+        (true, Objective::Emissions) => "Less CO2e, if you accept",
+    }
+}
+
+/// The thing to accept, and the cost of the work then.
+pub fn gain(beside: &Beside) -> String {
+    let Part { cost, hours, .. } = &beside.part;
+    format!("{}: {} in {}, {}", beside.what, format::usd(cost.mid), format::hours(hours.mid), offer_words(&beside.part))
+}
+
+/// Cost of the work if that fails.
+pub fn risk(beside: &Beside) -> String {
+    let then = beside.fallback.then.as_ref().map_or_else(
+        || "nothing else meets the limits".to_owned(),
+        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), then.with),
+    );
+    format!("if {}: {then}", beside.fallback.when)
+}
+
+/// The flag that accepts it.
+pub fn flag(beside: &Beside) -> String {
+    format!("--accept {}", accept_names(&beside.accept))
+}
+
+/// A little more that buys a lot, in words, with the flag that makes it the plan.
+pub fn bargain(plan: &Plan) -> Option<String> {
+    let part = plan.bargain.as_ref()?;
+    // Rounded up: the limit has to let it pass.
+    let (what, flag) = if plan.goal.objective == Objective::Time {
+        let budget = (part.cost.mid.get() * 100.0).ceil() / 100.0;
+        ("A little later costs much less", format!("--budget {budget:.2}"))
+    } else {
+        let deadline = (plan.goal.confidence.end(&part.hours).get() * 10.0).ceil() / 10.0;
+        ("A little more buys a lot", format!("--deadline {deadline:.1}h"))
+    };
+    let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
+    Some(format!("{what}: {cost} in {hours}, {} ({flag})", offer_words(part)))
+}

@@ -1,0 +1,221 @@
+//! What makes the difference between two GPUs, as a table and as JSON (`habitat-difference`, version 1),
+//! and the waterfall from one step to another, which two recordings have as well.
+
+use std::io::{self, Write};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::format;
+use super::table::{Cell, Column, Graphic, Table};
+use crate::theme::Role;
+use habitat_base::text::clean;
+use habitat_base::units::{Micros, Range};
+use habitat_prediction::difference::Difference;
+use habitat_prediction::{Method, Prediction};
+use habitat_step::profile::Phase;
+use habitat_step::profile::difference::Changed;
+
+/// What `predict --difference --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "habitat-tui difference between two GPUs")]
+pub struct DifferenceJson<'a> {
+    /// Always `habitat-difference`.
+    pub format: &'static str,
+    /// Version of the form, 1.
+    pub version: u32,
+    /// The two GPUs.
+    pub gpus: [StepJson<'a>; 2],
+    /// Operations by what they add to the difference, the most first; empty where a method predicts
+    /// no single operations.
+    pub operations: Vec<ChangedJson<'a>>,
+    /// What of each step is no operation's time: waiting for the host, less what runs side by side.
+    pub rest_us: [f64; 2],
+}
+
+/// The step on one of them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StepJson<'a> {
+    /// Slug of the GPU.
+    pub gpu: &'a str,
+    /// Time of one step.
+    pub step_time_us: Range<f64>,
+    /// How it was obtained.
+    pub method: &'static str,
+}
+
+/// All occurrences of an operation in one phase.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ChangedJson<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Part of the step.
+    pub phase: &'static str,
+    /// Occurrences.
+    pub count: u64,
+    /// Device time of all of them on each GPU.
+    pub device_time_us: [f64; 2],
+    /// Occurrences of which nothing is known on one of the GPUs.
+    pub unknown: u64,
+}
+
+/// The JSON form.
+pub fn json<'a>(difference: &'a Difference<'a>) -> DifferenceJson<'a> {
+    let step = |prediction: &'a Prediction| {
+        let step = prediction.step.as_estimate();
+        StepJson {
+            gpu: prediction.gpu.slug.as_str(),
+            step_time_us: step.range.map(Micros::get),
+            method: step.method.name(),
+        }
+    };
+    let operation = |part: &'a Changed| ChangedJson {
+        name: &part.name,
+        phase: part.phase.map_or("several", Phase::name),
+        count: part.counts[0],
+        device_time_us: part.times,
+        unknown: part.unknown,
+    };
+    DifferenceJson {
+        format: "habitat-difference",
+        version: 1,
+        gpus: difference.steps.map(step),
+        operations: difference.parts.iter().map(operation).collect(),
+        rest_us: difference.rest,
+    }
+}
+
+/// How much of what both steps have in common is drawn, in times of what is not.
+const COMMON: f64 = 0.25;
+
+/// Steps shorter than this, in microseconds, are told in whole microseconds.
+const FINER: f64 = 10e3;
+
+/// A waterfall from the first step to the second: the operations in between, then what is no operation's.
+pub fn table(difference: &Difference<'_>) -> Table {
+    let keyed = |key, column| Column { key, ..column };
+    let labels = [
+        keyed("operation", Column::words("operation", 16, 0)),
+        keyed("phase", Column::words("phase", 9, 1)),
+        keyed("count", Column::figures("count", 4)),
+    ];
+    let part = |part: &Changed| {
+        let name = match part.unknown {
+            0 => clean(&part.name, 200),
+            unknown => format!("{} ({unknown} not known)", clean(&part.name, 200)),
+        };
+        let phase = Cell::styled(Role::Muted, part.phase.map_or("several", Phase::name));
+        (vec![Cell::text(name), phase, Cell::styled(Role::Muted, part.counts[0])], part.times)
+    };
+    let parts = difference.parts.iter().map(part).collect();
+    let mut table = waterfall(&labels, difference.totals, parts, difference.rest);
+    "This method does not predict single operations.".clone_into(&mut table.empty);
+    table
+}
+
+/// A waterfall from one step to another: what each part adds, its cells under `labels` (the first is its
+/// name) and its times in microseconds, then what is no part's. Empty without parts.
+pub(super) fn waterfall(
+    labels: &[Column],
+    totals: [Micros; 2],
+    parts: Vec<(Vec<Cell>, [f64; 2])>,
+    rest: [f64; 2],
+) -> Table {
+    let [first, second] = totals.map(Micros::get);
+    let decimals = if first.max(second) < FINER { 3 } else { 2 };
+    let millis = |us: f64| format!("{:.decimals$}", us / 1e3);
+    let signed = |us: f64| {
+        let words = format!("{:+.decimals$}", us / 1e3);
+        // What rounds to nothing has no sign.
+        if words.bytes().any(|c| matches!(c, b'1'..=b'9')) { words } else { words[1..].to_owned() }
+    };
+    let keyed = |key, column| Column { key, ..column };
+    let times = [
+        keyed("first_us", Column::figures("first, ms", 2)),
+        keyed("second_us", Column::figures("second, ms", 2)),
+        keyed("difference_us", Column::figures("change, ms", 0)),
+        Column::graphic("", 10, 1),
+    ];
+    let mut table = Table::new(&[labels, &times].concat());
+    if parts.is_empty() {
+        return table;
+    }
+    // A name, and nothing under the other labels.
+    let named = |name: Cell| {
+        let mut cells = vec![name];
+        cells.resize_with(labels.len(), || Cell::text(""));
+        cells
+    };
+    let changes: Vec<_> = parts.into_iter().chain([(named(Cell::text("waiting, overlap")), rest)]).collect();
+    // Each bar begins where the one before ends. Some are beyond both steps; what all have in common
+    // is mostly cut off.
+    let mut at = first;
+    let mut places = Vec::new();
+    for (_, times) in &changes {
+        places.push([at, at + times[1] - times[0]]);
+        at += times[1] - times[0];
+    }
+    let ends = || places.iter().flatten().copied();
+    let (least, most) = (ends().fold(first.min(second), f64::min), ends().fold(first.max(second), f64::max));
+    let from_here = (least - COMMON * (most - least)).max(0.0);
+    let place = |us: f64| if most > from_here { ((us - from_here) / (most - from_here)).max(0.0) } else { 0.0 };
+    let bars: Vec<[f64; 2]> =
+        [[0.0, first]].into_iter().chain(places).chain([[0.0, second]]).map(|ends| ends.map(place)).collect();
+    let whole = |name: &str, of: [Option<f64>; 2]| {
+        let time = |us: Option<f64>| us.map_or_else(|| Cell::text(""), |us| Cell::new(millis(us), us));
+        let mut cells = named(Cell::styled(Role::Title, name));
+        cells.extend(of.map(time).into_iter().chain([Cell::text("")]));
+        (cells, Role::Busy)
+    };
+    let mut rows = vec![whole("first step", [Some(first), None])];
+    rows.extend(changes.into_iter().map(|(mut cells, times)| {
+        let change = times[1] - times[0];
+        let role = match change {
+            0.0 => Role::Muted,
+            change if change > 0.0 => Role::Warning,
+            _ => Role::Good,
+        };
+        cells.extend(times.map(|us| Cell::new(millis(us), us).role(Role::Muted)));
+        cells.push(Cell::new(signed(change), change).role(role));
+        (cells, role)
+    }));
+    rows.push(whole("second step", [None, Some(second)]));
+    for ((mut row, role), bar) in rows.into_iter().zip(bars) {
+        row.push(Cell::draw(role, Graphic::Between(bar)));
+        table.push(row);
+    }
+    table
+}
+
+/// Both steps with their ranges and methods, and how far the second is from the first, in a sentence.
+pub fn headline(difference: &Difference<'_>) -> String {
+    let step = |prediction: &Prediction| {
+        let step = prediction.step.as_estimate();
+        let how = match step.method {
+            Method::Measured => "measured".to_owned(),
+            Method::Derived => "derived from a measurement".to_owned(),
+            _ => format!("predicted, {}", format::time_range(step.range.low, step.range.high)),
+        };
+        format!("{} on {} ({how})", format::time(step.range.mid), clean(&prediction.gpu.name, 80))
+    };
+    let [first, second] = difference.totals;
+    let [from, to] = difference.steps.map(step);
+    let times = if first.get() > 0.0 && second.get() > 0.0 {
+        let (ratio, word) =
+            if second.get() <= first.get() { (first / second, "fast") } else { (second / first, "long") };
+        format!(": {} times as {word}", format::number(ratio))
+    } else {
+        String::new()
+    };
+    format!("{from}, {to}{times}")
+}
+
+/// The sentence and the table.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_text(difference: &Difference<'_>, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}\n", headline(difference))?;
+    let table = table(difference);
+    if table.is_empty() { writeln!(out, "{}", table.empty) } else { table.write_text(out) }
+}

@@ -1,0 +1,203 @@
+//! HTML from text and tables. All text passes [`escaped`]: names of operators, offers and files are
+//! foreign.
+
+use std::fmt::Write;
+
+use super::super::table::{Cell, Column, Graphic, Table};
+use super::super::timeline::Lane;
+use crate::theme::Role;
+use habitat_base::text::clean;
+
+/// Longest text of a cell.
+const LONGEST: usize = 600;
+/// Characters from which on a cell may wrap.
+const WRAPS: usize = 34;
+
+/// Text that is safe between tags and in quoted attributes; what cannot be shown is replaced.
+pub(super) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in clean(text, 4000).chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A paragraph, with a class unless it is empty.
+pub(super) fn paragraph(class: &str, text: &str) -> String {
+    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+    format!("<p{class}>{}</p>\n", escaped(text))
+}
+
+/// A list; nothing without items.
+pub(super) fn list(items: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let items = items.into_iter().fold(String::new(), |mut all, item| {
+        let _ = writeln!(all, "<li>{}</li>", escaped(item.as_ref()));
+        all
+    });
+    if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
+}
+
+/// Names with their values.
+pub(super) fn facts(facts: &[(String, String)]) -> String {
+    let one = |(name, value): &(String, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(value));
+    format!("<dl>\n{}</dl>\n", facts.iter().map(one).collect::<String>())
+}
+
+/// A section with its heading; nothing without content.
+pub(super) fn section(heading: &str, content: &str) -> String {
+    if content.trim().is_empty() {
+        return String::new();
+    }
+    format!("<section>\n<h2>{}</h2>\n{content}</section>\n", escaped(heading))
+}
+
+/// Content that is folded away.
+pub(super) fn details(summary: &str, content: &str) -> String {
+    format!("<details>\n<summary>{}</summary>\n{content}</details>\n", escaped(summary))
+}
+
+/// A table with its drawings as bars; columns that text leaves out are left out.
+pub(super) fn table(table: &Table) -> String {
+    let has_drawing = |at: usize| table.rows.iter().any(|row| row[at].graphic.is_some());
+    let shown: Vec<(usize, &Column)> = table
+        .columns
+        .iter()
+        .enumerate()
+        .filter(|(at, column)| !column.heading.is_empty() || has_drawing(*at))
+        .collect();
+    let mut html = String::from("<div class=\"scroll\"><table>\n<tr>");
+    for (at, column) in &shown {
+        let class = if has_drawing(*at) {
+            "draw"
+        } else if column.number {
+            "number"
+        } else {
+            ""
+        };
+        let _ = write!(html, "<th class=\"{class}\">{}</th>", escaped(&column.heading));
+    }
+    html.push_str("</tr>\n");
+    for row in &table.rows {
+        let is_title = row.first().is_some_and(|cell| cell.role == Role::Title);
+        html.push_str(if is_title { "<tr class=\"title\">" } else { "<tr>" });
+        for (at, column) in &shown {
+            html.push_str(&cell(&row[*at], column));
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</table></div>\n");
+    html
+}
+
+fn cell(cell: &Cell, column: &Column) -> String {
+    if let Some(graphic) = &cell.graphic {
+        return format!("<td class=\"draw\">{}</td>", drawing(graphic, cell.role));
+    }
+    let text = escaped(&clean(cell.text.trim(), LONGEST));
+    let class = match () {
+        () if column.number => "number",
+        () if cell.text.chars().count() > WRAPS => "long",
+        () if cell.text.starts_with("  ") => "indent",
+        () => "",
+    };
+    let text = if class == "long" { text.replace('/', "/<wbr>") } else { text };
+    format!("<td class=\"{class}\">{text}</td>")
+}
+
+/// A drawing of a cell as a bar.
+fn drawing(graphic: &Graphic, role: Role) -> String {
+    let class = match role {
+        Role::Warning => "worse",
+        Role::Good => "better",
+        Role::Muted => "other",
+        _ => "busy",
+    };
+    let bars = match graphic {
+        Graphic::Bar(end) => bar(class, 0.0, *end),
+        Graphic::Between([a, b]) => bar(class, a.min(*b), a.max(*b)),
+        Graphic::Range([low, mid, high]) => bar("late", *low, *high) + &bar(class, *mid, *mid),
+        Graphic::Lane(lane) => of_lane(lane),
+    };
+    format!("<div class=\"track\">{bars}</div>")
+}
+
+/// A part over time: its stages, its range and the deadline.
+fn of_lane(lane: &Lane) -> String {
+    if lane.axis <= 0.0 {
+        return String::new();
+    }
+    let place = |hours: f64| hours / lane.axis;
+    let mut bars = String::new();
+    let mut from = lane.from;
+    if let Some([earliest, latest]) = lane.range {
+        bars.push_str(&bar("late", place(earliest), place(latest)));
+    }
+    for (end, class) in lane.ends.into_iter().zip(["setup", "training", "repeated", "waiting"]) {
+        if end > from {
+            bars.push_str(&bar(class, place(from), place(end)));
+            from = end;
+        }
+    }
+    if let Some(deadline) = lane.deadline.filter(|deadline| *deadline <= lane.axis) {
+        bars.push_str(&bar("deadline", place(deadline), place(deadline)));
+    }
+    bars
+}
+
+/// A bar between two places, as shares of the width.
+pub(super) fn bar(class: &str, from: f64, to: f64) -> String {
+    let percent = |share: f64| if share.is_finite() { share.clamp(0.0, 1.0) * 100.0 } else { 0.0 };
+    let (from, to) = (percent(from), percent(to));
+    format!("<i class=\"{class}\" style=\"left:{from:.2}%;width:{:.2}%\"></i>", (to - from).max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_stays_text() {
+        let evil = "<script>alert(1)</script> & \"x\" 'y'\u{202e}\u{1b}[2J";
+        let safe = escaped(evil);
+        assert!(safe.starts_with("&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;x&quot; &#39;y&#39;"), "{safe}");
+        for html in [
+            paragraph("a", evil),
+            list([evil]),
+            section(evil, "x"),
+            details(evil, ""),
+            facts(&[(evil.into(), evil.into())]),
+        ] {
+            assert!(!html.contains("<script") && !html.contains('\u{202e}') && !html.contains('\u{1b}'), "{html}");
+        }
+        let mut cells = Table::new(&[Column::text("<b>", ""), Column::number("n", "")]);
+        cells.push(vec![Cell::text(evil), Cell::text("1 < 2")]);
+        let html = table(&cells);
+        assert!(html.contains("<th class=\"\">&lt;b&gt;</th>") && html.contains("1 &lt; 2"), "{html}");
+        assert!(!html.contains("<script"), "{html}");
+    }
+
+    #[test]
+    fn drawings_are_bars() {
+        let lane =
+            Lane { from: 1.0, ends: [2.0, 6.0, 6.0, 7.0], range: Some([5.0, 9.0]), deadline: Some(8.0), axis: 10.0 };
+        let html = drawing(&Graphic::Lane(lane), Role::Text);
+        for part in [
+            "setup\" style=\"left:10.00%;width:10.00%",
+            "training\" style=\"left:20.00%;width:40.00%",
+            "deadline\" style=\"left:80.00%",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        assert!(
+            drawing(&Graphic::Between([0.9, 0.4]), Role::Good).contains("better\" style=\"left:40.00%;width:50.00%")
+        );
+        assert!(bar("x", f64::NAN, f64::INFINITY).contains("left:0.00%;width:0.00%"));
+    }
+}

@@ -1,0 +1,29 @@
+//! A script for Slurm (`sbatch FILE`): one a part, for machines of one's own.
+
+use super::{COMMAND, Job, LaunchError};
+use habitat_base::text;
+use habitat_planning::pricing::Tier;
+
+/// The script of one part, for a partition where the user names one.
+pub(super) fn script(job: &Job<'_>, partition: Option<&str>) -> Result<String, LaunchError> {
+    let part = job.part;
+    if partition.is_none() && part.tier != Tier::Owned {
+        return Err(LaunchError::NoPartition { offer: text::clean(part.offer.as_str(), 200) });
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-,".contains(c);
+    if let Some(name) = partition.filter(|name| name.is_empty() || !name.chars().all(allowed)) {
+        return Err(LaunchError::Partition(text::clean(name, 80)));
+    }
+    let partition = partition.map_or_else(String::new, |name| format!("#SBATCH --partition={name}\n"));
+    let (gpus, minutes) = (job.gpus_of_a_node(), job.most_minutes());
+    let (days, hours) = (minutes / 1440, minutes / 60 % 24);
+    Ok(format!(
+        "#!/bin/bash\n{}# sbatch FILE\n#SBATCH --job-name={}\n{partition}#SBATCH --nodes={}\n#SBATCH --ntasks-per-node=1\n# {}; where the cluster names its GPUs: gpu:NAME:{gpus}\n#SBATCH --gres=gpu:{gpus}\n# The upper end of what it is predicted to take; Slurm stops it then.\n#SBATCH --time={days}-{hours:02}:{:02}:00\n\n{}",
+        job.comments(),
+        job.name(),
+        part.nodes,
+        text::clean(part.gpu.as_str(), 80),
+        minutes % 60,
+        COMMAND.map(|line| format!("{line}\n")).concat(),
+    ))
+}

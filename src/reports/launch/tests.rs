@@ -1,0 +1,203 @@
+use super::*;
+use habitat_base::units::{GpuSlug, Range, Usd, UsdPerHour};
+use habitat_planning::plan::{Amount, ByUse, Footprint, Goal, PlanStatus, Work};
+use habitat_planning::pricing::{Billing, OfferId, Trust};
+use habitat_prediction::Sharding;
+use habitat_prediction::scale::ModelParallel;
+
+fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> Part {
+    let hours = Range { low: 10.0, mid: 12.3, high: 30.26 }.map(Hours::known);
+    Part {
+        offer: OfferId::new(provider, region, machine, tier),
+        provider: provider.to_owned(),
+        region: region.to_owned(),
+        instance_type: machine.to_owned(),
+        gpu: GpuSlug::new(gpu).unwrap(),
+        gpu_count: 8,
+        nodes: 1,
+        sharding: Sharding::None,
+        parallel: ModelParallel::NONE,
+        tier,
+        batch_size: Some(32),
+        accumulation: 1,
+        global_batch_size: Some(256),
+        work: Amount::Steps(12_345.0),
+        step_time_us: Range { low: 1.0, mid: 2.0, high: 3.0 },
+        hours,
+        cost: hours.map(|hours| Usd::known(hours.get() * 10.0)),
+        price: UsdPerHour::known(10.012_345),
+        price_as_of: "2026-07-20".parse().ok(),
+        billing: Billing::Exact,
+        hours_by: ByUse::default(),
+        cost_by: ByUse::default(),
+        data_cost: Usd::ZERO,
+        storage: UsdPerHour::ZERO,
+        draw: None,
+        footprint: Footprint::default(),
+        trust: Trust::default(),
+        notes: Vec::new(),
+    }
+}
+
+fn plan(parts: Vec<Part>) -> Plan {
+    Plan {
+        status: PlanStatus::Optimal,
+        parts,
+        ..Plan::without_parts(Goal::new(Work::Steps(12_345)), Amount::Steps(12_345.0))
+    }
+}
+
+fn spot() -> Part {
+    part("aws", "us-east-1", "p4de.24xlarge", "a100-sxm4-80gb", Tier::Spot)
+}
+
+#[test]
+fn skypilot_gets_a_task_and_of_several_parts_a_pipeline() {
+    let one = texts(&plan(vec![spot()]), "BERT: large\n- x", Launcher::SkyPilot, None).unwrap().concat();
+    assert_eq!(
+        one.replace(env!("CARGO_PKG_VERSION"), "VERSION"),
+        r#"# Made by habitat-tui VERSION: part 1 of 1 of the plan for BERT: large�- x.
+# aws/us-east-1/p4de.24xlarge/spot, $10.01/h, price of 2026-07-20.
+# 12,345 steps of one GPU in 12.3 h (10–30.3 h), $123 ($100–303).
+# sky jobs launch FILE   (starts again after a loss)
+name: "bert-large-x"
+num_nodes: 1
+resources:
+  infra: "aws/us-east-1"
+  accelerators: "A100-80GB:8"
+  use_spot: true
+  max_hourly_cost: 10.0124
+run: |
+  echo 'put the training command here' >&2
+  exit 1
+"#
+    );
+    let second = part("runpod", "US", "8x_H100-SXM_SECURE", "h100-sxm5-80gb", Tier::OnDemand);
+    let two = texts(&plan(vec![spot(), second]), "bert", Launcher::SkyPilot, None).unwrap();
+    assert_eq!(two.len(), 1);
+    assert!(two[0].starts_with("# sky jobs launch FILE\nname: \"bert\"\n---\n"), "{}", two[0]);
+    assert!(two[0].contains("name: \"bert-2\"") && two[0].contains("\"H100-SXM:8\""), "{}", two[0]);
+}
+
+#[test]
+fn dstack_gets_a_task_a_part() {
+    let texts = texts(&plan(vec![spot(), spot()]), "1", Launcher::Dstack, None).unwrap();
+    assert_eq!(texts.len(), 2);
+    assert_eq!(
+        texts[0].replace(env!("CARGO_PKG_VERSION"), "VERSION"),
+        r#"# Made by habitat-tui VERSION: part 1 of 2 of the plan for 1.
+# aws/us-east-1/p4de.24xlarge/spot, $10.01/h, price of 2026-07-20.
+# 12,345 steps of one GPU in 12.3 h (10–30.3 h), $123 ($100–303).
+# dstack apply -f FILE
+type: task
+name: "training-1-1"
+nodes: 1
+resources:
+  gpu: "A100:80GB:8"
+spot_policy: spot
+# Starts again after a loss.
+retry:
+  on_events: [interruption, no-capacity]
+max_price: 10.0124
+backends: [aws]
+regions: ["us-east-1"]
+# The upper end of what it is predicted to take; dstack stops it then.
+max_duration: 1816m
+commands:
+  - "echo 'put the training command here' >&2"
+  - "exit 1"
+"#
+    );
+}
+
+#[test]
+fn slurm_gets_a_script_for_a_partition_or_owned_machines() {
+    let rented = plan(vec![spot()]);
+    let on = |plan, partition| texts(plan, "bert $(rm)", Launcher::Slurm, partition).map(|texts| texts.concat());
+    assert_eq!(
+        on(&rented, Some("gpu")).unwrap().replace(env!("CARGO_PKG_VERSION"), "VERSION"),
+        r"#!/bin/bash
+# Made by habitat-tui VERSION: part 1 of 1 of the plan for bert $(rm).
+# aws/us-east-1/p4de.24xlarge/spot, $10.01/h, price of 2026-07-20.
+# 12,345 steps of one GPU in 12.3 h (10–30.3 h), $123 ($100–303).
+# sbatch FILE
+#SBATCH --job-name=bert-rm
+#SBATCH --partition=gpu
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+# a100-sxm4-80gb; where the cluster names its GPUs: gpu:NAME:8
+#SBATCH --gres=gpu:8
+# The upper end of what it is predicted to take; Slurm stops it then.
+#SBATCH --time=1-06:16:00
+
+echo 'put the training command here' >&2
+exit 1
+"
+    );
+    assert!(matches!(on(&rented, None), Err(LaunchError::NoPartition { .. })));
+    assert!(matches!(on(&rented, Some("gpu\n#SBATCH --x")), Err(LaunchError::Partition(_))));
+    let owned = plan(vec![Part { tier: Tier::Owned, ..spot() }]);
+    assert!(!on(&owned, None).unwrap().contains("partition"));
+}
+
+#[test]
+fn what_a_tool_cannot_rent_is_refused_by_name() {
+    let why = |part: Part, launcher| texts(&plan(vec![part]), "x", launcher, None).unwrap_err().to_string();
+    let jarvis = || part("jarvislabs", "IN2", "8x_H100", "h100-sxm5-80gb", Tier::OnDemand);
+    assert_eq!(
+        why(jarvis(), Launcher::SkyPilot),
+        "SkyPilot cannot start jarvislabs/IN2/8x_H100/on-demand: it has no provider of that name; --exclude-providers jarvislabs plans without that provider"
+    );
+    let vast = part("vast", "Japan, JP, AS", "8x-H100_NVL", "h100-nvl", Tier::OnDemand);
+    assert!(why(vast, Launcher::SkyPilot).contains("stands for other GPUs too"));
+    let old = part("aws", "us-east-1", "p2.xlarge", "k80", Tier::OnDemand);
+    assert!(why(old, Launcher::Dstack).contains("does not know this GPU"));
+    let reserved = Part { tier: Tier::Reserved, ..jarvis() };
+    assert!(why(reserved, Launcher::Dstack).contains("reserved, not rented by the hour"));
+    assert_eq!(texts(&plan(Vec::new()), "x", Launcher::Dstack, None), Err(LaunchError::NoPlan(String::new())));
+}
+
+#[test]
+fn names_are_those_that_all_tools_take() {
+    let spot = spot();
+    let name = |workload, place| Job { part: &spot, workload, place, switch: None }.name();
+    assert_eq!(name("ResNet-50 (v1.5)", (1, 1)), "resnet-50-v1-5");
+    assert_eq!(name("50", (2, 2)), "training-50-2");
+    assert_eq!(name("…", (1, 1)), "training");
+    assert_eq!(name(&"a".repeat(99), (1, 2)).len(), 40);
+}
+
+#[test]
+fn a_price_limit_is_never_below_the_price() {
+    let spot = spot();
+    let limit = |price| {
+        let part = Part { price: UsdPerHour::known(price), ..spot.clone() };
+        Job { part: &part, workload: "x", place: (1, 1), switch: None }.highest_price()
+    };
+    assert_eq!((limit(1.006), limit(0.508_91), limit(40.0)), (1.006, 0.509, 40.0));
+}
+
+/// Two machines with 4 GPUs each, half the price for each machine.
+#[test]
+fn a_job_on_several_machines_says_so_to_every_tool() {
+    let several = Part { nodes: 2, sharding: Sharding::Zero3, tier: Tier::OnDemand, ..spot() };
+    for (launcher, lines) in [
+        (Launcher::SkyPilot, ["num_nodes: 2", "accelerators: \"A100-80GB:4\"", "max_hourly_cost: 5.0062"]),
+        (Launcher::Dstack, ["nodes: 2", "gpu: \"A100:80GB:4\"", "max_price: 5.0062"]),
+        (Launcher::Slurm, ["#SBATCH --nodes=2", "#SBATCH --gres=gpu:4", "#SBATCH --ntasks-per-node=1"]),
+    ] {
+        let text = texts(&plan(vec![several.clone()]), "gpt", launcher, Some("gpu")).unwrap().concat();
+        let own =
+            ["# One job on 2 machines with 4 GPUs each: the command runs on every machine.", "# Planned with zero3"];
+        for line in lines.into_iter().chain(own) {
+            assert!(text.contains(line), "{launcher}: {line}: {text}");
+        }
+    }
+    let at_verda = Part { nodes: 2, ..part("verda", "FIN-01", "8V100.48V", "v100-sxm2-16gb", Tier::OnDemand) };
+    for launcher in [Launcher::SkyPilot, Launcher::Dstack] {
+        let refused = texts(&plan(vec![at_verda.clone()]), "gpt", launcher, None).unwrap_err().to_string();
+        assert!(refused.contains("no job on several machines of that provider (--max-machines 1"), "{refused}");
+        let one = Part { nodes: 1, ..at_verda.clone() };
+        assert!(texts(&plan(vec![one]), "gpt", launcher, None).is_ok());
+    }
+}

@@ -1,0 +1,150 @@
+//! The price book as a table and as JSON.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::format;
+use super::table::{Cell, Column, Table};
+use habitat_base::units::{GpuSlug, UsdPerHour};
+use habitat_planning::pricing::{Offer, Trust};
+
+/// One offer in `offers --json`; absent where not known.
+#[derive(Debug, Serialize)]
+pub struct OfferJson<'a> {
+    offer: &'a str,
+    provider: &'a str,
+    region: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    region_name: Option<&'static str>,
+    instance_type: &'a str,
+    tier: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu: Option<&'a str>,
+    gpu_name: &'a str,
+    gpu_count: u32,
+    price_usd_per_hour: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_made_of: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paid_usd_per_hour: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    term_hours: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_as_of: Option<String>,
+    #[serde(flatten)]
+    trust: TrustJson,
+    source: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unusable: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
+}
+
+/// How far a price can be trusted, beside the price.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TrustJson {
+    /// Days from the date of the price to the day of planning; absent where the source gives none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price_age_days: Option<i32>,
+    /// Who rents the machine out: `provider` or `peer-to-peer`.
+    pub market: &'static str,
+    /// What speaks against the price; absent where nothing does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub price_doubts: Vec<String>,
+}
+
+impl From<&Trust> for TrustJson {
+    fn from(trust: &Trust) -> Self {
+        Self {
+            price_age_days: trust.age_days,
+            market: trust.market.name(),
+            price_doubts: trust.doubts.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// The columns of what [`TrustJson`] says, after that of the date.
+pub(super) const TRUST: [Column; 3] = [
+    Column::number("days", "price_age_days").dropped(7),
+    Column::text("", "market"),
+    Column::text("in doubt", "price_doubts").dropped(4).cut_to(8),
+];
+
+/// Their cells.
+pub(super) fn trust_cells(trust: &Trust) -> [Cell; 3] {
+    [
+        Cell::maybe(trust.age_days, Cell::text),
+        Cell::text(trust.market.name()),
+        Cell::new(trust.marks(), trust.reasons()),
+    ]
+}
+
+/// The JSON form of one offer.
+pub fn json(offer: &Offer) -> OfferJson<'_> {
+    OfferJson {
+        offer: offer.id.as_str(),
+        provider: &offer.provider,
+        region: &offer.region,
+        region_name: offer.region_name(),
+        instance_type: &offer.instance_type,
+        tier: offer.tier.to_string(),
+        gpu: offer.gpu.as_ref().map(GpuSlug::as_str),
+        gpu_name: &offer.gpu_name,
+        gpu_count: offer.gpu_count,
+        price_usd_per_hour: offer.price.get(),
+        price_made_of: offer.price_made_of(),
+        paid_usd_per_hour: offer.held.and_then(|held| held.paid()).map(UsdPerHour::get),
+        term_hours: offer.term_hours,
+        price_as_of: offer.as_of.map(|date| date.to_string()),
+        trust: (&offer.trust).into(),
+        source: &offer.source,
+        unusable: offer.unusable.as_deref(),
+        note: offer.note.as_deref(),
+    }
+}
+
+/// One row an offer.
+pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
+    let columns = [
+        Column::text("offer", "offer"),
+        Column::text("where", "region_name"),
+        Column::text("GPUs", ""),
+        Column::number("", "gpu_count"),
+        Column::text("", "gpu"),
+        Column::number("price", "price_usd_per_hour"),
+        Column::number("a GPU", "price_usd_per_gpu_hour"),
+        Column::text("as of", "price_as_of"),
+    ];
+    let offers: Vec<&Offer> = offers.into_iter().collect();
+    let made_of = if offers.iter().any(|offer| offer.price_made_of().is_some()) { "price made of" } else { "" };
+    let last = [
+        Column::text(made_of, "price_made_of"),
+        Column::text("not used because", "unusable"),
+        Column::text("", "source"),
+    ];
+    let mut table = Table::new(&[&columns[..], &TRUST, &last].concat());
+    for offer in offers {
+        let gpu =
+            offer.gpu.as_ref().map_or_else(|| format!("{} (board not known)", offer.gpu_name), ToString::to_string);
+        let per_gpu = (offer.gpu_count > 0).then(|| offer.price * (1.0 / f64::from(offer.gpu_count)));
+        let mut row = vec![
+            Cell::text(&offer.id),
+            Cell::text(offer.region_name().unwrap_or_default()),
+            Cell::text(format!("{} × {gpu}", offer.gpu_count)),
+            Cell::text(offer.gpu_count),
+            Cell::maybe(offer.gpu.as_ref(), Cell::text),
+            Cell::new(format::price(offer.price), offer.price.get()),
+            Cell::maybe(per_gpu, |price| Cell::new(format::price(price), price.get())),
+            Cell::maybe(offer.as_of, Cell::text),
+        ];
+        row.extend(trust_cells(&offer.trust));
+        let made_of = offer.price_made_of().unwrap_or_default();
+        row.extend([
+            Cell::text(made_of),
+            Cell::text(offer.unusable.as_deref().unwrap_or("")),
+            Cell::text(&offer.source),
+        ]);
+        table.push(row);
+    }
+    table
+}

@@ -1,0 +1,179 @@
+//! What happened: a small JSON file (`habitat-run`, version 1), what `run --json` prints of a job
+//! (`habitat-job`, version 1), or a recorded step of the run.
+
+use serde::Deserialize;
+
+use habitat_base::text::clean;
+use habitat_base::units::{GpuSlug, Hours, Micros, Samples, Usd};
+use habitat_prediction::communicates;
+use habitat_step::profile::Profile;
+
+/// What happened, as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// `habitat-run` in a file.
+    #[serde(default)]
+    pub format: String,
+    /// Version of the form, 1.
+    #[serde(default)]
+    pub version: u32,
+    /// Elapsed hours, set-up and losses included.
+    #[serde(default)]
+    pub hours: Option<Hours>,
+    /// What was paid.
+    #[serde(default)]
+    pub cost_usd: Option<Usd>,
+    /// Samples processed.
+    #[serde(default)]
+    pub samples: Option<Samples>,
+    /// Steps of the job, in place of samples.
+    #[serde(default)]
+    pub steps: Option<u64>,
+    /// Time of one step on all GPUs.
+    #[serde(default)]
+    pub step_time_us: Option<Micros>,
+    /// The GPU that the step was measured on.
+    #[serde(default)]
+    pub gpu: Option<GpuSlug>,
+    /// Samples of one step on one GPU.
+    #[serde(default)]
+    pub batch_size: Option<u64>,
+    /// Hours of set-up, of work done twice and of waiting after losses.
+    #[serde(default)]
+    pub lost_hours: Option<Hours>,
+    /// How often a spot machine was lost.
+    #[serde(default)]
+    pub losses: Option<u32>,
+    /// Whether the step was recorded without communication with other GPUs.
+    #[serde(skip)]
+    pub alone: bool,
+}
+
+/// Why a text does not say what happened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RunFileError {
+    /// Not JSON, or a field that is none.
+    #[error(
+        "{0}; what happened is a recorded step of the run, what `run --json` printed, or JSON such as {{\"format\": \"habitat-run\", \"version\": 1, \"hours\": 25.1, \"cost_usd\": 31.5, \"steps\": 450000}}"
+    )]
+    Field(String),
+    /// Another form, or another version.
+    #[error(
+        "format and version: found {0:?} and {1}, this habitat-tui reads \"habitat-run\" or \"habitat-job\", and 1"
+    )]
+    Form(String, u32),
+    /// A number that cannot be.
+    #[error("{0}: must be above 0")]
+    Zero(&'static str),
+    /// A job of which no step was seen.
+    #[error(
+        "no step of the job was seen{0}, so what it did is not known; say it in JSON such as {{\"format\": \"habitat-run\", \"version\": 1, \"hours\": 25.1, \"steps\": 450000}}"
+    )]
+    NoSteps(String),
+}
+
+/// The format of what `run --json` prints.
+pub const JOB: &str = "habitat-job";
+
+/// What is taken of it; the rest is left.
+#[derive(Deserialize)]
+struct Job {
+    format: String,
+    version: u32,
+    elapsed_s: f64,
+    #[serde(default)]
+    cost_usd: Option<Usd>,
+    #[serde(default)]
+    problem: Option<String>,
+    processes: Vec<Process>,
+}
+
+#[derive(Deserialize)]
+struct Process {
+    steps: u64,
+}
+
+impl Job {
+    fn run(self) -> Result<Run, RunFileError> {
+        let hours = Hours::new(self.elapsed_s / 3600.0);
+        let hours = hours.map_err(|error| RunFileError::Field(format!("elapsed_s: {error}")))?;
+        // Every rank makes every step.
+        let steps = self.processes.iter().map(|process| process.steps).max().filter(|steps| *steps > 0);
+        if steps.is_none() {
+            let why = self.problem.map_or_else(String::new, |why| format!(" ({})", clean(&why, 200)));
+            return Err(RunFileError::NoSteps(why));
+        }
+        let (format, version) = (self.format, self.version);
+        Ok(Run { format, version, hours: Some(hours), cost_usd: self.cost_usd, steps, ..Run::default() })
+    }
+}
+
+impl Run {
+    /// Reads one of the JSON forms.
+    ///
+    /// # Errors
+    /// [`RunFileError`] naming the field and the place.
+    pub fn parse(text: &str) -> Result<Self, RunFileError> {
+        #[derive(Deserialize)]
+        struct Head {
+            #[serde(default)]
+            format: String,
+        }
+        let field = |error: serde_json::Error| RunFileError::Field(error.to_string());
+        let is_job = serde_json::from_str::<Head>(text).is_ok_and(|head| head.format == JOB);
+        let run: Self = if is_job {
+            serde_json::from_str::<Job>(text).map_err(field)?.run()?
+        } else {
+            serde_json::from_str(text).map_err(field)?
+        };
+        if !["habitat-run", JOB].contains(&&*run.format) || run.version != 1 {
+            return Err(RunFileError::Form(habitat_base::text::clean(&run.format, 40), run.version));
+        }
+        let zero = |value: Option<f64>| value.is_some_and(|value| value <= 0.0);
+        for (name, value) in [
+            ("hours", run.hours.map(Hours::get)),
+            ("samples", run.samples.map(Samples::get)),
+            ("steps", run.steps.map(|steps| steps as f64)),
+            ("step_time_us", run.step_time_us.map(Micros::get)),
+        ] {
+            if zero(value) {
+                return Err(RunFileError::Zero(name));
+            }
+        }
+        Ok(run)
+    }
+
+    /// Of a step that was recorded in the run.
+    pub fn of_profile(profile: &Profile) -> Self {
+        Self {
+            step_time_us: profile.measured_step(),
+            gpu: profile.origin.as_ref().and_then(|origin| origin.gpu.clone()),
+            batch_size: profile.workload.batch_size,
+            alone: !communicates(profile),
+            ..Self::default()
+        }
+    }
+
+    /// This, and of the other what is not known here.
+    #[must_use]
+    pub fn or(self, other: &Self) -> Self {
+        // A step, its GPU and its batch size belong together.
+        let step = if self.step_time_us.is_some() { &self } else { other };
+        let (step_time_us, gpu, batch_size, alone) = (step.step_time_us, step.gpu.clone(), step.batch_size, step.alone);
+        Self {
+            format: self.format,
+            version: self.version,
+            hours: self.hours.or(other.hours),
+            cost_usd: self.cost_usd.or(other.cost_usd),
+            samples: self.samples.or(other.samples),
+            steps: self.steps.or(other.steps),
+            step_time_us,
+            gpu,
+            batch_size,
+            lost_hours: self.lost_hours.or(other.lost_hours),
+            losses: self.losses.or(other.losses),
+            alone,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The forms in which a plan is written: for programs, for people, for the tools that start jobs.
+
+use std::io::Write;
+
+use super::launch::{self, LaunchError, Launcher};
+use super::plan_toml::Request;
+use super::{beside, goal, plan_toml, plans, predictions};
+use habitat_base::text;
+use habitat_planning::plan::Plan;
+use habitat_prediction::Predictions;
+
+/// A form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlanForm {
+    /// The whole plan, which can be priced again.
+    Toml,
+    /// The whole plan, for programs.
+    Json,
+    /// Parts and alternatives as a table.
+    Csv,
+    /// The same to read.
+    Markdown,
+    /// What starts the parts.
+    Launch(Launcher),
+}
+
+/// Why a plan cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanFormError {
+    /// A tool cannot start it.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// A fault of the serialiser.
+    #[error(transparent)]
+    Toml(#[from] toml::ser::Error),
+    /// A fault of the serialiser.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// A fault of the writer.
+    #[error(transparent)]
+    Table(#[from] std::io::Error),
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Written<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// What it rests on.
+    pub predictions: &'a Predictions,
+    /// The recorded step and how it was predicted.
+    pub request: &'a Request,
+    /// The moment of writing.
+    pub created: jiff::Timestamp,
+    /// The partition of a Slurm cluster.
+    pub partition: Option<&'a str>,
+    /// Whether TOML lists every offer that was not used.
+    pub all_rejected: bool,
+}
+
+impl PlanForm {
+    /// All of them, in the order in which a dialog lists them.
+    pub const ALL: [Self; 7] = [
+        Self::Toml,
+        Self::Json,
+        Self::Csv,
+        Self::Markdown,
+        Self::Launch(Launcher::SkyPilot),
+        Self::Launch(Launcher::Dstack),
+        Self::Launch(Launcher::Slurm),
+    ];
+
+    /// The name on screen.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Toml => "TOML",
+            Self::Json => "JSON",
+            Self::Csv => "CSV",
+            Self::Markdown => "Markdown",
+            Self::Launch(launcher) => launcher.title(),
+        }
+    }
+
+    /// A name for the file.
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            Self::Toml => "plan.toml",
+            Self::Json => "plan.json",
+            Self::Csv => "plan.csv",
+            Self::Markdown => "plan.md",
+            Self::Launch(Launcher::SkyPilot) => "plan.sky.yaml",
+            Self::Launch(Launcher::Dstack) => "plan.dstack.yml",
+            Self::Launch(Launcher::Slurm) => "plan.sbatch",
+        }
+    }
+
+    /// The texts: one, or one a part of the plan for a tool that takes a file each.
+    ///
+    /// # Errors
+    /// [`PlanFormError`], for a plan that the tool cannot start.
+    pub fn texts(self, written: &Written<'_>) -> Result<Vec<String>, PlanFormError> {
+        let (plan, workload) = (written.plan, &written.predictions.workload.name);
+        Ok(match self {
+            Self::Toml => {
+                let Written { predictions, request, created, all_rejected, .. } = *written;
+                vec![plan_toml::toml(plan, predictions, request, created, all_rejected)?]
+            }
+            Self::Json => {
+                let json = serde_json::to_string_pretty(&plans::json(plan, workload))?;
+                vec![format!("{}\n", text::json_escaped(&json))]
+            }
+            Self::Csv => vec![table(|out| plans::table(plan).write_csv(out))?],
+            Self::Markdown => vec![table(|out| markdown(written, out))?],
+            Self::Launch(launcher) => launch::texts(plan, workload, launcher, written.partition)?,
+        })
+    }
+}
+
+/// The plan to read: title, summary, goal, the table, what else could be had, and what made it.
+fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
+    let plan = written.plan;
+    let line = |text: &str| super::table::markdown(text);
+    writeln!(out, "# Training plan: {}\n", line(&text::clean(&written.predictions.workload.name, 80)))?;
+    match beside::verdict(plan) {
+        Some(verdict) => {
+            let summary: Vec<String> = std::iter::once(verdict).chain(beside::room(plan)).collect();
+            writeln!(out, "**{}**\n", line(&summary.join("; ")))?;
+        }
+        None => writeln!(out, "**No plan meets these limits.** {}\n", line(&plan.reasons.join("; ")))?,
+    }
+    for (name, value) in goal::facts(plan) {
+        writeln!(out, "- {name}: {}", line(&value))?;
+    }
+    writeln!(out)?;
+    predictions::write_warnings(&plan.warnings, out)?;
+    plans::table(plan).write_markdown(out)?;
+    plans::write_batches(plan, out)?;
+    if !plan.beside.is_empty() {
+        writeln!(out, "\n{}:\n", beside::heading(plan))?;
+    }
+    for one in &plan.beside {
+        writeln!(out, "- {}; {} (`{}`)", line(&beside::gain(one)), line(&beside::risk(one)), beside::flag(one))?;
+    }
+    let command = text::clean(&written.request.command, 2000).replace('`', "'");
+    writeln!(out, "\nMade on {} with `{command}`.", written.created.strftime("%Y-%m-%d %H:%M UTC"))
+}
+
+fn table(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> std::io::Result<String> {
+    let mut text = Vec::new();
+    write(&mut text)?;
+    String::from_utf8(text).map_err(std::io::Error::other)
+}
+
+/// The paths of several files of one plan: `plan.yml` becomes `plan-1.yml`, `plan-2.yml`; a single
+/// file keeps its name.
+pub fn paths(path: &str, files: usize) -> Vec<String> {
+    if files == 1 {
+        return vec![path.to_owned()];
+    }
+    let name = path.rfind(['/', '\\']).map_or(0, |at| at + 1);
+    let dot = path[name..].find('.').filter(|at| *at > 0).map_or(path.len(), |at| name + at);
+    (1..=files).map(|file| format!("{}-{file}{}", &path[..dot], &path[dot..])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::paths;
+
+    #[test]
+    fn several_files_are_numbered_before_the_ending() {
+        assert_eq!(paths("plan.dstack.yml", 1), ["plan.dstack.yml"]);
+        assert_eq!(paths("a.b/plan.dstack.yml", 2), ["a.b/plan-1.dstack.yml", "a.b/plan-2.dstack.yml"]);
+        assert_eq!(paths("a/.plan", 2), ["a/.plan-1", "a/.plan-2"]);
+    }
+}

@@ -1,0 +1,516 @@
+//! A plan as tables and as JSON (`habitat-plan`, version 1).
+
+use std::io::{self, Write};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::beside::{self, BesideJson};
+use super::format;
+use super::offers::{TRUST, TrustJson, trust_cells};
+use super::table::{Cell, Column, Table};
+use super::uses::UsesJson;
+use habitat_base::units::{GpuSlug, Hours, KilogramsCo2e, KilowattHours, Range, Usd};
+use habitat_planning::plan::{Assumed, Data, Footprint, Limits, Part, Plan, PlanStatus, RejectionKind, Switch, Total};
+use habitat_planning::pricing::Billing;
+
+/// What `plan --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "habitat-tui plan")]
+pub struct PlanJson<'a> {
+    /// Always `habitat-plan`.
+    pub format: &'static str,
+    /// Version of the form, 1.
+    pub version: u32,
+    /// `optimal`, `gap_limit`, `time_limit` or `infeasible`.
+    pub status: &'static str,
+    /// Name of the workload.
+    pub workload: &'a str,
+    /// Whether the device waits for the host in the steps: `as-recorded` or `keeps-up`.
+    pub host: &'static str,
+    /// The work in samples; absent where nothing says how many a step has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work_samples: Option<f64>,
+    /// The work in steps of one GPU, where it is not known in samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work_steps: Option<f64>,
+    /// Samples of one optimizer step on all GPUs, as asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global_batch_size: Option<u64>,
+    /// Latest finish asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_hours: Option<f64>,
+    /// Which end of the hours meets the deadline, and is where plans are compared: `expected` (the
+    /// middle) or `high`.
+    pub confidence: &'static str,
+    /// Most to spend, as asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget_usd: Option<f64>,
+    /// Which offers may be used.
+    pub limits: &'a Limits,
+    /// The data, and where they are; absent where bringing and keeping them costs nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<&'a Data>,
+    /// What to run, one after another; empty where there is no plan.
+    pub parts: Vec<PartJson<'a>>,
+    /// Everything together; absent where there is no plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<TotalJson>,
+    /// What takes over from spot machines in time, whatever becomes of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switch: Option<SwitchJson>,
+    /// The next best offers.
+    pub alternatives: Vec<PartJson<'a>>,
+    /// Offers that need something to be accepted, best first.
+    pub beside: Vec<BesideJson<'a>>,
+    /// An offer that costs a little more than the plan and takes at most half as long; of the earliest
+    /// finish, one that takes a little longer and costs at most half as much; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bargain: Option<PartJson<'a>>,
+    /// Offers not used, with the reason.
+    pub rejected: Vec<RejectedJson<'a>>,
+    /// Why there is no plan, and what would make one.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub reasons: &'a [String],
+    /// What was assumed, with its source.
+    pub assumptions: Vec<AssumedJson>,
+    /// Which solver answered.
+    pub solver: SolverJson<'a>,
+    /// What is to be known of the times and costs; absent where there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<&'a str>,
+    /// Fall-backs the reader should know.
+    pub notes: &'a [String],
+}
+
+/// One part of a plan.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PartJson<'a> {
+    /// Name of the offer.
+    pub offer: &'a str,
+    /// Provider.
+    pub provider: &'a str,
+    /// Region.
+    pub region: &'a str,
+    /// Instance type.
+    pub instance_type: &'a str,
+    /// Slug of the GPU.
+    pub gpu: &'a str,
+    /// GPUs in all.
+    pub gpu_count: u32,
+    /// Machines.
+    pub nodes: u32,
+    /// Which state of the training its GPUs divide: `none`, `zero1` (optimizer state), `zero2`
+    /// (gradients too) or `zero3` (parameters too).
+    pub sharding: &'static str,
+    /// GPUs that divide each layer; absent where one has all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tensor_parallel: Option<u32>,
+    /// Stages that divide the layers; absent where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pipeline_parallel: Option<u32>,
+    /// `on-demand`, `spot`, `reserved` or `owned`.
+    pub tier: String,
+    /// Samples of one step on one GPU, or of a micro-batch of one replica; absent where nothing says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<u64>,
+    /// Batches that each GPU, or replica, runs for one optimizer step.
+    pub accumulation: u64,
+    /// Samples of one optimizer step on all GPUs; absent where nothing says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global_batch_size: Option<u64>,
+    /// Samples this part processes; absent where nothing says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<f64>,
+    /// Steps of one GPU that this part does, where samples are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<f64>,
+    /// Steps of all GPUs together; in training each is an update of the weights.
+    pub updates: f64,
+    /// Time of one optimizer step on all GPUs.
+    pub step_time_us: Range<f64>,
+    /// Elapsed hours.
+    pub hours: Range<f64>,
+    /// Cost.
+    pub cost_usd: Range<f64>,
+    /// What the hours go to; they add up to them.
+    pub hours_by: UsesJson,
+    /// What the cost is made of; it adds up to it.
+    pub cost_by_usd: UsesJson,
+    /// Price of all its machines.
+    pub price_usd_per_hour: f64,
+    /// Date of the price; absent where the source gives none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price_as_of: Option<String>,
+    /// `hour` where every hour begun is billed, `term` where whole terms of a contract are paid;
+    /// absent where the time used is billed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub billing: Option<&'static str>,
+    /// The terms of a contract to be bought; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contract: Option<ContractJson>,
+    /// For bringing the data, once; in the cost. Absent where it costs nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_cost_usd: Option<f64>,
+    /// For keeping the data there, an hour on the clock; in the cost. Absent where it costs nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_usd_per_hour: Option<f64>,
+    /// Energy, in kWh; absent where the power is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy_kwh: Option<Range<f64>>,
+    /// Emissions, in kg of CO2 equivalent; absent where they are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub co2_kg: Option<Range<f64>>,
+    /// How far the price can be trusted.
+    #[serde(flatten)]
+    pub trust: TrustJson,
+    /// What the numbers are made of.
+    pub notes: &'a [String],
+}
+
+/// Terms of a contract, which are paid whole; at the expected hours.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ContractJson {
+    /// Hours of a term.
+    pub term_hours: u32,
+    /// Terms that are paid.
+    pub terms: f64,
+    /// Hours that are paid and not used.
+    pub idle_hours: f64,
+}
+
+impl ContractJson {
+    pub(super) fn of(part: &Part) -> Option<Self> {
+        let (term_hours, terms, idle) = part.terms()?;
+        Some(Self { term_hours, terms, idle_hours: idle.get() })
+    }
+}
+
+/// A plan's time, cost and emissions.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TotalJson {
+    /// Elapsed hours.
+    pub hours: Range<f64>,
+    /// Cost.
+    pub cost_usd: Range<f64>,
+    /// What the cost is made of; it adds up to it.
+    pub cost_by_usd: UsesJson,
+    /// Energy, in kWh; absent where it is not known of a part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy_kwh: Option<Range<f64>>,
+    /// Emissions, in kg of CO2 equivalent; absent where they are not known of a part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub co2_kg: Option<Range<f64>>,
+}
+
+impl TotalJson {
+    pub(super) fn new(total: &Total) -> Self {
+        Self {
+            hours: total.hours.map(Hours::get),
+            cost_usd: total.cost.map(Usd::get),
+            cost_by_usd: UsesJson::new(&total.cost_by),
+            energy_kwh: total.footprint.energy.map(|energy| energy.map(KilowattHours::get)),
+            co2_kg: total.footprint.emissions.map(|emitted| emitted.map(KilogramsCo2e::get)),
+        }
+    }
+}
+
+/// The change from spot to a machine on demand, when the time left is what that needs for the work
+/// left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SwitchJson {
+    /// The offer that takes over.
+    pub to: String,
+    /// Hours after which it has to, if nothing is done by then.
+    pub latest_hours: f64,
+    /// Whether some of the work is expected to be left to it: then it is the second part.
+    pub is_expected: bool,
+}
+
+impl SwitchJson {
+    pub(super) fn new(switch: &Switch) -> Self {
+        Self { to: switch.to.to_string(), latest_hours: switch.latest.get(), is_expected: switch.is_expected }
+    }
+}
+
+/// An offer that was not used.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RejectedJson<'a> {
+    /// Name of the offer.
+    pub offer: &'a str,
+    /// Kind of reason.
+    pub kind: &'static str,
+    /// The reason, with the numbers.
+    pub reason: &'a str,
+}
+
+/// An assumption.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AssumedJson {
+    /// What is assumed.
+    pub name: &'static str,
+    /// The value with its unit.
+    pub value: String,
+    /// Where it comes from.
+    pub source: &'static str,
+}
+
+/// How a plan was solved.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SolverJson<'a> {
+    /// Name.
+    pub name: &'a str,
+    /// Configurations it chose from.
+    pub configurations: usize,
+    /// Relative gap still open; absent where the plan is proved best.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap: Option<f64>,
+}
+
+/// The name of a status in files.
+pub const fn status(status: PlanStatus) -> &'static str {
+    match status {
+        PlanStatus::Optimal => "optimal",
+        PlanStatus::GapLimit => "gap_limit",
+        PlanStatus::TimeLimit => "time_limit",
+        PlanStatus::Infeasible => "infeasible",
+    }
+}
+
+/// The name of a kind of rejection in files.
+pub const fn rejection(kind: RejectionKind) -> &'static str {
+    match kind {
+        RejectionKind::UnusablePrice => "unusable_price",
+        RejectionKind::UnknownGpu => "unknown_gpu",
+        RejectionKind::NoPrediction => "no_prediction",
+        RejectionKind::Memory => "memory",
+        RejectionKind::MemoryUnknown => "memory_unknown",
+        RejectionKind::EmissionsUnknown => "emissions_unknown",
+        RejectionKind::GlobalBatch => "global_batch",
+        RejectionKind::Layout => "layout",
+        RejectionKind::NotAccepted => "not_accepted",
+        RejectionKind::Limits => "limits",
+        RejectionKind::Deadline => "deadline",
+        RejectionKind::Budget => "budget",
+        RejectionKind::Emissions => "emissions",
+        RejectionKind::Dominated => "dominated",
+    }
+}
+
+/// The JSON form.
+pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
+    PlanJson {
+        format: "habitat-plan",
+        version: 1,
+        status: status(plan.status),
+        workload,
+        host: plan.host.name(),
+        work_samples: plan.work.samples(),
+        work_steps: plan.work.steps(),
+        global_batch_size: plan.goal.global_batch,
+        deadline_hours: plan.goal.deadline.map(Into::into),
+        confidence: plan.goal.confidence.name(),
+        budget_usd: plan.goal.budget.map(Into::into),
+        limits: &plan.goal.limits,
+        data: plan.goal.data.as_ref(),
+        parts: plan.parts.iter().map(part).collect(),
+        total: plan.total.as_ref().map(TotalJson::new),
+        switch: plan.switch.as_ref().map(SwitchJson::new),
+        alternatives: plan.alternatives.iter().map(part).collect(),
+        beside: beside::json(plan),
+        bargain: plan.bargain.as_ref().map(part),
+        rejected: plan
+            .rejected
+            .iter()
+            .map(|rejected| RejectedJson {
+                offer: rejected.offer.as_str(),
+                kind: rejection(rejected.kind),
+                reason: &rejected.reason,
+            })
+            .collect(),
+        reasons: &plan.reasons,
+        assumptions: assumed(&plan.goal.assumed()),
+        solver: SolverJson {
+            name: &plan.solver.name,
+            configurations: plan.solver.configurations,
+            gap: plan.solver.gap,
+        },
+        warnings: plan.warnings.iter().map(|warning| warning.text.as_str()).collect(),
+        notes: &plan.notes,
+    }
+}
+
+pub(super) fn assumed(all: &[Assumed]) -> Vec<AssumedJson> {
+    let json = |one: &Assumed| AssumedJson { name: one.name, value: one.value.clone(), source: one.source };
+    all.iter().map(json).collect()
+}
+
+pub(super) fn part(part: &Part) -> PartJson<'_> {
+    PartJson {
+        offer: part.offer.as_str(),
+        provider: &part.provider,
+        region: &part.region,
+        instance_type: &part.instance_type,
+        gpu: part.gpu.as_str(),
+        gpu_count: part.gpu_count,
+        nodes: part.nodes,
+        sharding: part.sharding.name(),
+        tensor_parallel: Some(part.parallel.tensor).filter(|gpus| *gpus > 1),
+        pipeline_parallel: Some(part.parallel.pipeline).filter(|stages| *stages > 1),
+        tier: part.tier.to_string(),
+        batch_size: part.batch_size,
+        accumulation: part.accumulation,
+        global_batch_size: part.global_batch_size,
+        samples: part.work.samples(),
+        steps: part.work.steps(),
+        updates: part.updates(),
+        step_time_us: part.step_time_us,
+        hours: part.hours.map(Hours::get),
+        cost_usd: part.cost.map(Usd::get),
+        hours_by: UsesJson::new(&part.hours_by),
+        cost_by_usd: UsesJson::new(&part.cost_by),
+        price_usd_per_hour: part.price.get(),
+        price_as_of: part.price_as_of.map(|date| date.to_string()),
+        billing: match part.billing {
+            Billing::Exact => None,
+            Billing::Hour => Some("hour"),
+            Billing::Term(_) => Some("term"),
+        },
+        contract: ContractJson::of(part),
+        data_cost_usd: Some(part.data_cost.get()).filter(|cost| *cost > 0.0),
+        storage_usd_per_hour: Some(part.storage.get()).filter(|price| *price > 0.0),
+        energy_kwh: part.footprint.energy.map(|energy| energy.map(KilowattHours::get)),
+        co2_kg: part.footprint.emissions.map(|emitted| emitted.map(KilogramsCo2e::get)),
+        trust: (&part.trust).into(),
+        notes: &part.notes,
+    }
+}
+
+/// The parts of a plan with their numbers, then the alternatives, one a row.
+pub fn table(plan: &Plan) -> Table {
+    let mut table = parts_table(&plan.parts);
+    table.rows.extend(parts_table(&plan.alternatives).rows);
+    table.columns.insert(0, Column::text("part", "part"));
+    for (index, row) in table.rows.iter_mut().enumerate() {
+        let number = (index < plan.parts.len()).then_some(index + 1);
+        row.insert(0, number.map_or_else(|| Cell::new("instead", "alternative"), Cell::text));
+    }
+    table
+}
+
+/// The GPUs of a part: `8 × t4`, or `2 × 8 × t4` on two machines.
+pub fn gpu_words(part: &Part) -> String {
+    machine_words(part.nodes, part.gpu_count, &part.gpu)
+}
+
+/// The same of so many machines with so many GPUs in all.
+pub fn machine_words(nodes: u32, gpus: u32, gpu: &GpuSlug) -> String {
+    if nodes > 1 { format!("{nodes} × {} × {gpu}", gpus / nodes) } else { format!("{gpus} × {gpu}") }
+}
+
+/// Parts or alternatives, one a row.
+pub fn parts_table(parts: &[Part]) -> Table {
+    let columns = [
+        Column::text("offer", "offer"),
+        Column::text("GPUs", "gpus"),
+        Column::number("step", "step_time_us"),
+        Column::number("hours", "hours"),
+        Column::number("cost", "cost_usd"),
+        Column::number("price", "price_usd_per_hour"),
+        Column::text("as of", "price_as_of"),
+    ];
+    // For programs; people read them in a line below ([`batch_words`]).
+    let batch = [
+        Column::number("", "batch_size"),
+        Column::number("", "accumulation"),
+        Column::number("", "global_batch_size"),
+        Column::number("", "updates"),
+        Column::number("", "nodes"),
+        Column::text("", "sharding"),
+        Column::number("", "tensor_parallel"),
+        Column::number("", "pipeline_parallel"),
+    ];
+    let contract = [Column::number("", "term_hours"), Column::number("", "terms"), Column::number("", "idle_hours")];
+    let taken = [Column::number("", "energy_kwh"), Column::number("", "co2_kg")];
+    let mut table = Table::new(&[&columns[..], &TRUST, &batch, &contract, &taken].concat());
+    for part in parts {
+        let mut row = vec![
+            Cell::text(&part.offer),
+            Cell::text(gpu_words(part)),
+            Cell::new(format::time(habitat_base::units::Micros::known(part.step_time_us.mid)), part.step_time_us.mid),
+            Cell::new(format::hours_with_range(&part.hours), part.hours.mid.get()),
+            Cell::new(format::usd_with_range(&part.cost), part.cost.mid.get()),
+            Cell::new(format::price(part.price), part.price.get()),
+            Cell::maybe(part.price_as_of, Cell::text),
+        ];
+        row.extend(trust_cells(&part.trust));
+        row.extend([
+            Cell::maybe(part.batch_size, Cell::text),
+            Cell::text(part.accumulation),
+            Cell::maybe(part.global_batch_size, Cell::text),
+            Cell::text(part.updates()),
+            Cell::text(part.nodes),
+            Cell::text(part.sharding.name()),
+            Cell::text(part.parallel.tensor),
+            Cell::text(part.parallel.pipeline),
+        ]);
+        let contract = ContractJson::of(part);
+        row.extend([
+            Cell::maybe(contract.map(|of| of.term_hours), Cell::text),
+            Cell::maybe(contract.map(|of| of.terms), Cell::text),
+            Cell::maybe(contract.map(|of| of.idle_hours), Cell::text),
+            Cell::maybe(part.footprint.energy.map(|energy| energy.mid.get()), Cell::text),
+            Cell::maybe(part.footprint.emissions.map(|emitted| emitted.mid.get()), Cell::text),
+        ]);
+        table.push(row);
+    }
+    table
+}
+
+/// Energy and emissions: `12.3 kWh (10.1–20), 4.9 kg CO2e (4–8)`.
+pub fn footprint_words(footprint: &Footprint) -> String {
+    let words = |range: Option<Range<f64>>, unit: &str| {
+        range.map_or_else(
+            || format!("{unit} not known"),
+            |Range { low, mid, high }| {
+                let [low, mid, high] = [low, mid, high].map(format::number);
+                if low == high { format!("{mid} {unit}") } else { format!("{mid} {unit} ({low}–{high})") }
+            },
+        )
+    };
+    let energy = footprint.energy.map(|energy| energy.map(KilowattHours::get));
+    let emitted = footprint.emissions.map(|emitted| emitted.map(KilogramsCo2e::get));
+    format!("{}, {}", words(energy, "kWh"), words(emitted, "kg CO2e"))
+}
+
+/// What the steps of each part are of, as a list of Markdown.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_batches(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let words = plan.parts.iter().enumerate().filter_map(|(index, part)| Some((index + 1, batch_words(part)?)));
+    for (index, (part, words)) in words.enumerate() {
+        let above = if index == 0 { "\n" } else { "" };
+        writeln!(out, "{above}- part {part}: {words}")?;
+    }
+    Ok(())
+}
+
+/// What a part's steps are of: `32 samples a GPU × 8 GPUs × 4 accumulated = 1,024; 100,000 steps`.
+pub fn batch_words(part: &Part) -> Option<String> {
+    let (own, all) = (part.batch_size?, part.global_batch_size?);
+    let [own, all, batches] = [own, all, part.accumulation].map(|batch| format::grouped(batch as f64));
+    let word = if part.parallel.is_none() { "GPU" } else { "replica" };
+    let samples = if part.batch_size == Some(1) { "sample" } else { "samples" };
+    let mut words = format!("{own} {samples} a {word}");
+    if part.replicas() > 1 {
+        words = format!("{words} × {} {word}s", part.replicas());
+    }
+    if part.accumulation > 1 {
+        words = format!("{words} × {batches} accumulated");
+    }
+    if part.replicas() > 1 || part.accumulation > 1 {
+        words = format!("{words} = {all}");
+    }
+    Some(format!("{words}; {} steps", format::grouped(part.updates())))
+}

@@ -1,0 +1,297 @@
+//! Predictions as a table and as JSON (`habitat-predictions`, version 1).
+
+use std::io::{self, Write};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::format;
+use super::offers::{TRUST, TrustJson, trust_cells};
+use super::table::{Cell, Column, Table};
+use habitat_base::text;
+use habitat_base::units::{Micros, OpenRange, Range, SamplesPerSecond};
+use habitat_planning::plan::value::best_value;
+use habitat_planning::pricing::PriceBook;
+use habitat_prediction::{Prediction, Predictions, Warning};
+use habitat_step::profile::{Origin, Workload};
+
+/// What `predict --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "habitat-tui predictions")]
+pub struct PredictionsJson<'a> {
+    /// Always `habitat-predictions`.
+    pub format: &'static str,
+    /// Version of the form, 1.
+    pub version: u32,
+    /// What was run.
+    pub workload: &'a Workload,
+    /// Where it was measured; absent where it was not, or was ignored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<&'a Origin>,
+    /// Whether the device waits for the host in the steps: `as-recorded` or `keeps-up`.
+    pub host: &'static str,
+    /// What is to be known of any of the times; absent where there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// What holds for all predictions.
+    pub notes: &'a [String],
+    /// One a GPU.
+    pub predictions: Vec<PredictionJson<'a>>,
+}
+
+/// The step on one GPU.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PredictionJson<'a> {
+    /// Slug of the GPU.
+    pub gpu: &'a str,
+    /// Name of the board.
+    pub gpu_name: &'a str,
+    /// Time of one step on one GPU.
+    pub step_time_us: Range<f64>,
+    /// How it was obtained; `measured` where it was recorded on this very GPU, `derived`
+    /// where it was recorded there and something is taken off: the communication of one rank
+    /// of several, or the waiting for the host.
+    pub method: &'static str,
+    /// Part of the step in which the device waits for the host; 0 where it keeps up.
+    pub host_idle_us: f64,
+    /// Throughput; absent where the batch size is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_samples_per_s: Option<OpenRange<f64>>,
+    /// Samples for one dollar at the cheapest offer on demand, one GPU; absent where none
+    /// is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_per_usd: Option<OpenRange<f64>>,
+    /// The cheapest offer on demand, per GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cheapest_offer: Option<CheapestJson<'a>>,
+    /// `yes`, `no` or `unknown`.
+    pub fits_in_memory: &'static str,
+    /// Why.
+    pub memory_reason: &'a str,
+    /// Which part of the device time came from which method.
+    pub methods: Vec<MethodJson>,
+    /// What is to be known of the time on this GPU; absent where there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<&'a str>,
+    /// Doubts and fall-backs.
+    pub notes: &'a [String],
+    /// Operation by operation, with `--operations`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<Vec<OperationJson<'a>>>,
+}
+
+/// The cheapest offer of a GPU.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CheapestJson<'a> {
+    /// Name of the offer.
+    pub offer: &'a str,
+    /// Its price divided by its GPUs.
+    pub usd_per_gpu_hour: f64,
+    /// Date of the price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<String>,
+    /// How far the price can be trusted.
+    #[serde(flatten)]
+    pub trust: TrustJson,
+}
+
+/// Device time that one method answers for.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MethodJson {
+    /// The method.
+    pub method: &'static str,
+    /// Device time of one step by it.
+    pub device_time_us: f64,
+    /// Its share, 0 to 1.
+    pub share: f64,
+}
+
+/// One operation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OperationJson<'a> {
+    /// Index in the profile.
+    pub index: usize,
+    /// Operator.
+    pub name: &'a str,
+    /// Part of the step.
+    pub phase: &'static str,
+    /// Occurrences.
+    pub count: u32,
+    /// Device time of one occurrence; absent where nothing can be said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_time_us: Option<Range<f64>>,
+    /// How it was obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<&'static str>,
+    /// Measured time of one occurrence on the origin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin_device_time_us: Option<f64>,
+    /// Why this method.
+    pub why: &'a str,
+}
+
+/// The JSON form; `operations` adds every operation of every GPU.
+pub fn json<'a>(predictions: &'a Predictions, prices: &'a PriceBook, operations: bool) -> PredictionsJson<'a> {
+    PredictionsJson {
+        format: "habitat-predictions",
+        version: 1,
+        workload: &predictions.workload,
+        origin: predictions.origin.as_ref(),
+        host: predictions.host.name(),
+        warnings: predictions.warnings().into_iter().map(|warning| warning.text).collect(),
+        notes: &predictions.notes,
+        predictions: predictions.predictions.iter().map(|prediction| one(prediction, prices, operations)).collect(),
+    }
+}
+
+fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) -> PredictionJson<'a> {
+    let step = prediction.step.as_estimate();
+    let value = best_value(prediction, prices);
+    PredictionJson {
+        gpu: prediction.gpu.slug.as_str(),
+        gpu_name: &prediction.gpu.name,
+        step_time_us: step.range.map(Micros::get),
+        method: step.method.name(),
+        host_idle_us: prediction.host_idle.get(),
+        throughput_samples_per_s: prediction.throughput.map(|rate| rate.map_open(SamplesPerSecond::get)),
+        samples_per_usd: value.as_ref().and_then(|value| value.samples_per_usd),
+        cheapest_offer: value.as_ref().map(|value| CheapestJson {
+            offer: value.offer.id.as_str(),
+            usd_per_gpu_hour: value.price_per_gpu.get(),
+            as_of: value.offer.as_of.map(|date| date.to_string()),
+            trust: (&value.offer.trust).into(),
+        }),
+        fits_in_memory: match prediction.memory.fits {
+            habitat_prediction::Fits::Yes => "yes",
+            habitat_prediction::Fits::No => "no",
+            habitat_prediction::Fits::Unknown => "unknown",
+        },
+        memory_reason: &prediction.memory.reason,
+        methods: prediction
+            .shares
+            .iter()
+            .map(|share| MethodJson {
+                method: share.method.name(),
+                device_time_us: share.device_time.get(),
+                share: share.share,
+            })
+            .collect(),
+        warnings: prediction.warnings.iter().map(|warning| warning.text.as_str()).collect(),
+        notes: &prediction.notes,
+        operations: operations.then(|| {
+            prediction
+                .operations
+                .iter()
+                .map(|operation| OperationJson {
+                    index: operation.index,
+                    name: &operation.name,
+                    phase: operation.phase.name(),
+                    count: operation.count,
+                    device_time_us: operation.time.map(|time| time.range.map(Micros::get)),
+                    method: operation.time.as_ref().map(|time| time.method.name()),
+                    origin_device_time_us: operation.origin_time.map(habitat_base::units::Micros::get),
+                    why: &operation.why,
+                })
+                .collect()
+        }),
+    }
+}
+
+/// Warnings as lines of their own, above the numbers that they are about.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_warnings(warnings: &[Warning], out: &mut dyn Write) -> io::Result<()> {
+    for warning in warnings {
+        writeln!(out, "warning: {warning}\n")?;
+    }
+    Ok(())
+}
+
+/// One row a GPU.
+pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
+    let columns = [
+        Column::text("GPU", "gpu"),
+        Column::number("step", "step_time_us_mid"),
+        Column::number("low–high", "").dropped(1),
+        Column::number("", "step_time_us_low"),
+        Column::number("", "step_time_us_high"),
+        Column::text("method", "method").dropped(5).cut_to(8),
+        Column::number("samples/s", "throughput_samples_per_s_mid").dropped(4),
+        Column::number("$/GPU-h", "usd_per_gpu_hour").dropped(2),
+        Column::number("samples/$", "samples_per_usd_mid").dropped(2),
+        Column::text("fits", "fits_in_memory").dropped(3),
+        Column::text("", "memory_reason"),
+        Column::text("cheapest offer on demand", "cheapest_offer").dropped(6).cut_to(24),
+    ];
+    let last = [Column::text("", "warnings"), Column::text("", "notes")];
+    let mut table = Table::new(&[&columns[..], &TRUST, &last].concat());
+    for prediction in &predictions.predictions {
+        let step = prediction.step.as_estimate();
+        let value = best_value(prediction, prices);
+        let known = Some(step.range).filter(|range| range.mid.get() > 0.0);
+        let range = if prediction.step.is_measured() && step.range.low == step.range.high {
+            "measured".to_owned()
+        } else {
+            format::time_range(step.range.low, step.range.high)
+        };
+        let mut row = vec![
+            Cell::text(&prediction.gpu.slug),
+            Cell::maybe(known, |known| Cell::new(format::time(known.mid), known.mid.get())),
+            Cell::maybe(known, |_| Cell::text(range)),
+            Cell::maybe(known, |known| Cell::text(known.low.get())),
+            Cell::maybe(known, |known| Cell::text(known.high.get())),
+            Cell::text(step.method),
+            Cell::maybe(prediction.throughput.as_ref(), |rate| {
+                Cell::new(format::number(rate.mid.get()), rate.mid.get())
+            }),
+            Cell::maybe(value.as_ref(), |value| {
+                Cell::new(format!("{:.2}", value.price_per_gpu.get()), value.price_per_gpu.get())
+            }),
+            Cell::maybe(value.as_ref().and_then(|value| value.samples_per_usd), |per_usd| {
+                Cell::new(format::grouped(per_usd.mid), per_usd.mid)
+            }),
+            Cell::text(prediction.memory.fits),
+            Cell::text(&prediction.memory.reason),
+            Cell::maybe(value.as_ref(), |value| Cell::text(&value.offer.id)),
+        ];
+        let trust = value.as_ref().map(|value| trust_cells(&value.offer.trust));
+        row.extend(trust.unwrap_or_else(|| std::array::from_fn(|_| Cell::unknown())));
+        row.push(Cell::text(prediction.warnings.iter().map(|it| it.text.as_str()).collect::<Vec<_>>().join("; ")));
+        row.push(Cell::text(prediction.notes.join("; ")));
+        table.push(row);
+    }
+    table
+}
+
+/// One row an operation of one GPU.
+pub fn operations_table(prediction: &Prediction) -> Table {
+    let mut table = Table::new(&[
+        Column::text("", "gpu"),
+        Column::text("operation", "operation"),
+        Column::text("phase", "phase"),
+        Column::number("count", "count"),
+        Column::number("time", "device_time_us_mid"),
+        Column::number("", "device_time_us_low"),
+        Column::number("", "device_time_us_high"),
+        Column::number("on origin", "origin_device_time_us"),
+        Column::text("method", "method"),
+        Column::text("why", "why"),
+    ]);
+    for operation in &prediction.operations {
+        let time = operation.time.as_ref();
+        table.push(vec![
+            Cell::text(&prediction.gpu.slug),
+            Cell::new(text::clean(&operation.name, 44), text::clean(&operation.name, 512)),
+            Cell::text(operation.phase),
+            Cell::text(operation.count),
+            Cell::maybe(time, |time| Cell::new(format::time(time.range.mid), time.range.mid.get())),
+            Cell::maybe(time, |time| Cell::text(time.range.low.get())),
+            Cell::maybe(time, |time| Cell::text(time.range.high.get())),
+            Cell::maybe(operation.origin_time, |time| Cell::new(format::time(time), time.get())),
+            Cell::maybe(time, |time| Cell::text(time.method)),
+            Cell::text(&operation.why),
+        ]);
+    }
+    table
+}

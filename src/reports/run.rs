@@ -1,0 +1,332 @@
+//! What is said of a job's run while it goes on and at its end: time left, cost, and the same run
+//! on other GPUs.
+//!
+//! - time left = steps left × mean step time; its range is that of the paces that the job has kept
+//!   up ([`Times::pace`](habitat_recorder::live::Times))
+//! - cost so far = hours since the job's start × price of the machine
+//! - the same run elsewhere = all steps × the step predicted there, at the price of the cheapest
+//!   offer on demand; set-up is not counted
+
+use super::verdict::{self, MemoryUse, Verdict, verdict};
+use super::{format, ranks};
+use habitat_base::text::clean;
+use habitat_base::units::{Bytes, Hours, Micros, Range, Usd, UsdPerHour};
+use habitat_planning::plan::value::best_value;
+use habitat_planning::pricing::{Offer, PriceBook, Tier};
+use habitat_prediction::{Estimate, Fits, Prediction, Predictions};
+use habitat_recorder::live::{Aim, Snapshot};
+use habitat_step::catalog::Catalog;
+use habitat_step::profile::Profile;
+
+/// The price of the machine that the job runs on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Price {
+    /// An hour of it.
+    pub per_hour: UsdPerHour,
+    /// Where it is from, where it was not given with the job.
+    pub own: Option<String>,
+}
+
+/// The price that was given, or that of the one own machine with the GPU of the recording.
+pub fn price(aim: Aim, profile: Option<&Profile>, prices: &PriceBook) -> Option<Price> {
+    if let Some(per_hour) = aim.price {
+        return Some(Price { per_hour, own: None });
+    }
+    let gpu = profile?.origin.as_ref()?.gpu.as_ref()?;
+    let mut own = prices.offers().iter().filter(|offer| offer.tier == Tier::Owned && offer.gpu.as_ref() == Some(gpu));
+    let first = own.next()?;
+    let name = clean(&first.instance_type, 40);
+    own.next().is_none().then_some(Price { per_hour: first.price, own: Some(name) })
+}
+
+/// Memory in use of that of the GPU: the peak of the recorded step of what the catalog says, else
+/// what `nvidia-smi` says of the only GPU. Which of several the job uses is not known.
+pub fn memory(seen: &Snapshot, profile: Option<&Profile>, catalog: &Catalog) -> Option<MemoryUse> {
+    let recorded = || {
+        let profile = profile?;
+        let gpu = catalog.get(profile.origin.as_ref()?.gpu.as_ref()?)?;
+        Some(MemoryUse { used: profile.step.as_ref()?.peak_memory_bytes?, all: gpu.memory })
+    };
+    recorded().or_else(|| match &seen.boards[..] {
+        [board] => Some(MemoryUse { used: board.used?, all: board.memory? }),
+        _ => None,
+    })
+}
+
+/// Steps so many times as long as they were, in hours.
+fn at_pace(steps: u64, pace: Range<Micros>) -> Range<Hours> {
+    pace.map(|time| Hours::from(time * steps as f64))
+}
+
+/// Time left.
+///
+/// # Errors
+/// Why it is not known, with what tells it; or that nothing is left.
+pub fn left(aim: Aim, seen: &Snapshot) -> Result<Range<Hours>, String> {
+    let Some(total) = aim.steps else {
+        return Err("not known: `run --total-steps N` says how many steps the job makes".to_owned());
+    };
+    let Some(times) = seen.times else {
+        return Err("not known: no step was timed yet".to_owned());
+    };
+    match total.checked_sub(seen.steps) {
+        None | Some(0) => Err(format!("none: all {} steps are made", format::grouped(total as f64))),
+        Some(steps) => Ok(at_pace(steps, times.pace)),
+    }
+}
+
+/// Time left in words; `None` once the job is over.
+pub fn left_words(aim: Aim, seen: &Snapshot) -> Option<String> {
+    let count = |steps: u64| format::grouped(steps as f64);
+    (!seen.is_over()).then(|| match (left(aim, seen), aim.steps) {
+        (Ok(hours), Some(total)) => format!(
+            "{} for {} of {} steps",
+            hours_with_range(&hours),
+            count(total.saturating_sub(seen.steps)),
+            count(total)
+        ),
+        (Ok(hours), None) => hours_with_range(&hours),
+        (Err(why), _) => why,
+    })
+}
+
+/// Hours with their range, where it can be told from one.
+fn hours_with_range(range: &Range<Hours>) -> String {
+    let [low, high] = [range.low, range.high].map(format::hours);
+    if low == high { format::hours(range.mid) } else { format::hours_with_range(range) }
+}
+
+/// What the job has cost so far.
+pub fn cost(price: &Price, seen: &Snapshot) -> Usd {
+    price.per_hour * Hours::known(seen.elapsed.as_secs_f64() / 3600.0)
+}
+
+/// What it has cost so far, and will have cost in all, in words.
+pub fn cost_words(aim: Aim, price: Option<&Price>, seen: &Snapshot) -> String {
+    let Some(price) = price else {
+        return "not known: `run --price USD` gives the price of an hour of this machine".to_owned();
+    };
+    let so_far = cost(price, seen);
+    let own = price.own.as_ref().map(|name| format!(", own machine {name}")).unwrap_or_default();
+    let hours = format::hours(Hours::known(seen.elapsed.as_secs_f64() / 3600.0));
+    let when = if seen.is_over() { "" } else { " so far" };
+    let all = match left(aim, seen) {
+        Ok(hours) if !seen.is_over() => {
+            let all = hours.map(|hours| so_far + price.per_hour * hours);
+            format!(" · {} in all", format::usd_with_range(&all))
+        }
+        _ => String::new(),
+    };
+    format!("{}{when}{all} · {hours} at {}{own}", format::usd(so_far), format::price(price.per_hour))
+}
+
+/// The same run on another GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Elsewhere<'a> {
+    /// The step there.
+    pub prediction: &'a Prediction,
+    /// The offer.
+    pub offer: &'a Offer,
+    /// The price of one GPU of it.
+    pub price: UsdPerHour,
+    /// All steps.
+    pub hours: Range<Hours>,
+    /// What they cost.
+    pub cost: Range<Usd>,
+}
+
+/// The cheapest and the fastest GPU for so many steps, of those on which the step fits (or may
+/// fit) and which can be rented on demand; without those the step was measured on.
+pub fn elsewhere<'a>(predictions: &'a Predictions, prices: &'a PriceBook, steps: u64) -> [Option<Elsewhere<'a>>; 2] {
+    let others = || {
+        predictions.predictions.iter().filter_map(|prediction| {
+            let Estimate { range, method } = prediction.step.as_estimate();
+            if method.is_of_origin() || prediction.memory.fits == Fits::No || range.mid.get() <= 0.0 {
+                return None;
+            }
+            let value = best_value(prediction, prices)?;
+            let hours = at_pace(steps, range);
+            let cost = hours.map(|hours| value.price_per_gpu * hours);
+            Some(Elsewhere { prediction, offer: value.offer, price: value.price_per_gpu, hours, cost })
+        })
+    };
+    [
+        others().min_by(|a, b| a.cost.mid.total_cmp(&b.cost.mid)),
+        others().min_by(|a, b| a.hours.mid.total_cmp(&b.hours.mid)),
+    ]
+}
+
+/// The same run on the cheapest and the fastest other GPU, a line each with what it is called: the
+/// difference in cost (the cost, where that of this one is not known) and in time, then both.
+/// Nothing where the number of steps or a step time is not known.
+///
+/// Of a job that trains in several processes nothing is said: that is a plan's business. Nor is it
+/// where the step was recorded on no GPU: what is predicted from shapes has no waiting for the host
+/// or for data in it, and would be compared with a run that has.
+pub fn elsewhere_words(
+    aim: Aim,
+    seen: &Snapshot,
+    price: Option<&Price>,
+    predictions: &Predictions,
+    prices: &PriceBook,
+) -> Vec<(&'static str, String)> {
+    let (Some(steps), Some(times), Some(_)) = (aim.steps, seen.times, &predictions.origin) else { return Vec::new() };
+    if seen.processes.iter().filter(|process| process.steps > 0).count() > 1 {
+        return Vec::new();
+    }
+    let here = at_pace(steps, times.pace).mid;
+    let recorded = match seen.windows.last() {
+        Some((first, last)) if first != last => format!("steps {first}–{last}"),
+        Some((step, _)) => format!("step {step}"),
+        None => "the recorded step".to_owned(),
+    };
+    let [cheapest, fastest] = elsewhere(predictions, prices, steps);
+    let is_same = |a: &Elsewhere<'_>, b: &Elsewhere<'_>| a.prediction.gpu.slug == b.prediction.gpu.slug;
+    let both = cheapest.as_ref().zip(fastest.as_ref()).is_some_and(|(a, b)| is_same(a, b));
+    let words = |it: &Elsewhere<'_>| {
+        let cost = match price {
+            Some(price) => signed(it.cost.mid.get() - (price.per_hour * here).get(), format::usd, Usd::known),
+            None => format::usd(it.cost.mid),
+        };
+        let hours = signed(it.hours.mid.get() - here.get(), format::hours, Hours::known);
+        // A machine is rented whole, and its other GPUs are not used.
+        let share = match it.offer.gpu_count {
+            0 | 1 => String::new(),
+            gpus => format!(" for one of its {gpus} GPUs"),
+        };
+        let doubts = it.offer.trust.reasons();
+        let doubts = if doubts.is_empty() { doubts } else { format!(" (price in doubt: {doubts})") };
+        format!(
+            "{}: {cost}, {hours} · {}, {} · predicted from {recorded} ({}) · {} {}{share}{doubts}",
+            clean(&it.prediction.gpu.name, 30),
+            format::usd_with_range(&it.cost),
+            hours_with_range(&it.hours),
+            it.prediction.step.as_estimate().method,
+            clean(&it.offer.provider, 16),
+            format::price(it.price),
+        )
+    };
+    let label = if both { "same run, cheapest and fastest other GPU" } else { "same run, cheapest other GPU" };
+    let fastest = fastest.filter(|_| !both);
+    let fastest = fastest.iter().map(|it| ("same run, fastest other GPU", words(it)));
+    cheapest.iter().map(|it| (label, words(it))).chain(fastest).collect()
+}
+
+/// A difference with its sign.
+fn signed<T>(difference: f64, words: impl Fn(T) -> String, known: impl Fn(f64) -> T) -> String {
+    format!("{}{}", if difference < 0.0 { "−" } else { "+" }, words(known(difference.abs())))
+}
+
+/// What was measured of a run, put together at its end.
+#[derive(Debug)]
+pub struct RunReport {
+    /// What held it back, or why that is not known.
+    pub verdict: Result<Verdict, String>,
+    /// What the price of the machine is.
+    pub price: Option<Price>,
+    /// What it cost.
+    pub cost: Option<Usd>,
+    /// Largest memory of tensors on the GPU, in the recorded step.
+    pub peak_memory: Option<Bytes>,
+    lines: Vec<(&'static str, String)>,
+}
+
+impl RunReport {
+    /// Of a job that is over.
+    pub fn new(
+        aim: Aim,
+        seen: &Snapshot,
+        profile: Option<&Profile>,
+        (catalog, prices): (&Catalog, &PriceBook),
+        predictions: Option<&Predictions>,
+    ) -> Self {
+        let verdict = verdict(seen, profile, memory(seen, profile, catalog));
+        let price = price(aim, profile, prices);
+        let mut lines: Vec<(&'static str, String)> = Vec::new();
+        // Of several ranks, all are said beside one another.
+        let alone = seen.waiting.filter(|_| ranks::waits_most(seen).is_none());
+        lines.extend(alone.map(|waiting| ("waited for data", verdict::waited(waiting))));
+        lines.extend(ranks::words(seen).map(|words| ("ranks", words)));
+        lines.extend(ranks::trainings(seen).map(|words| ("trainings", words)));
+        lines.push(match &verdict {
+            Ok(verdict) => ("verdict", verdict.to_string()),
+            Err(why) => ("verdict", why.clone()),
+        });
+        if price.is_some() {
+            lines.push(("cost", cost_words(aim, price.as_ref(), seen)));
+        }
+        if let Some(predictions) = predictions {
+            lines.extend(elsewhere_words(aim, seen, price.as_ref(), predictions, prices));
+        }
+        let cost = price.as_ref().map(|price| cost(price, seen));
+        let peak_memory = profile.and_then(|profile| profile.step.as_ref()?.peak_memory_bytes);
+        Self { verdict, price, cost, peak_memory, lines }
+    }
+
+    /// A line each, with what it is called.
+    pub fn lines(&self) -> &[(&'static str, String)] {
+        &self.lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use habitat_recorder::live::{State, Times};
+
+    fn micros(value: f64) -> Micros {
+        Micros::new(value).unwrap()
+    }
+
+    /// After 200 steps of a tenth of a second each, in 36 s.
+    fn seen() -> Snapshot {
+        let times = Times {
+            now: micros(1e5),
+            median: micros(1e5),
+            mean: micros(1e5),
+            pace: Range { low: micros(0.9e5), mid: micros(1e5), high: micros(1.2e5) },
+            range: [micros(0.5e5), micros(3e5)],
+            count: 190,
+            only_last: false,
+        };
+        Snapshot { steps: 200, times: Some(times), elapsed: Duration::from_secs(36), ..Snapshot::default() }
+    }
+
+    fn aim(steps: Option<u64>, price: Option<f64>) -> Aim {
+        Aim { steps, price: price.map(UsdPerHour::known) }
+    }
+
+    #[test]
+    fn time_left_has_the_range_of_the_paces() {
+        let words = |steps, seen: &Snapshot| left_words(aim(steps, None), seen);
+        assert_eq!(words(Some(36_200), &seen()).unwrap(), "1 h (0.9–1.2 h) for 36,000 of 36,200 steps");
+        let even = |times: Times| Times { pace: Range { low: times.mean, mid: times.mean, high: times.mean }, ..times };
+        let even = Snapshot { times: seen().times.map(even), ..seen() };
+        assert_eq!(words(Some(36_200), &even).unwrap(), "1 h for 36,000 of 36,200 steps");
+        assert_eq!(words(Some(200), &seen()).unwrap(), "none: all 200 steps are made");
+        assert_eq!(words(Some(100), &seen()).unwrap(), "none: all 100 steps are made");
+        assert!(words(None, &seen()).unwrap().contains("--total-steps N"));
+        assert!(words(Some(9), &Snapshot::default()).unwrap().contains("no step was timed yet"));
+        let over = Snapshot { state: State::Ended { words: String::new(), well: true }, ..seen() };
+        assert_eq!(words(Some(36_200), &over), None);
+    }
+
+    #[test]
+    fn cost_is_the_time_so_far_at_the_price_and_that_in_all() {
+        let words = |aim: Aim, seen: &Snapshot| {
+            let none = PriceBook::default();
+            cost_words(aim, price(aim, None, &none).as_ref(), seen)
+        };
+        assert!(words(aim(None, None), &seen()).contains("--price USD"));
+        assert_eq!(words(aim(None, Some(2.0)), &seen()), "$0.0200 so far · 36 s at $2.000/h");
+        // 0.01 h, and 1 h (0.9 to 1.2 h) more.
+        assert_eq!(
+            words(aim(Some(36_200), Some(2.0)), &seen()),
+            "$0.0200 so far · $2.02 ($1.82–2.42) in all · 36 s at $2.000/h"
+        );
+        let over = Snapshot { state: State::Ended { words: String::new(), well: true }, ..seen() };
+        assert_eq!(words(aim(Some(36_200), Some(2.0)), &over), "$0.0200 · 36 s at $2.000/h");
+    }
+}

@@ -1,0 +1,278 @@
+//! The report printed where there is no terminal: what was recorded, where it would run,
+//! what it would cost.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use super::{beside, format, memory, plans, predictions, uses, waits};
+use habitat_base::text;
+use habitat_planning::plan::{Plan, PlanStatus, Rejection};
+use habitat_planning::pricing::PriceBook;
+use habitat_prediction::{Predictions, communicates};
+use habitat_step::profile::breakdown::{Breakdown, GroupBy, Segment};
+use habitat_step::profile::{Profile, Workload, modules};
+
+/// Operations listed.
+const TOP: usize = 8;
+/// Modules listed.
+const MODULES: usize = 12;
+/// Rejected offers listed, unless all are asked for.
+const REJECTED: usize = 8;
+
+/// Mode, batch size, sequence length, precision and parameters, as far as they are known.
+pub fn workload_facts(workload: &Workload) -> String {
+    let mut facts = vec![workload.mode.to_string()];
+    facts.extend(workload.batch_size.map(|batch| format!("batch {batch}")));
+    facts.extend(workload.sequence_length.map(|length| format!("sequence {length}")));
+    facts.extend(workload.precision.map(|precision| precision.to_string()));
+    facts.extend(workload.parameter_count.map(|count| format!("{} parameters", format::short_count(count as f64))));
+    facts.join(" · ")
+}
+
+/// On how many steps a measured time rests.
+pub fn steps_measured(steps: u32) -> String {
+    if steps == 1 { "1 step".to_owned() } else { format!("median of {steps} steps") }
+}
+
+/// The recorded step in two lines: what was run where, and where its time went.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_step(profile: &Profile, label: &str, out: &mut dyn Write) -> io::Result<()> {
+    let (workload, breakdown) = (&profile.workload, Breakdown::of(profile));
+    let name = text::clean(&workload.name, 80);
+    writeln!(out, "{name} ({label}): {} · {}", workload_facts(workload), origin_words(profile))?;
+    let mut facts: Vec<String> = Vec::new();
+    let split = breakdown.busy_idle.as_ref().filter(|split| split.step.get() > 0.0);
+    let scale = split.map_or(1.0, |split| split.busy / split.step);
+    facts.extend(split.map(|split| {
+        let samples = profile.step.as_ref().and_then(|step| step.samples);
+        let over = samples.map_or_else(String::new, |samples| format!(", {}", steps_measured(samples)));
+        let with = if communicates(profile) { ", communication with other GPUs included" } else { "" };
+        format!("step {} measured{over}{with}: GPU idle {}", format::time(split.step), format::percent(1.0 - scale))
+    }));
+    let phases = breakdown.phases.iter();
+    facts.extend(phases.map(|phase| format!("{} {}", phase.phase, format::percent(phase.share * scale))));
+    facts.extend(memory::words(profile));
+    writeln!(out, "  {}", if facts.is_empty() { "nothing measured on a GPU".to_owned() } else { facts.join(" · ") })
+}
+
+fn origin_words(profile: &Profile) -> String {
+    let Some(origin) = &profile.origin else {
+        return "shapes only, not measured on a GPU".to_owned();
+    };
+    let name = match (&origin.gpu, origin.gpu_name.as_deref().map(|name| text::clean(name, 90))) {
+        (Some(slug), Some(name)) => format!("{name} ({slug})"),
+        (Some(slug), None) => slug.to_string(),
+        (None, Some(name)) => format!("{name} (not in the catalog)"),
+        (None, None) => "a GPU that the recording does not name".to_owned(),
+    };
+    format!("recorded on {name}")
+}
+
+/// What was recorded: workload, origin, step, phases and the longest operations.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io::Result<()> {
+    let workload = &profile.workload;
+    writeln!(out, "{} ({label})", text::clean(&workload.name, 80))?;
+    writeln!(out, "  {}", workload_facts(workload))?;
+    writeln!(out, "  {}", origin_words(profile))?;
+    let breakdown = Breakdown::of(profile);
+    if let Some(split) = &breakdown.busy_idle {
+        let samples = profile.step.as_ref().and_then(|step| step.samples);
+        let over = samples.map_or_else(String::new, |samples| format!(", {}", steps_measured(samples)));
+        writeln!(
+            out,
+            "  step {} measured{over}{}; device busy {} ({})",
+            format::time(split.step),
+            if communicates(profile) { ", communication with other GPUs included" } else { "" },
+            format::time(split.busy),
+            format::percent(split.busy / split.step)
+        )?;
+    }
+    if let Some(words) = memory::words(profile) {
+        writeln!(out, "  {words}")?;
+    }
+    if breakdown.total.get() > 0.0 {
+        let phases: Vec<_> =
+            breakdown.phases.iter().map(|phase| format!("{} {}", phase.phase, format::percent(phase.share))).collect();
+        writeln!(out, "  {}", phases.join(" · "))?;
+        let segments = Breakdown::segments(profile, |operation| habitat_step::op::family(operation).name());
+        writeln!(out, "  {}", step_words(&segments))?;
+        let entries =
+            Breakdown::entries(profile, GroupBy::Name, None, |operation| habitat_step::op::family(operation).name());
+        for entry in entries.iter().take(TOP) {
+            let name = text::clean(&entry.label, 48);
+            writeln!(
+                out,
+                "    {name:<48} {:>9}  {:>7}  ×{}",
+                format::time(entry.time),
+                format::percent(entry.share),
+                entry.count
+            )?;
+        }
+    }
+    if let Some(waits) = waits::words(profile) {
+        writeln!(out, "  {waits}")?;
+    }
+    write_modules(profile, out)?;
+    if let Some(recording) = &profile.recording {
+        for note in &recording.notes {
+            writeln!(out, "  note: {}", text::clean(note, 400))?;
+        }
+    }
+    Ok(())
+}
+
+/// The tree of modules, as far as they take a fiftieth of the device time; nothing where none were recorded.
+fn write_modules(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    if profile.operations.iter().all(|operation| operation.module.is_none()) {
+        return Ok(());
+    }
+    let entries =
+        Breakdown::entries(profile, GroupBy::Module, None, |operation| habitat_step::op::family(operation).name());
+    let paths: Vec<&str> = entries.iter().map(|entry| entry.label.as_str()).collect();
+    let tree = modules::tree(&paths, |place| entries[place].time.get());
+    let share = |node: &modules::Node| node.places.iter().map(|&place| entries[place].share).sum::<f64>();
+    let listed = tree.iter().filter(|node| share(node) >= 0.02).take(MODULES);
+    for (index, node) in listed.enumerate() {
+        if index == 0 {
+            writeln!(out, "  by module:")?;
+        }
+        let name = "  ".repeat(node.depth.min(10)) + &text::clean(modules::name(&node.path), 48);
+        let time = node.places.iter().map(|&place| entries[place].time).sum();
+        writeln!(out, "    {name:<48} {:>9}  {:>7}", format::time(time), format::percent(share(node)))?;
+    }
+    Ok(())
+}
+
+/// The step as a line, in words: what takes a hundredth of it or more, and the others together.
+fn step_words(segments: &[Segment]) -> String {
+    let (listed, others): (Vec<&Segment>, Vec<&Segment>) = segments.iter().partition(|segment| segment.share >= 0.01);
+    let words = |segment: &Segment| {
+        let phase = segment.phase.map_or_else(String::new, |phase| format!("{phase} "));
+        format!("{phase}{} {}", segment.kind, format::percent(segment.share))
+    };
+    let mut parts: Vec<String> = listed.into_iter().map(words).collect();
+    if !others.is_empty() {
+        parts.push(format!("others {}", format::percent(others.iter().map(|segment| segment.share).sum())));
+    }
+    format!("of the step: {}", parts.join(" · "))
+}
+
+/// The table of predictions, in at most `width` cells if there is a limit, and what holds for all of them.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_predictions(
+    predictions: &Predictions,
+    prices: &PriceBook,
+    width: Option<u16>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    predictions::write_warnings(&predictions.warnings(), out)?;
+    let table = predictions::table(predictions, prices);
+    let dropped = table.write_fitted(width, out)?;
+    if !dropped.is_empty() || !predictions.notes.is_empty() {
+        writeln!(out)?;
+    }
+    if !dropped.is_empty() {
+        writeln!(out, "left out to fit the terminal: {}; --csv and --markdown have all columns", dropped.join(", "))?;
+    }
+    for note in &predictions.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    if predictions.workload.batch_size.is_none_or(|batch| batch == 0) {
+        writeln!(out, "note: samples/s and samples/$ need the batch size: give it with --batch-size N")?;
+    }
+    Ok(())
+}
+
+/// The answer: what to take, what else could be had, and what of it fails.
+fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let firm = if plan.goal.limits.accept.is_empty() { "firm " } else { "" };
+    if let Some(verdict) = beside::verdict(plan) {
+        let room = beside::room(plan).into_iter().map(|room| format!("; {room}"));
+        writeln!(out, "{verdict}\n  {}{}", beside::status_words(plan), room.collect::<String>())?;
+    } else {
+        let work = format::grouped(plan.work.get());
+        writeln!(out, "No {firm}plan for {work} {} within these limits.", plan.work.unit())?;
+    }
+    if !plan.beside.is_empty() {
+        writeln!(out, "{}:", beside::heading(plan))?;
+    }
+    for one in &plan.beside {
+        writeln!(out, "  {}\n    {} ({})", beside::gain(one), beside::risk(one), beside::flag(one))?;
+    }
+    if let Some(bargain) = beside::bargain(plan) {
+        writeln!(out, "{bargain}")?;
+    }
+    writeln!(out)
+}
+
+/// The plan, its alternatives and why other offers were not taken.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::Result<()> {
+    write_answer(plan, out)?;
+    predictions::write_warnings(&plan.warnings, out)?;
+    match (plan.status, &plan.total) {
+        (PlanStatus::Infeasible, _) | (_, None) => {
+            for reason in &plan.reasons {
+                writeln!(out, "  {reason}")?;
+            }
+        }
+        (_, Some(total)) => {
+            let work = format::grouped(plan.work.get());
+            let footprint = plans::footprint_words(&total.footprint);
+            writeln!(out, "work: {work} {}; energy: {footprint}", plan.work.unit())?;
+            plans::parts_table(&plan.parts).write_text(out)?;
+            for part in &plan.parts {
+                if let Some(batch) = plans::batch_words(part) {
+                    writeln!(out, "  batch: {batch}")?;
+                }
+                for note in &part.notes {
+                    writeln!(out, "  {note}")?;
+                }
+            }
+        }
+    }
+    for note in &plan.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    if plan.total.is_some() {
+        writeln!(out, "\nTime and cost of the plan:")?;
+        uses::table(plan).write_text(out)?;
+        let legend = uses::legend(plan, false);
+        if !legend.is_empty() {
+            writeln!(out, "  {legend}")?;
+        }
+    }
+    if !plan.alternatives.is_empty() {
+        writeln!(out, "\nNext best:")?;
+        plans::parts_table(&plan.alternatives).write_text(out)?;
+    }
+    if !plan.rejected.is_empty() {
+        let shown = if all_rejected { plan.rejected.len() } else { REJECTED };
+        // What came nearest to being taken first.
+        let mut rejected: Vec<&Rejection> = plan.rejected.iter().collect();
+        rejected.sort_by_key(|rejected| Reverse(rejected.kind));
+        let counts = rejected.chunk_by(|a, b| a.kind == b.kind);
+        let counts: Vec<String> = counts.map(|of| format!("{} {}", of.len(), of[0].kind.words())).collect();
+        writeln!(out, "\nNot taken ({} offers: {}):", rejected.len(), counts.join(", "))?;
+        for rejected in rejected.iter().take(shown) {
+            writeln!(out, "  {}: {}", rejected.offer, rejected.reason)?;
+        }
+        if rejected.len() > shown {
+            writeln!(out, "  … {} more with --rejected", rejected.len() - shown)?;
+        }
+    }
+    writeln!(out, "\nAssumed:")?;
+    for assumed in plan.goal.assumed() {
+        writeln!(out, "  {}: {} ({})", assumed.name, assumed.value, assumed.source)?;
+    }
+    Ok(())
+}

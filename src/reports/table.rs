@@ -1,0 +1,532 @@
+//! A table: on a screen, as text, as Markdown, as CSV, or copied. Screens and reports build the
+//! same one.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, Write};
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::timeline::Lane;
+use crate::theme::Role;
+
+/// A column: its heading for people, its key (with the unit) for CSV, and what may become of it
+/// on a narrow screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Heading; empty leaves the column out in text and Markdown.
+    pub heading: Cow<'static, str>,
+    /// Heading in CSV; empty leaves the column out there.
+    pub key: &'static str,
+    /// Whether it holds numbers, aligned to the right.
+    pub number: bool,
+    /// 0 = never dropped; the highest goes first when there is no room.
+    pub priority: u8,
+    /// Narrowest width where the text may be cut; `None` = never cut.
+    pub shrink_to: Option<u16>,
+    /// Width of a drawing; `None` = text.
+    pub graphic: Option<u16>,
+    /// The sortable column a click on the heading means.
+    pub sort: Option<usize>,
+}
+
+impl Column {
+    /// A column of text, for a report.
+    pub const fn text(heading: &'static str, key: &'static str) -> Self {
+        let heading = Cow::Borrowed(heading);
+        Self { heading, key, number: false, priority: 0, shrink_to: None, graphic: None, sort: None }
+    }
+
+    /// A column of numbers, for a report.
+    pub const fn number(heading: &'static str, key: &'static str) -> Self {
+        let heading = Cow::Borrowed(heading);
+        Self { heading, key, number: true, priority: 0, shrink_to: None, graphic: None, sort: None }
+    }
+
+    /// Words on a screen, which may be cut to `shrink_to` cells.
+    pub fn words(heading: impl Into<Cow<'static, str>>, shrink_to: u16, priority: u8) -> Self {
+        Self { heading: heading.into(), priority, shrink_to: Some(shrink_to), ..Self::text("", "") }
+    }
+
+    /// Numbers on a screen, which are never cut.
+    pub fn figures(heading: impl Into<Cow<'static, str>>, priority: u8) -> Self {
+        Self { heading: heading.into(), priority, ..Self::number("", "") }
+    }
+
+    /// A drawing of `width` cells or more.
+    pub fn graphic(heading: &'static str, width: u16, priority: u8) -> Self {
+        Self { priority, graphic: Some(width), ..Self::text(heading, "") }
+    }
+
+    /// Leaves the column out of narrow tables, the highest priority first.
+    #[must_use]
+    pub const fn dropped(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Cuts the column to `cells` in narrow tables.
+    #[must_use]
+    pub const fn cut_to(mut self, cells: u16) -> Self {
+        self.shrink_to = Some(cells);
+        self
+    }
+
+    /// Sorted by the `index`-th sortable column.
+    #[must_use]
+    pub fn sorts(mut self, index: usize) -> Self {
+        self.sort = Some(index);
+        self
+    }
+}
+
+/// A drawing in a cell; positions are fractions of the cell's width, of a bar over time its hours.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Graphic {
+    /// A bar from the left.
+    Bar(f64),
+    /// A bar from one place to another.
+    Between([f64; 2]),
+    /// Low end, best single value and high end of a range.
+    Range([f64; 3]),
+    /// A bar over time.
+    Lane(Lane),
+}
+
+/// A cell: rounded for people, whole for CSV.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// Its text, which is also what is copied.
+    pub text: String,
+    /// What CSV has in its place.
+    value: Option<String>,
+    /// Its meaning.
+    pub role: Role,
+    /// What a screen draws in place of the text.
+    pub graphic: Option<Graphic>,
+}
+
+impl Cell {
+    /// The same in every form.
+    pub fn text(text: impl fmt::Display) -> Self {
+        Self { text: text.to_string(), value: None, role: Role::Text, graphic: None }
+    }
+
+    /// Rounded text for people, a whole value for CSV.
+    pub fn new(text: impl fmt::Display, value: impl fmt::Display) -> Self {
+        Self { value: Some(value.to_string()), ..Self::text(text) }
+    }
+
+    /// Text with a meaning.
+    pub fn styled(role: Role, text: impl fmt::Display) -> Self {
+        Self { role, ..Self::text(text) }
+    }
+
+    /// With a meaning.
+    #[must_use]
+    pub fn role(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    /// A drawing; nothing of it is copied.
+    pub fn draw(role: Role, graphic: Graphic) -> Self {
+        Self { graphic: Some(graphic), ..Self::styled(role, "") }
+    }
+
+    /// A bar over time; the same in signs where there is no screen.
+    pub fn lane(lane: Lane) -> Self {
+        Self { graphic: Some(Graphic::Lane(lane)), ..Self::text(lane.text()) }
+    }
+
+    fn value(&self) -> &str {
+        self.value.as_deref().unwrap_or(&self.text)
+    }
+
+    /// Nothing known.
+    pub fn unknown() -> Self {
+        Self::new("–", "")
+    }
+
+    /// `f` of the value, or nothing known.
+    pub fn maybe<T>(value: Option<T>, f: impl FnOnce(T) -> Self) -> Self {
+        value.map_or_else(Self::unknown, f)
+    }
+}
+
+/// Drawings do not grow wider than this, or than four times what they ask for: longer bars say no more.
+const MOST_GRAPHIC: u16 = 36;
+
+/// Rows under columns.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Table {
+    /// Columns.
+    pub columns: Vec<Column>,
+    /// Rows, a cell a column.
+    pub rows: Vec<Vec<Cell>>,
+    /// Rows before and after these that a long list does not make, as no screen shows them.
+    pub left_out: [usize; 2],
+    /// The selected row, on a screen.
+    pub selected: usize,
+    /// The sortable column in use and whether the largest come first.
+    pub sorted: Option<(usize, bool)>,
+    /// What a screen shows where there are no rows: why, and what to do about it.
+    pub empty: String,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(columns: &[Column]) -> Self {
+        Self { columns: columns.to_vec(), ..Self::default() }
+    }
+
+    /// Adds a row; it has a cell for every column.
+    pub fn push(&mut self, row: Vec<Cell>) {
+        debug_assert_eq!(row.len(), self.columns.len(), "a cell for every column");
+        self.rows.push(row);
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many rows there are, those left out among them.
+    pub fn len(&self) -> usize {
+        self.left_out[0] + self.rows.len() + self.left_out[1]
+    }
+
+    /// The row of that position among all.
+    pub fn row(&self, at: usize) -> Option<&[Cell]> {
+        Some(self.rows.get(at.checked_sub(self.left_out[0])?)?)
+    }
+
+    /// The table as tab-separated text, drawings left out.
+    pub fn to_tsv(&self) -> String {
+        let mut text = self.tsv_line(self.columns.iter().map(|column| &*column.heading));
+        for row in &self.rows {
+            text.push_str(&self.tsv_line(row.iter().map(|cell| cell.text.as_str())));
+        }
+        text
+    }
+
+    /// The selected row as tab-separated text.
+    pub fn row_tsv(&self) -> Option<String> {
+        let row = self.row(self.selected)?;
+        Some(self.tsv_line(row.iter().map(|cell| cell.text.as_str())).trim_end().to_owned())
+    }
+
+    fn tsv_line<'a>(&self, texts: impl Iterator<Item = &'a str>) -> String {
+        let texts = texts.zip(&self.columns).filter(|(_, column)| column.graphic.is_none());
+        texts.map(|(text, _)| text.trim()).collect::<Vec<_>>().join("\t") + "\n"
+    }
+
+    /// Width of each column in `width` cells with `gap` between; 0 = dropped. Columns are
+    /// dropped by priority and only words are ever cut.
+    pub fn widths(&self, width: u16, gap: u16) -> Vec<u16> {
+        let natural: Vec<u16> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(index, column)| {
+                if let Some(least) = column.graphic {
+                    return least.max(column.heading.width() as u16);
+                }
+                let cells = self.rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.text.width());
+                // The sign of the order stands beside the heading.
+                let mark = usize::from(column.sort.is_some());
+                cells.max().unwrap_or(0).max(column.heading.width() + mark) as u16
+            })
+            .collect();
+        let least =
+            |index: usize| self.columns[index].shrink_to.map_or(natural[index], |least| least.min(natural[index]));
+        let mut kept: Vec<bool> = vec![true; self.columns.len()];
+        let total = |kept: &[bool], size: &dyn Fn(usize) -> u16| -> u16 {
+            let count = kept.iter().filter(|kept| **kept).count() as u16;
+            let cells: u16 = (0..kept.len()).filter(|index| kept[*index]).map(size).fold(0, u16::saturating_add);
+            cells.saturating_add(gap * count.saturating_sub(1))
+        };
+        while total(&kept, &least) > width {
+            let Some(worst) = (0..kept.len())
+                .filter(|index| kept[*index] && self.columns[*index].priority > 0)
+                .max_by_key(|index| (self.columns[*index].priority, *index))
+            else {
+                break;
+            };
+            kept[worst] = false;
+        }
+        let mut widths: Vec<u16> = (0..kept.len()).map(|index| if kept[index] { least(index) } else { 0 }).collect();
+        let mut spare = width.saturating_sub(total(&kept, &least));
+        // Words first, the most important first; then the drawings share what is left.
+        let mut order: Vec<usize> = (0..kept.len()).filter(|index| kept[*index]).collect();
+        order.sort_by_key(|index| self.columns[*index].priority);
+        for index in order.iter().copied().filter(|index| self.columns[*index].graphic.is_none()) {
+            let more = natural[index].saturating_sub(widths[index]).min(spare);
+            widths[index] += more;
+            spare -= more;
+        }
+        let drawings: Vec<usize> = order.into_iter().filter(|index| self.columns[*index].graphic.is_some()).collect();
+        for (done, index) in drawings.iter().enumerate() {
+            let most = MOST_GRAPHIC.max(4 * self.columns[*index].graphic.unwrap_or(0));
+            let more = (spare / (drawings.len() - done) as u16).min(most.saturating_sub(widths[*index]));
+            widths[*index] += more;
+            spare -= more;
+        }
+        widths
+    }
+
+    fn shown(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.columns.iter().enumerate().filter(|(_, column)| !column.heading.is_empty())
+    }
+
+    /// Aligned columns, two spaces apart.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let width = |index: usize, heading: &str| {
+            self.rows.iter().map(|row| row[index].text.width()).chain([heading.width()]).max().unwrap_or(0)
+        };
+        let widths: Vec<(usize, usize, bool)> =
+            self.shown().map(|(index, column)| (index, width(index, &column.heading), column.number)).collect();
+        let line = |texts: Vec<&str>| {
+            let mut line = String::new();
+            for (text, &(_, width, number)) in texts.iter().zip(&widths) {
+                let gap = " ".repeat(width - text.width());
+                if !line.is_empty() {
+                    line.push_str("  ");
+                }
+                if number {
+                    line.push_str(&gap);
+                    line.push_str(text);
+                } else {
+                    line.push_str(text);
+                    line.push_str(&gap);
+                }
+            }
+            line.trim_end().to_owned()
+        };
+        writeln!(out, "{}", line(self.shown().map(|(_, column)| &*column.heading).collect()))?;
+        for row in &self.rows {
+            writeln!(out, "{}", line(widths.iter().map(|&(index, ..)| row[index].text.as_str()).collect()))?;
+        }
+        Ok(())
+    }
+
+    /// Aligned columns two spaces apart, in at most `width` cells if there is a limit: columns are dropped by
+    /// priority, then words are cut. Returns the headings of the columns that were dropped.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_fitted(&self, width: Option<u16>, out: &mut dyn Write) -> io::Result<Vec<&str>> {
+        let Some(width) = width else {
+            self.write_text(out)?;
+            return Ok(Vec::new());
+        };
+        let mut fitted = Self { columns: self.shown().map(|(_, column)| column.clone()).collect(), ..Self::default() };
+        let kept: Vec<usize> = self.shown().map(|(index, _)| index).collect();
+        fitted.rows = self.rows.iter().map(|row| kept.iter().map(|&index| row[index].clone()).collect()).collect();
+        let widths = fitted.widths(width, 2);
+        let mut dropped = Vec::new();
+        for (place, width) in widths.into_iter().enumerate() {
+            if width == 0 {
+                dropped.push(&*self.columns[kept[place]].heading);
+                fitted.columns[place].heading = Cow::Borrowed("");
+            }
+            for row in &mut fitted.rows {
+                row[place].text = cut(&row[place].text, usize::from(width));
+            }
+        }
+        fitted.write_text(out)?;
+        Ok(dropped)
+    }
+
+    /// A Markdown table.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_markdown(&self, out: &mut dyn Write) -> io::Result<()> {
+        let headings: Vec<_> = self.shown().map(|(_, column)| markdown(&column.heading)).collect();
+        let rules: Vec<_> = self.shown().map(|(_, column)| if column.number { "---:" } else { "---" }).collect();
+        writeln!(out, "| {} |\n| {} |", headings.join(" | "), rules.join(" | "))?;
+        for row in &self.rows {
+            let cells: Vec<_> = self.shown().map(|(index, _)| markdown(&row[index].text)).collect();
+            writeln!(out, "| {} |", cells.join(" | "))?;
+        }
+        Ok(())
+    }
+
+    /// CSV with a heading line, whole numbers, empty cells where nothing is known. A text
+    /// that a spreadsheet would take for a formula has an apostrophe before it.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        let keyed: Vec<usize> = self
+            .columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| !column.key.is_empty())
+            .map(|(index, _)| index)
+            .collect();
+        let mut writer = csv::Writer::from_writer(out);
+        writer.write_record(keyed.iter().map(|&index| self.columns[index].key)).map_err(io_error)?;
+        for row in &self.rows {
+            writer.write_record(keyed.iter().map(|&index| for_spreadsheets(row[index].value()))).map_err(io_error)?;
+        }
+        writer.flush()
+    }
+}
+
+/// A text in at most `width` cells, with a sign at a cut.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut shown = String::new();
+    for c in text.chars() {
+        if shown.width() + c.width().unwrap_or(0) >= width {
+            break;
+        }
+        shown.push(c);
+    }
+    shown + "…"
+}
+
+/// A cell that no spreadsheet takes for a formula. Numbers may begin with a sign.
+fn for_spreadsheets(value: &str) -> String {
+    let is_formula = value.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
+    if is_formula && value.parse::<f64>().is_err() { format!("'{value}") } else { value.to_owned() }
+}
+
+/// Text as it stands in Markdown: no HTML, no links, no marks, no end of a cell.
+pub fn markdown(text: &str) -> String {
+    let text = text.replace("://", ":\u{1}//").replace("www.", "www\u{1}.");
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '|' | '[' | ']' | '`' | '*' | '\\' | '~' => escaped.extend(['\\', c]),
+            // What would be a link by itself.
+            '\u{1}' => escaped.push('\\'),
+            '\n' | '\r' => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// The writer's own error, so that a closed pipe is known as one.
+fn io_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table =
+            Table::new(&[Column::text("GPU", "gpu"), Column::number("step", "step_us"), Column::text("", "note")]);
+        table.push(vec![Cell::text("t4"), Cell::new("12.3 ms", 12345.678), Cell::text("a|b")]);
+        table.push(vec![Cell::text("h100-sxm5"), Cell::unknown(), Cell::text("x,\"y\"")]);
+        table
+    }
+
+    fn text(write: impl Fn(&Table, &mut dyn Write) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        write(&table(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn one_table_in_three_forms() {
+        assert_eq!(text(Table::write_text), "GPU           step\nt4         12.3 ms\nh100-sxm5        –\n");
+        assert_eq!(
+            text(Table::write_markdown),
+            "| GPU | step |\n| --- | ---: |\n| t4 | 12.3 ms |\n| h100-sxm5 | – |\n"
+        );
+        assert_eq!(text(Table::write_csv), "gpu,step_us,note\nt4,12345.678,a|b\nh100-sxm5,,\"x,\"\"y\"\"\"\n");
+    }
+
+    /// A row with a drawing.
+    fn drawn() -> Table {
+        let mut table = Table::new(&[
+            Column::words("name", 6, 0),
+            Column::figures("time, ms", 0),
+            Column::graphic("", 5, 2),
+            Column::figures("share", 1),
+        ]);
+        let bar = Cell::draw(Role::Busy, Graphic::Bar(0.5));
+        table.push(vec![Cell::text("a long name"), Cell::text("1234.5"), bar, Cell::text("12.3 %")]);
+        table
+    }
+
+    #[test]
+    fn columns_drop_by_priority_and_numbers_are_never_cut() {
+        let table = drawn();
+        assert_eq!(table.widths(60, 2), [11, 8, 29, 6]);
+        assert_eq!(table.widths(36, 2), [11, 8, 5, 6]);
+        assert_eq!(table.widths(31, 2), [6, 8, 5, 6]);
+        assert_eq!(table.widths(30, 2), [11, 8, 0, 6]);
+        assert_eq!(table.widths(20, 2), [10, 8, 0, 0]);
+        assert_eq!(table.widths(10, 2), [6, 8, 0, 0]);
+    }
+
+    #[test]
+    fn text_fits_the_terminal() {
+        let mut table = Table::new(&[
+            Column::text("GPU", ""),
+            Column::number("step", ""),
+            Column::text("", "hidden"),
+            Column::text("offer", "").dropped(1).cut_to(6),
+            Column::text("method", "").dropped(2),
+        ]);
+        table.push(["h100", "130 ms", "x", "lambda/us-east-1/h100", "measured"].map(Cell::text).to_vec());
+        let fitted = |width| {
+            let mut out = Vec::new();
+            let dropped = table.write_fitted(width, &mut out).unwrap().join(",");
+            (String::from_utf8(out).unwrap(), dropped)
+        };
+        assert_eq!(fitted(None).0, text_of(&table));
+        assert_eq!(fitted(Some(200)), (text_of(&table), String::new()));
+        let (text, dropped) = fitted(Some(34));
+        assert_eq!(
+            (text.as_str(), dropped.as_str()),
+            ("GPU     step  offer       method\nh100  130 ms  lambda/us…  measured\n", "")
+        );
+        assert_eq!(fitted(Some(20)), ("GPU     step  offer\nh100  130 ms  lambd…\n".to_owned(), "method".to_owned()));
+        assert!((12..80).all(|width| fitted(Some(width)).0.lines().all(|line| line.width() <= usize::from(width))));
+    }
+
+    fn text_of(table: &Table) -> String {
+        let mut out = Vec::new();
+        table.write_text(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn copies_leave_drawings_out() {
+        let table = drawn();
+        assert_eq!(table.to_tsv(), "name\ttime, ms\tshare\na long name\t1234.5\t12.3 %\n");
+        assert_eq!(table.row_tsv().as_deref(), Some("a long name\t1234.5\t12.3 %"));
+    }
+
+    #[test]
+    fn no_cell_is_a_formula_a_link_or_html() {
+        for text in ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1"] {
+            assert_eq!(for_spreadsheets(text), format!("'{text}"));
+        }
+        for plain in ["-1.5", "+3e4", "aten::mm", "", "5-3"] {
+            assert_eq!(for_spreadsheets(plain), plain);
+        }
+        assert_eq!(
+            markdown("a|b<img src=x> [x](https://e.org) www.e.org `c` *d* e&f\n"),
+            r"a\|b&lt;img src=x&gt; \[x\](https:\//e.org) www\.e.org \`c\` \*d\* e&amp;f "
+        );
+    }
+}

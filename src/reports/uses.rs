@@ -1,0 +1,205 @@
+//! The chosen plan over time, and what its cost is made of: one table for the screen and for text,
+//! and the same numbers in JSON.
+
+use std::ops::Add;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::format;
+use super::plans::gpu_words;
+use super::table::{Cell, Column, Table};
+use super::timeline::{self, Lane};
+use crate::theme::Role;
+use habitat_base::text::clean;
+use habitat_base::units::{Hours, Range, Usd};
+use habitat_planning::plan::{ByUse, Part, Plan, Total, Use};
+
+/// Hours or dollars by what they go to; what takes none is absent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UsesJson {
+    /// Starting up, before the first step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setup: Option<Range<f64>>,
+    /// Steps that count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub training: Option<Range<f64>>,
+    /// Writing checkpoints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Range<f64>>,
+    /// Steps done again after losses of spot machines, and restarts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<Range<f64>>,
+    /// Waiting for another spot machine after a loss.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Range<f64>>,
+    /// Paid of hours begun, or of a contract's term, and not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unused: Option<Range<f64>>,
+    /// Keeping the data at the provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Range<f64>>,
+    /// Copying the data, once, before the first step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Range<f64>>,
+}
+
+impl UsesJson {
+    pub(super) fn new<T: Copy + Default + PartialEq + Add<Output = T> + Into<f64>>(by: &ByUse<T>) -> Self {
+        let of = |what| Some(by.of(what)).filter(|taken| *taken != Range::default()).map(|taken| taken.map(Into::into));
+        Self {
+            setup: of(Use::Setup),
+            training: of(Use::Training),
+            checkpoints: of(Use::Checkpoints),
+            repeated: of(Use::Repeated),
+            waiting: of(Use::Waiting),
+            unused: of(Use::Unused),
+            storage: of(Use::Storage),
+            data: of(Use::Data),
+        }
+    }
+}
+
+/// The bars of the parts, one after another at their expected hours.
+pub fn lanes(plan: &Plan) -> Vec<Lane> {
+    let Some(total) = &plan.total else { return Vec::new() };
+    let axis = timeline::axis([total.hours.high], plan.goal.deadline);
+    let mut start = Range::<Hours>::default();
+    let bar = |part: &Part| {
+        let from = start.mid.get();
+        start = start + part.hours;
+        // Where another machine takes over by the deadline, nothing runs longer.
+        let latest = start.high.min(total.hours.high).get();
+        Lane {
+            range: Some([start.low.get(), latest]),
+            deadline: plan.goal.deadline.map(Hours::get),
+            ..lane(part, from, axis)
+        }
+    };
+    plan.parts.iter().map(bar).collect()
+}
+
+/// A part's bar from this hour on.
+pub(super) fn lane(part: &Part, from: f64, axis: f64) -> Lane {
+    let mut at = from;
+    let mut until = |uses: &[Use]| {
+        at += uses.iter().map(|what| part.hours_by.of(*what).mid.get()).sum::<f64>();
+        at
+    };
+    let ends = [
+        until(&[Use::Setup, Use::Data]),
+        until(&[Use::Training, Use::Checkpoints]),
+        until(&[Use::Repeated]),
+        until(&[Use::Waiting]),
+    ];
+    Lane { from, ends, range: None, deadline: None, axis }
+}
+
+/// Each part as a bar over time with what it is made of below it, and the plan; no rows where there
+/// is no plan. The bars of a part's uses show which sign of its bar is which.
+pub fn table(plan: &Plan) -> Table {
+    let lanes = lanes(plan);
+    let heading = timeline::heading(lanes.first().map_or(0.0, |lane| lane.axis));
+    let mut table = Table::new(&[
+        Column::words("", 14, 0),
+        Column { heading: heading.into(), ..Column::graphic("", 16, 4) },
+        Column::figures("time", 0),
+        Column::figures("low–high", 5),
+        Column::figures("cost", 0),
+        Column::figures("low–high, $", 3),
+        Column::figures("of cost", 6),
+    ]);
+    table.columns[0].heading = "what".into();
+    let Some(total) = &plan.total else { return table };
+    for (part, lane) in plan.parts.iter().zip(&lanes) {
+        let name = format!("{} {} {}", gpu_words(part), clean(&part.provider, 20), part.tier);
+        let share = part.cost.mid / total.cost.mid.max(Usd::known(f64::MIN_POSITIVE));
+        table.push(row(Role::Title, name, Some(Cell::lane(*lane)), Some(part.hours), part.cost, share));
+        for what in Use::ALL {
+            let (hours, cost) = (part.hours_by.of(what), part.cost_by.of(what));
+            if (hours, cost) == (Range::default(), Range::default()) {
+                continue;
+            }
+            table.push(used(what, own_bar(part, lane, what), Some(hours), cost, total));
+        }
+    }
+    if plan.parts.len() > 1 {
+        table.push(row(Role::Title, "all parts".to_owned(), None, Some(total.hours), total.cost, 1.0));
+        for (what, cost) in total.cost_by.iter() {
+            table.push(used(what, None, None, cost, total));
+        }
+    }
+    table
+}
+
+/// What the signs of the bars mean, and a deadline that is too far to be drawn.
+pub fn legend(plan: &Plan, ascii: bool) -> String {
+    let lanes = lanes(plan);
+    let far = plan.goal.deadline.filter(|deadline| lanes.first().is_some_and(|lane| deadline.get() > lane.axis));
+    let far = far.map(|deadline| format!("the deadline, {}, is further to the right", format::hours(deadline)));
+    let signs = Some(timeline::legend(&lanes, ascii, false)).filter(|signs| !signs.is_empty());
+    signs.into_iter().chain(far).collect::<Vec<_>>().join(" · ")
+}
+
+/// Where a use stands in the bar of its part; `None` where it takes no time.
+fn own_bar(part: &Part, lane: &Lane, what: Use) -> Option<Cell> {
+    let place = match what {
+        Use::Setup | Use::Data => 0,
+        Use::Training | Use::Checkpoints => 1,
+        Use::Repeated => 2,
+        Use::Waiting => 3,
+        Use::Unused | Use::Storage => return None,
+    };
+    let mut own = lane.only(place);
+    let taken = part.hours_by.of(what).mid.get();
+    if taken == 0.0 {
+        return None;
+    }
+    match what {
+        Use::Setup => own.ends.fill(own.from + taken),
+        Use::Data => own.from = own.ends[0] - taken,
+        Use::Training => own.ends[1..].fill(own.from + taken),
+        Use::Checkpoints => {
+            own.from = own.ends[1] - taken;
+            own.ends[0] = own.from;
+        }
+        _ => {}
+    }
+    Some(Cell::lane(own))
+}
+
+fn used(what: Use, bar: Option<Cell>, hours: Option<Range<Hours>>, cost: Range<Usd>, total: &Total) -> Vec<Cell> {
+    let share = cost.mid / total.cost.mid.max(Usd::known(f64::MIN_POSITIVE));
+    let hours = hours.filter(|hours| *hours != Range::default());
+    row(Role::Text, format!("  {}", what.words()), bar, hours, cost, share)
+}
+
+fn row(
+    role: Role,
+    name: String,
+    bar: Option<Cell>,
+    hours: Option<Range<Hours>>,
+    cost: Range<Usd>,
+    share: f64,
+) -> Vec<Cell> {
+    let none = || Cell::text("");
+    vec![
+        Cell::styled(role, name),
+        bar.unwrap_or_else(none),
+        hours.map_or_else(none, |hours| Cell::styled(role, format::hours(hours.mid))),
+        hours
+            .filter(|hours| hours.low != hours.high)
+            .map_or_else(none, |hours| Cell::styled(Role::Muted, format::hours_range(&hours))),
+        Cell::styled(role, format::usd(cost.mid)),
+        range_cell(&cost),
+        Cell::styled(Role::Muted, format::percent(share)),
+    ]
+}
+
+/// The ends of a cost without its sign; nothing where they are one.
+pub(super) fn range_cell(cost: &Range<Usd>) -> Cell {
+    if cost.low == cost.high {
+        return Cell::text("");
+    }
+    Cell::styled(Role::Muted, format::usd_range(cost).replace('$', ""))
+}

@@ -1,0 +1,559 @@
+//! What bounds a running job or a recorded step: one sentence with its figures, and what to do next.
+//!
+//! | kind | is said where |
+//! | --- | --- |
+//! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader`, of several ranks in that of one, and the recorded step does not show that the GPU was busy meanwhile ([`BUSY`]); or the GPU idles [`IDLE`] of the recorded step and most of that while the host loads data |
+//! | a slow rank | the others wait [`LATE`](ranks::LATE) of its step for it, or its steps are [`SLOW`](ranks::SLOW) times as long as the median of all |
+//! | communication | collectives take [`EXCHANGING`] of the recorded step |
+//! | host-bound | the GPU idles [`IDLE`] of the recorded step |
+//! | memory near its limit | [`FULL`] of the GPU's memory is in use |
+//! | GPU-bound | else, where the recorded step ran on a GPU |
+//!
+//! The first that holds is said.
+
+use std::fmt;
+
+use super::ranks::Farthest;
+use super::{format, ranks, waits};
+use habitat_base::units::{Bytes, Micros};
+use habitat_recorder::live::{Snapshot, Waiting};
+use habitat_step::op::Family;
+use habitat_step::profile::breakdown::{Breakdown, GroupBy};
+use habitat_step::profile::{Execution, Operation, Phase, Precision, Profile};
+
+/// Share of the time of the last steps from which on data hold them up.
+pub const WAITING: f64 = 0.2;
+/// Share of the recorded step in which a GPU is busy that waits for nothing.
+pub const BUSY: f64 = 0.9;
+/// Share of the recorded step from which on collectives hold it up.
+pub const EXCHANGING: f64 = 0.25;
+/// Share of the recorded step that a GPU idles from which on the host holds it up.
+pub const IDLE: f64 = 0.25;
+/// Share of the GPU's memory from which on a larger batch is not likely to fit.
+pub const FULL: f64 = 0.92;
+
+/// What holds a job back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// The training waits for its data.
+    Data,
+    /// One of several ranks is slower than the others.
+    Rank,
+    /// GPUs wait for one another.
+    Communication,
+    /// The GPU waits for the host.
+    Host,
+    /// Hardly any memory is left.
+    Memory,
+    /// The GPU computes all the time.
+    Gpu,
+}
+
+impl Bound {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Rank => "rank",
+            Self::Communication => "communication",
+            Self::Host => "host",
+            Self::Memory => "memory",
+            Self::Gpu => "gpu",
+        }
+    }
+}
+
+/// What holds a job back, why that is said, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// What it is.
+    pub bound: Bound,
+    /// The finding, with the figures that it stands on.
+    pub because: String,
+    /// The step to take.
+    pub next: String,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.because, self.next)
+    }
+}
+
+/// The memory of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MemoryUse {
+    /// In use.
+    pub used: Bytes,
+    /// All of it.
+    pub all: Bytes,
+}
+
+/// What holds the job back.
+///
+/// # Errors
+/// Why that is not known.
+pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<MemoryUse>) -> Result<Verdict, String> {
+    let recorded = profile.and_then(Recorded::of);
+    let is_busy = recorded.as_ref().is_some_and(|recorded| recorded.idle < 1.0 - BUSY);
+    // One rank that is late for want of data holds up all the others.
+    let of_ranks = ranks::waits_most(seen);
+    let waiting = of_ranks.map(|it| it.value).or(seen.waiting);
+    // Which rank's step was recorded is not asked: another may have been waited for.
+    if let Some(waiting) = waiting.filter(|waiting| waiting.share >= WAITING && (!is_busy || of_ranks.is_some())) {
+        return Ok(of_data(waiting, of_ranks));
+    }
+    if let Some(late) = ranks::late(seen) {
+        let (name, waited) = (ranks::name(late.process), whole(late.waited / late.step));
+        let because = format!("{name} is slow: the others wait {waited} of each step for it");
+        return Ok(Verdict { bound: Bound::Rank, because, next: LATE_NEXT.to_owned() });
+    }
+    if let Some(slow) = ranks::slowest(seen).filter(|it| it.value.get() >= it.median.get() * ranks::SLOW) {
+        return Ok(of_rank(slow));
+    }
+    if let Some(loading) = profile.and_then(|profile| of_loading(profile, recorded.as_ref())) {
+        return Ok(loading);
+    }
+    let Some(recorded) = recorded else {
+        let why = if profile.is_some() {
+            "the recorded step has no times of a GPU"
+        } else if seen.is_over() {
+            "no step was recorded"
+        } else {
+            "no step is recorded yet"
+        };
+        let waiting = seen.waiting.map(|it| format!(", and data took {}", waited(it))).unwrap_or_default();
+        let hint = if is_one_of_several(seen, profile) { format!("; {ALL_RANKS}") } else { String::new() };
+        return Err(format!("not known: {why}{waiting}{hint}"));
+    };
+    if recorded.exchanging >= EXCHANGING {
+        let less = "exchange less often: a larger batch on each GPU, or gradient accumulation";
+        return Ok(Verdict {
+            bound: Bound::Communication,
+            because: format!("communication: collectives take {} of the recorded step", whole(recorded.exchanging)),
+            next: if is_one_of_several(seen, profile) { format!("{ALL_RANKS}. Or {less}") } else { less.to_owned() },
+        });
+    }
+    if recorded.idle >= IDLE {
+        let most = if recorded.profiled { "at most " } else { "" };
+        return Ok(Verdict {
+            bound: Bound::Host,
+            because: format!("host-bound: the GPU idles {most}{} of the recorded step", whole(recorded.idle)),
+            next: "launch less: torch.compile, CUDA graphs or a larger batch".to_owned(),
+        });
+    }
+    let full = memory.filter(|memory| memory.all.get() > 0.0 && memory.used.get() / memory.all.get() >= FULL);
+    if let Some(MemoryUse { used, all }) = full {
+        return Ok(Verdict {
+            bound: Bound::Memory,
+            because: format!("memory near its limit: {used} of {all} in use"),
+            next: "a larger batch will hardly fit; activation checkpointing or bf16 makes room".to_owned(),
+        });
+    }
+    Ok(recorded.of_gpu())
+}
+
+/// What bounds a recorded step, of which nothing else is known.
+///
+/// # Errors
+/// Why that is not known.
+pub fn of_profile(profile: &Profile, memory: Option<MemoryUse>) -> Result<Verdict, String> {
+    verdict(&Snapshot::default(), Some(profile), memory)
+}
+
+/// The verdict on a recorded step that waits for its data.
+fn of_loading(profile: &Profile, recorded: Option<&Recorded>) -> Option<Verdict> {
+    let loading = waits::loading(profile)?;
+    let because = match recorded {
+        Some(recorded) if recorded.idle >= IDLE && loading.share >= recorded.idle / 2.0 => format!(
+            "waiting for data: the GPU idles {} of the recorded step, and the host loads data in {} of it",
+            whole(recorded.idle),
+            whole(loading.share)
+        ),
+        None if loading.share >= WAITING => {
+            format!("waiting for data: {} of the recorded step", whole(loading.share))
+        }
+        _ => return None,
+    };
+    let workers = loading.in_process.then_some(0);
+    let waiting = Waiting { share: loading.share, steps: 1, workers, cores: None };
+    Some(Verdict { bound: Bound::Data, because, next: faster_loading(waiting) })
+}
+
+/// Advice if one rank is late.
+const LATE_NEXT: &str = "compare what it loads and computes, the clock and the temperature of its GPU, and what else \
+                         runs beside it";
+
+/// Advice if collectives take long and only one rank was recorded.
+const ALL_RANKS: &str = "`run --all-ranks` shows whether ranks wait for a slow one";
+
+/// Whether one of several ranks was recorded, and it is not known what the others wait for.
+fn is_one_of_several(seen: &Snapshot, profile: Option<&Profile>) -> bool {
+    let ranks = seen.processes.iter().filter(|process| process.is_rank).count();
+    let is_alone = profile.and_then(|profile| profile.recording.as_ref()?.ranks).is_none();
+    ranks > 1 && profile.is_some() && is_alone
+}
+
+/// The share of the last steps that data took, in words.
+pub fn waited(waiting: Waiting) -> String {
+    let of = if waiting.steps == 1 { "the last step".to_owned() } else { format!("the last {} steps", waiting.steps) };
+    format!("{} of the time of {of}", whole(waiting.share))
+}
+
+fn of_rank(slow: Farthest<'_, Micros>) -> Verdict {
+    let [step, median] = [slow.value, slow.median].map(format::time);
+    let name = ranks::name(slow.process);
+    Verdict {
+        bound: Bound::Rank,
+        because: format!("one rank is slow: {name} takes {step} a step, the median of {} is {median}", slow.ranks),
+        next: "compare the clock and the temperature of its GPU, and what else runs beside it".to_owned(),
+    }
+}
+
+fn of_data(waiting: Waiting, of_ranks: Option<Farthest<'_, Waiting>>) -> Verdict {
+    let next = faster_loading(waiting);
+    let because = match of_ranks {
+        Some(it) => format!(
+            "waiting for data: {}, {}; the median of {} ranks is {}",
+            ranks::name(it.process),
+            waited(waiting),
+            it.ranks,
+            whole(it.median.share)
+        ),
+        None => format!("waiting for data: {}", waited(waiting)),
+    };
+    Verdict { bound: Bound::Data, because, next }
+}
+
+/// What makes a loader faster: more workers as long as there are CPU cores for them, and one for the training.
+fn faster_loading(waiting: Waiting) -> String {
+    let most = waiting.cores.map_or(u32::MAX, |cores| cores.saturating_sub(1));
+    let cores = waiting.cores.map_or_else(String::new, |cores| match cores {
+        1 => "1 CPU core".to_owned(),
+        cores => format!("{cores} CPU cores"),
+    });
+    match waiting.workers {
+        None => "give the DataLoader more workers (num_workers), as far as there are CPU cores".to_owned(),
+        Some(0) if most == 0 => {
+            format!("do less work on each sample: with {cores}, workers (num_workers) would not load faster")
+        }
+        Some(0) if waiting.cores.is_none() => {
+            "num_workers=0 loads in the training process: try a worker for each free CPU core".to_owned()
+        }
+        Some(0) => format!("num_workers=0 loads in the training process: try num_workers={}", most.min(4)),
+        Some(workers) if workers < most => format!(
+            "more workers than num_workers={workers}, less work on each sample, or persistent_workers=True where epochs are short"
+        ),
+        Some(workers) => format!(
+            "less work on each sample, or persistent_workers=True if epochs are short: num_workers={workers} keeps {cores} busy"
+        ),
+    }
+}
+
+/// A share in whole per cent.
+fn whole(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// What the recorded step shows, where it ran on a GPU.
+struct Recorded {
+    /// Share of the step that the GPU idles.
+    idle: f64,
+    /// Share of the step that collectives take.
+    exchanging: f64,
+    /// Whether the profiler slowed the host down.
+    profiled: bool,
+    /// The family with the most device time, and its share of that.
+    most: Option<(String, f64)>,
+    precision: Option<Precision>,
+    /// Share of the device time that a compiler could fuse: elementwise operations and the like, outside the
+    /// optimizer; 0 in compiled steps.
+    fusable: f64,
+}
+
+/// Families whose operations `torch.compile` fuses.
+const FUSABLE: [Family; 4] = [Family::Elementwise, Family::Normalisation, Family::Softmax, Family::Reduction];
+/// Share of the device time from which on fusing is worth naming.
+const WORTH_FUSING: f64 = 0.2;
+
+impl Recorded {
+    fn of(profile: &Profile) -> Option<Self> {
+        let split = Breakdown::of(profile).busy_idle.filter(|split| split.busy.get() > 0.0)?;
+        let family = |operation: &_| habitat_step::op::family(operation).name();
+        let families = Breakdown::entries(profile, GroupBy::Family, None, family);
+        let is_exchange = |label: &str| label == Family::Communication.name();
+        let exchanging = families.iter().find(|entry| is_exchange(&entry.label));
+        let most = families.iter().find(|entry| !is_exchange(&entry.label) && entry.time.get() > 0.0);
+        Some(Self {
+            idle: split.idle / split.step,
+            exchanging: exchanging.map_or(0.0, |entry| (entry.time / split.step).min(1.0)),
+            profiled: profile.step.as_ref().is_some_and(|step| step.profiled),
+            most: most.map(|entry| (entry.label.clone(), entry.share)),
+            precision: profile.workload.precision,
+            fusable: fusable(profile),
+        })
+    }
+
+    fn of_gpu(&self) -> Verdict {
+        let busy = whole(1.0 - self.idle);
+        let (most, next) = match &self.most {
+            Some((family, share)) => {
+                let next = match self.shorter(family) {
+                    FASTER if self.fusable >= WORTH_FUSING => format!(
+                        "torch.compile fuses elementwise kernels and norms ({}), a faster GPU shortens the rest",
+                        whole(self.fusable)
+                    ),
+                    next => next.to_owned(),
+                };
+                (format!(", {} of it {family}", whole(*share)), next)
+            }
+            None => (String::new(), FASTER.to_owned()),
+        };
+        Verdict { bound: Bound::Gpu, because: format!("GPU-bound: busy {busy} of the step{most}"), next }
+    }
+
+    /// What shortens the operations of a family.
+    fn shorter(&self, family: &str) -> &'static str {
+        let is = |families: &[Family]| families.iter().any(|it| it.name() == family);
+        let has_tf32 = |allows: fn(Precision) -> bool| self.precision.is_some_and(allows);
+        let is_convolution = is(&[Family::Convolution, Family::Recurrent]);
+        let is_wide = has_tf32(Precision::is_32_bits);
+        if is_convolution && is_wide && has_tf32(Precision::allows_tf32_convolutions) {
+            "autocast to bf16 shortens them"
+        } else if (is_convolution || is(&[Family::Gemm])) && is_wide && self.precision != Some(Precision::Tf32) {
+            "autocast to bf16 (or TF32) shortens them"
+        } else if is(&FUSABLE) && self.fusable > 0.0 {
+            "torch.compile joins such operations"
+        } else {
+            FASTER
+        }
+    }
+}
+
+/// Share of the device time of a step that a compiler could fuse.
+fn fusable(profile: &Profile) -> f64 {
+    let total = profile.total_device_time();
+    if total.get() <= 0.0 || profile.step.as_ref().is_some_and(|step| step.execution == Some(Execution::Compiled)) {
+        return 0.0;
+    }
+    let is_fusable = |operation: &&Operation| {
+        operation.phase != Phase::Optimizer && FUSABLE.contains(&habitat_step::op::family(operation))
+    };
+    let times = profile.operations.iter().filter(is_fusable).filter_map(Operation::total_device_time);
+    times.sum::<Micros>() / total
+}
+
+/// Where nothing of the program's own is likely to help.
+const FASTER: &str = "a faster GPU shortens the step";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use habitat_base::units::GIB;
+    use habitat_recorder::live::{Exchange, Process};
+    use habitat_step::profile::Step;
+
+    /// A step of 100 µs in which the GPU is busy so long, with these operations.
+    fn profile(busy: u32, precision: &str, operations: &[(&str, u32)]) -> Profile {
+        let operations: Vec<String> = operations
+            .iter()
+            .map(|(name, time)| format!(r#"{{"name": "{name}", "phase": "forward", "device_time_us": {time}}}"#))
+            .collect();
+        let json = format!(
+            r#"{{"format": "habitat-profile", "version": 1,
+                "workload": {{"name": "w", "mode": "training", "precision": "{precision}"}},
+                "step": {{"duration_us": 100, "device_busy_us": {busy}}}, "operations": [{}]}}"#,
+            operations.join(",")
+        );
+        Profile::from_json(json.as_bytes()).unwrap().0
+    }
+
+    fn waiting(share: f64, workers: Option<u32>) -> Snapshot {
+        Snapshot { waiting: Some(Waiting { share, steps: 50, workers, cores: Some(8) }), ..Snapshot::default() }
+    }
+
+    #[test]
+    fn every_verdict_names_what_it_stands_on() {
+        let memory = |used: f64| Some(MemoryUse { used: Bytes::known(used * GIB), all: Bytes::known(80.0 * GIB) });
+        let busy = [("aten::mm", 60), ("aten::relu", 37)];
+        let exchanging = [("aten::mm", 50), ("c10d::allreduce_", 40)];
+        for (seen, profile, memory, bound, words) in [
+            (
+                waiting(0.62, Some(0)),
+                None,
+                None,
+                Bound::Data,
+                "waiting for data: 62 % of the time of the last 50 steps; num_workers=0 loads in the \
+                 training process: try num_workers=4",
+            ),
+            (
+                waiting(0.62, Some(2)),
+                Some(profile(60, "fp32", &busy)),
+                None,
+                Bound::Data,
+                "waiting for data: 62 % of the time of the last 50 steps; more workers than \
+                 num_workers=2, less work on each sample, or persistent_workers=True where epochs are short",
+            ),
+            (
+                // It loads while the GPU computes.
+                waiting(0.62, Some(0)),
+                Some(profile(97, "fp32", &busy)),
+                memory(40.0),
+                Bound::Gpu,
+                "GPU-bound: busy 97 % of the step, 62 % of it matrix product; autocast to bf16 (or \
+                 TF32) shortens them",
+            ),
+            (
+                waiting(0.05, None),
+                Some(profile(97, "bf16", &busy)),
+                None,
+                Bound::Gpu,
+                "GPU-bound: busy 97 % of the step, 62 % of it matrix product; torch.compile fuses \
+                 elementwise kernels and norms (38 %), a faster GPU shortens the rest",
+            ),
+            (
+                Snapshot::default(),
+                Some(profile(97, "bf16", &[("aten::mm", 97)])),
+                None,
+                Bound::Gpu,
+                "GPU-bound: busy 97 % of the step, 100 % of it matrix product; a faster GPU \
+                 shortens the step",
+            ),
+            (
+                Snapshot::default(),
+                Some(profile(90, "bf16", &[("aten::relu", 90)])),
+                None,
+                Bound::Gpu,
+                "GPU-bound: busy 90 % of the step, 100 % of it elementwise; torch.compile joins \
+                 such operations",
+            ),
+            (
+                Snapshot::default(),
+                Some(profile(55, "bf16", &busy)),
+                memory(79.0),
+                Bound::Host,
+                "host-bound: the GPU idles 45 % of the recorded step; launch less: torch.compile, CUDA graphs or a \
+                 larger batch",
+            ),
+            (
+                Snapshot::default(),
+                Some(profile(90, "bf16", &exchanging)),
+                None,
+                Bound::Communication,
+                "communication: collectives take 40 % of the recorded step; exchange less often: a larger batch on \
+                 each GPU, or gradient accumulation",
+            ),
+            (
+                Snapshot::default(),
+                Some(profile(97, "bf16", &busy)),
+                memory(79.0),
+                Bound::Memory,
+                "memory near its limit: 79.0 GB of 80.0 GB in use; a larger batch will hardly fit; activation \
+                 checkpointing or bf16 makes room",
+            ),
+        ] {
+            let found = verdict(&seen, profile.as_ref(), memory).unwrap();
+            assert_eq!((found.bound, found.to_string().as_str()), (bound, words));
+        }
+    }
+
+    /// The timeline of a file shows what the host did while the GPU waited.
+    #[test]
+    fn a_recorded_step_that_loads_data_waits_for_them() {
+        let mut step = profile(55, "fp32", &[("aten::mm", 55)]);
+        assert_eq!(of_profile(&step, None).unwrap().bound, Bound::Host);
+        let timeline = |host: &str| {
+            let json = format!(
+                r#"{{"duration_us": 100, "parts": [{{"operation": 0}}, {{"name": "{host}"}}],
+                "lanes": [{{"kind": "host", "start_us": [0, 41], "duration_us": [40, 10], "part": [1, 0]}},
+                {{"kind": "compute", "start_us": [45], "duration_us": [55], "part": [0]}}]}}"#
+            );
+            serde_json::from_str(&json).ok()
+        };
+        step.timeline = timeline("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+        assert_eq!(
+            of_profile(&step, None).unwrap().to_string(),
+            "waiting for data: the GPU idles 45 % of the recorded step, and the host loads data in 40 % of it; \
+             num_workers=0 loads in the training process: try a worker for each free CPU core"
+        );
+        step.timeline = timeline("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__");
+        assert!(of_profile(&step, None).unwrap().next.starts_with("give the DataLoader more workers"));
+        step.timeline = timeline("aten::item");
+        assert_eq!(of_profile(&step, None).unwrap().bound, Bound::Host);
+        // A step that was recorded on a CPU has no GPU that idles.
+        let mut on_cpu = profile(0, "fp32", &[("aten::mm", 0)]);
+        let waits = Some(Micros::known(30.0));
+        on_cpu.step = Some(Step { duration: Some(Micros::known(100.0)), data_wait: waits, ..Step::default() });
+        assert_eq!(of_profile(&on_cpu, None).unwrap().because, "waiting for data: 30 % of the recorded step");
+    }
+
+    #[test]
+    fn no_more_workers_are_advised_than_there_are_cores() {
+        let next = |workers: u32, cores: u32| {
+            let waiting = Waiting { share: 0.5, steps: 9, workers: Some(workers), cores: Some(cores) };
+            let seen = Snapshot { waiting: Some(waiting), ..Snapshot::default() };
+            verdict(&seen, None, None).unwrap().next
+        };
+        assert!(next(0, 2).ends_with("try num_workers=1"), "{}", next(0, 2));
+        assert!(next(0, 64).ends_with("try num_workers=4"));
+        assert_eq!(
+            next(0, 1),
+            "do less work on each sample: with 1 CPU core, workers (num_workers) would not load faster"
+        );
+        assert!(
+            next(2, 2).starts_with("less work on each sample")
+                && next(2, 2).contains("num_workers=2 keeps 2 CPU cores busy")
+        );
+        assert!(next(2, 8).starts_with("more workers than num_workers=2"));
+    }
+
+    #[test]
+    fn one_rank_may_hold_up_the_others() {
+        let rank = |rank: u32, ms: f64, share: f64| Process {
+            rank: Some(rank),
+            is_rank: true,
+            steps: 9,
+            median: Micros::new(ms * 1e3).ok(),
+            waiting: Some(Waiting { share, steps: 8, workers: Some(0), cores: Some(8) }),
+            ..Process::default()
+        };
+        let seen = |second: Process| {
+            let processes = vec![rank(0, 100.0, 0.02), second, rank(2, 101.0, 0.03)];
+            Snapshot { waiting: processes[0].waiting, processes, ..Snapshot::default() }
+        };
+        // The step that was recorded is that of another rank, whose GPU is busy with the exchange.
+        let busy = profile(97, "bf16", &[("aten::mm", 50), ("c10d::allreduce_", 45)]);
+        let words = |second: Process| verdict(&seen(second), Some(&busy), None).unwrap();
+        let late = words(rank(1, 101.0, 0.4));
+        assert_eq!(late.bound, Bound::Data);
+        assert_eq!(
+            late.because,
+            "waiting for data: rank 1, 40 % of the time of the last 8 steps; the median of 3 ranks is 3 %"
+        );
+        let slow = words(rank(1, 130.0, 0.03));
+        assert_eq!(slow.bound, Bound::Rank);
+        assert_eq!(slow.because, "one rank is slow: rank 1 takes 130.0 ms a step, the median of 3 is 101.0 ms");
+        let even = words(rank(1, 101.0, 0.03));
+        assert_eq!(even.bound, Bound::Communication);
+        assert!(even.next.contains("`run --all-ranks`"), "{}", even.next);
+        let [step, least, most] = [100.0, 5.0, 60.0].map(|ms| Micros::new(ms * 1e3).unwrap());
+        let mut waits = seen(rank(1, 100.0, 0.03));
+        for (process, waiting) in waits.processes.iter_mut().zip([most, least, most]) {
+            process.exchange = Some(Exchange { step, waiting });
+        }
+        let late = verdict(&waits, Some(&busy), None).unwrap();
+        assert_eq!(late.bound, Bound::Rank);
+        assert_eq!(late.because, "rank 1 is slow: the others wait 60 % of each step for it");
+    }
+
+    #[test]
+    fn what_is_not_known_says_why() {
+        let unknown = |seen: &Snapshot, profile: Option<&Profile>| verdict(seen, profile, None).unwrap_err();
+        assert_eq!(unknown(&Snapshot::default(), None), "not known: no step is recorded yet");
+        let shapes = Profile { step: None, ..profile(0, "fp32", &[("aten::mm", 0)]) };
+        assert_eq!(
+            unknown(&waiting(0.03, None), Some(&shapes)),
+            "not known: the recorded step has no times of a GPU, and data took 3 % of the time of the last 50 steps"
+        );
+    }
+}

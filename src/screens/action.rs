@@ -1,0 +1,309 @@
+//! Every action of the user, once: its stable name, its keys, its words, its group and what it
+//! needs. Keys, footer, help and palette are all made from this table.
+
+/// What must be there for an action to do something. The front end knows what is there; the
+/// words say what is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing.
+    Nothing,
+    /// Rows or lines to move over.
+    Rows,
+    /// A table to copy from.
+    Table,
+    /// A table that can be filtered and sorted.
+    SortableTable,
+    /// A row that opens.
+    Detail,
+    /// A screen of several panes.
+    Panes,
+    /// The profile screen.
+    Profile,
+    /// The profile screen, with a step measured on a GPU of the catalog.
+    Roof,
+    /// The predict screen, with a prediction.
+    Prediction,
+    /// The same, and another to compare it with; or the profile screen of two recordings.
+    Comparable,
+    /// The plan screen.
+    PlanScreen,
+    /// A slider in focus.
+    Slider,
+    /// A slider that takes a typed value.
+    Value,
+    /// A limit (not the amount of work), or a changed figure, in focus.
+    Limit,
+    /// A goal that was changed on the plan screen.
+    Changed,
+    /// A finished plan.
+    Plan,
+    /// A computation or a job that runs.
+    Running,
+    /// Something to close or clear.
+    Closable,
+    /// A training job that was started with the screens.
+    Job,
+    /// A file of jobs to be planned together.
+    Jobs,
+    /// A file that the screen stands on and that can be edited.
+    File,
+    /// A recording of which it is not known on which of several GPUs it was made.
+    UnknownOrigin,
+}
+
+impl Needs {
+    /// Why an action does nothing where this is not there.
+    pub const fn missing(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::Rows | Self::Table => "there is no table on this screen",
+            Self::SortableTable => "there is no table to filter or sort on this screen",
+            Self::Detail => "nothing to open here",
+            Self::Panes => "this screen has one pane",
+            Self::Profile => "works on the profile screen",
+            Self::Roof => "works on the profile screen, where the step was measured on a known GPU",
+            Self::Prediction => "works on the predict screen",
+            Self::Comparable => "works on the predict screen, and on the profile screen with --against FILE",
+            Self::PlanScreen => "works on the plan screen",
+            Self::Slider => {
+                "works on the sliders of the plan screen, of F and B on the predict screen, and on the timeline of the profile screen"
+            }
+            Self::Value => "works on the sliders of the plan screen",
+            Self::Limit => "works on a limit of the plan screen, or on a figure that was changed",
+            Self::Changed => "nothing was changed here",
+            Self::Plan => "there is no plan yet",
+            Self::Running => "nothing is being computed",
+            Self::Closable => "nothing to close or clear",
+            Self::Job => "no job was started here; `habitat-tui run -- python train.py` does",
+            Self::Jobs => "no file of jobs was given; `habitat-tui --jobs jobs.toml` does",
+            Self::File => "works on the jobs screen, whose file it opens",
+            Self::UnknownOrigin => "the GPU is known already, or the recording gives no hint",
+        }
+    }
+}
+
+/// One row of the action table.
+#[derive(Debug, Clone, Copy)]
+pub struct Spec {
+    /// The action.
+    pub action: Action,
+    /// Stable name, as used in the `[keys]` table of the configuration.
+    pub name: &'static str,
+    /// Default keys, in the notation of [`crate::keymap`].
+    pub keys: &'static [&'static str],
+    /// One word for the footer; empty = not shown there.
+    pub short: &'static str,
+    /// Heading.
+    pub group: Group,
+    /// What it needs.
+    pub needs: Needs,
+    /// What it does, for help and palette.
+    pub text: &'static str,
+}
+
+/// Groups with their headings, and in each its actions: name, keys, word of the footer, needs, text.
+macro_rules! actions {
+    ($($group:ident $title:literal {
+        $($action:ident $name:literal [$($key:literal),*] $short:literal $needs:ident $text:literal;)*
+    })*) => {
+        /// Something the user can ask for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Action {
+            $($(#[doc = $text] $action,)*)*
+        }
+
+        /// A heading of the help.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Group {
+            $(#[doc = $title] $group,)*
+        }
+
+        impl Group {
+            /// All of them, in the order of the help.
+            pub const ALL: &[Self] = &[$(Self::$group,)*];
+
+            /// The heading.
+            pub const fn title(self) -> &'static str {
+                match self {
+                    $(Self::$group => $title,)*
+                }
+            }
+        }
+
+        /// Every action, in the order of the help. In the footer, the more particular come first.
+        pub const ACTIONS: &[Spec] = &[$($(Spec {
+            action: Action::$action,
+            name: $name,
+            keys: &[$($key),*],
+            short: $short,
+            group: Group::$group,
+            needs: Needs::$needs,
+            text: $text,
+        },)*)*];
+    };
+}
+
+#[rustfmt::skip]
+actions! {
+    Always "Always" {
+        Help "app.help" ["?", "f1"] "help" Nothing "Show the keys";
+        Palette "app.palette" [":", "ctrl-p"] "actions" Nothing "Search actions, GPUs, operations and offers, and go there";
+        Back "app.back" ["q"] "back/quit" Nothing "Go back one level; quit from the top";
+        Close "app.close" ["esc"] "clear" Closable "Close what is open or clear the filter";
+        Quit "app.quit" ["ctrl-c"] "" Nothing "Quit from anywhere; twice stops the job that runs";
+        Suspend "app.suspend" ["ctrl-z"] "" Nothing "Suspend; `fg` in the shell continues";
+        Redraw "app.redraw" ["ctrl-l"] "" Nothing "Redraw the screen";
+        Messages "app.messages" ["!"] "" Nothing "What was said in the line of news and which computations failed, the newest first";
+        Theme "app.theme" ["t"] "" Nothing "Next theme";
+        Mouse "app.mouse" ["M"] "" Nothing "Mouse on or off (off: the terminal selects text)";
+    }
+    Screens "Screens" {
+        Overview "screen.overview" ["1"] "" Nothing "Overview: what was recorded and the recommendation";
+        Profile "screen.profile" ["2"] "" Nothing "Profile: where the time of the step goes";
+        Predict "screen.predict" ["3"] "" Nothing "Predict: the step on every GPU";
+        Plan "screen.plan" ["4"] "" Nothing "Plan: which offer, for how long, at what cost";
+        Job "screen.job" ["5"] "" Job "Job: the training that runs, its steps and its output";
+        Jobs "screen.jobs" ["6"] "" Jobs "Jobs: several jobs planned together, and when each runs";
+    }
+    Move "Move" {
+        Up "move.up" ["k", "up"] "" Nothing "Up";
+        Down "move.down" ["j", "down"] "" Nothing "Down";
+        Left "move.left" ["h", "left"] "less" Slider "Slider: one step less";
+        Right "move.right" ["l", "right"] "more" Slider "Slider: one step more";
+        FarLeft "move.far-left" ["H", "shift-left"] "" Slider "Slider: a large step less";
+        FarRight "move.far-right" ["L", "shift-right"] "" Slider "Slider: a large step more";
+        Top "move.top" ["g", "home"] "" Rows "First row";
+        Bottom "move.bottom" ["G", "end"] "" Rows "Last row";
+        PageUp "move.page-up" ["ctrl-u", "pageup"] "" Rows "Up one page";
+        PageDown "move.page-down" ["ctrl-d", "pagedown"] "" Rows "Down one page";
+        NextPane "move.next-pane" ["tab"] "pane" Panes "Next pane";
+        PreviousPane "move.previous-pane" ["shift-tab"] "" Panes "Previous pane";
+    }
+    Lists "Lists" {
+        Open "list.open" ["enter"] "open" Detail "Open the selected row";
+        Filter "list.filter" ["/"] "filter" SortableTable "Filter the rows (a leading ! inverts)";
+        Sort "list.sort" ["s"] "sort" SortableTable "Sort by the next column";
+        Reverse "list.reverse" ["S"] "" SortableTable "Reverse the order";
+    }
+    Profile "Profile screen" {
+        Phase "profile.phase" ["p"] "phase" Profile "Show the next phase of the step only";
+        Roofline "profile.roofline" ["R"] "roofline" Roof "Roofline plot: which operations reach what the GPU can do";
+        Timeline "profile.timeline" ["T"] "timeline" Profile "Timeline of one step: what ran when on the host and the GPU, and what it waited for";
+        Group "profile.group" ["b"] "group" Profile "Group by operation, name, family, kernel or module";
+    }
+    Predict "Predict screen" {
+        Methods "predict.methods" ["w"] "methods" Prediction "Compare the methods on this GPU and choose one";
+        Host "predict.host" ["W"] "host" Prediction "Wait for the host as recorded, or as if it kept up (CUDA graphs)";
+        Mark "predict.mark" ["space"] "mark" Prediction "Mark this GPU, to compare others with it";
+        Difference "predict.difference" ["D"] "difference" Comparable "Which operations make the difference to the marked or recorded GPU; on the profile screen, to the other recording";
+        WhatIf "predict.what-if" ["F"] "what if" Prediction "What if this GPU had other figures: bandwidth, multiprocessors, clock, tensor cores, memory";
+        Precision "predict.precision" ["P"] "precision" Prediction "Next precision: as recorded, FP32 (PyTorch's default), TF32, FP16 or BF16 by autocast, FP8, FP32 without TF32";
+        Batches "predict.batches" ["B"] "batches" Prediction "The step and its memory at other batch sizes on this GPU; Enter there lets plans use one";
+        Origin "predict.origin" ["O"] "which GPU" UnknownOrigin "Choose the GPU the step was recorded on";
+    }
+    Plan "Plan screen" {
+        Increase "plan.increase" ["+"] "" Slider "One step more";
+        Decrease "plan.decrease" ["-"] "" Slider "One step less";
+        SetValue "plan.set-value" ["="] "type" Value "Type a value for the slider";
+        NoLimit "plan.no-limit" ["0", "backspace"] "no limit" Limit "Remove the limit; a changed figure or batch size: as it is";
+        Objective "plan.objective" ["o"] "objective" PlanScreen "Cheapest or fastest first";
+        OnDemand "plan.on-demand" ["d"] "on-demand" PlanScreen "On-demand offers on or off";
+        Spot "plan.spot" ["i"] "spot" PlanScreen "Accept spot (interruptible) machines, or not";
+        Marketplace "plan.marketplace" ["a"] "" PlanScreen "Accept hosts of marketplaces, or not";
+        Doubted "plan.doubted" ["U"] "" PlanScreen "Accept prices that something speaks against, or not";
+        Platform "plan.platform" ["V"] "" PlanScreen "Accept GPUs of other vendors and ARM hosts, or not";
+        GlobalBatch "plan.batch" ["N"] "" PlanScreen "Accept another global batch than the recorded one, or not";
+        Confidence "plan.confidence" ["c"] "confidence" PlanScreen "Meet the deadline at the expected or the high end";
+        Parts "plan.parts" ["m"] "parts" PlanScreen "How many parts may follow one another";
+        Undo "plan.undo" ["u"] "undo" Changed "Undo the last change of the goal";
+        Lower "plan.lower" ["v"] "view" PlanScreen "The lower pane: alternatives, the plan over time with its cost, cost against time, rejected offers, notes";
+    }
+    Work "Results" {
+        Rerun "job.rerun" ["r"] "" Nothing "Run the prediction or the plan again";
+        Edit "file.edit" ["E"] "edit" File "Open the file of jobs in your editor ($VISUAL, $EDITOR), then read it and plan again";
+        Cancel "job.cancel" ["x"] "cancel" Running "Cancel the computation; if none runs, ask whether to stop the job";
+        CopyRow "copy.row" ["y"] "" Table "Copy the selected row";
+        CopyTable "copy.table" ["Y"] "" Table "Copy the table as tab-separated text";
+        CopyCommand "copy.command" ["C"] "" Nothing "Copy the command that opens this view";
+        Export "plan.export" ["e"] "export" Plan "Write the plan to a file";
+    }
+}
+
+impl Action {
+    /// Its row in the table.
+    pub const fn spec(self) -> &'static Spec {
+        &ACTIONS[self as usize]
+    }
+
+    /// Its stable name.
+    pub const fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    /// The action of that stable name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        ACTIONS.iter().find(|spec| spec.name == name).map(|spec| spec.action)
+    }
+}
+
+/// The screens, in the order of their numbers. What each is and does: `app/screen.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Screen {
+    /// What was recorded and the recommendation.
+    #[default]
+    Overview,
+    /// Where the time goes.
+    Profile,
+    /// Every GPU.
+    Predict,
+    /// Which offer.
+    Plan,
+    /// The job that runs, where one was started.
+    Job,
+    /// Several jobs, where a file of them was given.
+    Jobs,
+}
+
+impl Screen {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 6] = [Self::Overview, Self::Profile, Self::Predict, Self::Plan, Self::Job, Self::Jobs];
+
+    /// The action that goes there.
+    pub const fn action(self) -> Action {
+        match self {
+            Self::Overview => Action::Overview,
+            Self::Profile => Action::Profile,
+            Self::Predict => Action::Predict,
+            Self::Plan => Action::Plan,
+            Self::Job => Action::Job,
+            Self::Jobs => Action::Jobs,
+        }
+    }
+
+    /// Its name on screen and on the command line.
+    pub fn name(self) -> &'static str {
+        let name = self.action().name();
+        name.rsplit_once('.').map_or(name, |(_, name)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_action_has_its_row_and_a_name_of_its_own() {
+        for (index, spec) in ACTIONS.iter().enumerate() {
+            assert_eq!(spec.action as usize, index);
+            assert_eq!(Action::by_name(spec.name), Some(spec.action), "{} is there twice", spec.name);
+        }
+    }
+
+    /// A screen that its list forgets could be reached by no key.
+    #[test]
+    fn every_action_that_goes_to_a_screen_has_its_screen() {
+        let there: Vec<Action> =
+            ACTIONS.iter().filter(|spec| spec.name.starts_with("screen.")).map(|spec| spec.action).collect();
+        assert_eq!(there, Screen::ALL.map(Screen::action));
+    }
+}

@@ -1,0 +1,296 @@
+//! What happens in dialogs: keys, lines being typed, and Enter.
+
+use std::sync::Arc;
+
+use crate::action::Action;
+use crate::app::engine::{Export, SaveOutcome};
+use crate::app::input::Input;
+use crate::app::live::Leaving;
+use crate::app::modal::{self, ExportForm, Modal};
+use crate::app::msg::Effect;
+use crate::app::palette;
+use crate::app::screen::jobs;
+use crate::app::screen::plan;
+use crate::app::screen::plan::offer;
+use crate::app::slider::{self, Knob};
+use crate::app::{App, Tone};
+use crate::keymap::{Code, Key};
+use habitat_base::units::GpuSlug;
+use habitat_prediction::compare::Compared;
+
+impl App {
+    pub(super) fn paste(&mut self, text: &str) {
+        let Some(modal) = &mut self.modal else { return };
+        if let Some(input) = modal.input_mut() {
+            input.insert(text);
+            self.input_changed();
+        }
+    }
+
+    /// What follows from the line being typed.
+    fn input_changed(&mut self) {
+        match &mut self.modal {
+            Some(Modal::Filter { input, .. }) => {
+                let text = input.text();
+                if let Some(list) = self.screen.behaviour().list_mut(self) {
+                    list.set_filter(text);
+                }
+            }
+            Some(Modal::Help { scroll, .. }) => *scroll = 0,
+            Some(Modal::Palette { selected, .. }) => *selected = 0,
+            Some(Modal::Value { error, .. }) => *error = None,
+            Some(Modal::Export { exists, error, .. }) => {
+                *exists = false;
+                *error = None;
+            }
+            Some(
+                Modal::Methods { .. }
+                | Modal::Offer { .. }
+                | Modal::Messages { .. }
+                | Modal::PlannedJob { .. }
+                | Modal::Origin { .. }
+                | Modal::Leave { .. },
+            )
+            | None => {}
+        }
+    }
+
+    pub(super) fn modal_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        match self.setup.keymap.action(key) {
+            // Leaving, stopping and redrawing work wherever the user is; a character is text.
+            Some(action @ (Action::Quit | Action::Suspend | Action::Redraw)) if key.ctrl => {
+                return self.act(action, effects);
+            }
+            _ => {}
+        }
+        let page = self.page();
+        if let Some(Modal::Leave { .. }) = self.modal {
+            return self.leaving_key(key, effects);
+        }
+        if matches!(
+            self.modal,
+            Some(
+                Modal::Methods { .. }
+                    | Modal::Messages { .. }
+                    | Modal::Offer { .. }
+                    | Modal::PlannedJob { .. }
+                    | Modal::Origin { .. }
+            )
+        ) {
+            // Nothing is typed here: the keys of lists move, the one that opened it closes.
+            match self.setup.keymap.action(key) {
+                Some(Action::Up) => return self.modal_scroll(-1),
+                Some(Action::Down) => return self.modal_scroll(1),
+                Some(Action::Back | Action::Methods | Action::Messages | Action::Origin) => {
+                    self.modal = None;
+                    return;
+                }
+                _ => {}
+            }
+        }
+        match key.code {
+            Code::Esc => {
+                if let Some(Modal::Filter { before, .. }) = self.modal.take()
+                    && let Some(list) = self.screen.behaviour().list_mut(self)
+                {
+                    list.filter = before;
+                }
+                return;
+            }
+            Code::Enter => return self.confirm(effects),
+            Code::Up | Code::Down | Code::PageUp | Code::PageDown => {
+                let by = match key.code {
+                    Code::Up => -1,
+                    Code::Down => 1,
+                    Code::PageUp => -page,
+                    _ => page,
+                };
+                return self.modal_scroll(by);
+            }
+            _ => {}
+        }
+        if let Some(modal) = &mut self.modal {
+            if matches!(modal, Modal::Help { input, .. } if input.text().is_empty())
+                && matches!(key.code, Code::Char('q' | '?'))
+            {
+                // In the help nothing is lost by leaving with the key that opened it.
+                self.modal = None;
+            } else if modal.input_mut().is_some_and(|input| input.key(key)) {
+                self.input_changed();
+            }
+        }
+    }
+
+    pub(super) fn modal_scroll(&mut self, by: isize) {
+        let query = self.modal.as_mut().and_then(Modal::input_mut).map(|input| input.text()).unwrap_or_default();
+        let methods = self.comparison.value().map_or(0, |comparison| comparison.methods.len());
+        let help = modal::help_lines(self, &query).len();
+        let is_palette = matches!(self.modal, Some(Modal::Palette { .. }));
+        let found = if is_palette { palette::found(self, &query).len() } else { 0 };
+        let facts = match &self.modal {
+            Some(Modal::Offer { offer, .. }) => offer::lines(self, offer).len(),
+            Some(Modal::Messages { .. }) => self.said.len(),
+            Some(Modal::PlannedJob { job, .. }) => jobs::details(self, *job).len(),
+            _ => 0,
+        };
+        let moved = |at: usize, len: usize| at.saturating_add_signed(by).min(len.saturating_sub(1));
+        match &mut self.modal {
+            Some(Modal::Help { scroll, .. }) => *scroll = moved(*scroll, help),
+            Some(Modal::Offer { scroll, .. } | Modal::PlannedJob { scroll, .. } | Modal::Messages { scroll }) => {
+                *scroll = moved(*scroll, facts);
+            }
+            Some(Modal::Palette { selected, .. }) => *selected = moved(*selected, found),
+            Some(Modal::Methods { selected, .. }) => *selected = moved(*selected, methods),
+            Some(Modal::Origin { candidates, selected }) => *selected = moved(*selected, candidates.gpus.len()),
+            Some(Modal::Leave { selected }) => *selected = moved(*selected, Leaving::ALL.len()),
+            Some(Modal::Export { form, input, exists, error, .. }) => {
+                let all = form.all();
+                let at = all.iter().position(|other| other == form).unwrap_or_default();
+                let next = all[moved(at, all.len())];
+                // A name of the user's own stays.
+                if let Some(folder) = input.text().strip_suffix(form.file_name()) {
+                    *input = Input::new(&format!("{folder}{}", next.file_name()));
+                }
+                (*form, *exists, *error) = (next, false, None);
+            }
+            _ => {}
+        }
+    }
+
+    /// Enter in a dialog.
+    pub(super) fn confirm(&mut self, effects: &mut Vec<Effect>) {
+        match self.modal.take() {
+            Some(Modal::Palette { input, selected }) => {
+                if let Some(found) = palette::found(self, &input.text()).into_iter().nth(selected) {
+                    self.go_to(found, effects);
+                }
+            }
+            Some(Modal::Value { knob, input, .. }) => {
+                let text = input.text();
+                let value = slider::parse(&text, knob == Knob::Deadline);
+                let hint = match knob {
+                    _ if value.is_some() || (text.trim().is_empty() && knob != Knob::Work) => {
+                        plan::set_knob(self, knob, value, effects);
+                        return;
+                    }
+                    Knob::Deadline => match plan::set_date(self, &text, effects) {
+                        Ok(()) => return,
+                        Err(why) => why,
+                    },
+                    Knob::Work if plan::set_work(self, &text, effects) => return,
+                    Knob::Budget => "write a number of dollars above 0, such as 500 or 2.5k".to_owned(),
+                    Knob::Gpus => "write a number of GPUs, such as 8".to_owned(),
+                    Knob::Work => {
+                        "write a number above 0, 1M steps, 2.5M samples, 1B tokens or 90 epochs of 1.28M".to_owned()
+                    }
+                };
+                self.modal = Some(Modal::Value { knob, input, error: Some(hint) });
+            }
+            Some(Modal::Export { form, input, exists, .. }) => {
+                let path = input.text().trim().to_owned();
+                let error = path.is_empty().then(|| "write the path of the file".to_owned());
+                let effect = match form {
+                    _ if error.is_some() => None,
+                    ExportForm::Plan(form) => self.plan.shared().zip(self.predictions.shared()).map(|answer| {
+                        let ((plan, predictions), profile) = (answer, self.setup.profile.clone());
+                        let export = Box::new(Export { plan, predictions, profile, chosen: self.chosen, form });
+                        Effect::Save { export, path, overwrite: exists }
+                    }),
+                    ExportForm::Jobs(form) => {
+                        let plan = self.jobs.plan.shared();
+                        plan.map(|plan| Effect::SaveJobs { plan, form, path, overwrite: exists })
+                    }
+                };
+                let saving = effect.is_some();
+                effects.extend(effect);
+                self.modal = Some(Modal::Export { form, input, exists: false, error, saving });
+            }
+            Some(Modal::Leave { selected }) => self.leave(selected, effects),
+            Some(Modal::Methods { gpu, selected }) => self.choose_method(gpu, selected, effects),
+            Some(Modal::Origin { candidates, selected }) => {
+                if let Some(gpu) = candidates.gpus.into_iter().nth(selected) {
+                    self.recorded_on(&gpu, effects);
+                }
+            }
+            Some(
+                Modal::Help { .. }
+                | Modal::Messages { .. }
+                | Modal::Filter { .. }
+                | Modal::Offer { .. }
+                | Modal::PlannedJob { .. },
+            )
+            | None => {}
+        }
+    }
+
+    /// Asks which GPU the step was recorded on, where there is something to choose from.
+    pub(super) fn ask_origin(&mut self) {
+        let candidates = self.origins();
+        if !candidates.gpus.is_empty() {
+            self.modal = Some(Modal::Origin { candidates, selected: 0 });
+        }
+    }
+
+    /// Takes the user's word for the GPU that the step was recorded on.
+    fn recorded_on(&mut self, gpu: &GpuSlug, effects: &mut Vec<Effect>) {
+        if let Some(origin) = &mut Arc::make_mut(&mut self.setup.profile).origin {
+            origin.gpu = Some(gpu.clone());
+            self.setup.typed.set("--origin", gpu.as_str());
+            self.tell(Tone::Good, format!("recorded on {gpu}, as you say (--origin {gpu})"));
+        }
+        self.start_predict(effects);
+    }
+
+    /// Whether the method at this position has an answer on the GPU compared, or needs none.
+    fn answers(&self, selected: usize) -> bool {
+        let on = self.comparison.value().and_then(|comparison| comparison.gpus.first());
+        on.is_some_and(|on| on.recorded.is_some() || on.answers.get(selected).is_some_and(Option::is_some))
+    }
+
+    /// Predicts every GPU by the method selected, unless it has no answer.
+    fn choose_method(&mut self, gpu: GpuSlug, selected: usize, effects: &mut Vec<Effect>) {
+        let chosen = self.comparison.value().and_then(|comparison| comparison.methods.get(selected)).cloned();
+        match chosen {
+            Some(Compared { method, missing: None }) if !self.answers(selected) => {
+                self.tell(Tone::Hint, format!("{} has no answer on {gpu}", method.name()));
+                self.modal = Some(Modal::Methods { gpu, selected });
+            }
+            Some(Compared { method, missing: None }) => {
+                self.chosen.method = Some(method);
+                self.tell(Tone::Good, format!("method {} everywhere", method.name()));
+                self.start_predict(effects);
+            }
+            Some(Compared { method, missing: Some(why) }) => {
+                self.tell(Tone::Hint, format!("{}: {}", method.name(), habitat_base::text::clean(&why, 200)));
+                self.modal = Some(Modal::Methods { gpu, selected });
+            }
+            // Still being worked out.
+            None => self.modal = Some(Modal::Methods { gpu, selected }),
+        }
+    }
+
+    pub(super) fn saved(&mut self, outcome: SaveOutcome) {
+        match (outcome, &mut self.modal) {
+            (SaveOutcome::Saved(path), modal) => {
+                if matches!(modal, Some(Modal::Export { .. })) {
+                    *modal = None;
+                }
+                self.tell(Tone::Good, format!("wrote {}", habitat_base::text::clean(&path, 200)));
+            }
+            (SaveOutcome::Exists, Some(Modal::Export { exists, saving, .. })) => {
+                *exists = true;
+                *saving = false;
+            }
+            (SaveOutcome::Failed(why), Some(Modal::Export { error, saving, .. })) => {
+                *error = Some(habitat_base::text::clean(&why, 300));
+                *saving = false;
+            }
+            (SaveOutcome::Failed(why), _) => {
+                self.tell(Tone::Bad, format!("not written: {}", habitat_base::text::clean(&why, 300)));
+            }
+            (SaveOutcome::Exists, _) => {
+                self.tell(Tone::Bad, "not written: there is a file of that name".to_owned());
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! A job that runs while the screens are open: its news, and leaving while it runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::action::Action;
+use crate::action::Screen;
+use crate::app::modal::Modal;
+use crate::app::msg::Effect;
+use crate::app::screen::overview::OverviewState;
+use crate::app::screen::profile::Row;
+use crate::app::{App, Source, Tone};
+use crate::keymap::{Code, Key};
+use habitat_recorder::live::{Job, Snapshot, Update, Wish};
+use habitat_step::profile::Profile;
+use habitat_step::profile::breakdown::GroupBy;
+
+/// The job and what is known of it.
+#[derive(Debug, Clone)]
+pub struct Live {
+    /// What does not change.
+    pub job: Job,
+    /// What was seen last.
+    pub seen: Snapshot,
+    /// The last lines of its output.
+    pub output: Arc<Vec<String>>,
+    /// Lines of output below the shown ones; 0 follows the end.
+    pub above: usize,
+    /// Whether to leave as soon as the job has ended.
+    pub leaving: bool,
+    /// Why the profile is not there or not up to date.
+    pub problem: Option<String>,
+}
+
+impl Live {
+    /// Of a job of which nothing is known yet.
+    pub fn new(job: Job) -> Self {
+        let (seen, output) = (Snapshot::default(), Arc::default());
+        Self { job, seen, output, above: 0, leaving: false, problem: None }
+    }
+}
+
+/// What may become of a job that still runs when the user leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaving {
+    /// It goes on.
+    Leave,
+    /// It is stopped.
+    Stop,
+    /// The user stays.
+    Stay,
+}
+
+impl Leaving {
+    /// All, in the order of the dialog.
+    pub const ALL: [Self; 3] = [Self::Leave, Self::Stop, Self::Stay];
+
+    /// The key, and what it does.
+    pub const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Leave => ("l", "leave it running"),
+            Self::Stop => ("s", "stop it"),
+            Self::Stay => ("esc", "stay here"),
+        }
+    }
+
+    const fn place(self) -> usize {
+        match self {
+            Self::Leave => 0,
+            Self::Stop => 1,
+            Self::Stay => 2,
+        }
+    }
+}
+
+impl App {
+    /// Whether there is no profile yet.
+    pub fn is_awaiting(&self) -> bool {
+        self.setup.source == Source::Awaited
+    }
+
+    /// Whether a job runs that nobody would follow were the screens closed.
+    pub(super) fn job_runs(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| !live.seen.is_over())
+    }
+
+    pub(super) fn news_of_job(&mut self, update: Update, effects: &mut Vec<Effect>) {
+        let Some(live) = &mut self.live else { return };
+        match update {
+            Update::Snapshot(seen) => {
+                live.seen = *seen;
+                if live.seen.is_over() {
+                    if matches!(self.modal, Some(Modal::Leave { .. })) {
+                        self.modal = None;
+                    }
+                    if live.leaving {
+                        effects.push(Effect::Quit);
+                    }
+                }
+            }
+            Update::Output(lines) => {
+                if live.above > 0 {
+                    // What is being read stays where it is.
+                    live.above += lines.len().saturating_sub(live.output.len());
+                }
+                live.above = live.above.min(lines.len().saturating_sub(1));
+                live.output = lines;
+            }
+            Update::Recorded(profile) => {
+                live.problem = None;
+                self.adopt(*profile, effects);
+            }
+            Update::NotWritten(why) => live.problem = Some(why),
+        }
+    }
+
+    /// Fills the screens from a profile; what the user has chosen on them stays.
+    fn adopt(&mut self, profile: Profile, effects: &mut Vec<Effect>) {
+        let output = self.live.as_ref().map(|live| live.job.output.clone()).unwrap_or_default();
+        if self.is_awaiting() {
+            self.tell(Tone::Good, format!("recorded; the profile is {output}"));
+        }
+        self.overview = OverviewState::new(&profile, &self.setup.catalog);
+        let (selected, scroll) = (self.profile.list.selected, self.profile.scroll);
+        let before = std::mem::take(&mut self.profile.entries);
+        self.profile.regroup(&profile);
+        // The order of a tree is that of its modules.
+        if !self.is_awaiting() && self.profile.by != GroupBy::Module {
+            keep_order(&mut self.profile.entries, &profile, &before, &self.setup.profile);
+        }
+        self.profile.list.selected = selected.min(self.profile.entries.len().saturating_sub(1));
+        self.profile.scroll = scroll;
+        self.setup.profile = Arc::new(profile);
+        self.setup.source = Source::Given(output);
+        self.start_predict(effects);
+    }
+
+    /// Cancels what is being computed, else asks whether to stop the job.
+    pub(super) fn cancel(&mut self) {
+        if self.predictions.is_running() || self.plan.is_running() || self.jobs.plan.is_running() {
+            self.jobs.plan.cancel();
+            self.predictions.cancel();
+            self.plan.cancel();
+        } else if self.job_runs() {
+            self.modal = Some(Modal::Leave { selected: Leaving::Stop.place() });
+        }
+    }
+
+    /// Leaves, or asks first what is to become of the job.
+    pub(super) fn quit(&mut self, effects: &mut Vec<Effect>) {
+        if self.job_runs() {
+            self.modal = Some(Modal::Leave { selected: Leaving::Leave.place() });
+        } else {
+            effects.push(Effect::Quit);
+        }
+    }
+
+    /// Ctrl-C: once asks, a second time stops the job, as in a terminal without screens. A
+    /// key that is held down does no more than that.
+    pub(super) fn interrupt(&mut self, effects: &mut Vec<Effect>) {
+        let is_asked = self.live.as_ref().is_some_and(|live| live.leaving);
+        if !self.job_runs() {
+            effects.push(Effect::Quit);
+        } else if !matches!(self.modal, Some(Modal::Leave { .. })) {
+            self.modal = Some(Modal::Leave { selected: Leaving::Stop.place() });
+        } else if !is_asked {
+            self.leave(Leaving::Stop.place(), effects);
+        }
+    }
+
+    pub(super) fn leaving_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        match (key.code, self.setup.keymap.action(key)) {
+            (Code::Enter, _) => self.confirm(effects),
+            (Code::Char('l'), _) => self.leave(Leaving::Leave.place(), effects),
+            (Code::Char('s'), _) => self.leave(Leaving::Stop.place(), effects),
+            (Code::Up, _) | (_, Some(Action::Up)) => self.modal_scroll(-1),
+            (Code::Down, _) | (_, Some(Action::Down)) => self.modal_scroll(1),
+            (Code::Esc, _) | (_, Some(Action::Back)) => self.modal = None,
+            _ => {}
+        }
+    }
+
+    /// Does what was chosen in the dialog.
+    pub(super) fn leave(&mut self, selected: usize, effects: &mut Vec<Effect>) {
+        self.modal = None;
+        match Leaving::ALL.get(selected) {
+            Some(Leaving::Leave) => effects.extend([Effect::Job(Wish::Leave), Effect::Quit]),
+            Some(Leaving::Stop) => {
+                if let Some(live) = &mut self.live {
+                    live.leaving = true;
+                }
+                self.screen = Screen::Job;
+                effects.push(Effect::Job(Wish::Stop));
+            }
+            Some(Leaving::Stay) | None => {}
+        }
+    }
+}
+
+/// Rows stay where they were, by name, phase and shapes; new ones come last. Of rows that these do
+/// not tell apart, the first stays before the second.
+fn keep_order(rows: &mut [Row], profile: &Profile, before: &[Row], profile_before: &Profile) {
+    let numbered = |rows: &[Row], profile: &Profile| {
+        let name = |row: &Row| {
+            let operation = row.entry.operations.first().and_then(|index| profile.operations.get(*index));
+            (row.entry.label.clone(), row.entry.phase, operation.map(|operation| operation.inputs.clone()))
+        };
+        let mut seen: BTreeMap<_, usize> = BTreeMap::new();
+        let number = |row: &Row| {
+            let count = seen.entry(name(row)).or_default();
+            *count += 1;
+            (name(row), *count)
+        };
+        rows.iter().map(number).collect::<Vec<_>>()
+    };
+    let places: BTreeMap<_, usize> =
+        numbered(before, profile_before).into_iter().enumerate().map(|(at, name)| (name, at)).collect();
+    let mut order: Vec<(usize, usize)> = numbered(rows, profile)
+        .iter()
+        .enumerate()
+        .map(|(at, name)| (places.get(name).copied().unwrap_or(usize::MAX), at))
+        .collect();
+    order.sort_unstable();
+    let sorted: Vec<Row> = order.into_iter().map(|(_, at)| rows[at].clone()).collect();
+    rows.clone_from_slice(&sorted);
+}

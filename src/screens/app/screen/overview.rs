@@ -1,0 +1,272 @@
+//! First screen: what was recorded, where its time goes and the recommendation.
+
+use crate::app::screen::behaviour::Behaviour;
+use crate::app::screen::profile::{self, Row};
+use crate::app::screen::{job, plan, predict};
+use crate::app::{App, Tone};
+use habitat_base::text::{capitalised, clean};
+use habitat_base::units::{Bytes, Micros};
+use habitat_planning::plan::Plan;
+use habitat_prediction::{Fits, communicates};
+use habitat_recorder::live::Snapshot;
+use habitat_reports::theme::Role;
+use habitat_reports::verdict::{self, Verdict};
+use habitat_reports::{answer, beside, format, memory, run, summary};
+use habitat_step::catalog::Catalog;
+use habitat_step::profile::Profile;
+use habitat_step::profile::breakdown::{Breakdown, GroupBy, PhaseTime};
+
+/// What is computed once.
+#[derive(Debug, Clone)]
+pub struct OverviewState {
+    /// Phases, busy and idle.
+    pub breakdown: Breakdown,
+    /// By operator name, the most device time (without times, the most FLOPs) first.
+    pub top: Vec<Row>,
+    /// What bounds the step, or why that is not known.
+    verdict: Result<Verdict, String>,
+    /// Whether the step communicates with other GPUs.
+    communicates: bool,
+}
+
+impl OverviewState {
+    /// Of a profile.
+    pub fn new(profile: &Profile, catalog: &Catalog) -> Self {
+        let memory = run::memory(&Snapshot::default(), Some(profile), catalog);
+        Self {
+            verdict: verdict::of_profile(profile, memory),
+            breakdown: Breakdown::of(profile),
+            top: profile::grouped(profile, GroupBy::Name, None),
+            communicates: communicates(profile),
+        }
+    }
+}
+
+/// The screen.
+pub struct OverviewScreen;
+
+impl Behaviour for OverviewScreen {
+    fn awaits(&self) -> Option<&'static str> {
+        Some("what was recorded, where its time goes and the recommendation")
+    }
+
+    fn step(&self, app: &mut App, _by: isize) {
+        app.tell(Tone::Hint, "nothing to scroll here; 2, 3 and 4 show more");
+    }
+
+    fn wheel(&self, _app: &mut App, _by: isize) {}
+}
+
+/// What bounds the step and the remedy, of a running job as its screen says it; without the remedy if `brief`.
+pub fn verdict(app: &App, brief: bool) -> (String, Role) {
+    if let Some(of_job) = app.live.as_ref().and_then(|live| job::held_back(app, live)) {
+        return of_job;
+    }
+    match &app.overview.verdict {
+        Ok(verdict) if brief => (verdict.because.clone(), Role::Title),
+        Ok(verdict) => (capitalised(&verdict.to_string()), Role::Title),
+        Err(why) => (format!("The bound of the step is {why}"), Role::Muted),
+    }
+}
+
+/// The parts of the step in order, with their shares of it and their times: phases, other work of the device, and the
+/// time in which the GPU is idle; parts of the device time if the step was not timed.
+pub fn parts(breakdown: &Breakdown) -> Vec<(&'static str, f64, Micros, Role)> {
+    let busy = breakdown.busy_idle.as_ref().filter(|split| split.step.get() > 0.0);
+    let scale = busy.map_or(1.0, |split| split.busy / split.step);
+    let of = |phase: &PhaseTime| {
+        let role = profile::phase_role(Some(phase.phase));
+        (profile::phase_word(phase.phase), phase.share * scale, phase.time, role)
+    };
+    let idle = busy.map(|split| ("idle", 1.0 - scale, split.idle, Role::Track));
+    breakdown.phases.iter().map(of).chain(idle).collect()
+}
+
+/// The workload in one line.
+pub fn workload(profile: &Profile) -> String {
+    format!("{} · {}", clean(&profile.workload.name, 40), summary::workload_facts(&profile.workload))
+}
+
+/// GPU and software of the recording in one line.
+pub fn origin(profile: &Profile) -> String {
+    let Some(origin) = &profile.origin else {
+        return "not measured on a GPU: shapes only".to_owned();
+    };
+    let mut parts: Vec<String> = Vec::new();
+    let gpu = origin.gpu_name.clone().or_else(|| origin.gpu.as_ref().map(ToString::to_string));
+    parts.push(gpu.map_or_else(|| "GPU not named".to_owned(), |gpu| clean(&gpu, 40)));
+    parts.extend(origin.framework.as_ref().map(|framework| clean(framework, 24)));
+    parts.extend(origin.cuda.as_ref().map(|cuda| format!("CUDA {}", clean(cuda, 12))));
+    parts.extend(origin.driver.as_ref().map(|driver| format!("driver {}", clean(driver, 16))));
+    parts.join(" · ")
+}
+
+/// The measured step in words: time, range, number of steps, throughput, memory.
+pub fn step(app: &App) -> Option<(String, String)> {
+    let profile = &app.setup.profile;
+    let step = profile.step.as_ref()?;
+    let duration = step.duration?;
+    let mut rest = Vec::new();
+    if let Some([low, high]) = step.duration_range {
+        rest.push(format::time_range(low, high));
+    }
+    if let Some(samples) = step.samples {
+        rest.push(summary::steps_measured(samples));
+    }
+    if let Some(batch) = profile.workload.batch_size.filter(|_| duration.get() > 0.0) {
+        rest.push(format!("{} samples/s", format::number(batch as f64 / duration.as_secs())));
+    }
+    if app.overview.communicates {
+        rest.push("with communication".to_owned());
+    }
+    rest.extend(peak(profile));
+    Some((format::time(duration), rest.join(" · ")))
+}
+
+/// What the recording notes of itself, what tells most first.
+pub fn notes(profile: &Profile) -> Vec<String> {
+    let notes = profile.recording.as_ref().map(|recording| &recording.notes[..]).unwrap_or_default();
+    let mut notes: Vec<String> = notes.iter().map(|note| clean(note, 300)).collect();
+    // A time, where there is no other.
+    notes.sort_by_key(|note| !note.contains(" ms on "));
+    notes
+}
+
+/// The peak memory in words, and whether it was computed.
+pub fn peak(profile: &Profile) -> Option<String> {
+    let peak = profile.step.as_ref()?.peak_memory_bytes?;
+    let computed = if memory::is_computed(profile) { ", computed" } else { "" };
+    Some(format!("peak memory {peak}{computed}"))
+}
+
+/// What the memory holds at its peak, in at most `width` characters.
+pub fn memory_by_kind(profile: &Profile, width: usize) -> Option<String> {
+    Some(memory::kinds_within(profile.step.as_ref()?.memory.as_ref()?, width))
+}
+
+/// One answer: a heading, the answer, its range and method, and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The question.
+    pub question: &'static str,
+    /// The answer; `None` while there is none.
+    pub answer: Option<String>,
+    /// Range, method and circumstances, or why there is no answer.
+    pub detail: Vec<String>,
+    /// Whether it answers earlier inputs.
+    pub stale: bool,
+}
+
+/// The three answers: what to rent, then the GPUs.
+pub fn answers(app: &App) -> Vec<Answer> {
+    vec![recommended(app), fastest(app), best_value(app)]
+}
+
+/// What is said where the step fits on no GPU: what it needs, and what divides that.
+fn no_room(app: &App) -> Option<String> {
+    let rows = &app.predict.rows;
+    if rows.is_empty() || rows.iter().any(|row| row.fits != Fits::No) {
+        return None;
+    }
+    let predictions = &app.predictions.value()?.predictions;
+    let needed = predictions.iter().filter_map(|prediction| prediction.memory.needed).min_by(Bytes::total_cmp);
+    let needs = needed.map_or_else(String::new, |needed| format!(" (needs {needed})"));
+    Some(format!("the step fits on no GPU{needs}; --sharding zero3 or --tensor-parallel N divides it"))
+}
+
+/// Why nothing can be said of the work for a dollar, with what gives it.
+fn no_value(app: &App) -> &'static str {
+    if no_room(app).is_some() {
+        "the step fits on no GPU"
+    } else if app.predict.rows.iter().any(|row| row.value.is_some()) {
+        "needs the batch size: start with --batch-size N"
+    } else {
+        "no usable offer on demand"
+    }
+}
+
+fn waiting(app: &App) -> Vec<String> {
+    let why = predict::state_line(app).or_else(|| no_room(app));
+    vec![why.unwrap_or_else(|| "no prediction yet".to_owned())]
+}
+
+fn fastest(app: &App) -> Answer {
+    let found = app.predictions.value().and_then(|all| answer::fastest(all, &app.predict.picks));
+    of_predictions(app, "Fastest GPU", found).unwrap_or_else(|| Answer {
+        question: "Fastest GPU",
+        answer: None,
+        detail: waiting(app),
+        stale: app.predictions.is_stale(),
+    })
+}
+
+fn best_value(app: &App) -> Answer {
+    let question = "Best value";
+    let found = app.predictions.value().and_then(|all| answer::best_value(all, &app.predict.picks));
+    of_predictions(app, question, found).unwrap_or_else(|| {
+        let detail = if app.predictions.value().is_some() {
+            vec![no_value(app).to_owned()]
+        } else if predict::failed(app) {
+            vec![predict::NEEDS_PREDICTION.to_owned()]
+        } else {
+            waiting(app)
+        };
+        Answer { question, answer: None, detail, stale: app.predictions.is_stale() }
+    })
+}
+
+/// An answer from the predictions, as the screen shows it.
+fn of_predictions(app: &App, question: &'static str, found: Option<answer::Answer>) -> Option<Answer> {
+    let answer::Answer { answer, detail, .. } = found?;
+    Some(Answer { question, answer: Some(answer), detail, stale: app.predictions.is_stale() })
+}
+
+/// What speaks against a price, behind it.
+fn doubt(marks: &str) -> String {
+    if marks.is_empty() { String::new() } else { format!(" (in doubt: {marks})") }
+}
+
+fn recommended(app: &App) -> Answer {
+    let question = "Recommended offer";
+    let stale = app.plan.is_stale();
+    let found = app.plan.value().and_then(|plan: &Plan| Some((plan, plan.parts.first()?, plan.total.as_ref()?)));
+    let Some((plan, first, total)) = found else {
+        let detail = match app.plan.value() {
+            Some(plan) if !plan.beside.is_empty() => {
+                vec![format!("no firm offer meets the limits; with {}", beside::gain(&plan.beside[0]))]
+            }
+            Some(plan) => plan
+                .reasons
+                .first()
+                .map_or_else(|| vec!["no plan meets the limits".to_owned()], |reason| vec![clean(reason, 200)]),
+            None if predict::failed(app) => vec![predict::NEEDS_PREDICTION.to_owned()],
+            None => vec![plan::state_line(app).unwrap_or_else(|| "waits for the prediction".to_owned())],
+        };
+        return Answer { question, answer: None, detail, stale };
+    };
+    // A GPU with too little memory for the batch takes it in pieces.
+    let batches = match (first.accumulation, first.batch_size) {
+        (1, _) | (_, None) => String::new(),
+        (times, Some(batch)) => format!(" · {times} micro-batches of {batch} a step"),
+    };
+    let more = if plan.parts.len() > 1 { format!(" and {} more", plan.parts.len() - 1) } else { String::new() };
+    Answer {
+        question,
+        answer: Some(format!(
+            "{} in {} for {}",
+            format::usd(total.cost.mid),
+            plan::finish_words(app, &total.hours),
+            plan::work_words(app)
+        )),
+        detail: vec![
+            format!("{}{}{more}", plan::offer_words(first), doubt(&first.trust.marks())),
+            format!(
+                "{} · {} · {}{batches}",
+                format::usd_range(&total.cost),
+                format::hours_range(&total.hours),
+                plan::method_of(app, first),
+            ),
+        ],
+        stale,
+    }
+}

@@ -1,0 +1,493 @@
+//! Fourth screen: the goal to move about, the plan that answers it, and what else there is.
+
+mod beside;
+mod goal;
+mod lists;
+pub mod offer;
+
+pub use beside::{beside_table, beside_words};
+pub use goal::{knob_words, ladder, set_date, set_knob, set_work, slide, toggles, value, work_words};
+use lists::{ALTERNATIVES_BY, REJECTED_BY};
+pub use lists::{candidates, rejected};
+
+use crate::action::{Action, Needs};
+use crate::app::App;
+use crate::app::input::Input;
+use crate::app::job::JobState;
+use crate::app::list::ListState;
+use crate::app::modal::Modal;
+use crate::app::msg::Effect;
+use crate::app::screen::behaviour::Behaviour;
+use crate::app::screen::predict;
+use crate::app::slider::Knob;
+use habitat_base::text::clean;
+use habitat_base::units::{Hours, Range};
+use habitat_planning::plan::{Confidence, FrontierPart, FrontierPoint, Goal, Part};
+use habitat_planning::pricing::region;
+use habitat_reports::table::{Cell, Column, Table};
+use habitat_reports::theme::{GlyphSet, Role};
+use habitat_reports::{format, plans, uses};
+
+/// Which pane the keys go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pane {
+    /// The sliders.
+    #[default]
+    Goal,
+    /// The lower pane.
+    Lower,
+}
+
+/// What the lower pane shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lower {
+    /// The best other offers.
+    #[default]
+    Alternatives,
+    /// Offers that need something to be accepted.
+    Beside,
+    /// The plan over time, and what its cost is made of.
+    Timeline,
+    /// Cost against time: the plans that none beats in both, and a chart of them.
+    Chart,
+    /// Offers that cannot be used, with the reason.
+    Rejected,
+    /// Parts, assumptions, solver.
+    Notes,
+}
+
+impl Lower {
+    /// All, in the order of `v`.
+    pub const ALL: [Self; 6] =
+        [Self::Alternatives, Self::Timeline, Self::Chart, Self::Beside, Self::Rejected, Self::Notes];
+
+    /// Its title.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alternatives => "alternatives",
+            Self::Beside => "if you accept",
+            Self::Timeline => "timeline",
+            Self::Chart => "cost against time",
+            Self::Rejected => "rejected",
+            Self::Notes => "notes",
+        }
+    }
+}
+
+/// The state of the screen.
+#[derive(Debug, Clone, Default)]
+pub struct PlanState {
+    /// The slider in focus.
+    pub knob: Knob,
+    /// The pane in focus.
+    pub pane: Pane,
+    /// What the lower pane shows.
+    pub lower: Lower,
+    /// Selection of the lower pane.
+    pub list: ListState,
+    /// The goal that was planned for last.
+    pub planned: Option<Goal>,
+    /// The goals before it, the latest last.
+    pub earlier: Vec<Goal>,
+}
+
+/// The screen.
+pub struct PlanScreen;
+
+impl Behaviour for PlanScreen {
+    fn awaits(&self) -> Option<&'static str> {
+        Some("the offers that do the work best")
+    }
+
+    fn gives(&self, app: &App, needs: Needs) -> bool {
+        let on_sliders = app.planner.pane == Pane::Goal;
+        match needs {
+            Needs::Slider | Needs::Value => on_sliders,
+            Needs::Limit => on_sliders && app.planner.knob != Knob::Work,
+            Needs::Changed => !app.planner.earlier.is_empty(),
+            Needs::SortableTable => !self.sorts(app).is_empty(),
+            Needs::Detail => offer::selected(app).is_some() || frontier_point(app).is_some(),
+            needs => matches!(needs, Needs::Rows | Needs::Table | Needs::Panes | Needs::PlanScreen),
+        }
+    }
+
+    fn act(&self, app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
+        match action {
+            Action::Left | Action::Decrease => goal::move_knob(app, false, false, effects),
+            Action::Right | Action::Increase => goal::move_knob(app, true, false, effects),
+            Action::FarLeft => goal::move_knob(app, false, true, effects),
+            Action::FarRight => goal::move_knob(app, true, true, effects),
+            Action::Open if frontier_point(app).is_some() => {
+                goal::take(app);
+                app.start_plan(effects);
+            }
+            Action::Open => {
+                app.modal = offer::selected(app).cloned().map(|offer| Modal::Offer { offer, scroll: 0 });
+            }
+            Action::NoLimit => set_knob(app, app.planner.knob, None, effects),
+            Action::SetValue => {
+                app.modal = Some(Modal::Value { knob: app.planner.knob, input: Input::default(), error: None });
+            }
+            Action::Objective
+            | Action::OnDemand
+            | Action::Spot
+            | Action::Marketplace
+            | Action::Doubted
+            | Action::Platform
+            | Action::GlobalBatch
+            | Action::Confidence
+            | Action::Parts => {
+                goal::toggle(app, action);
+                app.start_plan(effects);
+            }
+            Action::Undo => {
+                if let Some(goal) = app.planner.earlier.pop() {
+                    app.planner.planned = Some(goal.clone());
+                    app.setup.goal = goal;
+                    app.start_plan(effects);
+                }
+            }
+            Action::NextPane | Action::PreviousPane => {
+                app.planner.pane = if app.planner.pane == Pane::Goal { Pane::Lower } else { Pane::Goal };
+            }
+            Action::Lower => {
+                app.planner.lower = next_lower(app);
+                app.planner.list = ListState::default();
+                app.planner.list.selected = match app.planner.lower {
+                    Lower::Chart => planned_point(app).unwrap_or(0),
+                    _ => 0,
+                };
+            }
+            Action::Rerun if app.predictions.value().is_some() => app.start_plan(effects),
+            _ => return false,
+        }
+        true
+    }
+
+    fn table(&self, app: &App) -> Option<Table> {
+        lower_table(app)
+    }
+
+    fn list<'a>(&self, app: &'a App) -> Option<&'a ListState> {
+        Some(&app.planner.list)
+    }
+
+    fn list_mut<'a>(&self, app: &'a mut App) -> Option<&'a mut ListState> {
+        Some(&mut app.planner.list)
+    }
+
+    fn focus_list(&self, app: &mut App) {
+        app.planner.pane = Pane::Lower;
+    }
+
+    fn sorts(&self, app: &App) -> &'static [&'static str] {
+        match app.planner.lower {
+            Lower::Alternatives => &ALTERNATIVES_BY,
+            Lower::Rejected => &REJECTED_BY,
+            Lower::Beside | Lower::Timeline | Lower::Chart | Lower::Notes => &[],
+        }
+    }
+
+    /// Up and down flow from the sliders into the pane below and back.
+    fn step(&self, app: &mut App, by: isize) {
+        let state = &mut app.planner;
+        let knob = Knob::ALL.iter().position(|knob| *knob == state.knob).unwrap_or(0);
+        let last = Knob::ALL.len() - 1;
+        if state.pane == Pane::Goal {
+            match knob.saturating_add_signed(by) {
+                next if next > last => state.pane = Pane::Lower,
+                next => state.knob = Knob::ALL[next],
+            }
+        } else if by < 0 && state.list.selected == 0 {
+            (state.pane, state.knob) = (Pane::Goal, Knob::ALL[last]);
+        } else if state.lower == Lower::Notes {
+            let lines = notes(app).len();
+            app.planner.list.step(by, lines);
+        } else {
+            self.move_selection(app, by);
+        }
+    }
+
+    fn wheel(&self, app: &mut App, by: isize) {
+        self.move_selection(app, by);
+    }
+}
+
+/// What the lower pane shows next.
+pub fn next_lower(app: &App) -> Lower {
+    let place = Lower::ALL.iter().position(|lower| *lower == app.planner.lower).unwrap_or(0);
+    Lower::ALL[(place + 1) % Lower::ALL.len()]
+}
+
+/// The plan that the cursor is on in the view of cost against time; `None` where it is elsewhere.
+pub fn frontier_point(app: &App) -> Option<&FrontierPoint> {
+    let is_there = app.planner.lower == Lower::Chart && app.planner.pane == Pane::Lower;
+    app.frontier.get(app.planner.list.selected).filter(|_| is_there)
+}
+
+/// The place of the plan among those that none beats, where it is one of them.
+fn planned_point(app: &App) -> Option<usize> {
+    let (cost, offers) = (app.plan.value()?.total?.cost.mid.get(), &app.plan.value()?.parts);
+    app.frontier.iter().position(|point| {
+        let same = point.parts.len() == offers.len() && point.parts.iter().zip(offers).all(|(a, b)| a.offer == b.offer);
+        same && (point.cost.mid.get() - cost).abs() <= 0.005
+    })
+}
+
+/// Whether there is room for the chart beside the table.
+pub const fn chart_beside(app: &App) -> bool {
+    app.size.0 >= 110 && app.size.1 >= 28
+}
+
+/// What the job does, where it is not simply done.
+pub fn state_line(app: &App) -> Option<String> {
+    let rerun = app.setup.keymap.hint(Action::Rerun);
+    match app.plan.state() {
+        JobState::Running => Some("planning …".to_owned()),
+        JobState::Failed(reason) => Some(format!("planning failed: {}", clean(reason, 300))),
+        JobState::Cancelled => Some(format!("cancelled; {rerun} plans again")),
+        JobState::Idle if app.plan.value().is_none() => {
+            predict::state_line(app).or_else(|| Some("no plan yet".to_owned()))
+        }
+        JobState::Idle => None,
+    }
+}
+
+/// Whether there is no plan because planning failed.
+pub fn failed(app: &App) -> bool {
+    app.plan.value().is_none() && matches!(app.plan.state(), JobState::Failed(_))
+}
+
+/// The same below the pane that says why there is no plan.
+fn below(app: &App) -> Option<String> {
+    match (predict::failed(app), failed(app)) {
+        (true, _) => Some(predict::NEEDS_PREDICTION.to_owned()),
+        (_, true) => Some("needs a plan".to_owned()),
+        _ => state_line(app),
+    }
+}
+
+/// The end of the range at which the plan is compared and drawn: that of its goal.
+pub fn confidence(app: &App) -> Confidence {
+    app.plan.value().map_or(app.goal().confidence, |plan| plan.goal.confidence)
+}
+
+/// Hours at that end, in words.
+pub fn finish_words(app: &App, range: &Range<Hours>) -> String {
+    let confidence = confidence(app);
+    let most = if confidence == Confidence::High { "≤ " } else { "" };
+    format!("{most}{}", format::hours(confidence.end(range)))
+}
+
+/// The date of a part's price with its age.
+pub fn date_words(part: &Part) -> String {
+    let date = part.price_as_of.map_or_else(|| "no date on the price".to_owned(), |date| format!("price of {date}"));
+    part.trust.age_days.map_or_else(|| date.clone(), |days| format!("{date}, {days} days old"))
+}
+
+/// An offer in words: machines, GPUs, provider, region, tier.
+pub fn offer_words(part: &Part) -> String {
+    format!(
+        "{} {} · {} {}",
+        gpus_words(part),
+        clean(&part.provider, 16),
+        clean(region::shown(&part.region), 24),
+        part.tier
+    )
+}
+
+/// GPUs in words.
+pub fn gpus_words(part: &Part) -> String {
+    plans::gpu_words(part)
+}
+
+/// The method of the step time behind a part.
+pub fn method_of(app: &App, part: &Part) -> String {
+    let row = app.predict.rows.iter().find(|row| row.slug == part.gpu);
+    row.map_or_else(|| "predicted".to_owned(), |row| crate::app::screen::predict::method_words(&row.step))
+}
+
+/// What is to be said with the plan's times and costs.
+pub fn warnings(app: &App, brief: bool) -> Vec<String> {
+    app.plan.value().map_or_else(Vec::new, |plan| predict::words(&plan.warnings, brief))
+}
+
+/// The table of the lower pane; `None` where it shows no table.
+pub fn lower_table(app: &App) -> Option<Table> {
+    match app.planner.lower {
+        Lower::Alternatives => Some(alternatives_table(app)),
+        Lower::Beside => Some(beside_table(app)),
+        Lower::Timeline => Some(timeline_table(app)),
+        Lower::Chart => Some(frontier_table(app)),
+        Lower::Rejected => Some(rejected_table(app, 0..usize::MAX)),
+        Lower::Notes => None,
+    }
+}
+
+/// The same without the rows of a long list that are far from the selected one.
+pub fn lower_on_screen(app: &App) -> Option<Table> {
+    match app.planner.lower {
+        Lower::Rejected => Some(rejected_table(app, app.planner.list.near(app.size.1))),
+        _ => lower_table(app),
+    }
+}
+
+/// A table of the lower pane, with what stands there where it has no rows.
+fn lower(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>, empty: &str) -> Table {
+    let empty = below(app).unwrap_or_else(|| empty.to_owned());
+    let list = &app.planner.list;
+    let empty = if list.is_filtered() { "No row passes the filter; Esc clears it.".to_owned() } else { empty };
+    let sorted = Some((list.sort, list.reversed)).filter(|(column, _)| *column > 0);
+    Table { columns, rows, selected: list.selected, sorted, empty, ..Table::default() }
+}
+
+/// The plan and the best single offers beside it.
+pub fn alternatives_table(app: &App) -> Table {
+    let confidence = confidence(app);
+    let columns = vec![
+        Column::words("", 1, 0),
+        Column::words("GPUs", 18, 0).sorts(4),
+        Column::figures(if confidence == Confidence::High { "time ≤" } else { "time" }, 0).sorts(2),
+        Column::figures("low–high", 5),
+        Column::figures("cost", 0).sorts(1),
+        Column::figures("low–high, $", 4),
+        Column::figures("$/h", 6).sorts(3),
+        Column::words("tier", 9, 1),
+        Column::words("in doubt", 12, 2),
+        Column::words("provider", 11, 3),
+        Column::words("region", 10, 7),
+        Column::words("machine", 12, 9),
+        Column::figures("price of", 8),
+    ];
+    let rows = candidates(app)
+        .into_iter()
+        .map(|(part, own)| {
+            let role = if own { Role::Good } else { Role::Text };
+            // Where there is no room for the reason, the mark stays.
+            let doubtful = if part.trust.doubts.is_empty() { " " } else { "?" };
+            vec![
+                Cell::styled(Role::Good, if own { "✓" } else { "" }),
+                Cell::styled(role, gpus_words(part)),
+                Cell::styled(role, format::hours(confidence.end(&part.hours))),
+                Cell::styled(Role::Muted, format::hours_range(&part.hours)),
+                Cell::styled(role, format!("{}{doubtful}", format::usd(part.cost.mid))),
+                Cell::styled(Role::Muted, format::usd_range(&part.cost).replace('$', "")),
+                Cell::text(format!("{:.2}", part.price.get())),
+                Cell::text(part.tier.to_string()),
+                Cell::styled(Role::Warning, part.trust.marks()),
+                Cell::text(clean(&part.provider, 24)),
+                Cell::styled(Role::Muted, clean(region::shown(&part.region), 40)),
+                Cell::styled(Role::Muted, machine_words(part)),
+                Cell::styled(
+                    Role::Muted,
+                    part.price_as_of.map_or_else(|| "no date".to_owned(), |date| date.to_string()),
+                ),
+            ]
+        })
+        .collect();
+    lower(app, columns, rows, "No offer meets the limits; see the reasons above, or move them.")
+}
+
+/// The plan over time, and what its cost is made of.
+pub fn timeline_table(app: &App) -> Table {
+    let table = app.plan.value().map_or_else(Table::default, uses::table);
+    lower(app, table.columns, table.rows, "No plan meets the limits; see the reasons above, or move them.")
+}
+
+/// What the signs of its bars mean.
+pub fn legend(app: &App) -> String {
+    let ascii = app.setup.glyphs == GlyphSet::Ascii;
+    app.plan.value().map_or_else(String::new, |plan| uses::legend(plan, ascii))
+}
+
+/// The plans that none beats in both time and cost, from the fastest to the cheapest.
+pub fn frontier_table(app: &App) -> Table {
+    let confidence = confidence(app);
+    let columns = vec![
+        Column::words("", 1, 0),
+        Column::figures(if confidence == Confidence::High { "time ≤" } else { "time" }, 0),
+        Column::figures("low–high", 3),
+        Column::figures("cost", 0),
+        Column::figures("low–high, $", 2),
+        Column::words("with", 30, 1),
+    ];
+    let own = planned_point(app);
+    let rows = app
+        .frontier
+        .iter()
+        .enumerate()
+        .map(|(place, point)| {
+            let role = if own == Some(place) { Role::Good } else { Role::Text };
+            vec![
+                Cell::styled(Role::Good, if own == Some(place) { "✓" } else { "" }),
+                Cell::styled(role, format::hours(confidence.end(&point.hours))),
+                Cell::styled(Role::Muted, format::hours_range(&point.hours)),
+                Cell::styled(role, format::usd(point.cost.mid)),
+                Cell::styled(Role::Muted, format::usd_range(&point.cost).replace('$', "")),
+                Cell::styled(role, point_words(point)),
+            ]
+        })
+        .collect();
+    lower(app, columns, rows, "No offer can do the work.")
+}
+
+/// The plan that the cursor is on in the chart, in words.
+pub fn cursor_words(app: &App) -> Option<String> {
+    let point = app.frontier.get(app.planner.list.selected)?;
+    let (hours, cost) = (finish_words(app, &point.hours), format::usd_with_range(&point.cost));
+    Some(format!("{hours}, {cost}: {}", point_words(point)))
+}
+
+/// What a plan on the frontier uses, in words.
+fn point_words(point: &FrontierPoint) -> String {
+    let words = |part: &FrontierPart| {
+        let gpus = plans::machine_words(part.nodes, part.gpu_count, &part.gpu);
+        format!("{gpus} {}, {}", part.tier, clean(part.offer.as_str().split('/').next().unwrap_or_default(), 20))
+    };
+    point.parts.iter().map(words).collect::<Vec<_>>().join(", then ")
+}
+
+fn machine_words(part: &Part) -> String {
+    let name = clean(&part.instance_type, 60);
+    if part.nodes > 1 { format!("{} × {name}", part.nodes) } else { name }
+}
+
+fn rejected_table(app: &App, made: std::ops::Range<usize>) -> Table {
+    let all = rejected(app);
+    let made = made.start.min(all.len())..made.end.min(all.len());
+    let left_out = [made.start, all.len() - made.end];
+    let rows = all[made]
+        .iter()
+        .map(|rejection| {
+            vec![
+                Cell::text(clean(rejection.offer.as_str(), 100)),
+                Cell::styled(Role::Warning, clean(&rejection.reason, 300)),
+            ]
+        })
+        .collect();
+    let columns = // The reason is the answer; what the offer is called, Enter shows whole.
+        vec![Column::words("offer", 24, 1).sorts(1), Column::words("why not", 20, 0).sorts(2)];
+    Table { left_out, ..lower(app, columns, rows, "No offer was rejected.") }
+}
+
+/// What the plan rests on: a label and a text a line.
+pub fn notes(app: &App) -> Vec<(String, String)> {
+    let Some(plan) = app.plan.value() else {
+        return vec![(String::new(), below(app).unwrap_or_default())];
+    };
+    let mut lines: Vec<(String, String)> = Vec::new();
+    for (index, part) in plan.parts.iter().enumerate() {
+        let label = if plan.parts.len() > 1 { format!("part {}", index + 1) } else { "offer".to_owned() };
+        lines.push((label, format!("{} ({})", clean(part.offer.as_str(), 120), machine_words(part))));
+        lines.extend(plans::batch_words(part).map(|words| ("batch".to_owned(), words)));
+        lines.extend(part.notes.iter().map(|note| (String::new(), clean(note, 400))));
+    }
+    lines.extend(warnings(app, false).into_iter().map(|warning| ("warning".to_owned(), warning)));
+    lines.extend(plan.notes.iter().map(|note| ("note".to_owned(), clean(note, 400))));
+    let gap = plan.solver.gap.map_or_else(String::new, |gap| format!(", gap {}", format::percent(gap)));
+    lines.push((
+        "solver".to_owned(),
+        format!("{}, {} configurations{gap}", clean(&plan.solver.name, 60), plan.solver.configurations),
+    ));
+    lines
+}

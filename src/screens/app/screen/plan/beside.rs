@@ -1,0 +1,61 @@
+//! Offers that need something to be accepted.
+
+use super::{goal, gpus_words, lower};
+use crate::app::App;
+use habitat_base::text::clean;
+use habitat_planning::plan::{Accept, Beside, Instead};
+use habitat_reports::table::{Cell, Column, Table};
+use habitat_reports::theme::Role;
+use habitat_reports::{beside, format};
+
+/// Offers that need something to be accepted: its key, the cost, and the cost if it fails.
+pub fn beside_table(app: &App) -> Table {
+    let columns = vec![
+        Column::words("key", 3, 0),
+        Column::words("accept", 16, 0),
+        Column::figures("cost", 0),
+        Column::figures("time", 1),
+        Column::words("GPUs", 16, 2),
+        Column::words("provider", 10, 4),
+        Column::words("if", 16, 0),
+        Column::figures("it costs", 0),
+        Column::figures("takes", 3),
+    ];
+    let rows = app.plan.value().map(|plan| plan.beside.iter()).into_iter().flatten();
+    let rows = rows.map(|one| {
+        let then =
+            |words: &dyn Fn(&Instead) -> String| one.fallback.then.as_ref().map_or_else(|| "–".to_owned(), words);
+        vec![
+            Cell::styled(Role::Key, keys(app, one)),
+            Cell::text(clean(&one.what, 60)),
+            Cell::styled(Role::Good, format::usd(one.part.cost.mid)),
+            Cell::text(format::hours(one.part.hours.mid)),
+            Cell::text(gpus_words(&one.part)),
+            Cell::text(clean(&one.part.provider, 24)),
+            Cell::styled(Role::Muted, one.fallback.when),
+            Cell::text(then(&|then| format::usd(then.cost))),
+            Cell::styled(Role::Muted, then(&|then| format::hours(then.hours))),
+        ]
+    });
+    lower(app, columns, rows.collect(), "Nothing else is clearly better than the plan.")
+}
+
+/// The keys that accept what an offer needs.
+fn keys(app: &App, beside: &Beside) -> String {
+    let key = |accept: &Accept| app.setup.keymap.hint(goal::action(*accept));
+    beside.accept.iter().map(key).collect::<Vec<_>>().join(" ")
+}
+
+/// The same in a line of keys and costs; and a little more that buys a lot.
+pub fn beside_words(app: &App) -> Vec<String> {
+    let Some(plan) = app.plan.value() else { return Vec::new() };
+    let one =
+        |one: &Beside| format!("[{}] {} {}", keys(app, one), clean(&one.what, 60), format::usd(one.part.cost.mid));
+    let all: Vec<String> = plan.beside.iter().map(one).collect();
+    let all = (!all.is_empty()).then(|| format!("{}: {}", beside::heading(plan), all.join(" · ")));
+    let bargain = beside::bargain(plan);
+    let accepted: Vec<&str> = plan.goal.limits.accept.iter().map(|one| one.words()).collect();
+    let is_some = !accepted.is_empty() && !Accept::are_all(&plan.goal.limits.accept);
+    let accepted = is_some.then(|| format!("accepted: {}", accepted.join(", ")));
+    accepted.into_iter().chain(all).chain(bargain).collect()
+}

@@ -1,0 +1,264 @@
+//! The goal on its sliders and switches.
+
+use super::Pane;
+use crate::action::Action;
+use crate::app::App;
+use crate::app::Tone;
+use crate::app::msg::Effect;
+use crate::app::slider::{Knob, Ladder, parse};
+use habitat_base::units::{Hours, Samples, Usd, most};
+use habitat_planning::deadline::deadline;
+use habitat_planning::plan::{Accept, Confidence, Objective, Work};
+use habitat_planning::pricing::Tier;
+use habitat_reports::format;
+
+/// Most parts a plan may be asked to have.
+const MOST_PARTS: u32 = 3;
+
+/// The amount of work in words.
+pub fn work_words(app: &App) -> String {
+    match app.goal().work {
+        Work::Samples(samples) => format!("{} samples", format::grouped(samples.get())),
+        Work::Steps(steps) => {
+            let of = app.goal().global_batch.map(|batch| format!(" of {} samples", format::grouped(batch as f64)));
+            format!("{} steps{}", format::grouped(steps as f64), of.unwrap_or_default())
+        }
+        Work::Epochs { epochs, dataset } => {
+            format!("{} epochs of {} samples", format::number(epochs), format::grouped(dataset.get()))
+        }
+        Work::Tokens(tokens) => format!("{} tokens", format::short_count(tokens)),
+    }
+}
+
+/// The value of a slider in words.
+pub fn knob_words(app: &App, knob: Knob) -> String {
+    let goal = app.goal();
+    match knob {
+        Knob::Work => work_words(app),
+        Knob::Deadline => goal.deadline.map_or_else(|| "no limit".to_owned(), format::hours),
+        Knob::Budget => goal.budget.map_or_else(|| "no limit".to_owned(), format::usd),
+        Knob::Gpus => goal.limits.max_gpus.map_or_else(|| "no limit".to_owned(), |most| format!("at most {most}")),
+    }
+}
+
+/// What a slider moves over.
+pub fn ladder(app: &App, knob: Knob) -> Ladder {
+    match knob {
+        Knob::Work => match app.goal().work {
+            Work::Samples(_) => Ladder::Powers { from: 3, to: 12 },
+            Work::Steps(_) => Ladder::Powers { from: 2, to: 9 },
+            Work::Epochs { .. } => Ladder::Powers { from: 0, to: 4 },
+            Work::Tokens(_) => Ladder::Powers { from: 6, to: 14 },
+        },
+        Knob::Deadline => Ladder::Hours,
+        Knob::Budget => Ladder::Powers { from: 0, to: 7 },
+        Knob::Gpus => Ladder::Gpus,
+    }
+}
+
+/// The value of a slider; `None` = no limit.
+pub fn value(app: &App, knob: Knob) -> Option<f64> {
+    let goal = app.goal();
+    match knob {
+        Knob::Work => Some(match goal.work {
+            Work::Samples(samples) => samples.get(),
+            Work::Steps(steps) => steps as f64,
+            Work::Epochs { epochs, .. } => epochs,
+            Work::Tokens(tokens) => tokens,
+        }),
+        Knob::Deadline => goal.deadline.map(Hours::get),
+        Knob::Budget => goal.budget.map(Usd::get),
+        Knob::Gpus => goal.limits.max_gpus.map(f64::from),
+    }
+}
+
+/// Sets a slider; `None` = no limit (the amount of work stays as it is).
+fn set_value(app: &mut App, knob: Knob, value: Option<f64>) {
+    let goal = &mut app.setup.goal;
+    match (knob, value) {
+        (Knob::Deadline, value) => goal.deadline = value.and_then(|hours| Hours::new(hours).ok()),
+        (Knob::Budget, value) => goal.budget = value.and_then(|money| Usd::new(money).ok()),
+        (Knob::Gpus, value) => goal.limits.max_gpus = value.map(|gpus| (gpus.floor() as u32).clamp(1, most::GPUS)),
+        (Knob::Work, None) => {}
+        (Knob::Work, Some(value)) => match &mut goal.work {
+            Work::Samples(samples) => *samples = Samples::new(value.round()).unwrap_or(*samples),
+            Work::Steps(steps) => *steps = value.round().clamp(1.0, 9e15) as u64,
+            Work::Epochs { epochs, .. } => *epochs = value,
+            Work::Tokens(tokens) => *tokens = value,
+        },
+    }
+}
+
+/// Moves the slider in focus one step or a large step.
+pub(super) fn move_knob(app: &mut App, up: bool, far: bool, effects: &mut Vec<Effect>) {
+    let knob = app.planner.knob;
+    let ladder = ladder(app, knob);
+    let next = match value(app, knob) {
+        Some(now) => ladder.step(now, up, far),
+        None if up => return,
+        None => {
+            // From "no limit" down: the first limit that the present plan still meets.
+            let total = app.plan.value().and_then(|plan| plan.total);
+            let gpus = app.plan.value().and_then(|plan| plan.parts.iter().map(|part| part.gpu_count).max());
+            let start = match knob {
+                Knob::Deadline => total.map(|total| total.hours.high.get()),
+                Knob::Gpus => gpus.map(f64::from),
+                _ => total.map(|total| total.cost.high.get()),
+            };
+            let start = start.unwrap_or(f64::MAX);
+            Some(ladder.at_or_above(start))
+        }
+    };
+    set_knob(app, knob, next, effects);
+}
+
+/// Makes the plan under the cursor the one that answers the goal: the deadline becomes what it needs, a
+/// budget below its cost goes, and the cheapest plan is asked for.
+pub(super) fn take(app: &mut App) {
+    let confidence = super::confidence(app);
+    let Some((hours, cost)) = super::frontier_point(app).map(|point| (confidence.end(&point.hours), point.cost.mid))
+    else {
+        return;
+    };
+    let goal = &mut app.setup.goal;
+    goal.deadline = Some(hours);
+    goal.budget = goal.budget.filter(|budget| budget.get() >= cost.get());
+    goal.objective = Objective::Cost;
+}
+
+/// Puts a slider at a position from 0 to 1; a limit at the far end is none.
+pub fn slide(app: &mut App, knob: Knob, position: f64, effects: &mut Vec<Effect>) {
+    (app.planner.pane, app.planner.knob) = (Pane::Goal, knob);
+    let value = ladder(app, knob).at_position(position);
+    let open_end = position >= 0.995 && knob != Knob::Work;
+    set_knob(app, knob, (!open_end).then_some(value), effects);
+}
+
+/// Sets a slider, and plans anew where that changes the goal.
+pub fn set_knob(app: &mut App, knob: Knob, value: Option<f64>, effects: &mut Vec<Effect>) {
+    let before = app.setup.goal.clone();
+    set_value(app, knob, value);
+    if app.setup.goal != before {
+        app.start_plan(effects);
+    }
+}
+
+/// Sets the deadline to a date, such as `Friday 18:00`.
+///
+/// # Errors
+/// A hint if the text is not a date, or the date if it is past.
+pub fn set_date(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<(), String> {
+    let now = (app.setup.now)();
+    let hint = |_| "write hours, such as 48, 2d or 90m, or a date, such as Friday 18:00".to_owned();
+    let date = deadline(text).map_err(hint)?;
+    set_knob(app, Knob::Deadline, Some(date.hours(&now)?.get()), effects);
+    if let Some(meaning) = date.meaning(&now) {
+        app.tell(Tone::Good, format!("deadline: {meaning}"));
+    }
+    Ok(())
+}
+
+/// Sets the work to a number with its unit: `1M steps`, `2.5M samples`, `1B tokens`, `90 epochs of 1.28M`, or
+/// `90 epochs` of the data set that the goal has; `false` if the text is none of these.
+pub fn set_work(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> bool {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let dataset = match app.goal().work {
+        Work::Epochs { dataset, .. } => Some(dataset),
+        _ => None,
+    };
+    let number = |text: &str| parse(text, false);
+    let samples = |text: &str| Samples::new(number(text)?.round()).ok();
+    let work = match words[..] {
+        [count, "step" | "steps"] => number(count).map(|count| Work::Steps(count.round().clamp(1.0, 9e15) as u64)),
+        [count, "sample" | "samples"] => samples(count).map(Work::Samples),
+        [count, "token" | "tokens"] => number(count).map(Work::Tokens),
+        [count, "epoch" | "epochs"] => {
+            number(count).zip(dataset).map(|(epochs, dataset)| Work::Epochs { epochs, dataset })
+        }
+        [count, "epoch" | "epochs", "of", size, ..] => {
+            number(count).zip(samples(size)).map(|(epochs, dataset)| Work::Epochs { epochs, dataset })
+        }
+        _ => None,
+    };
+    let Some(work) = work else { return false };
+    if app.setup.goal.work != work {
+        app.setup.goal.work = work;
+        app.start_plan(effects);
+    }
+    true
+}
+
+/// Changes what is not on a slider.
+pub(super) fn toggle(app: &mut App, action: Action) {
+    let goal = &mut app.setup.goal;
+    match action {
+        Action::Objective => {
+            goal.objective = match goal.objective {
+                Objective::Cost => Objective::Time,
+                Objective::Time | Objective::CostPlusTime(_) | Objective::Emissions => Objective::Cost,
+            };
+        }
+        Action::Confidence => {
+            goal.confidence = match goal.confidence {
+                Confidence::Expected => Confidence::High,
+                Confidence::High => Confidence::Expected,
+            };
+        }
+        Action::Parts => goal.max_parts = goal.max_parts % MOST_PARTS + 1,
+        Action::OnDemand => switch(&mut goal.limits.tiers, Tier::OnDemand),
+        _ => {
+            let Some(accept) = Accept::ALL.into_iter().find(|accept| self::action(*accept) == action) else { return };
+            switch(&mut goal.limits.accept, accept);
+            let is_spot = accept == Accept::Spot && goal.limits.accept.contains(&accept);
+            if is_spot && !goal.limits.tiers.contains(&Tier::Spot) {
+                switch(&mut goal.limits.tiers, Tier::Spot);
+            }
+        }
+    }
+}
+
+/// Takes a value out of a list, or puts it in.
+fn switch<T: Ord>(list: &mut Vec<T>, value: T) {
+    if list.contains(&value) {
+        list.retain(|other| *other != value);
+    } else {
+        list.push(value);
+        list.sort();
+    }
+}
+
+/// The action that accepts something, or no longer does.
+pub(super) const fn action(accept: Accept) -> Action {
+    match accept {
+        Accept::Spot => Action::Spot,
+        Accept::Marketplace => Action::Marketplace,
+        Accept::Doubted => Action::Doubted,
+        Accept::Platform => Action::Platform,
+        Accept::Batch => Action::GlobalBatch,
+    }
+}
+
+/// Objective, tiers, confidence and parts, each with the action that changes it.
+pub fn toggles(app: &App) -> Vec<(Action, &'static str, String, bool)> {
+    let goal = app.goal();
+    let objective = match goal.objective {
+        Objective::Cost => "cheapest".to_owned(),
+        Objective::Time => "fastest".to_owned(),
+        Objective::Emissions => "least CO2e".to_owned(),
+        Objective::CostPlusTime(price) => format!("cost + {} of waiting", format::price(price)),
+    };
+    let tier = |tier| goal.limits.tiers.contains(&tier);
+    let spot = tier(Tier::Spot) && goal.limits.accept.contains(&Accept::Spot);
+    let confidence = match goal.confidence {
+        Confidence::Expected => "expected time",
+        Confidence::High => "high end",
+    };
+    let on_off = |on: bool| if on { "yes" } else { "no" }.to_owned();
+    vec![
+        (Action::Objective, "objective", objective, true),
+        (Action::OnDemand, "on-demand", on_off(tier(Tier::OnDemand)), tier(Tier::OnDemand)),
+        (Action::Spot, "spot", on_off(spot), spot),
+        (Action::Confidence, "deadline at", confidence.to_owned(), true),
+        (Action::Parts, "parts", format!("≤ {}", goal.max_parts), true),
+    ]
+}

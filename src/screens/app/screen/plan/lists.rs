@@ -1,0 +1,69 @@
+//! The offers of the lower pane, filtered and in order.
+
+use super::{Lower, confidence, gpus_words};
+use crate::app::App;
+use crate::app::list::ListState;
+use habitat_planning::plan::{Part, Rejection};
+
+/// What the alternatives are sorted by.
+pub(super) const ALTERNATIVES_BY: [&str; 5] = ["the best first", "cost", "time", "$/h", "GPUs"];
+/// What rejected offers are sorted by.
+pub(super) const REJECTED_BY: [&str; 3] = ["the nearest first", "offer", "reason"];
+
+/// The list of the lower pane if it shows that; else one without filter and order.
+fn list_of(app: &App, lower: Lower) -> ListState {
+    let list = &app.planner.list;
+    if app.planner.lower == lower { list.clone() } else { ListState::default() }
+}
+
+/// The plan's own parts and the alternatives, in that order or sorted, as far as they pass the filter.
+pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
+    let Some(plan) = app.plan.value() else { return Vec::new() };
+    let list = list_of(app, Lower::Alternatives);
+    let own = plan.parts.iter().map(|part| (part, true));
+    let all = own.chain(plan.alternatives.iter().map(|part| (part, false)));
+    let mut all: Vec<(&Part, bool)> = all.filter(|(part, _)| passes(&list, part)).collect();
+    let end = |part: &Part| confidence(app).end(&part.hours).get();
+    match list.sort {
+        1 => all.sort_by(|a, b| a.0.cost.mid.total_cmp(&b.0.cost.mid)),
+        2 => all.sort_by(|a, b| end(a.0).total_cmp(&end(b.0))),
+        3 => all.sort_by(|a, b| a.0.price.total_cmp(&b.0.price)),
+        4 => all.sort_by(|a, b| a.0.gpu.cmp(&b.0.gpu).then(a.0.gpu_count.cmp(&b.0.gpu_count))),
+        _ => {}
+    }
+    if list.reversed {
+        all.reverse();
+    }
+    all
+}
+
+/// Whether an offer passes a filter of words and figures: `lambda`, `4090 cost<100`.
+fn passes(list: &ListState, part: &Part) -> bool {
+    let market = part.trust.market.name();
+    let words = format!("{} {} {market} {}", gpus_words(part), part.offer, part.trust.marks());
+    list.passes_with(&words, |name| match name {
+        "cost" => Some(Some(part.cost.mid.get())),
+        "hours" | "time" => Some(Some(part.hours.mid.get())),
+        "$/h" | "price" => Some(Some(part.price.get())),
+        "gpus" => Some(Some(f64::from(part.gpu_count))),
+        _ => None,
+    })
+}
+
+/// The rejected offers, those that came nearest to being taken first or sorted, as far as they pass the
+/// filter.
+pub fn rejected(app: &App) -> Vec<&Rejection> {
+    let list = list_of(app, Lower::Rejected);
+    let all = app.plan.value().map(|plan| plan.rejected.iter()).into_iter().flatten();
+    let passes = |one: &&Rejection| !list.is_filtered() || list.passes(&format!("{} {}", one.offer, one.reason));
+    let mut all: Vec<&Rejection> = all.filter(passes).collect();
+    match list.sort {
+        1 => all.sort_by(|a, b| a.offer.cmp(&b.offer)),
+        2 => all.sort_by(|a, b| a.reason.cmp(&b.reason)),
+        _ => all.sort_by_key(|one| std::cmp::Reverse(one.kind)),
+    }
+    if list.reversed {
+        all.reverse();
+    }
+    all
+}

@@ -1,0 +1,116 @@
+//! All that is known of one offer: the dialog that opens from a row of the lower pane.
+
+use super::{Lower, Pane, candidates, confidence, machine_words, method_of, rejected, warnings};
+use crate::app::App;
+use habitat_base::text::clean;
+use habitat_base::units::Micros;
+use habitat_planning::plan::{Confidence, Part, Plan, Total};
+use habitat_planning::pricing::{Offer, OfferId, region};
+use habitat_reports::{format, plans};
+
+/// The offer of the selected row; `None` where the lower pane has no rows or not the focus.
+pub fn selected(app: &App) -> Option<&OfferId> {
+    let state = &app.planner;
+    let row = state.list.selected;
+    match state.lower {
+        _ if state.pane != Pane::Lower => None,
+        Lower::Alternatives => candidates(app).get(row).map(|(part, _)| &part.offer),
+        Lower::Beside => app.plan.value()?.beside.get(row).map(|beside| &beside.part.offer),
+        Lower::Rejected => rejected(app).get(row).map(|rejection| &rejection.offer),
+        Lower::Timeline | Lower::Chart | Lower::Notes => None,
+    }
+}
+
+/// A label and a text a line: the machine, its price and what speaks against it, then the job on
+/// it beside the plan, or why it is not taken.
+pub fn lines(app: &App, id: &OfferId) -> Vec<(String, String)> {
+    let offer = app.setup.prices.offers().iter().find(|offer| offer.id == *id);
+    let mut lines = offer.map_or_else(Vec::new, machine);
+    let remark = || offer.and_then(|offer| offer.note.as_ref()).map(|note| line("remark", clean(note, 300)));
+    let Some(plan) = app.plan.value() else {
+        lines.extend(remark());
+        return lines;
+    };
+    match candidates(app).into_iter().find(|(part, _)| part.offer == *id) {
+        // The notes of the job have the remark.
+        Some((part, own)) => lines.extend(job(app, plan, part, own)),
+        None => lines.extend(remark()),
+    }
+    let reason = plan.rejected.iter().find(|rejection| rejection.offer == *id);
+    lines.extend(reason.map(|rejection| line("not taken", clean(&rejection.reason, 600))));
+    lines
+}
+
+fn line(label: &str, text: String) -> (String, String) {
+    (label.to_owned(), text)
+}
+
+fn machine(offer: &Offer) -> Vec<(String, String)> {
+    let place = offer.region_name().map_or_else(String::new, |name| format!(" ({name})"));
+    let gpu = offer.gpu.as_ref().map_or_else(|| clean(&offer.gpu_name, 60), ToString::to_string);
+    let known = |value: Option<String>, what: &str| value.unwrap_or_else(|| format!("{what} not known"));
+    let host = [
+        known(offer.vcpus.map(|vcpus| format!("{} CPUs", format::number(vcpus))), "CPUs"),
+        known(offer.host_memory.map(format::memory), "memory"),
+    ];
+    let date = offer.as_of.map_or_else(|| "without a date".to_owned(), |date| format!("of {date}"));
+    let age = offer.trust.age_days.map_or_else(String::new, |days| format!(", {days} days old"));
+    let mut lines = vec![
+        line("where", format!("{}, {}{place}", clean(&offer.provider, 60), clean(region::shown(&offer.region), 80))),
+        line("machine", format!("{}: {} × {gpu}", clean(&offer.instance_type, 80), offer.gpu_count)),
+        line("host", host.join(", ")),
+        line("price", format!("{}, {}, {date}{age}", format::price(offer.price), offer.tier)),
+    ];
+    if !offer.trust.doubts.is_empty() {
+        lines.push(line("in doubt", offer.trust.reasons()));
+    }
+    lines.push(line("source", clean(&offer.source, 300)));
+    lines
+}
+
+fn job(app: &App, plan: &Plan, part: &Part, own: bool) -> Vec<(String, String)> {
+    let step = part.step_time_us.map(Micros::known);
+    let mut lines = vec![
+        line("time", format::hours_with_range(&part.hours)),
+        line("cost", format::usd_with_range(&part.cost)),
+        line("energy", plans::footprint_words(&part.footprint)),
+        line(
+            "step",
+            format!(
+                "{} ({}), {}",
+                format::time(step.mid),
+                format::time_range(step.low, step.high),
+                method_of(app, part)
+            ),
+        ),
+    ];
+    if part.nodes > 1 {
+        lines.push(line("machines", machine_words(part)));
+    }
+    lines.extend(plans::batch_words(part).map(|words| line("batch", words)));
+    lines.extend(part.notes.iter().map(|note| line("", clean(note, 400))));
+    lines.extend(warnings(app, false).into_iter().map(|warning| line("warning", warning)));
+    lines.extend(match plan.total {
+        _ if own => {
+            Some(line("chosen", format!("this is {} plan", if plan.parts.len() > 1 { "part of the" } else { "the" })))
+        }
+        Some(total) => Some(line("beside", against(app, part, &total))),
+        None => None,
+    });
+    lines
+}
+
+/// How an alternative differs from the plan, at the end of the range at which they are compared.
+fn against(app: &App, part: &Part, total: &Total) -> String {
+    let end = confidence(app);
+    let [own, plan] = [end.end(&part.hours), end.end(&total.hours)];
+    let apart = |more: Option<String>, less: Option<String>, [later, sooner]: [&str; 2]| {
+        more.map(|by| format!("{by} {later}")).or_else(|| less.map(|by| format!("{by} {sooner}"))).unwrap_or_default()
+    };
+    let [later, sooner] = [own.checked_sub(plan), plan.checked_sub(own)].map(|hours| hours.map(format::hours));
+    let (own, plan) = (part.cost.mid, total.cost.mid);
+    let [more, less] = [own.checked_sub(plan), plan.checked_sub(own)].map(|cost| cost.map(format::usd));
+    let (cost, time) = (apart(more, less, ["more", "less"]), apart(later, sooner, ["later", "sooner"]));
+    let at = if end == Confidence::High { "at the high end " } else { "" };
+    format!("{cost} than the plan, {at}done {time}")
+}

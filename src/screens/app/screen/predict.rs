@@ -1,0 +1,529 @@
+//! Third screen: the step on every GPU, its value for money, and how it was predicted.
+
+pub mod batches;
+pub mod difference;
+mod facts;
+mod gpus;
+mod operations;
+pub mod what_if;
+
+use difference::Compared;
+pub use facts::facts;
+pub use gpus::table;
+pub use operations::{table as operations_table, why};
+
+use crate::action::{Action, Needs};
+use crate::app::engine::Version;
+use crate::app::job::JobState;
+use crate::app::list::{ListState, alternatives, lists};
+use crate::app::modal::Modal;
+use crate::app::msg::Effect;
+use crate::app::screen::behaviour::Behaviour;
+use crate::app::{App, Tone};
+use habitat_base::text::clean;
+use habitat_base::units::{GpuSlug, Micros, OpenRange, SamplesPerSecond, UsdPerHour};
+use habitat_planning::plan::value::best_value as value_of;
+use habitat_planning::pricing::Tier;
+use habitat_prediction::{Estimate, Fits, Host, Method, MethodChoice, Precision, Prediction, Warning};
+use habitat_reports::Table;
+use habitat_reports::answer::Picks;
+pub use habitat_reports::answer::method_words;
+use habitat_reports::format;
+use habitat_step::catalog::Vendor;
+
+/// What the list can be sorted by, in the order of `s`.
+const SORTS: [&str; 7] =
+    ["step time", "samples per dollar", "memory", "name", "price", "high end of the range", "speed-up"];
+
+/// The state of the screen.
+#[derive(Debug, Clone, Default)]
+pub struct PredictState {
+    /// Selection, filter, order of the GPUs.
+    pub list: ListState,
+    /// The rows before filter and order.
+    pub rows: Vec<Row>,
+    /// The GPUs that the answer names.
+    pub picks: Picks,
+    /// Steps in the recorded precision.
+    pub unchanged: Option<Unchanged>,
+    /// The GPU whose operations are shown.
+    pub opened: Option<GpuSlug>,
+    /// Selection, filter, order of those operations.
+    pub operations: ListState,
+    /// The GPU that others are compared with, where one was marked.
+    pub marked: Option<GpuSlug>,
+    /// The two GPUs of which the difference is shown.
+    pub difference: Option<Compared>,
+    /// The GPU that other figures are tried on.
+    pub version: Option<Version>,
+    /// The GPU on which other batch sizes are tried.
+    pub sizes: Option<batches::Sizes>,
+    /// The GPU to select once there are rows.
+    pub wanted: Option<GpuSlug>,
+}
+
+/// What a dollar buys.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowValue {
+    /// Price of one GPU.
+    pub price: UsdPerHour,
+    /// Samples for a dollar; `None` where the batch size is not known.
+    pub per_usd: Option<OpenRange<f64>>,
+    /// Who sells it.
+    pub provider: String,
+    /// How it is paid for.
+    pub tier: Tier,
+    /// The offer's full name, with its date.
+    pub offer: String,
+    /// What speaks against the price, in a word each; empty where nothing does.
+    pub marks: String,
+    /// The same with the reasons.
+    pub doubts: String,
+}
+
+/// One GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Position in the predictions.
+    pub index: usize,
+    /// The GPU.
+    pub slug: GpuSlug,
+    /// Its name.
+    pub name: String,
+    /// Who makes it.
+    pub vendor: Vendor,
+    /// Whether the step was recorded on it.
+    pub measured: bool,
+    /// Whether the step is in the recorded precision, though another one is shown.
+    pub keeps_precision: bool,
+    /// Whether its catalog row has doubtful figures.
+    pub doubtful: bool,
+    /// The step.
+    pub step: Estimate,
+    /// Samples a second.
+    pub throughput: Option<OpenRange<SamplesPerSecond>>,
+    /// The cheapest usable offer on demand.
+    pub value: Option<RowValue>,
+    /// Whether there are offers on spot, whatever there is on demand.
+    pub on_spot: bool,
+    /// Whether the step fits in memory.
+    pub fits: Fits,
+    /// Device memory in GiB.
+    pub memory_gib: f64,
+}
+
+/// Steps in the recorded precision, for the speed-up of another one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unchanged {
+    /// How they were predicted otherwise.
+    by: (Option<MethodChoice>, Option<Host>),
+    /// Time of the step by GPU.
+    steps: Vec<(GpuSlug, Micros)>,
+}
+
+/// The screen.
+pub struct PredictScreen;
+
+impl Behaviour for PredictScreen {
+    fn awaits(&self) -> Option<&'static str> {
+        Some("the step on every GPU of the catalog")
+    }
+
+    fn gives(&self, app: &App, needs: Needs) -> bool {
+        match needs {
+            Needs::Slider => is_on_sliders(app),
+            Needs::Limit if app.predict.sizes.is_some() => batches::is_changed(app),
+            Needs::Limit => is_on_sliders(app) && what_if::is_changed(app),
+            Needs::Rows | Needs::Table => !is_on_sliders(app),
+            Needs::Detail => app.predict.sizes.is_some() || !is_inside(app),
+            Needs::SortableTable | Needs::Prediction => app.predict.difference.is_none() && !is_on_sliders(app),
+            Needs::Comparable => app.predict.difference.is_none() && app.predict.sizes.is_none(),
+            _ => false,
+        }
+    }
+
+    fn act(&self, app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
+        if app.predict.sizes.is_some() {
+            return batches::act(app, action, effects);
+        }
+        if is_on_sliders(app) {
+            return what_if::act(app, action, effects);
+        }
+        let gpu = selected_prediction(app).map(|prediction| prediction.gpu.slug.clone());
+        let (profile, chosen) = (app.setup.profile.clone(), app.chosen);
+        match (action, gpu) {
+            (Action::Open, _) => {
+                app.predict.opened = selected(app).map(|row| row.slug.clone());
+                app.predict.operations = ListState::default();
+                start_details(app, effects);
+            }
+            (Action::Methods, Some(gpu)) => {
+                app.modal = Some(Modal::Methods { gpu: gpu.clone(), selected: 0 });
+                effects.push(Effect::Compare { generation: app.comparison.start(), profile, gpu, chosen });
+            }
+            (Action::Host, _) => choose_host(app, effects),
+            (Action::Precision, _) => choose_precision(app, effects),
+            (Action::Mark, Some(gpu)) => {
+                app.predict.marked = Some(gpu).filter(|gpu| app.predict.marked.as_ref() != Some(gpu));
+            }
+            (Action::Difference, Some(gpu)) => {
+                if let Some(from) = difference::other(app, &gpu) {
+                    app.predict.difference = Some(Compared::new(Some([from, gpu])));
+                    start_details(app, effects);
+                } else {
+                    let key = app.setup.keymap.hint(Action::Mark);
+                    app.tell(Tone::Hint, format!("{key} marks this GPU; then compare another one with it"));
+                }
+            }
+            (Action::WhatIf, Some(gpu)) => what_if::open(app, gpu, effects),
+            (Action::Batches, Some(gpu)) => batches::open(app, gpu, effects),
+            _ => return false,
+        }
+        true
+    }
+
+    fn table(&self, app: &App) -> Option<Table> {
+        if app.predict.difference.is_some() {
+            return difference::table(app);
+        }
+        let table = if app.predict.opened.is_some() { operations_table(app) } else { table(app) };
+        Some(table).filter(|_| !is_on_sliders(app))
+    }
+
+    fn list<'a>(&self, app: &'a App) -> Option<&'a ListState> {
+        let state = &app.predict;
+        if is_on_sliders(app) {
+            return None;
+        }
+        Some(match (&state.difference, &state.opened) {
+            (Some(compared), _) => &compared.list,
+            (None, Some(_)) => &state.operations,
+            (None, None) => &state.list,
+        })
+    }
+
+    fn list_mut<'a>(&self, app: &'a mut App) -> Option<&'a mut ListState> {
+        if is_on_sliders(app) {
+            return None;
+        }
+        let state = &mut app.predict;
+        Some(match (&mut state.difference, &state.opened) {
+            (Some(compared), _) => &mut compared.list,
+            (None, Some(_)) => &mut state.operations,
+            (None, None) => &mut state.list,
+        })
+    }
+
+    fn sorts(&self, app: &App) -> &'static [&'static str] {
+        let is_in_another_precision = app.predict.rows.iter().any(|row| speed_up(app, row).is_some());
+        match (app.predict.opened.is_some(), is_in_another_precision) {
+            (true, _) => &operations::SORTS,
+            (false, true) => &SORTS,
+            (false, false) => &SORTS[..SORTS.len() - 1],
+        }
+    }
+
+    fn is_open(&self, app: &App) -> bool {
+        let state = &app.predict;
+        state.difference.is_some()
+            || state.version.is_some()
+            || state.sizes.is_some()
+            || state.opened.is_some() && state.operations.filter.is_empty()
+    }
+
+    fn close(&self, app: &mut App) -> bool {
+        let state = &mut app.predict;
+        if state.difference.take().is_some() || state.version.take().is_some() || state.sizes.take().is_some() {
+            return true;
+        }
+        let was_open = app.predict.opened.is_some();
+        if self.is_open(app) {
+            app.predict.opened = None;
+        } else if was_open {
+            app.predict.operations.filter.clear();
+        }
+        was_open
+    }
+}
+
+/// Whether something other than the table of GPUs is shown.
+pub const fn is_inside(app: &App) -> bool {
+    let state = &app.predict;
+    state.opened.is_some() || state.difference.is_some() || state.version.is_some() || state.sizes.is_some()
+}
+
+/// Whether the keys move the figures of a GPU, or a batch size.
+const fn is_on_sliders(app: &App) -> bool {
+    (app.predict.version.is_some() || app.predict.sizes.is_some()) && app.predict.difference.is_none()
+}
+
+/// Predicts every GPU with the other host.
+fn choose_host(app: &mut App, effects: &mut Vec<Effect>) {
+    let now = app.chosen.host.or_else(|| app.predictions.value().map(|all| all.host)).unwrap_or_default();
+    let host = now.other();
+    app.chosen.host = Some(host);
+    app.tell(
+        Tone::Good,
+        match host {
+            Host::AsRecorded => "the GPU waits for the host as recorded",
+            Host::KeepsUp => "as if the host kept up: the GPU never waits for it",
+        },
+    );
+    app.start_predict(effects);
+}
+
+/// Precisions tried one after the other, after the recorded one.
+const PRECISIONS: [Precision; 6] =
+    [Precision::Fp32, Precision::Tf32, Precision::AmpFp16, Precision::AmpBf16, Precision::Fp8, Precision::Fp32Strict];
+
+/// Predicts every GPU in the next precision that is not the recorded one.
+fn choose_precision(app: &mut App, effects: &mut Vec<Effect>) {
+    let recorded = app.setup.profile.workload.precision;
+    let others: Vec<Precision> = PRECISIONS.into_iter().filter(|other| Some(*other) != recorded).collect();
+    let now = precision(app).and_then(|now| others.iter().position(|other| *other == now));
+    let next = others.get(now.map_or(0, |place| place + 1)).copied();
+    app.chosen.precision = Some(next);
+    let text =
+        next.map_or_else(|| "in the precision of the recording".to_owned(), |next| format!("as if run in {next}"));
+    app.tell(Tone::Good, text);
+    app.start_predict(effects);
+}
+
+/// The precision predicted for; `None` = as recorded.
+pub fn precision(app: &App) -> Option<Precision> {
+    app.chosen.precision.unwrap_or(app.setup.precision)
+}
+
+/// How many times as fast the step is in the chosen precision as in the recorded one; `None` in the recorded one, and
+/// as long as nothing else is the same.
+pub fn speed_up(app: &App, row: &Row) -> Option<f64> {
+    precision(app)?;
+    let unchanged = app.predict.unchanged.as_ref()?;
+    let same = unchanged.by == (app.chosen.method, app.chosen.host) && !app.predictions.is_stale();
+    let (_, before) = unchanged.steps.iter().find(|(slug, _)| same && *slug == row.slug)?;
+    let now = row.step.range.mid.get();
+    (now > 0.0 && before.get() > 0.0).then(|| before.get() / now)
+}
+
+/// A speed-up over a precision in words.
+fn times_words(times: f64, of: Precision) -> String {
+    match times {
+        slower if slower < 0.95 => format!("{} times as long as in {of}", format::number(1.0 / slower)),
+        faster => format!("{} times as fast as in {of}", format::number(faster)),
+    }
+}
+
+/// What another precision brings, in words: on the GPU of the recording, else the median of all.
+pub fn speed_up_words(app: &App) -> Option<String> {
+    let of = app.setup.profile.workload.precision?;
+    let times = |times: f64| times_words(times, of);
+    let recorded = app.setup.profile.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
+    let row = app.predict.rows.iter().find(|row| Some(&row.slug) == recorded);
+    if let Some((row, speed_up)) = row.and_then(|row| Some((row, speed_up(app, row)?))) {
+        return Some(format!("{} {}", row.name, times(speed_up)));
+    }
+    let mut all: Vec<f64> = app.predict.rows.iter().filter_map(|row| speed_up(app, row)).collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).map(|median| format!("median GPU {}", times(*median)))
+}
+
+/// Makes the rows anew from predictions and prices.
+pub(in crate::app) fn rebuild(app: &mut App) {
+    let before = selected(app).map(|row| row.slug.clone()).or_else(|| app.predict.wanted.take());
+    let Some(predictions) = app.predictions.shared() else { return };
+    let row = |(index, prediction): (usize, &Prediction)| Row {
+        index,
+        slug: prediction.gpu.slug.clone(),
+        name: clean(&prediction.gpu.name, 60),
+        vendor: prediction.gpu.vendor,
+        measured: prediction.step.is_measured(),
+        keeps_precision: prediction.keeps_precision,
+        doubtful: prediction.gpu.doubtful,
+        step: prediction.step.as_estimate(),
+        throughput: prediction.throughput,
+        value: value_of(prediction, &app.setup.prices).map(|value| RowValue {
+            price: value.price_per_gpu,
+            per_usd: value.samples_per_usd,
+            provider: clean(&value.offer.provider, 24),
+            tier: value.offer.tier,
+            offer: format!(
+                "{}{}{}",
+                clean(value.offer.id.as_str(), 100),
+                value.offer.as_of.map_or_else(|| ", no date".to_owned(), |date| format!(", {date}")),
+                value.offer.trust.age_days.map_or_else(String::new, |days| format!(", {days} days old")),
+            ),
+            marks: value.offer.trust.marks(),
+            doubts: value.offer.trust.reasons(),
+        }),
+        on_spot: app.setup.prices.offers().iter().any(|offer| {
+            offer.gpu.as_ref() == Some(&prediction.gpu.slug) && offer.unusable.is_none() && offer.tier == Tier::Spot
+        }),
+        fits: prediction.memory.fits,
+        memory_gib: prediction.gpu.memory.get() / habitat_base::units::GIB,
+    };
+    app.predict.rows = predictions.predictions.iter().enumerate().map(row).collect();
+    app.predict.picks = Picks::new(&predictions, &app.setup.prices);
+    if precision(app).is_none() && !app.predictions.is_stale() {
+        let steps = app.predict.rows.iter().map(|row| (row.slug.clone(), row.step.range.mid)).collect();
+        app.predict.unchanged = Some(Unchanged { by: (app.chosen.method, app.chosen.host), steps });
+    }
+    app.predict.list.selected = before.and_then(|slug| rows(app).iter().position(|row| row.slug == slug)).unwrap_or(0);
+}
+
+/// The rows shown, filtered and in order.
+pub fn rows(app: &App) -> Vec<&Row> {
+    let list = &app.predict.list;
+    let words = |row: &Row| {
+        let fits = match row.fits {
+            Fits::Yes => "fits",
+            Fits::No => "too small",
+            Fits::Unknown => "memory unknown",
+        };
+        let sold = row.value.as_ref().map(|value| value.provider.as_str()).unwrap_or_default();
+        format!("{} {} {fits} {} {sold} vendor={}", row.name, row.slug, row.step.method, row.vendor)
+    };
+    let figure = |row: &Row, name: &str| {
+        let per_second = row.throughput.map(|rate| rate.mid.get());
+        let per_usd = row.value.as_ref().and_then(|value| value.per_usd).map(|per_usd| per_usd.mid);
+        match name {
+            "memory" => Some(Some(row.memory_gib)),
+            "step" => Some(Some(row.step.range.mid.as_millis()).filter(|millis| *millis > 0.0)),
+            "$" | "$/gpu/h" => Some(row.value.as_ref().map(|value| value.price.get())),
+            "samples/s" => Some(per_second),
+            "samples/$" => Some(per_usd),
+            _ => None,
+        }
+    };
+    // A name of a GPU as people type it; what is excluded is not meant.
+    let excludes = list.filter.trim_start().starts_with('!');
+    let names = lists(&list.filter)
+        .flat_map(|part| if part.trim().contains(' ') { vec![part] } else { alternatives(part.trim()).collect() });
+    let meant: Vec<_> = names.filter(|_| !excludes).flat_map(|name| app.setup.catalog.named(name.trim())).collect();
+    let passes = |row: &&Row| {
+        list.passes_with(&words(row), |name| figure(row, name)) || meant.iter().any(|gpu| gpu.slug == row.slug)
+    };
+    let mut rows: Vec<&Row> = app.predict.rows.iter().filter(passes).collect();
+    let step = |row: &Row| Some(row.step.range.mid.get()).filter(|us| *us > 0.0);
+    let per_usd = |row: &Row| row.value.as_ref().and_then(|value| value.per_usd).map(|per_usd| per_usd.mid);
+    let price = |row: &Row| row.value.as_ref().map(|value| value.price.get());
+    match list.sort {
+        1 => rows.sort_by(|a, b| per_usd(b).unwrap_or(0.0).total_cmp(&per_usd(a).unwrap_or(0.0))),
+        2 => rows
+            .sort_by(|a, b| b.memory_gib.total_cmp(&a.memory_gib).then(a.step.range.mid.total_cmp(&b.step.range.mid))),
+        3 => rows.sort_by(|a, b| a.name.cmp(&b.name)),
+        4 => rows.sort_by(|a, b| price(a).unwrap_or(0.0).total_cmp(&price(b).unwrap_or(0.0))),
+        5 => rows.sort_by(|a, b| a.step.range.high.total_cmp(&b.step.range.high)),
+        6 => rows.sort_by(|a, b| speed_up(app, b).unwrap_or(0.0).total_cmp(&speed_up(app, a).unwrap_or(0.0))),
+        _ => rows.sort_by(|a, b| a.step.range.mid.total_cmp(&b.step.range.mid)),
+    }
+    if list.reversed {
+        rows.reverse();
+    }
+    // Where nothing is known the row goes last, whichever the order.
+    match list.sort {
+        0 | 5 => rows.sort_by_key(|row| step(row).is_none()),
+        4 => rows.sort_by_key(|row| price(row).is_none()),
+        6 => rows.sort_by_key(|row| speed_up(app, row).is_none()),
+        1 => rows.sort_by_key(|row| per_usd(row).is_none()),
+        _ => {}
+    }
+    rows
+}
+
+/// The selected row.
+pub fn selected(app: &App) -> Option<&Row> {
+    rows(app).get(app.predict.list.selected).copied()
+}
+
+/// The prediction of the selected row, or of the opened GPU.
+pub fn selected_prediction(app: &App) -> Option<&Prediction> {
+    let predictions = app.predictions.value()?;
+    match &app.predict.opened {
+        Some(slug) => predictions.predictions.iter().find(|prediction| prediction.gpu.slug == *slug),
+        None => predictions.predictions.get(selected(app)?.index),
+    }
+}
+
+/// Predicts the GPUs that are looked into, operation by operation.
+pub(in crate::app) fn start_details(app: &mut App, effects: &mut Vec<Effect>) {
+    let compared = app.predict.difference.iter().filter_map(|compared| compared.gpus.clone()).flatten();
+    let mut gpus: Vec<GpuSlug> = compared.chain(app.predict.opened.clone()).collect();
+    gpus.sort_unstable();
+    gpus.dedup();
+    if !gpus.is_empty() {
+        let (profile, chosen) = (app.setup.profile.clone(), app.chosen);
+        effects.push(Effect::Detail { generation: app.details.start(), profile, gpus, chosen });
+    }
+}
+
+/// What is predicted of every operation on a GPU that is looked into; `None` until it is known.
+fn detailed<'a>(app: &'a App, gpu: &GpuSlug) -> Option<&'a Prediction> {
+    app.details.value()?.predictions.iter().find(|prediction| prediction.gpu.slug == *gpu)
+}
+
+/// What the job does, where it is not simply done.
+pub fn state_line(app: &App) -> Option<String> {
+    match app.predictions.state() {
+        JobState::Running => Some(format!("predicting the step on {} GPUs …", app.setup.catalog.len())),
+        JobState::Failed(reason) => {
+            let key = app.setup.keymap.hint(Action::Origin);
+            let choose = if app.unavailable(Action::Origin).is_none() {
+                format!(" · {key} chooses it here")
+            } else {
+                String::new()
+            };
+            Some(format!("prediction failed: {}{choose}", clean(reason, 500)))
+        }
+        JobState::Cancelled => Some(format!("cancelled; {} runs it again", app.setup.keymap.hint(Action::Rerun))),
+        JobState::Idle => None,
+    }
+}
+
+/// Whether there are no predictions because they failed.
+pub fn failed(app: &App) -> bool {
+    app.predictions.value().is_none() && matches!(app.predictions.state(), JobState::Failed(_))
+}
+
+/// Said where something waits for predictions that failed: the reason stands elsewhere.
+pub const NEEDS_PREDICTION: &str = "needs the prediction";
+
+/// Low–high and method of a step.
+pub fn range_and_method(step: &Estimate) -> String {
+    format!("{} · {}", format::time_range(step.range.low, step.range.high), method_words(step))
+}
+
+/// What is to be said with any of the times: in whole sentences, or in a few words.
+pub fn warnings(app: &App, brief: bool) -> Vec<String> {
+    let Some(all) = app.predictions.value() else { return Vec::new() };
+    if brief { one_line(&all.brief_warnings()) } else { words(&all.warnings(), false) }
+}
+
+/// Warnings in whole sentences, or in a few words and on one line.
+pub fn words(warnings: &[Warning], brief: bool) -> Vec<String> {
+    if !brief {
+        return warnings.iter().map(ToString::to_string).collect();
+    }
+    one_line(&warnings.iter().map(|warning| warning.kind.brief().to_owned()).collect::<Vec<_>>())
+}
+
+fn one_line(briefs: &[String]) -> Vec<String> {
+    if briefs.is_empty() { Vec::new() } else { vec![briefs.join(" · ")] }
+}
+
+/// How many rows are predicted, derived or measured, for the line above the table.
+pub fn summary(app: &App) -> String {
+    if app.predict.rows.is_empty() {
+        return String::new();
+    }
+    let shown = rows(app);
+    let of = |row: &&&Row| match row.step.method {
+        Method::Measured => "measured",
+        Method::Derived => "derived",
+        _ => "predicted",
+    };
+    let count = |kind: &'static str| (kind, shown.iter().filter(|row| of(row) == kind).count());
+    let words = ["predicted", "derived", "measured"].map(count).into_iter().filter(|(_, count)| *count > 0);
+    let words: Vec<String> = words.map(|(name, count)| format!("{count} {name}")).collect();
+    let all = format!("{} of {} GPUs", shown.len(), app.predict.rows.len());
+    if words.is_empty() { all } else { format!("{all} · {}", words.join(", ")) }
+}

@@ -1,0 +1,190 @@
+//! The step at other batch sizes on one GPU: a slider over them, what they cost in time and memory, and a way to let
+//! plans use one.
+
+use crate::action::Action;
+use crate::app::job::JobState;
+use crate::app::msg::Effect;
+use crate::app::{App, Tone};
+use habitat_base::text::clean;
+use habitat_base::units::{Bytes, GpuSlug};
+use habitat_planning::plan::Accept;
+use habitat_prediction::batches::{GpuSweep, Sweep, SweepRow};
+use habitat_prediction::{Fits, Method};
+use habitat_reports::{batches as report, format};
+
+/// Rungs of one large step.
+const FAR: isize = 3;
+
+/// What is shown: the GPU, and the batch on the slider (`None` = the recorded one).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sizes {
+    /// The GPU.
+    pub gpu: GpuSlug,
+    /// Samples of a step.
+    pub batch: Option<u64>,
+}
+
+pub(super) fn open(app: &mut App, gpu: GpuSlug, effects: &mut Vec<Effect>) {
+    app.predict.sizes = Some(Sizes { gpu, batch: app.chosen.batch.flatten() });
+    start(app, effects);
+}
+
+fn start(app: &mut App, effects: &mut Vec<Effect>) {
+    let Some(gpu) = app.predict.sizes.as_ref().map(|sizes| sizes.gpu.clone()) else { return };
+    let (profile, chosen) = (app.setup.profile.clone(), app.chosen);
+    effects.push(Effect::Batches { generation: app.sweep.start(), profile, gpu, chosen });
+}
+
+/// What was found of this GPU last; `None` while it is looked for the first time.
+pub fn found(app: &App) -> Option<(&Sweep, &GpuSweep)> {
+    let sizes = app.predict.sizes.as_ref()?;
+    let sweep = app.sweep.value()?;
+    sweep.gpus.first().filter(|on| on.gpu.slug == sizes.gpu).map(|on| (sweep, on))
+}
+
+/// The batch on the slider.
+pub fn row(app: &App) -> Option<&SweepRow> {
+    let (sweep, on) = found(app)?;
+    let wanted = app.predict.sizes.as_ref()?.batch.or_else(|| sweep.recorded.first().copied())?;
+    on.rows.iter().min_by_key(|row| row.batch.abs_diff(wanted))
+}
+
+/// Whether the slider is at another batch than the recorded one.
+pub(super) fn is_changed(app: &App) -> bool {
+    row(app).zip(found(app)).is_some_and(|(row, (sweep, _))| !sweep.recorded.contains(&row.batch))
+}
+
+pub(super) fn act(app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
+    let by = match action {
+        Action::Left | Action::Decrease => -1,
+        Action::Right | Action::Increase => 1,
+        Action::FarLeft => -FAR,
+        Action::FarRight => FAR,
+        Action::NoLimit => 0,
+        Action::Open => {
+            take(app, effects);
+            return true;
+        }
+        Action::Rerun => {
+            start(app, effects);
+            return true;
+        }
+        _ => return false,
+    };
+    let now = row(app).map(|row| row.batch);
+    let next = found(app).and_then(|(_, on)| {
+        let place = on.rows.iter().position(|row| Some(row.batch) == now)?;
+        on.rows.get(place.saturating_add_signed(by).min(on.rows.len() - 1)).map(|row| row.batch)
+    });
+    if let Some(sizes) = &mut app.predict.sizes {
+        sizes.batch = if by == 0 { None } else { next.or(sizes.batch) };
+    }
+    true
+}
+
+/// Lets plans use the batch on the slider beside the recorded one; at the recorded one, that alone.
+fn take(app: &mut App, effects: &mut Vec<Effect>) {
+    let (Some(row), Some((sweep, _))) = (row(app), found(app)) else { return };
+    let batch = Some(row.batch).filter(|batch| !sweep.recorded.contains(batch));
+    let words = match batch {
+        _ if row.memory.fits == Fits::No => {
+            let batch = format::grouped(row.batch as f64);
+            app.tell(
+                Tone::Hint,
+                format!("a batch of {batch} does not fit on this GPU; plans may use it on larger ones"),
+            );
+            None
+        }
+        Some(batch) => {
+            let batch = format::grouped(batch as f64);
+            Some(format!("plans may now use a batch of {batch} on each GPU as well as the recorded one"))
+        }
+        None => Some("plans use the recorded batch alone again".to_owned()),
+    };
+    if let Some(words) = words {
+        app.tell(Tone::Good, words);
+    }
+    let accept = &mut app.setup.goal.limits.accept;
+    accept.retain(|one| *one != Accept::Batch);
+    accept.extend(batch.map(|_| Accept::Batch));
+    app.chosen.batch = Some(batch);
+    app.start_predict(effects);
+}
+
+/// The place of a batch on the slider, from 0 to 1.
+pub fn place(app: &App) -> Option<f64> {
+    let ((_, on), row) = (found(app)?, row(app)?);
+    let [first, last] = [on.rows.first()?, on.rows.last()?].map(|row| (row.batch as f64).ln());
+    Some(if last > first { ((row.batch as f64).ln() - first) / (last - first) } else { 0.5 })
+}
+
+/// What a step at a batch size needs of the memory, and what there is, in bytes; with whether it needs at most that.
+pub fn memory(sweep: &Sweep, row: &SweepRow) -> Option<([Bytes; 2], bool)> {
+    let line = sweep.memory.filter(|_| row.memory.needed.is_none());
+    let needed = row.memory.needed.or_else(|| line.map(|line| line.with_context(row.batch)))?;
+    Some(([needed, row.memory.usable], line.is_some_and(|line| line.is_upper_bound())))
+}
+
+/// The largest batch that fits, in words.
+pub fn largest_words(sweep: &Sweep, on: &GpuSweep) -> Option<String> {
+    let batch = format::grouped(on.largest? as f64);
+    Some(if sweep.memory.is_some_and(|line| line.is_upper_bound()) {
+        format!("a batch of {batch} fits; larger is not known")
+    } else {
+        format!("largest batch that fits: {batch}")
+    })
+}
+
+/// What comes of it, a label and a text a line.
+pub fn answer(app: &App) -> Vec<(String, String)> {
+    let line = |label: &str, text: String| (label.to_owned(), text);
+    let (sweep, on, row) = match (app.sweep.state(), found(app).zip(row(app))) {
+        (JobState::Failed(reason), _) => return vec![line("", clean(reason, 300))],
+        (JobState::Cancelled, _) => {
+            return vec![line("", format!("cancelled; {} runs it again", app.setup.keymap.hint(Action::Rerun)))];
+        }
+        (_, None) => return vec![line("", "scaling the step …".to_owned())],
+        (_, Some(((sweep, on), row))) => (sweep, on, row),
+    };
+    let mut lines = vec![line(
+        "step",
+        match row.step.method {
+            Method::Measured => format!("{} (measured)", format::time(row.step.range.mid)),
+            _ => format!("{} ({})", format::time(row.step.range.mid), super::range_and_method(&row.step)),
+        },
+    )];
+    let rate = |row: &SweepRow| row.throughput.map(|rate| rate.mid.get());
+    if let Some(now) = rate(row) {
+        let recorded = on.rows.iter().find(|other| sweep.recorded.first() == Some(&other.batch)).and_then(rate);
+        let times =
+            recorded.filter(|recorded| *recorded > 0.0 && is_changed(app)).map_or_else(String::new, |recorded| {
+                format!(", {} times as many as at the recorded batch", format::number(now / recorded))
+            });
+        lines.push(line("throughput", format!("{} samples/s{times}", format::number(now))));
+    }
+    lines.extend(report::pays(sweep, on).map(|pays| line("pays", pays)));
+    let fits = match row.memory.fits {
+        Fits::Yes => "fits".to_owned(),
+        Fits::No => "does not fit".to_owned(),
+        Fits::Unknown => "whether it fits is not known".to_owned(),
+    };
+    let mut words = memory(sweep, row).map_or_else(Vec::new, |([needed, usable], at_most)| {
+        let least = if at_most { "at most " } else { "" };
+        vec![format!("{least}{} of {} that can be used", format::memory(needed), format::memory(usable))]
+    });
+    words.push(fits);
+    words.extend(largest_words(sweep, on));
+    lines.push(line("memory", words.join(" · ")));
+    if let Some((fitted, share)) = &on.line {
+        let words = format!(
+            "{} and {} a sample; {} of the step grows with the batch",
+            format::time(habitat_base::units::Micros::known(fitted.intercept)),
+            format::time(habitat_base::units::Micros::known(fitted.slope)),
+            format::percent(*share)
+        );
+        lines.push(line("line", words));
+    }
+    let notes: Vec<String> = sweep.notes.iter().chain(&on.notes).map(|note| clean(note, 300)).collect();
+    lines.extend(notes.into_iter().enumerate().map(|(at, note)| line(if at == 0 { "notes" } else { "" }, note)));
+    lines
+}

@@ -1,0 +1,79 @@
+//! What is said of the selected GPU below the table.
+
+use super::gpus::{MANY, per_usd};
+use super::{range_and_method, selected_prediction};
+use crate::app::App;
+use habitat_base::text::clean;
+use habitat_reports::{format, memory};
+
+/// Facts and doubts about the selected GPU, a line each: a label and a text.
+pub fn facts(app: &App) -> Vec<(String, String)> {
+    let Some(prediction) = selected_prediction(app) else { return Vec::new() };
+    let mut lines: Vec<(String, String)> = Vec::new();
+    let step = prediction.step.as_estimate();
+    let mut line = |label: &str, text: String| lines.push((label.to_owned(), text));
+    let mut words = format!("{} ({})", format::time(step.range.mid), range_and_method(&step));
+    if let Some(rate) = &prediction.throughput {
+        let [low, mid] = [rate.low, rate.mid].map(|rate| format::number(rate.get()));
+        let range =
+            rate.high.map_or_else(|| format!("from {low}"), |high| format::low_high(&low, format::number(high.get())));
+        words = format!("{words} · {mid} samples/s ({range})");
+    }
+    line("step", words);
+    let row = app.predict.rows.iter().find(|row| row.slug == prediction.gpu.slug);
+    let speed_up = row.and_then(|row| super::speed_up(app, row)).zip(super::precision(app));
+    if let Some(((times, now), before)) = speed_up.zip(app.setup.profile.workload.precision) {
+        line("precision", format!("{now}: {}", super::times_words(times, before)));
+    }
+    for brief in super::words(&prediction.warnings, true) {
+        line("warning", brief);
+    }
+    if let Some(value) = row.and_then(|row| row.value.as_ref()) {
+        let amount = value.per_usd.map_or_else(
+            || "samples/$ need the batch size (--batch-size N)".to_owned(),
+            |it| {
+                let range = match it.high {
+                    Some(high) if high < MANY => format::low_high(format::grouped(it.low), format::grouped(high)),
+                    high => format::short_range(it.low, high),
+                };
+                format!("{} samples/$ ({range})", per_usd(it.mid, it.high.unwrap_or(it.mid)))
+            },
+        );
+        line("value", format!("{amount} · {} per GPU · {}", format::price(value.price), value.offer));
+        if !value.doubts.is_empty() {
+            line("price", format!("in doubt: {}", value.doubts));
+        }
+    } else if row.is_some_and(|row| row.on_spot) {
+        line("value", "no usable offer on demand; the plan screen has spot offers".to_owned());
+    } else {
+        line("value", "no usable offer in the price book".to_owned());
+    }
+    line("memory", clean(&prediction.memory.reason, 300));
+    let workload = app.predictions.value().map(|predictions| &predictions.workload);
+    if let Some(remedies) = workload.and_then(|workload| memory::remedies(prediction, workload)) {
+        line("", remedies);
+    }
+    if prediction.shares.len() > 1 {
+        let shares: Vec<String> = prediction
+            .shares
+            .iter()
+            .map(|share| format!("{} {}", share.method, format::percent(share.share)))
+            .collect();
+        line("methods", format!("{} of device time", shares.join(" · ")));
+    }
+    if prediction.host_idle.get() > 0.0 {
+        line("host", format!("GPU idle, waiting for the CPU: {} of the step", format::time(prediction.host_idle)));
+    }
+    for text in super::words(&prediction.warnings, false) {
+        line("warning", text);
+    }
+    for note in &prediction.notes {
+        line("note", clean(note, 400));
+    }
+    if let Some(predictions) = app.predictions.value() {
+        for note in &predictions.notes {
+            line("note", clean(note, 400));
+        }
+    }
+    lines
+}

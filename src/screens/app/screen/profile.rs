@@ -1,0 +1,452 @@
+//! Second screen: the operations of the step and what each one launches; of a step that no
+//! GPU ran, what each one computes.
+
+pub mod against;
+mod arranged;
+mod counted;
+mod detail;
+mod modules;
+pub mod roofline;
+pub mod timeline;
+
+pub use against::Against;
+use against::{Other, Waterfall};
+use arranged::Arranged;
+pub use arranged::{arrange, rows, selected, summary};
+pub use counted::{Counted, is_unmeasured};
+pub use detail::{Line, detail};
+
+use std::ops::Range;
+
+use crate::action::{Action, Needs};
+use crate::app::App;
+use crate::app::list::ListState;
+use crate::app::msg::Effect;
+use crate::app::screen::behaviour::Behaviour;
+use habitat_base::text::clean;
+use habitat_reports::format;
+use habitat_reports::table::{Cell, Column, Graphic, Table};
+use habitat_reports::theme::Role;
+use habitat_step::op;
+use habitat_step::profile::breakdown::{Breakdown, Entry, GroupBy, Segment};
+use habitat_step::profile::{DType, Operation, Phase, Profile, modules as paths};
+
+/// What the list can be sorted by, in the order of `s`.
+const SORTS: [&str; 4] = ["time", "count", "time per call", "name"];
+
+/// What the list can be sorted by in the order of `s`, by what there is to show.
+fn sorts(app: &App) -> &'static [&'static str] {
+    match (is_unmeasured(&app.setup.profile), &app.profile.against) {
+        (true, _) => &counted::SORTS,
+        (false, Some(_)) => &against::SORTS,
+        (false, None) => &SORTS,
+    }
+}
+
+/// The place of an order among those.
+fn place(app: &App, order: &str) -> usize {
+    sorts(app).iter().position(|known| *known == order).unwrap_or(0)
+}
+
+/// The screen.
+pub struct ProfileScreen;
+
+impl Behaviour for ProfileScreen {
+    fn awaits(&self) -> Option<&'static str> {
+        Some("the operations of the step and where its time goes")
+    }
+
+    fn gives(&self, app: &App, needs: Needs) -> bool {
+        use Needs::{Comparable, Detail, Panes, Profile, Roof, Rows, Slider, SortableTable, Table};
+        if app.profile.difference.is_some() {
+            return matches!(needs, Rows | Table);
+        }
+        match needs {
+            Rows | Table | SortableTable | Detail | Panes | Profile => true,
+            Roof => roofline::roof(app).is_some(),
+            Slider => app.profile.below == Below::Timeline && timeline::shown(app).is_some(),
+            Comparable => app.profile.against.is_some(),
+            _ => false,
+        }
+    }
+
+    fn act(&self, app: &mut App, action: Action, _effects: &mut Vec<Effect>) -> bool {
+        if action == Action::Difference {
+            app.profile.difference = Waterfall::new(app);
+            return true;
+        }
+        if app.profile.below == Below::Timeline && timeline::act(app, action) {
+            return true;
+        }
+        let state = &mut app.profile;
+        match action {
+            Action::Phase => state.next_phase(&app.setup.profile),
+            Action::Group => state.next_group(&app.setup.profile),
+            Action::Roofline => state.below = state.below.toggled(Below::Roof),
+            Action::Timeline => {
+                state.below = state.below.toggled(Below::Timeline);
+                state.view = state.view.or_else(|| timeline::View::new(&app.setup.profile));
+            }
+            Action::NextPane | Action::PreviousPane => state.in_detail = !state.in_detail,
+            Action::Open => {
+                (state.zoomed, state.in_detail, state.scroll) = (!state.zoomed, false, 0);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn table(&self, app: &App) -> Option<Table> {
+        Some(app.profile.difference.as_ref().map_or_else(|| table(app), Waterfall::shown))
+    }
+
+    fn rows(&self, app: &App) -> usize {
+        app.profile.difference.as_ref().map_or_else(|| arranged::of(app).len(), |waterfall| waterfall.shown().len())
+    }
+
+    fn list<'a>(&self, app: &'a App) -> Option<&'a ListState> {
+        Some(app.profile.difference.as_ref().map_or(&app.profile.list, |waterfall| &waterfall.list))
+    }
+
+    fn list_mut<'a>(&self, app: &'a mut App) -> Option<&'a mut ListState> {
+        let state = &mut app.profile;
+        Some(state.difference.as_mut().map_or(&mut state.list, |waterfall| &mut waterfall.list))
+    }
+
+    fn sorts(&self, app: &App) -> &'static [&'static str] {
+        if app.profile.difference.is_some() { &[] } else { sorts(app) }
+    }
+
+    fn focus_list(&self, app: &mut App) {
+        (app.profile.in_detail, app.profile.scroll) = (false, 0);
+    }
+
+    fn step(&self, app: &mut App, by: isize) {
+        let in_detail = app.profile.below != Below::Timeline && (app.profile.in_detail || app.profile.zoomed);
+        if app.profile.difference.is_none() && in_detail {
+            let lines = detail(app).len();
+            app.profile.scroll = app.profile.scroll.saturating_add_signed(by).min(lines.saturating_sub(1));
+        } else {
+            self.move_selection(app, by);
+            app.profile.scroll = 0;
+        }
+    }
+
+    fn is_open(&self, app: &App) -> bool {
+        app.profile.zoomed || app.profile.difference.is_some()
+    }
+
+    fn close(&self, app: &mut App) -> bool {
+        if app.profile.difference.take().is_some() {
+            return true;
+        }
+        let was_open = app.profile.zoomed;
+        if was_open {
+            (app.profile.zoomed, app.profile.in_detail) = (false, false);
+        }
+        was_open
+    }
+}
+
+/// A row of the list, before filter and order.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// What it stands for, and its device time.
+    pub entry: Entry,
+    /// What it computes.
+    pub counted: Counted,
+    /// The same in the recording that this one is compared with.
+    pub other: Option<Other>,
+}
+
+/// The rows of a grouping: the most time first, without times the most FLOPs.
+pub fn grouped(profile: &Profile, by: GroupBy, phase: Option<Phase>) -> Vec<Row> {
+    let entries = Breakdown::entries(profile, by, phase, |operation| op::family(operation).name());
+    let row = |entry: Entry| Row { counted: Counted::of(profile, &entry), entry, other: None };
+    let mut rows: Vec<Row> = entries.into_iter().map(row).collect();
+    if is_unmeasured(profile) {
+        let more = |a: f64, b: f64| b.total_cmp(&a);
+        rows.sort_by(|a, b| {
+            more(a.counted.flops, b.counted.flops).then_with(|| more(a.counted.bytes, b.counted.bytes))
+        });
+    }
+    rows
+}
+
+/// What is shown below the table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Below {
+    /// The detail of the selected row.
+    #[default]
+    Detail,
+    /// The roofline.
+    Roof,
+    /// The timeline of one step.
+    Timeline,
+}
+
+impl Below {
+    /// The other one, or the detail where that is shown already.
+    fn toggled(self, other: Self) -> Self {
+        if self == other { Self::Detail } else { other }
+    }
+}
+
+/// The state of the screen.
+#[derive(Debug, Clone, Default)]
+pub struct ProfileState {
+    /// Selection, filter, order.
+    pub list: ListState,
+    /// What a row stands for.
+    pub by: GroupBy,
+    /// The phase shown; `None` = all.
+    pub phase: Option<Phase>,
+    /// Whether the keys move the detail.
+    pub in_detail: bool,
+    /// Whether the detail has the whole screen.
+    pub zoomed: bool,
+    /// What is shown below the table.
+    pub below: Below,
+    /// What is shown of the timeline, once it was opened.
+    pub view: Option<timeline::View>,
+    /// First line of the detail shown.
+    pub scroll: usize,
+    /// The rows before filter and order.
+    pub entries: Vec<Row>,
+    /// Those that pass the filter, in their order, kept from one picture to the next.
+    arranged: Option<Arranged>,
+    /// The step as a line.
+    pub segments: Vec<Segment>,
+    /// Element types of the step's operations, each once.
+    element_types: Vec<DType>,
+    /// The recording that this one is compared with.
+    pub against: Option<Against>,
+    /// The waterfall from the one to the other, where it is shown.
+    pub difference: Option<Waterfall>,
+}
+
+impl ProfileState {
+    /// All operations, the most time first, where wanted beside those of another recording.
+    pub fn new(profile: &Profile, against: Option<Against>) -> Self {
+        let mut state = Self { against, ..Self::default() };
+        state.regroup(profile);
+        state
+    }
+
+    /// Makes the rows anew after a change of grouping or phase.
+    pub fn regroup(&mut self, profile: &Profile) {
+        self.entries = match &self.against {
+            Some(against) => against::grouped(profile, &against.profile, self.by, self.phase),
+            None => grouped(profile, self.by, self.phase),
+        };
+        if self.by == GroupBy::Module {
+            self.entries = modules::tree(&self.entries);
+        }
+        self.segments = Breakdown::segments(profile, |operation| op::family(operation).name());
+        self.element_types.clear();
+        for element in profile.operations.iter().filter_map(|operation| operation.dtype.as_ref()) {
+            if !self.element_types.contains(element) {
+                self.element_types.push(element.clone());
+            }
+        }
+        self.arranged = None;
+        self.list.selected = 0;
+        self.scroll = 0;
+    }
+
+    /// The phases that occur, to cycle through.
+    pub fn next_phase(&mut self, profile: &Profile) {
+        let phases: Vec<Phase> = Phase::ALL
+            .into_iter()
+            .filter(|phase| profile.operations.iter().any(|operation| operation.phase == *phase))
+            .collect();
+        self.phase = match self.phase {
+            None => phases.first().copied(),
+            Some(phase) => phases.iter().skip_while(|other| **other != phase).nth(1).copied(),
+        };
+        self.regroup(profile);
+    }
+
+    /// The next grouping.
+    pub fn next_group(&mut self, profile: &Profile) {
+        let place = GroupBy::ALL.iter().position(|by| *by == self.by).unwrap_or(0);
+        let is_there = |by: &GroupBy| match by {
+            GroupBy::Kernel => !is_unmeasured(profile),
+            GroupBy::Module => profile.operations.iter().any(|operation| operation.module.is_some()),
+            _ => true,
+        };
+        self.by = GroupBy::ALL.into_iter().skip(place + 1).find(is_there).unwrap_or_default();
+        self.regroup(profile);
+    }
+}
+
+/// The name of a row: in the tree of modules that of the module alone, under those around it.
+fn label(app: &App, row: &Row) -> String {
+    let (state, path) = (&app.profile, clean(&row.entry.label, 200));
+    let in_order = state.list.sort == 0 && !state.list.reversed && state.list.filter.is_empty();
+    if state.by == GroupBy::Module && in_order {
+        return "  ".repeat(paths::depth(&path)) + paths::name(&path);
+    }
+    op::name::short(&path).to_owned()
+}
+
+/// The operation that a row stands for, where it is one: of the other recording where this has none.
+fn only_operation<'a>(app: &'a App, row: &Row) -> Option<&'a Operation> {
+    match (&row.entry.operations[..], &row.other, &app.profile.against) {
+        ([], Some(other), Some(against)) => against.profile.operations.get(*other.operations.first()?),
+        (&[only, ref more @ ..], ..) if more.is_empty() || app.profile.by == GroupBy::Operation => {
+            app.setup.profile.operations.get(only)
+        }
+        _ => None,
+    }
+}
+
+/// Input shapes and element type.
+fn shapes(operation: &Operation) -> String {
+    format::shapes(&operation.inputs)
+}
+
+/// The table.
+pub fn table(app: &App) -> Table {
+    table_of(app, 0..usize::MAX)
+}
+
+/// The table without the rows of a long list that are far from the selected one.
+pub fn table_on_screen(app: &App) -> Table {
+    table_of(app, app.profile.list.near(app.size.1))
+}
+
+fn table_of(app: &App, made: Range<usize>) -> Table {
+    let (state, all) = (&app.profile, arranged::of(app));
+    let (shown, left_out) = all.within(state, made);
+    if is_unmeasured(&app.setup.profile) {
+        return Table { left_out, ..unmeasured_table(app, all.most, &shown) };
+    }
+    let most = all.most;
+    let by_operation = state.by == GroupBy::Operation;
+    let against = state.against.is_some();
+    let mut columns =
+        vec![Column::words(state.by.name(), 20, 0).sorts(place(app, "name")), Column::figures("time, ms", 0).sorts(0)];
+    if against {
+        columns.push(Column::figures("against, ms", 1));
+        columns.push(Column::figures("change, ms", 0).sorts(place(app, "change")));
+    }
+    columns.extend([
+        Column::figures("share", 1),
+        Column::graphic("", 8, 6),
+        Column::figures(if state.by == GroupBy::Kernel { "launches" } else { "count" }, 2).sorts(place(app, "count")),
+        Column::figures("per call, µs", 3).sorts(place(app, "time per call")),
+        Column::words("phase", 8, 4),
+    ]);
+    if by_operation {
+        columns.push(Column::words("input shapes", 14, 5));
+    }
+    let operations = &app.setup.profile.operations;
+    let rows = shown
+        .iter()
+        .map(|row| {
+            let entry = &row.entry;
+            let bar = Graphic::Bar(if most > 0.0 { entry.share / most } else { 0.0 });
+            let measured = entry.operations.iter().any(|index| operations[*index].device_time.is_some());
+            let (time, share, call) = if entry.operations.is_empty() {
+                ("not here".to_owned(), String::new(), String::new())
+            } else if measured || entry.time.get() > 0.0 {
+                (
+                    format!("{:.3}", entry.time.as_millis()),
+                    format::percent(entry.share),
+                    entry.per_call().map_or_else(String::new, |time| format!("{:.1}", time.get())),
+                )
+            } else {
+                ("not measured".to_owned(), String::new(), String::new())
+            };
+            let mut cells = vec![Cell::text(label(app, row)), Cell::text(time)];
+            if against {
+                cells.extend(against::cells(row));
+            }
+            cells.extend([
+                Cell::text(share),
+                Cell::draw(phase_role(entry.phase), bar),
+                Cell::text(row.counts()),
+                Cell::styled(Role::Muted, call),
+                Cell::styled(phase_role(entry.phase), entry.phase.map_or("several", phase_word)),
+            ]);
+            if by_operation {
+                cells.push(Cell::styled(Role::Muted, only_operation(app, row).map(shapes).unwrap_or_default()));
+            }
+            cells
+        })
+        .collect();
+    Table { left_out, ..finished(app, columns, rows) }
+}
+
+/// The table of a step that no GPU ran: the rows shown, and the most FLOPs of any.
+fn unmeasured_table(app: &App, most: f64, shown: &[&Row]) -> Table {
+    let (by, operations) = (app.profile.by, &app.setup.profile.operations);
+    let whole = app.overview.top.iter().map(|row| row.counted.flops).sum();
+    let rows = shown.iter().map(|row| counted::cells(label(app, row), row, operations, by, whole, most)).collect();
+    finished(app, counted::columns(by), rows)
+}
+
+fn finished(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>) -> Table {
+    let state = &app.profile;
+    Table {
+        columns,
+        rows,
+        selected: state.list.selected,
+        sorted: Some((state.list.sort, (state.list.sort != place(app, "name")) != state.list.reversed)),
+        empty: if state.entries.is_empty() && state.by == GroupBy::Kernel {
+            "No kernels were recorded; group by operation with b.".to_owned()
+        } else if state.entries.is_empty() {
+            "No operations in this phase; p shows the next one.".to_owned()
+        } else {
+            "No row passes the filter; Esc clears it.".to_owned()
+        },
+        ..Table::default()
+    }
+}
+
+/// A phase as one word of at most 12 letters.
+pub const fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::GradientAccumulation => "accumulation",
+        Phase::Communication => "communicate",
+        other => other.name(),
+    }
+}
+
+/// The colour of a phase.
+pub const fn phase_role(phase: Option<Phase>) -> Role {
+    match phase {
+        Some(Phase::Forward) => Role::Forward,
+        Some(Phase::Backward) => Role::Backward,
+        Some(Phase::GradientAccumulation) => Role::Accumulation,
+        Some(Phase::Optimizer) => Role::Optimizer,
+        Some(Phase::Communication) => Role::Communication,
+        Some(Phase::Copy) => Role::Copy,
+        Some(Phase::Other) | None => Role::Other,
+    }
+}
+
+/// The step as a line: its segments, with whether the selected row is of each; none where nothing was measured.
+pub fn segments(app: &App) -> Vec<(&Segment, bool)> {
+    let operations = selected(app).map(|row| &row.entry.operations[..]).unwrap_or_default();
+    let is_of = |segment: &Segment| {
+        let (few, many) = if operations.len() < segment.operations.len() {
+            (operations, &segment.operations[..])
+        } else {
+            (&segment.operations[..], operations)
+        };
+        few.iter().any(|operation| many.binary_search(operation).is_ok())
+    };
+    app.profile.segments.iter().map(|segment| (segment, is_of(segment))).collect()
+}
+
+/// Why there are no times, for a line above the table; `None` where there are.
+pub fn without_times(app: &App) -> Option<&'static str> {
+    let profile = &app.setup.profile;
+    is_unmeasured(profile).then_some(if profile.origin.is_none() {
+        "No GPU ran this step: FLOPs and bytes from shapes; 3 predicts times."
+    } else {
+        "Not timed one by one: FLOPs and bytes from shapes; 3 predicts times."
+    })
+}

@@ -1,0 +1,307 @@
+//! How the state changes: one message in, effects out.
+
+use crate::action::{Action, Screen};
+use crate::app::input::Input;
+use crate::app::modal::Modal;
+use crate::app::msg::{Effect, Msg, Target};
+use crate::app::screen::{plan, predict, profile};
+use crate::app::{App, Tone};
+use crate::keymap::Key;
+
+/// Messages kept at most.
+const MOST_SAID: usize = 200;
+
+impl App {
+    /// Takes one message in.
+    pub fn update(&mut self, msg: Msg) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match msg {
+            Msg::Start => {
+                self.start_predict(&mut effects);
+                self.start_jobs(&mut effects);
+            }
+            Msg::Live(update) => self.news_of_job(update, &mut effects),
+            Msg::Key(key) => self.key(key, &mut effects),
+            Msg::Do(action) => self.act(action, &mut effects),
+            Msg::Paste(text) => self.paste(&text),
+            Msg::Click(target) => self.click(target, &mut effects),
+            Msg::Wheel(rows) => self.wheel(rows),
+            Msg::Resize(columns, rows) => self.size = (columns, rows),
+            Msg::Predicted { generation, result } => {
+                self.note_failure("the prediction", &result);
+                if self.predictions.finish(generation, result) {
+                    if self.predictions.value().is_some() {
+                        predict::rebuild(self);
+                        predict::start_details(self, &mut effects);
+                        if !self.predictions.is_stale() {
+                            self.start_plan(&mut effects);
+                        }
+                    } else if self.modal.is_none() && !matches!(self.screen, Screen::Job | Screen::Jobs) {
+                        self.ask_origin();
+                    }
+                }
+            }
+            Msg::Detailed { generation, result } => {
+                self.note_failure("the prediction of single operations", &result);
+                self.details.finish(generation, result);
+            }
+            Msg::Compared { generation, result } => {
+                self.note_failure("the comparison of methods", &result);
+                self.comparison.finish(generation, result);
+            }
+            Msg::Swept { generation, result } => {
+                self.note_failure("the prediction of other batches", &result);
+                self.sweep.finish(generation, result);
+            }
+            Msg::Changed { generation, result } => {
+                self.note_failure("the prediction of another GPU", &result);
+                self.what_if.finish(generation, result);
+            }
+            Msg::Planned { generation, result } => {
+                self.note_failure("the plan", &result);
+                let (plan, frontier) = match result {
+                    Ok(solved) => (Ok(solved.plan), Some(solved.frontier)),
+                    Err(why) => (Err(why), None),
+                };
+                if self.plan.finish(generation, plan) {
+                    self.frontier = frontier.unwrap_or_else(|| self.frontier.clone());
+                    let rows = plan::lower_table(self).map_or(0, |table| table.len());
+                    self.planner.list.step(0, rows);
+                }
+            }
+            Msg::JobsPlanned { generation, result } => {
+                self.note_failure("the plan of the jobs", &result);
+                if self.jobs.plan.finish(generation, result) {
+                    let rows = self.jobs.plan.value().map_or(0, |plan| plan.jobs.len());
+                    self.jobs.list.step(0, rows);
+                }
+            }
+            Msg::Edited(ended) => {
+                if let Err(why) = ended {
+                    self.tell(Tone::Bad, why);
+                }
+                // Whatever the editor says of itself, the file may be another.
+                self.start_jobs(&mut effects);
+            }
+            Msg::Saved(outcome) => self.saved(outcome),
+            Msg::Copied(what) => self.tell(Tone::Good, format!("copied {what}")),
+            Msg::NotCopied(why) => self.tell(Tone::Bad, format!("not copied: {why}")),
+            Msg::MouseRefused(why) => self.tell(Tone::Bad, format!("the mouse stays as it is: {why}")),
+        }
+        profile::arrange(self);
+        effects
+    }
+
+    pub(super) fn start_predict(&mut self, effects: &mut Vec<Effect>) {
+        if self.is_awaiting() {
+            return;
+        }
+        let generation = self.predictions.start();
+        effects.push(Effect::Predict { generation, profile: self.setup.profile.clone(), chosen: self.chosen });
+    }
+
+    pub(super) fn start_jobs(&mut self, effects: &mut Vec<Effect>) {
+        if self.setup.jobs.is_some() {
+            effects.push(Effect::PlanJobs { generation: self.jobs.plan.start() });
+        }
+    }
+
+    pub(super) fn start_plan(&mut self, effects: &mut Vec<Effect>) {
+        let goal = &self.setup.goal;
+        if let Some(before) = self.planner.planned.replace(goal.clone()).filter(|before| before != goal) {
+            self.planner.earlier.push(before);
+        }
+        let Some(predictions) = self.predictions.shared() else { return };
+        let generation = self.plan.start();
+        effects.push(Effect::Solve { generation, predictions, goal: Box::new(self.setup.goal.clone()) });
+    }
+
+    fn key(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        self.message = None;
+        if self.modal.is_some() {
+            self.modal_key(key, effects);
+        } else if let Some(action) = self.setup.keymap.action(key) {
+            self.act(action, effects);
+        } else {
+            let help = self.setup.keymap.hint(Action::Help);
+            self.tell(Tone::Hint, format!("{key} does nothing; {help} lists the keys"));
+        }
+    }
+
+    /// Says something in the line of news.
+    pub(super) fn tell(&mut self, tone: Tone, text: impl Into<String>) {
+        let message = (tone, text.into());
+        self.note(message.clone());
+        self.message = Some(message);
+    }
+
+    /// Keeps a message for the list of them; one that comes again stands there once.
+    fn note(&mut self, message: (Tone, String)) {
+        self.said.retain(|said| *said != message);
+        self.said.push_front(message);
+        self.said.truncate(MOST_SAID);
+    }
+
+    /// Keeps why a computation failed. The pane that asked shows it.
+    fn note_failure<T>(&mut self, what: &str, result: &Result<T, String>) {
+        if let Err(why) = result {
+            self.note((Tone::Bad, format!("{what} failed: {why}")));
+        }
+    }
+
+    pub(super) fn act(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        if let Some(why) = self.unavailable(action) {
+            return self.tell(Tone::Hint, format!("{}: {why}", action.spec().text));
+        }
+        let screen = self.screen.behaviour();
+        if screen.act(self, action, effects) {
+            return;
+        }
+        if let Some(there) = Screen::ALL.iter().find(|screen| screen.action() == action) {
+            self.screen = *there;
+            return;
+        }
+        match action {
+            Action::Quit => self.interrupt(effects),
+            Action::Suspend => effects.push(Effect::Suspend),
+            Action::Redraw => effects.push(Effect::Redraw),
+            Action::Back => {
+                let closed = screen.close(self);
+                if !closed {
+                    self.quit(effects);
+                }
+            }
+            Action::Close => {
+                if !screen.close(self)
+                    && let Some(list) = screen.list_mut(self)
+                {
+                    list.set_filter(String::new());
+                }
+            }
+            Action::Help => self.modal = Some(Modal::help()),
+            Action::Palette => self.modal = Some(Modal::Palette { input: Input::default(), selected: 0 }),
+            Action::Messages => self.modal = Some(Modal::Messages { scroll: 0 }),
+            Action::Theme => {
+                self.set_theme(self.theme + 1);
+                self.tell(Tone::Good, format!("theme {}", self.setup.themes[self.theme].name));
+            }
+            Action::Mouse => {
+                self.mouse = !self.mouse;
+                effects.push(Effect::Mouse(self.mouse));
+                self.tell(
+                    Tone::Good,
+                    if self.mouse { "mouse on" } else { "mouse off: the terminal selects text again" },
+                );
+            }
+            Action::Up => self.step(-1),
+            Action::Down => self.step(1),
+            Action::PageUp => self.step(-self.page()),
+            Action::PageDown => self.step(self.page()),
+            Action::Top => self.step(isize::MIN / 2),
+            Action::Bottom => self.step(isize::MAX / 2),
+            Action::Filter => {
+                if let Some(list) = screen.list(self) {
+                    let before = list.filter.clone();
+                    self.modal = Some(Modal::Filter { input: Input::new(&before), before });
+                }
+            }
+            Action::Sort => self.sort(None),
+            Action::Reverse => {
+                if let Some(list) = screen.list_mut(self) {
+                    list.reversed = !list.reversed;
+                    list.selected = 0;
+                }
+            }
+            Action::Origin => self.ask_origin(),
+            Action::Rerun if self.is_awaiting() => self.tell(Tone::Hint, "nothing is recorded yet"),
+            Action::Rerun => self.start_predict(effects),
+            Action::Cancel => self.cancel(),
+            Action::CopyRow => {
+                if let Some(text) = screen.table(self).and_then(|table| table.row_tsv()) {
+                    effects.push(Effect::Copy { text, what: "the row".to_owned() });
+                }
+            }
+            Action::CopyTable => {
+                if let Some(table) = screen.table(self) {
+                    let what = format!("the table, {} rows", table.len());
+                    effects.push(Effect::Copy { text: table.to_tsv(), what });
+                }
+            }
+            Action::CopyCommand => {
+                let text = self.command();
+                effects.push(Effect::Copy { what: text.clone(), text });
+            }
+            Action::Export => {
+                self.modal = Some(Modal::export(self.screen == Screen::Jobs));
+            }
+            // The others belong to a screen, and work on no other.
+            _ => {}
+        }
+    }
+
+    fn step(&mut self, by: isize) {
+        let screen = self.screen.behaviour();
+        if self.is_awaiting() && screen.awaits().is_some() {
+            self.tell(Tone::Hint, "nothing is recorded yet");
+        } else {
+            screen.step(self, by);
+        }
+    }
+
+    /// Sorts by a column, or by the next one; the column in use is reversed.
+    fn sort(&mut self, column: Option<usize>) {
+        let screen = self.screen.behaviour();
+        let columns = screen.sorts(self);
+        if let Some(list) = screen.list_mut(self)
+            && !columns.is_empty()
+        {
+            match column {
+                Some(column) if column == list.sort => list.reversed = !list.reversed,
+                Some(column) => (list.sort, list.reversed) = (column, false),
+                None => (list.sort, list.reversed) = ((list.sort + 1) % columns.len(), false),
+            }
+            list.selected = 0;
+            let text = format!("sorted by {}", columns[list.sort]);
+            self.tell(Tone::Good, text);
+        }
+    }
+
+    fn click(&mut self, target: Target, effects: &mut Vec<Effect>) {
+        self.message = None;
+        if let Target::DialogRow(row) = target {
+            if let Some(selected) = self.modal.as_mut().and_then(Modal::selected_mut) {
+                *selected = row;
+                self.confirm(effects);
+            }
+            return;
+        }
+        if self.modal.is_some() {
+            return;
+        }
+        let screen = self.screen.behaviour();
+        match target {
+            Target::Tab(screen) => self.screen = screen,
+            Target::Row(row) => {
+                let again = screen.list(self).is_some_and(|list| list.selected == row);
+                screen.focus_list(self);
+                if again && self.unavailable(Action::Open).is_none() {
+                    screen.act(self, Action::Open, effects);
+                } else if let Some(list) = screen.list_mut(self) {
+                    list.selected = row;
+                }
+            }
+            Target::Header(column) => self.sort(Some(column)),
+            Target::Slider(knob, position) => plan::slide(self, knob, position, effects),
+            Target::Do(action) => self.act(action, effects),
+            Target::DialogRow(_) => {}
+        }
+    }
+
+    fn wheel(&mut self, rows: isize) {
+        if self.modal.is_some() {
+            self.modal_scroll(rows);
+        } else {
+            self.screen.behaviour().wheel(self, rows);
+        }
+    }
+}

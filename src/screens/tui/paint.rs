@@ -1,0 +1,313 @@
+//! Roles, glyphs and texts on a ratatui buffer, and what lies where for the mouse: ratatui
+//! knows neither themes nor targets of clicks, and cuts texts without a sign.
+
+use std::collections::HashMap;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Padding, Widget};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::app::{App, Target};
+use crate::tui::widget::glyphs::Glyphs;
+use habitat_reports::theme::{Colour, GlyphSet, Role, Style as ThemeStyle};
+
+/// What lies where on the last picture.
+#[derive(Debug, Default)]
+pub(in crate::tui) struct Hits {
+    areas: Vec<(Rect, Target)>,
+}
+
+impl Hits {
+    /// What is at a place: the last thing drawn there.
+    pub(in crate::tui) fn at(&self, place: Position) -> Option<Target> {
+        let (area, target) = self.areas.iter().rev().find(|(area, _)| area.contains(place))?;
+        Some(match target {
+            // A slider is told where it was hit.
+            Target::Slider(slider, _) => {
+                let width = f64::from(area.width.saturating_sub(1).max(1));
+                Target::Slider(*slider, f64::from(place.x - area.x) / width)
+            }
+            target => *target,
+        })
+    }
+}
+
+/// What is kept from picture to picture: where lists are scrolled to, and the hits.
+#[derive(Debug, Default)]
+pub(in crate::tui) struct Memory {
+    /// What lies where.
+    pub(in crate::tui) hits: Hits,
+    offsets: HashMap<&'static str, usize>,
+}
+
+impl Memory {
+    /// First row to show of a list of `len` rows in `height`, so that `selected` is seen
+    /// and the list moves as little as possible.
+    pub(in crate::tui) fn offset(&mut self, list: &'static str, selected: usize, len: usize, height: usize) -> usize {
+        let furthest = len.saturating_sub(height);
+        let seen = self.offsets.get(list).copied().unwrap_or(0);
+        let offset = seen.min(selected).max((selected + 1).saturating_sub(height)).min(furthest);
+        self.offsets.insert(list, offset);
+        offset
+    }
+}
+
+/// A picture being drawn.
+pub(in crate::tui) struct Painter<'a> {
+    pub(in crate::tui) app: &'a App,
+    pub(in crate::tui) buffer: &'a mut Buffer,
+    pub(in crate::tui) memory: &'a mut Memory,
+    pub(in crate::tui) glyphs: &'static Glyphs,
+    pub(in crate::tui) cursor: Option<Position>,
+}
+
+impl<'a> Painter<'a> {
+    pub(in crate::tui) fn new(app: &'a App, buffer: &'a mut Buffer, memory: &'a mut Memory) -> Self {
+        memory.hits.areas.clear();
+        let glyphs = Glyphs::of(app.setup.glyphs);
+        Self { app, buffer, memory, glyphs, cursor: None }
+    }
+
+    /// The style of a role.
+    pub(in crate::tui) fn style(&self, role: Role) -> Style {
+        style(self.app.styles().get(role))
+    }
+
+    /// Makes a place answer to the mouse.
+    pub(in crate::tui) fn hit(&mut self, area: Rect, target: Target) {
+        self.memory.hits.areas.push((area, target));
+    }
+
+    /// Draws text in at most `width` cells; the column behind it.
+    pub(in crate::tui) fn text(&mut self, x: u16, y: u16, width: u16, text: &str, role: Role) -> u16 {
+        let style = self.style(role);
+        self.styled(x, y, width, text, style)
+    }
+
+    /// Draws text in at most `width` cells with a style of its own.
+    pub(in crate::tui) fn styled(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
+        if !self.buffer.area.contains(Position::new(x, y)) {
+            return x;
+        }
+        self.buffer.set_stringn(x, y, cut(text, width as usize), width as usize, style).0
+    }
+
+    /// Draws text that ends before `right`.
+    pub(in crate::tui) fn text_right(&mut self, right: u16, y: u16, width: u16, text: &str, role: Role) -> u16 {
+        let text = cut(text, width as usize);
+        let x = right.saturating_sub(text.width() as u16);
+        self.text(x, y, width, &text, role);
+        x
+    }
+
+    /// Draws pieces one after another in at most `width` cells; the column behind them.
+    pub(in crate::tui) fn pieces(&mut self, x: u16, y: u16, width: u16, pieces: &[(&str, Role)]) -> u16 {
+        let end = x + width;
+        pieces.iter().fold(x, |x, (text, role)| if x < end { self.text(x, y, end - x, text, *role) } else { x })
+    }
+
+    /// Draws words over as many lines as they need and there are; the lines used.
+    pub(in crate::tui) fn wrapped(&mut self, area: Rect, text: &str, role: Role) -> u16 {
+        let lines = wrap(text, area.width as usize);
+        let fits = area.height as usize;
+        for (row, line) in lines.iter().take(fits).enumerate() {
+            // What does not fit is said to be missing.
+            let line = if row + 1 == fits && lines.len() > fits { format!("{line} …") } else { line.clone() };
+            self.text(area.x, area.y + row as u16, area.width, &line, role);
+        }
+        lines.len().min(fits) as u16
+    }
+
+    /// Draws a frame with its title and what stands at its right end; the area inside.
+    pub(in crate::tui) fn pane(&mut self, area: Rect, title: &str, right: &str, focus: bool) -> Rect {
+        if area.width < 4 || area.height < 2 {
+            return Rect::new(area.x, area.y, area.width, 0);
+        }
+        let [frame, name, note] =
+            [if focus { Role::Focus } else { Role::Border }, Role::Title, Role::Muted].map(|role| self.style(role));
+        let title = cut(&format!(" {title} "), usize::from(area.width - 4));
+        let left = usize::from(area.width - 4).saturating_sub(title.width() + 1);
+        // What does not fit goes part by part, never in the middle of a number.
+        let mut right = right;
+        while right.width() + 2 > left && !right.is_empty() {
+            right = right.rsplit_once(" · ").map_or("", |(kept, _)| kept);
+        }
+        let line = || Span::styled(self.glyphs.frame.horizontal_top, frame);
+        let mut block = Block::bordered()
+            .border_set(self.glyphs.frame)
+            .border_style(frame)
+            .padding(Padding::horizontal(1))
+            .title_top(Line::from(vec![line(), Span::styled(title, name)]));
+        if !right.is_empty() {
+            let right = Span::styled(format!(" {right} "), note);
+            block = block.title_top(Line::from(vec![right, line()]).right_aligned());
+        }
+        let inside = block.inner(area);
+        block.render(area, self.buffer);
+        inside
+    }
+
+    /// Replaces what no terminal may be sent, whatever text of a file it is part of, and what
+    /// a plain one cannot show.
+    pub(in crate::tui) fn finish(&mut self) {
+        let ascii = self.app.setup.glyphs == GlyphSet::Ascii;
+        // The sign and the blank after it are two cells.
+        let cells = &mut self.buffer.content;
+        for at in 1..cells.len() {
+            if ascii && cells[at - 1].symbol() == "≤" && cells[at].symbol() == " " {
+                cells[at].set_symbol("=");
+            }
+        }
+        for cell in cells {
+            if habitat_base::text::is_unsafe(cell.symbol()) {
+                cell.set_symbol("\u{fffd}");
+            }
+            if ascii && !cell.symbol().is_ascii() {
+                let replacement = plain(cell.symbol());
+                cell.set_symbol(replacement);
+            }
+        }
+    }
+}
+
+/// The ASCII stand-in of a symbol.
+fn plain(symbol: &str) -> &'static str {
+    match symbol {
+        "–" | "—" | "─" | "−" => "-",
+        "×" => "x",
+        "·" => "|",
+        "…" => "~",
+        "≤" => "<",
+        "→" => ">",
+        "µ" => "u",
+        "✓" => "*",
+        "§" => "S",
+        "°" => "o",
+        _ => "?",
+    }
+}
+
+/// The theme's style as ratatui's.
+pub(in crate::tui) fn style(style: ThemeStyle) -> Style {
+    let colour = |colour: Option<Colour>| {
+        colour.map(|colour| match colour {
+            Colour::Ansi(number) | Colour::Indexed(number) => Color::Indexed(number),
+            Colour::Rgb(r, g, b) => Color::Rgb(r, g, b),
+        })
+    };
+    let mut modifiers = Modifier::empty();
+    for (set, modifier) in [
+        (style.bold, Modifier::BOLD),
+        (style.dim, Modifier::DIM),
+        (style.underline, Modifier::UNDERLINED),
+        (style.reverse, Modifier::REVERSED),
+    ] {
+        if set {
+            modifiers |= modifier;
+        }
+    }
+    Style { fg: colour(style.fg), bg: colour(style.bg), add_modifier: modifiers, ..Style::default() }
+}
+
+/// `text` in at most `width` cells, with an ellipsis where it is cut.
+pub(in crate::tui) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide + 1 > width {
+            break;
+        }
+        kept.push(c);
+        used += wide;
+    }
+    if width > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+/// As many parts between ` · ` as `width` cells hold, so that no number is ever cut.
+pub(in crate::tui) fn fit(text: &str, width: usize) -> String {
+    let mut kept = text;
+    while kept.width() > width {
+        match kept.rsplit_once(" · ") {
+            Some((before, _)) => kept = before,
+            None => return cut(kept, width),
+        }
+    }
+    kept.to_owned()
+}
+
+/// Words in lines of at most `width` cells; longer words are broken.
+pub(in crate::tui) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(1);
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split(' ') {
+        let mut word = word.to_owned();
+        loop {
+            let line = lines.last_mut().expect("there is always a line");
+            let space = usize::from(!line.is_empty());
+            if line.width() + space + word.width() <= width {
+                if space == 1 {
+                    line.push(' ');
+                }
+                line.push_str(&word);
+                break;
+            }
+            if !line.is_empty() {
+                lines.push(String::new());
+                continue;
+            }
+            // A word longer than a line.
+            let mut taken = String::new();
+            while taken.width() < width
+                && let Some(c) = word.chars().next()
+            {
+                if !taken.is_empty() && taken.width() + c.width().unwrap_or(0) > width {
+                    break;
+                }
+                taken.push(c);
+                word.remove(0);
+            }
+            line.push_str(&taken);
+            if word.is_empty() {
+                break;
+            }
+            lines.push(String::new());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapping_and_cutting_go_by_width() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
+        assert_eq!(wrap("", 5), [""]);
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("abc", 3), "abc");
+        assert_eq!(cut("abcd", 0), "");
+        assert_eq!(fit("ab · 12.3 ms · 4 h", 13), "ab · 12.3 ms");
+    }
+
+    #[test]
+    fn lists_move_as_little_as_possible() {
+        let mut memory = Memory::default();
+        assert_eq!(memory.offset("a", 0, 20, 5), 0);
+        assert_eq!(memory.offset("a", 6, 20, 5), 2);
+        assert_eq!(memory.offset("a", 3, 20, 5), 2);
+        assert_eq!(memory.offset("a", 19, 20, 5), 15);
+        assert_eq!(memory.offset("a", 1, 2, 5), 0);
+    }
+}

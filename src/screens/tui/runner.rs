@@ -1,0 +1,383 @@
+//! The loop: input and results in, one picture out when something changed.
+
+use std::io::{self, stdout};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use crossterm::event::EventStream;
+use crossterm::execute;
+use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
+use futures_util::StreamExt;
+#[cfg(unix)]
+use signal_hook::consts::{SIGABRT, SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
+
+use super::paint::Memory;
+use super::pause::{Pause, Pauses};
+use super::terminal::{self, Screen};
+use super::{clipboard, input, view};
+use crate::app::{App, Effect, Engine, Msg};
+use habitat_recorder::live;
+
+/// What comes without such a pause is taken in together, before the next picture.
+const PAUSE: Duration = Duration::from_millis(1);
+/// A picture waits no longer than this for what comes without a pause.
+const BURST: Duration = Duration::from_millis(16);
+
+/// The line to a job that is followed.
+pub struct Line {
+    /// Its news.
+    pub updates: std::sync::mpsc::Receiver<live::Update>,
+    /// Takes wishes.
+    pub control: Arc<dyn Fn(live::Wish) + Send + Sync>,
+    /// Whether all about it is written.
+    pub is_done: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+struct Runner {
+    app: App,
+    engine: Engine,
+    control: Option<Arc<dyn Fn(live::Wish) + Send + Sync>>,
+    sender: UnboundedSender<Msg>,
+    solving: Newest,
+    changing: Newest,
+    leave: bool,
+    redraw: bool,
+    suspend: bool,
+    /// Whether the terminal is to be taken again after others had it.
+    retake: bool,
+    /// The file that the user's editor is to open.
+    edit: Option<String>,
+}
+
+/// Runs until the user leaves or the system asks to; the exit code.
+pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Result<u8> {
+    let mut screen = Screen::new(app.mouse)?;
+    let (sender, mut results) = unbounded_channel();
+    let mut memory = Memory::default();
+    let (control, is_done) = match line {
+        Some(Line { updates, control, is_done }) => {
+            pass_on(updates, sender.clone());
+            (Some(control), Some(is_done))
+        }
+        None => (None, None),
+    };
+    let mut runner = Runner {
+        app,
+        engine,
+        control: control.clone(),
+        sender,
+        solving: Newest::default(),
+        changing: Newest::default(),
+        leave: false,
+        redraw: false,
+        suspend: false,
+        retake: false,
+        edit: None,
+    };
+    let size = screen.fit()?;
+    runner.handle(Msg::Resize(size.width, size.height));
+    runner.handle(Msg::Start);
+    let mut pauses = Pauses::watch()?;
+    let mut events = EventStream::new();
+    let stop = watch_for_stop(control.zip(is_done))?;
+    let mut dirty = true;
+    while !runner.leave {
+        if std::mem::take(&mut runner.redraw) {
+            super::panic_if_asked("screen");
+            screen.anew()?;
+            dirty = true;
+        }
+        if dirty {
+            draw(&mut screen, &runner.app, &mut memory)?;
+        }
+        dirty = runner.wait(&mut events, &mut results, (&stop.asked, &mut pauses), &memory).await?;
+        let (suspend, edit) = (std::mem::take(&mut runner.suspend), runner.edit.take());
+        let retake = std::mem::take(&mut runner.retake);
+        if suspend || retake || edit.is_some() {
+            // The stream reads the terminal in the background; nobody may while stopped, or while
+            // the editor does.
+            drop(events);
+            #[cfg(unix)]
+            if suspend {
+                screen.suspend(runner.app.mouse)?;
+                pauses.forget();
+            }
+            #[cfg(unix)]
+            if retake && !suspend {
+                screen.retake(runner.app.mouse)?;
+            }
+            let edited = edit.map(|path| screen.edit(Path::new(&path), runner.app.mouse)).transpose()?;
+            events = EventStream::new();
+            let size = screen.fit()?;
+            runner.handle(Msg::Resize(size.width, size.height));
+            if let Some(edited) = edited {
+                runner.handle(Msg::Edited(edited));
+            }
+            dirty = true;
+        }
+    }
+    Ok(stop.code.load(Ordering::SeqCst))
+}
+
+/// Passes news on to the loop; ends with the news or with the loop.
+fn pass_on(updates: std::sync::mpsc::Receiver<live::Update>, sender: UnboundedSender<Msg>) {
+    std::thread::spawn(move || {
+        while let Ok(update) = updates.recv() {
+            if sender.send(Msg::Live(update)).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+fn draw(screen: &mut Screen, app: &App, memory: &mut Memory) -> io::Result<()> {
+    screen.fit()?;
+    execute!(stdout(), BeginSynchronizedUpdate)?;
+    let drawn = screen.terminal.draw(|frame| {
+        let area = frame.area();
+        if let Some(cursor) = view::draw(app, area, frame.buffer_mut(), memory) {
+            frame.set_cursor_position(cursor);
+        }
+    });
+    // The update must end even where drawing failed.
+    execute!(stdout(), EndSynchronizedUpdate)?;
+    drawn.map(|_| ())
+}
+
+/// Work that a slider asks for: one at a time, and of what is asked for meanwhile the newest.
+#[derive(Default)]
+struct Newest {
+    is_busy: bool,
+    waiting: Option<Effect>,
+}
+
+impl Newest {
+    /// The work, where none is done yet.
+    fn or_wait(&mut self, effect: Effect) -> Option<Effect> {
+        if std::mem::replace(&mut self.is_busy, true) {
+            self.waiting = Some(effect);
+            return None;
+        }
+        Some(effect)
+    }
+
+    /// What waited for the end of the work.
+    fn done(&mut self) -> Option<Effect> {
+        self.is_busy = false;
+        self.waiting.take()
+    }
+}
+
+impl Runner {
+    /// Waits for something, then takes in what comes without a pause; whether to draw.
+    async fn wait(
+        &mut self,
+        events: &mut EventStream,
+        results: &mut UnboundedReceiver<Msg>,
+        (stop, pauses): (&Notify, &mut Pauses),
+        memory: &Memory,
+    ) -> io::Result<bool> {
+        let (mut dirty, mut end) = (false, None);
+        while !self.leave && !self.suspend && !self.retake && self.edit.is_none() {
+            let quiet = async {
+                match end {
+                    Some(end) => tokio::time::sleep_until((Instant::now() + PAUSE).min(end)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let msg = tokio::select! {
+                event = events.next() => {
+                    // Without events the terminal is gone.
+                    self.leave = event.is_none();
+                    event.transpose()?.and_then(|event| input::message(event, &memory.hits))
+                }
+                Some(msg) = results.recv() => Some(msg),
+                () = stop.notified() => {
+                    self.leave = true;
+                    None
+                }
+                pause = pauses.asked() => {
+                    match pause {
+                        Pause::Stop => self.suspend = true,
+                        Pause::Retake => self.retake = true,
+                    }
+                    None
+                }
+                () = quiet => break,
+            };
+            if let Some(msg) = msg {
+                self.handle(msg);
+                dirty = true;
+            }
+            end.get_or_insert_with(|| Instant::now() + BURST);
+        }
+        Ok(dirty)
+    }
+
+    fn handle(&mut self, msg: Msg) {
+        let next = match msg {
+            Msg::Planned { .. } => self.solving.done(),
+            Msg::Changed { .. } => self.changing.done(),
+            _ => None,
+        };
+        if let Some(next) = next {
+            self.execute(next);
+        }
+        for effect in self.app.update(msg) {
+            self.execute(effect);
+        }
+    }
+
+    fn execute(&mut self, effect: Effect) {
+        match effect {
+            Effect::Solve { .. } | Effect::Change { .. } => {
+                let slider =
+                    if matches!(effect, Effect::Solve { .. }) { &mut self.solving } else { &mut self.changing };
+                if let Some(effect) = slider.or_wait(effect) {
+                    self.work(effect);
+                }
+            }
+            Effect::Predict { .. }
+            | Effect::Detail { .. }
+            | Effect::Compare { .. }
+            | Effect::Batches { .. }
+            | Effect::PlanJobs { .. }
+            | Effect::SaveJobs { .. }
+            | Effect::Save { .. } => {
+                self.work(effect);
+            }
+            Effect::Copy { text, what } => {
+                let copied = clipboard::copy(&mut stdout(), &text);
+                // The channel outlives the loop.
+                let _ = self.sender.send(copied.map_or_else(Msg::NotCopied, |()| Msg::Copied(what)));
+            }
+            Effect::Mouse(on) => {
+                if let Err(error) = Screen::mouse(on) {
+                    let _ = self.sender.send(Msg::MouseRefused(error.to_string()));
+                }
+            }
+            Effect::Job(wish) => {
+                if let Some(control) = &self.control {
+                    control(wish);
+                }
+            }
+            Effect::Redraw => self.redraw = true,
+            Effect::Suspend => self.suspend = cfg!(unix),
+            Effect::Edit(path) => self.edit = Some(path),
+            Effect::Quit => self.leave = true,
+        }
+    }
+
+    /// Computes on a worker thread.
+    fn work(&self, effect: Effect) {
+        let (engine, sender) = (self.engine.clone(), self.sender.clone());
+        tokio::task::spawn_blocking(move || {
+            if let Some(answer) = engine.answer(&effect) {
+                // Nobody waits for it once the loop has ended.
+                let _ = sender.send(answer);
+            }
+        });
+    }
+}
+
+/// How long the loop has to leave by itself once the system asks for it.
+const GRACE: Duration = Duration::from_millis(500);
+/// How long writing what is recorded of a job may take then.
+const WRITING: Duration = Duration::from_secs(10);
+
+/// How to leave a job, and whether that is done.
+type Followed = (Arc<dyn Fn(live::Wish) + Send + Sync>, Arc<dyn Fn() -> bool + Send + Sync>);
+
+/// The watch for the system's wish that the program end; dropped, it ends.
+struct StopWatch {
+    asked: Arc<Notify>,
+    /// 0 until the system asks.
+    code: Arc<AtomicU8>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for StopWatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Waits for the wish in a task of its own: with the terminal gone, crossterm 0.29 reads
+/// its end over and over and never lets the loop go on, so the loop cannot see the wish.
+/// Then the task gives the terminal back and ends the process; a job that is followed is
+/// left running first, and what is recorded of it written.
+fn watch_for_stop(job: Option<Followed>) -> io::Result<StopWatch> {
+    let asked = Arc::new(Notify::new());
+    let ask = asked.clone();
+    let code = Arc::new(AtomicU8::new(0));
+    let tell = code.clone();
+    let mut stop = Stop::new()?;
+    let task = tokio::spawn(async move {
+        let code = stop.asked().await;
+        tell.store(code, Ordering::SeqCst);
+        ask.notify_one();
+        tokio::time::sleep(GRACE).await;
+        if let Some((control, is_done)) = job {
+            control(live::Wish::Leave);
+            let end = Instant::now() + WRITING;
+            while !is_done() && Instant::now() < end {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        terminal::restore();
+        std::process::exit(code.into());
+    });
+    Ok(StopWatch { asked, code, task })
+}
+
+/// Signals that end a program that does not catch them, but for those that tell of its own faults.
+#[cfg(unix)]
+const ENDING: [i32; 9] = [SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGXCPU];
+
+/// The system's wish that the program end.
+#[cfg(unix)]
+struct Stop(Vec<(i32, tokio::signal::unix::Signal)>);
+
+#[cfg(unix)]
+impl Stop {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let watched = ENDING.into_iter().map(|number| Ok((number, signal(SignalKind::from_raw(number))?)));
+        watched.collect::<io::Result<_>>().map(Self)
+    }
+
+    /// Waits; the exit code that tells the signal, by the convention of shells.
+    async fn asked(&mut self) -> u8 {
+        let each = self.0.iter_mut().map(|(number, signal)| {
+            Box::pin(async move {
+                signal.recv().await;
+                *number
+            })
+        });
+        let (number, ..) = futures_util::future::select_all(each).await;
+        128 + number as u8
+    }
+}
+
+#[cfg(not(unix))]
+struct Stop;
+
+#[cfg(not(unix))]
+impl Stop {
+    fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn asked(&mut self) -> u8 {
+        // Ctrl-C arrives as a key; an error here means that no signal can come.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        130
+    }
+}

@@ -1,0 +1,129 @@
+//! The picture: one file a screen, drawn from `&App` alone.
+
+mod chrome;
+mod dialog;
+mod job;
+mod jobs;
+mod overview;
+mod plan;
+mod predict;
+mod profile;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+
+use crate::action::Screen;
+use crate::app::list::ListState;
+use crate::app::{App, SMALLEST};
+use crate::tui::paint::{Memory, Painter};
+use crate::tui::widget;
+use habitat_base::text::clean;
+use habitat_reports::Table;
+use habitat_reports::theme::Role;
+
+/// How much room there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Density {
+    /// Answers only, without frames.
+    Minimal,
+    /// 80×24.
+    Compact,
+    /// Room for panes side by side.
+    Full,
+}
+
+impl Density {
+    const fn of(area: Rect) -> Self {
+        if area.width >= 110 && area.height >= 28 {
+            Self::Full
+        } else if area.width >= 76 && area.height >= 20 {
+            Self::Compact
+        } else {
+            Self::Minimal
+        }
+    }
+}
+
+/// What draws a screen.
+const fn drawing(screen: Screen) -> fn(&mut Painter<'_>, Rect) {
+    match screen {
+        Screen::Overview => overview::draw,
+        Screen::Profile => profile::draw,
+        Screen::Predict => predict::draw,
+        Screen::Plan => plan::draw,
+        Screen::Job => job::draw,
+        Screen::Jobs => jobs::draw,
+    }
+}
+
+/// Draws everything; where the cursor belongs, if it is to be seen.
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, memory: &mut Memory) -> Option<Position> {
+    let mut painter = Painter::new(app, buffer, memory);
+    let ground = painter.style(Role::Text);
+    painter.buffer.set_style(area, ground);
+    if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
+        chrome::too_small(&mut painter, area);
+        painter.finish();
+        return None;
+    }
+    let body = chrome::draw(&mut painter, area);
+    if app.is_awaiting() && app.screen.behaviour().awaits().is_some() {
+        job::awaited(&mut painter, body);
+    } else {
+        drawing(app.screen)(&mut painter, body);
+    }
+    dialog::draw(&mut painter, area);
+    painter.finish();
+    painter.cursor
+}
+
+/// What makes the difference between two steps: their difference in words, and the waterfall.
+fn waterfall(painter: &mut Painter<'_>, area: Rect, headline: &str, warnings: &[String], table: &Table) {
+    let inside = painter.pane(area, "difference", "q: back", true);
+    let inside = warned(painter, inside, warnings);
+    let used = painter.wrapped(Rect { height: inside.height / 2, ..inside }, headline, Role::Title);
+    let rest = Rect { y: inside.y + used, height: inside.height - used, ..inside };
+    widget::table::draw(painter, rest, "difference", table, true);
+}
+
+/// A title with the filter of its list.
+fn filtered(title: String, list: &ListState) -> String {
+    if list.filter.is_empty() { title } else { format!("{title} · filter {:?}", clean(&list.filter, 24)) }
+}
+
+/// Lines that one warning takes at most.
+const WARNING_LINES: u16 = 4;
+
+/// Draws warnings at the top, in half of the area at most; what is left of it.
+fn warned(painter: &mut Painter<'_>, area: Rect, warnings: &[String]) -> Rect {
+    let mut used = 0;
+    for warning in warnings {
+        let height = WARNING_LINES.min((area.height / 2).saturating_sub(used));
+        used += painter.wrapped(Rect { y: area.y + used, height, ..area }, warning, Role::Warning);
+    }
+    Rect { y: area.y + used, height: area.height - used, ..area }
+}
+
+/// Lines of a label and a text, the text wrapped, from the `skip`-th line on; the number
+/// of lines there are.
+fn labelled(painter: &mut Painter<'_>, area: Rect, lines: &[(String, String)], skip: usize) -> usize {
+    use unicode_width::UnicodeWidthStr;
+    let label_width = lines.iter().map(|(label, _)| label.width()).max().unwrap_or(0).min(28) as u16;
+    let left = if label_width > 0 { label_width + 2 } else { 0 };
+    let width = area.width.saturating_sub(left);
+    let mut row = 0usize;
+    for (label, text) in lines {
+        for (index, line) in crate::tui::paint::wrap(text, width as usize).iter().enumerate() {
+            let shown = row.checked_sub(skip).filter(|at| *at < usize::from(area.height));
+            if let Some(at) = shown {
+                let y = area.y + at as u16;
+                if index == 0 {
+                    painter.text(area.x, y, label_width, label, Role::Muted);
+                }
+                painter.text(area.x + left, y, width, line, Role::Text);
+            }
+            row += 1;
+        }
+    }
+    row
+}

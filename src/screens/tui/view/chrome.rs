@@ -1,0 +1,187 @@
+//! What surrounds every screen: the bar at the top, the line of news, the keys.
+
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Modifier;
+use unicode_width::UnicodeWidthStr;
+
+use crate::action::{Action, Screen};
+use crate::app::available::Hint;
+use crate::app::screen::{job, jobs, plan, predict};
+use crate::app::{SMALLEST, Source, Target, Tone, modes};
+use crate::tui::paint::{Painter, wrap};
+use habitat_base::text::clean;
+use habitat_reports::theme::Role;
+
+/// Draws it; what is left for the screen.
+pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) -> Rect {
+    let two = area.height >= 20;
+    let heights = [Constraint::Length(1), Constraint::Fill(1), Constraint::Length(if two { 2 } else { 1 })];
+    let [top, body, bottom] = Layout::vertical(heights).areas(area);
+    bar(painter, top);
+    let lines = rows(painter.app.footer(), usize::from(area.width.saturating_sub(2)));
+    // Where the keys need both lines, the name of the sample stands in the bar alone.
+    let news = news(painter, two, two && lines.len() > 1);
+    if let Some((role, text)) = &news {
+        painter.text(area.x + 1, bottom.y, area.width - 2, text, *role);
+    }
+    // On one line the news take the place of the keys.
+    let free = usize::from(bottom.height) - usize::from(news.is_some());
+    let shown = lines.len().min(free);
+    let left: usize = lines[shown..].iter().map(Vec::len).sum();
+    for (row, hints) in lines.into_iter().take(shown).enumerate() {
+        let y = bottom.bottom() - (shown - row) as u16;
+        footer(painter, Rect { y, height: 1, ..area }, hints, if row + 1 == shown { left } else { 0 });
+    }
+    body
+}
+
+fn bar(painter: &mut Painter<'_>, area: Rect) {
+    let style = painter.style(Role::Bar);
+    painter.buffer.set_style(area, style);
+    let mut x = area.x + 1;
+    if area.width >= 70 {
+        x = painter.text(x, area.y, 14, "habitat-tui", Role::Bar) + 2;
+    }
+    let app = painter.app;
+    for (index, &screen) in Screen::ALL.iter().enumerate() {
+        if app.unavailable(screen.action()).is_some() {
+            continue;
+        }
+        let text = format!(" {} {} ", index + 1, screen.name());
+        let role = if screen == app.screen { Role::Tab } else { Role::Bar };
+        let start = x;
+        let room = area.right().saturating_sub(x);
+        // The last cell may be one too few for the blank behind a name.
+        let text = if text.width() > usize::from(room) { text.trim_end() } else { &text };
+        x = painter.text(x, area.y, room, text, role);
+        painter.hit(Rect::new(start, area.y, x - start, 1), Target::Tab(screen));
+    }
+    let name = clean(&painter.app.setup.profile.workload.name, 40);
+    let sample = match &painter.app.setup.source {
+        Source::Sample(_) => "sample: ",
+        Source::Given(_) | Source::Awaited => "",
+    };
+    let name = format!("{sample}{name}");
+    let modes = modes::modes(app).join(" · ");
+    let mut right = area.right() - 1;
+    let room = usize::from(right.saturating_sub(x + 1));
+    // What the predictions assume matters more than the name.
+    if !name.is_empty() && name.width() + if modes.is_empty() { 0 } else { modes.width() + 3 } <= room {
+        right = painter.text_right(right, area.y, room as u16, &name, Role::Bar).saturating_sub(3);
+    }
+    if !modes.is_empty() && right > x + 1 {
+        // A warning on the ground of the screen, on which its contrast is enough in every theme.
+        let warning = painter.style(Role::Text).patch(painter.style(Role::Warning));
+        let at = painter.text_right(right, area.y, right - x - 1, &modes, Role::Bar);
+        painter.buffer.set_style(Rect::new(at, area.y, right - at, 1), warning.add_modifier(Modifier::BOLD));
+    }
+}
+
+/// The last message, else what the jobs do.
+fn news(painter: &Painter<'_>, own_line: bool, crowded: bool) -> Option<(Role, String)> {
+    let app = painter.app;
+    if let Some((tone, text)) = &app.message {
+        let (role, sign) = match tone {
+            Tone::Good => (Role::Good, "✓ "),
+            Tone::Hint => (Role::Muted, ""),
+            Tone::Bad => (Role::Error, "error: "),
+        };
+        return Some((role, format!("{sign}{text}")));
+    }
+    let stop = app.setup.keymap.hint(Action::Cancel);
+    // The jobs have a plan of their own, and the line of their screen is of it alone.
+    if app.screen == Screen::Jobs {
+        return jobs::news(app).map(|text| (Role::Muted, text));
+    }
+    if app.predictions.is_running() {
+        return Some((Role::Muted, format!("{} ({stop} cancels)", predict::state_line(app)?)));
+    }
+    if app.plan.is_running() {
+        return Some((Role::Muted, format!("{} ({stop} cancels)", plan::state_line(app)?)));
+    }
+    if app.is_awaiting() {
+        // The screens say it themselves.
+        return None;
+    }
+    // So do these; and what was measured needs no predictions.
+    let by_plan = plan::failed(app) && matches!(app.screen, Screen::Overview | Screen::Plan);
+    if by_plan || (predict::failed(app) && app.screen != Screen::Job) {
+        return None;
+    }
+    match (predict::state_line(app), plan::state_line(app)) {
+        (Some(text), _) | (None, Some(text)) => Some((Role::Warning, text)),
+        (None, None) => match &app.setup.source {
+            // On one line the keys matter more; the overview says it there.
+            Source::Sample(_) if !own_line || crowded && app.screen != Screen::Overview => None,
+            Source::Sample(about) => {
+                let long = format!("embedded sample: {} – open your own: habitat-tui FILE", clean(about, 120));
+                let short = about.split(" (").next().unwrap_or(about);
+                let fits = long.width() + 2 <= usize::from(painter.buffer.area.width);
+                Some((Role::Warning, if fits { long } else { format!("embedded sample: {}", clean(short, 60)) }))
+            }
+            Source::Given(_) | Source::Awaited => {
+                let live = app.live.as_ref().filter(|_| own_line && app.screen != Screen::Job)?;
+                Some((Role::Muted, job::line(live)))
+            }
+        },
+    }
+}
+
+/// Width of what a footer shows of a key.
+fn wide(hint: &Hint) -> usize {
+    hint.key.width() + 1 + hint.word.width()
+}
+
+/// The keys that work here, in lines of at most `width` cells.
+fn rows(hints: Vec<Hint>, width: usize) -> Vec<Vec<Hint>> {
+    let (mut lines, mut used) = (vec![Vec::new()], 0);
+    for hint in hints {
+        let more = wide(&hint) + 2;
+        if used + more > width + 2 && used > 0 {
+            lines.push(Vec::new());
+            used = 0;
+        }
+        used += more;
+        if let Some(line) = lines.last_mut() {
+            line.push(hint);
+        }
+    }
+    lines
+}
+
+/// One line of the keys that work here; `left` have no place and are counted at its end: help lists them.
+fn footer(painter: &mut Painter<'_>, area: Rect, mut hints: Vec<Hint>, mut left: usize) {
+    let width = usize::from(area.width.saturating_sub(2));
+    let used = |hints: &[Hint]| hints.iter().map(|hint| wide(hint) + 2).sum::<usize>();
+    let help = painter.app.setup.keymap.hint(Action::Help);
+    let words = |left: usize| format!("{help}: {left} more");
+    while left > 0 && !hints.is_empty() && used(&hints) + words(left).width() > width {
+        hints.pop();
+        left += 1;
+    }
+    let mut x = area.x + 1;
+    for hint in hints {
+        let (start, wide) = (x, wide(&hint) as u16);
+        let Hint { key, word, action } = hint;
+        x = painter.pieces(x, area.y, wide, &[(&key, Role::Key), (" ", Role::Muted), (word, Role::Muted)]);
+        if let Some(action) = action {
+            painter.hit(Rect::new(start, area.y, wide, 1), Target::Do(action));
+        }
+        x += 2;
+    }
+    if left > 0 {
+        let end = painter.text(x, area.y, area.right().saturating_sub(x), &words(left), Role::Muted);
+        painter.hit(Rect::new(x, area.y, end - x, 1), Target::Do(Action::Help));
+    }
+}
+
+/// Says what size is needed.
+pub(super) fn too_small(painter: &mut Painter<'_>, area: Rect) {
+    let text = format!(
+        "The terminal has {}×{} cells; habitat-tui needs {}×{} or more. Enlarge it, or run `habitat-tui FILE | cat`.",
+        area.width, area.height, SMALLEST.0, SMALLEST.1
+    );
+    let lines = wrap(&text, area.width as usize).len() as u16;
+    let top = area.y + area.height.saturating_sub(lines) / 2;
+    painter.wrapped(Rect { y: top, height: area.bottom() - top, ..area }, &text, Role::Warning);
+}

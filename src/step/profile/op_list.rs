@@ -1,0 +1,524 @@
+//! Op lists of a step that was traced and not run → [`Profile`] without origin.
+//!
+//! The form: one JSON object of `info` (what was traced) and `ops`, one record for every
+//! distinct `ATen` call with its phase, arguments, results and count, as a
+//! `TorchDispatchMode` under `FakeTensorMode` sees them. A tensor is `{"shape": […],
+//! "dtype": "float32"}`, with `"layout": "channels_last"` where channels come last in memory and
+//! the usual order does not hold as well; a record has `"access": "strided"` or `"transposed"` where the call
+//! does not pass over its tensors as they lie in memory; everything else among the arguments is a plain value. Calls that
+//! only view a tensor (`"view": true`) are left out. `habitat-tui trace-shapes` makes
+//! version 1 of it with `"format": "habitat-op-list"` (`profiler/shapes/README.md` has every
+//! field); lists without a format are those of older scripts.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::read::json_error;
+use super::tensors::{Access, CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, note_channels_last, note_dtypes};
+use super::{
+    Attribute, DType, Execution, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError,
+    Recording, Shape, Step, Working, Workload,
+};
+use crate::op;
+use habitat_base::text;
+use habitat_base::units::Bytes;
+
+/// Characters of a textual argument.
+const TEXT: usize = 64;
+/// Characters of a module's path.
+const MODULE: usize = 160;
+/// Notes taken over, and their length.
+const NOTES: usize = 16;
+const NOTE: usize = 400;
+/// The form of a list that says its form.
+const FORMAT: &str = "habitat-op-list";
+const VERSION: u32 = 1;
+
+#[derive(Deserialize)]
+struct OpList {
+    format: Option<String>,
+    version: Option<u32>,
+    #[serde(default)]
+    info: Info,
+    ops: Vec<Record>,
+}
+
+#[derive(Default, Deserialize)]
+struct Info {
+    case: Option<String>,
+    torch: Option<String>,
+    batch: Option<u64>,
+    micro_batches: Option<u64>,
+    seq: Option<u64>,
+    params: Option<u64>,
+    amp: Option<String>,
+    /// Whether products of 32-bit tensors run in TF32.
+    #[serde(default)]
+    tf32: bool,
+    /// Whether cuDNN's convolutions and recurrent layers of 32-bit tensors do. Lists of older programs do not say.
+    cudnn_tf32: Option<bool>,
+    mode: Option<Mode>,
+    /// How its kernels are launched, where not one by one.
+    execution: Option<Execution>,
+    #[serde(default)]
+    memory: Listed,
+    #[serde(default)]
+    notes: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Listed {
+    /// Bytes by kind of tensor and in all (`Total`), by device, as `mem_tracker` has them.
+    #[serde(default)]
+    peak: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Bytes by kind at the moment at which most is allocated.
+    kinds: Option<Kinds>,
+    /// Bytes by kind at the moment at which what forward and backward make is most.
+    working: Option<Kinds>,
+    /// The phase of the peak.
+    peak_phase: Option<Phase>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Kinds {
+    parameters: u64,
+    gradients: u64,
+    optimizer_state: u64,
+    activations: u64,
+    temporary: u64,
+}
+
+impl Listed {
+    /// Memory by kind, from either form.
+    fn by_kind(&self) -> Option<Memory> {
+        let of = |names: &[&str]| {
+            let sizes = self.peak.values().flat_map(|kinds| names.iter().filter_map(|name| kinds.get(*name)));
+            sizes.fold(0, |sum: u64, size| sum.saturating_add(*size))
+        };
+        let kinds = self.kinds.unwrap_or_else(|| Kinds {
+            parameters: of(&["Parameter", "Buffer"]),
+            gradients: of(&["Gradient"]),
+            optimizer_state: of(&["Optstate"]),
+            activations: of(&["Activation"]),
+            temporary: of(&["Temp", "Other"]),
+        });
+        let memory = Memory {
+            source: MemorySource::Computed,
+            parameters: Bytes::known(kinds.parameters as f64),
+            gradients: Bytes::known(kinds.gradients as f64),
+            optimizer_state: Bytes::known(kinds.optimizer_state as f64),
+            activations: Bytes::known(kinds.activations as f64),
+            temporary: Bytes::known(kinds.temporary as f64),
+            working: self.working.map(|kinds| Working {
+                gradients: Bytes::known(kinds.gradients as f64),
+                activations: Bytes::known(kinds.activations as f64),
+                temporary: Bytes::known(kinds.temporary as f64),
+            }),
+        };
+        (memory.total().get() > 0.0).then_some(memory)
+    }
+
+    /// The largest sum, where it is told.
+    fn total(&self) -> Option<Bytes> {
+        let total = self
+            .peak
+            .values()
+            .filter_map(|kinds| kinds.get("Total"))
+            .fold(0, |sum: u64, size| sum.saturating_add(*size));
+        if self.kinds.is_none() && total > 0 {
+            return Some(Bytes::known(total as f64));
+        }
+        self.by_kind().map(|memory| memory.total())
+    }
+}
+
+#[derive(Deserialize)]
+struct Record {
+    op: String,
+    #[serde(default)]
+    phase: String,
+    module: Option<String>,
+    #[serde(default)]
+    inputs: Vec<Value>,
+    #[serde(default)]
+    kwargs: Option<BTreeMap<String, Value>>,
+    #[serde(default)]
+    outputs: Vec<Value>,
+    count: u32,
+    #[serde(default)]
+    view: bool,
+    access: Option<String>,
+}
+
+/// Whether the beginning of a text has the marks of an op list.
+pub fn looks_like_op_list(head: &[u8]) -> bool {
+    let has = |mark: &str| head.windows(mark.len()).any(|window| window == mark.as_bytes());
+    has("\"ops\"") && has("\"op\"") && has("\"inputs\"") && !has(super::FORMAT) && !has("\"traceEvents\"")
+}
+
+/// Reads an op list; `name` stands in for a missing name of the case.
+///
+/// # Errors
+/// [`ProfileError`] naming the field and the place.
+pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
+    if json.iter().all(u8::is_ascii_whitespace) {
+        return Err(ProfileError::Empty);
+    }
+    let json = &without_bare_words(json);
+    let mut track = serde_path_to_error::Track::new();
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let list = OpList::deserialize(serde_path_to_error::Deserializer::new(&mut deserializer, &mut track))
+        .and_then(|list| deserializer.end().map(|()| list))
+        .map_err(|error| json_error(&error, &track.path().to_string()))?;
+    let refused = |path: &str, problem: String| ProfileError::Value { path: path.to_owned(), problem };
+    match (list.format.as_deref(), list.version) {
+        (None, _) | (Some(FORMAT), Some(VERSION)) => {}
+        (Some(FORMAT), version) => {
+            let version = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
+            return Err(refused("version", format!("{version}; this program reads version {VERSION}")));
+        }
+        (Some(other), _) => {
+            return Err(refused("format", format!("{:?} is not {FORMAT:?}", text::clean(other, TEXT))));
+        }
+    }
+    let operations = list.ops.iter().filter(|record| !record.view).map(operation).collect::<Vec<_>>();
+    if operations.is_empty() {
+        return Err(refused("ops", "no operation but views; a step has at least one that computes".to_owned()));
+    }
+    let info = &list.info;
+    let workload = Workload {
+        name: text::clean(info.case.as_deref().unwrap_or(name), 80),
+        mode: info.mode.unwrap_or_else(|| {
+            if operations.iter().any(|operation| operation.phase == Phase::Backward) {
+                Mode::Training
+            } else {
+                Mode::Inference
+            }
+        }),
+        batch_size: info.batch,
+        micro_batches: info.micro_batches,
+        sequence_length: info.seq,
+        precision: precision(info, &operations),
+        parameter_count: info.params,
+    };
+    let peak = info.memory.total();
+    let memory = info.memory.by_kind();
+    let step = (peak.is_some() || info.execution.is_some()).then(|| Step {
+        peak_memory_bytes: peak,
+        memory,
+        execution: info.execution,
+        ..Step::default()
+    });
+    let mut notes = vec!["traced without running: nothing was measured on a GPU, all times are predicted".to_owned()];
+    if peak.is_some() {
+        let place = info.memory.peak_phase.map_or_else(String::new, |phase| format!(", largest in {phase}"));
+        notes.push(format!(
+            "peak memory is the sum of the traced tensors{place}; workspaces of libraries and what the allocator loses come on top"
+        ));
+    }
+    notes.extend(info.notes.iter().take(NOTES).map(|note| text::clean(note, NOTE)));
+    let mut profile = Profile::new(workload, None, step, operations)?;
+    let source = info
+        .torch
+        .as_ref()
+        .map_or_else(|| "op list".to_owned(), |version| format!("op list, torch {}", text::clean(version, 20)));
+    let tf32_known = info.cudnn_tf32.is_some();
+    profile.recording =
+        Some(Recording { source, step_marks: None, ranks: None, joined_share: None, tf32_known, notes });
+    Ok(profile)
+}
+
+/// Python writes numbers that JSON does not have as `NaN` and `Infinity`; they stand for no
+/// size, so an empty list takes their place, and all other text keeps its own.
+fn without_bare_words(json: &[u8]) -> Vec<u8> {
+    let mut text = json.to_vec();
+    let (mut quoted, mut at) = (false, 0);
+    while at < text.len() {
+        match text[at] {
+            b'\\' if quoted => at += 1,
+            b'"' => quoted = !quoted,
+            b'N' | b'I' | b'-' if !quoted => {
+                let word =
+                    [&b"-Infinity"[..], b"Infinity", b"NaN"].into_iter().find(|word| text[at..].starts_with(word));
+                if let Some(word) = word {
+                    text[at..at + word.len()].fill(b' ');
+                    text[at..at + 2].copy_from_slice(b"[]");
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    text
+}
+
+fn precision(info: &Info, operations: &[Operation]) -> Option<Precision> {
+    let multiplying = || operations.iter().filter(|operation| op::family(operation).varies_kernels());
+    // Only products are in 8 bits, and not all of them.
+    if multiplying().any(|operation| matches!(operation.dtype, Some(DType::Float8E4m3 | DType::Float8E5m2))) {
+        return Some(Precision::Fp8);
+    }
+    match info.amp.as_deref() {
+        Some("bfloat16") => return Some(Precision::AmpBf16),
+        Some("float16") => return Some(Precision::AmpFp16),
+        _ => {}
+    }
+    // Models in 16 bits compute some small products, as of positions, in FP32.
+    let mut by_type: BTreeMap<&DType, f64> = BTreeMap::new();
+    for operation in multiplying() {
+        if let Some(dtype) = &operation.dtype {
+            let flops = op::work(operation, None).map_or(0.0, |work| work.flops.get());
+            *by_type.entry(dtype).or_default() += flops * f64::from(operation.count);
+        }
+    }
+    let (most, _) = by_type.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    match most {
+        DType::Float32 => Some(Precision::with_tf32(info.tf32, info.cudnn_tf32.unwrap_or(true))),
+        DType::Float16 => Some(Precision::Fp16),
+        DType::Bfloat16 => Some(Precision::Bf16),
+        _ => None,
+    }
+}
+
+fn operation(record: &Record) -> Operation {
+    let name = name(&record.op);
+    let mut given = Vec::new();
+    record.inputs.iter().for_each(|value| collect(value, &mut given));
+    record.kwargs.iter().flatten().for_each(|(_, value)| collect(value, &mut given));
+    let mut results = Vec::new();
+    record.outputs.iter().for_each(|value| collect(value, &mut results));
+    let dtype = dtype(&given).or_else(|| dtype(&results));
+    if results.is_empty() && op::name::is_foreach(&name) && op::name::is_in_place(&name) {
+        // In place: the first list is the result.
+        record.inputs.iter().take(1).for_each(|value| collect(value, &mut results));
+    }
+    let mut attributes: BTreeMap<String, Attribute> = op::name::positions(&name)
+        .iter()
+        .filter_map(|(place, key)| {
+            let value = record.inputs.get(*place).or_else(|| record.kwargs.as_ref()?.get(*key))?;
+            Some(((*key).to_owned(), attribute(value)?))
+        })
+        .collect();
+    for (key, listed) in [(INPUT_DTYPES, &given), (OUTPUT_DTYPES, &results)] {
+        let typed = listed.iter().map(|tensor| (&tensor.shape, tensor.dtype.as_ref()));
+        note_dtypes(&mut attributes, key, dtype.as_ref(), typed);
+    }
+    // The lists of an update hold parameters in every order.
+    if !op::name::takes_lists(&name) {
+        if given.iter().any(|tensor| tensor.channels_last) {
+            note_channels_last(&mut attributes);
+        }
+        if let Some(access) = record.access.as_deref().and_then(Access::named) {
+            access.note(&mut attributes);
+        }
+    }
+    Operation {
+        name,
+        module: record.module.as_ref().map(|module| text::clean(module, MODULE)).filter(|module| !module.is_empty()),
+        phase: match record.phase.as_str() {
+            "forward" => Phase::Forward,
+            "backward" => Phase::Backward,
+            "gradient_accumulation" => Phase::GradientAccumulation,
+            "optimizer" | "zero_grad" => Phase::Optimizer,
+            "copy" => Phase::Copy,
+            "communication" => Phase::Communication,
+            _ => Phase::Other,
+        },
+        count: record.count,
+        inputs: given.into_iter().map(|tensor| tensor.shape).collect(),
+        outputs: results.into_iter().map(|tensor| tensor.shape).collect(),
+        dtype,
+        attributes,
+        device_time: None,
+        kernels: Vec::new(),
+    }
+}
+
+/// `aten.add_.Tensor` is `aten::add_` elsewhere.
+fn name(op: &str) -> String {
+    let mut parts = op.splitn(3, '.');
+    match (parts.next(), parts.next()) {
+        (Some(space), Some(operator)) => format!("{space}::{operator}"),
+        _ => op.to_owned(),
+    }
+}
+
+/// A tensor as the list has it.
+struct Tensor {
+    shape: Shape,
+    dtype: Option<DType>,
+    channels_last: bool,
+}
+
+/// The tensors of a value: itself, or those of a list.
+fn collect(value: &Value, tensors: &mut Vec<Tensor>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect(item, tensors)),
+        Value::Object(fields) => {
+            let shape = fields.get("shape").and_then(Value::as_array);
+            if let Some(shape) = shape.and_then(|shape| shape.iter().map(Value::as_u64).collect()) {
+                let dtype = fields.get("dtype").and_then(|dtype| DType::deserialize(dtype).ok());
+                let channels_last = fields.get("layout").and_then(Value::as_str) == Some(CHANNELS_LAST);
+                tensors.push(Tensor { shape, dtype, channels_last });
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The element type of an operation: that of its first floating-point tensor with an
+/// extent, else of its first tensor.
+fn dtype(tensors: &[Tensor]) -> Option<DType> {
+    let floating = |dtype: &DType| dtype.name().starts_with("float") || *dtype == DType::Bfloat16;
+    let known = || tensors.iter().filter_map(|tensor| Some((tensor.shape.is_empty(), tensor.dtype.as_ref()?)));
+    known()
+        .find(|(scalar, dtype)| !scalar && floating(dtype))
+        .or_else(|| known().find(|(scalar, _)| !scalar))
+        .or_else(|| known().next())
+        .map(|(_, dtype)| dtype.clone())
+}
+
+fn attribute(value: &Value) -> Option<Attribute> {
+    match value {
+        Value::Bool(value) => Some(Attribute::Bool(*value)),
+        Value::Number(number) => number.as_i64().map(Attribute::Int).or_else(|| number.as_f64().map(Attribute::Float)),
+        Value::String(value) => Some(Attribute::Text(text::clean(value, TEXT))),
+        Value::Array(items) => Some(Attribute::List(items.iter().take(64).filter_map(attribute).collect())),
+        Value::Null | Value::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = r#"{"info": {"case": "net", "torch": "2.15.0", "batch": 64, "params": 9408, "amp": null,
+        "memory": {"param_bytes": 37632, "peak": {"cpu": {"Parameter": 1, "Total": 1000000}}}},
+      "ops": [
+        {"phase": "forward", "op": "aten.convolution.default", "inputs": [{"shape": [64, 3, 224, 224], "dtype": "float32"},
+          {"shape": [64, 3, 7, 7], "dtype": "float32"}, null, [2, 2], [3, 3], [1, 1], false, [0, 0], 1], "kwargs": null,
+          "outputs": [{"shape": [64, 64, 112, 112], "dtype": "float32"}], "count": 1, "flops": 15105785856, "view": false},
+        {"phase": "forward", "op": "aten.view.default", "inputs": [{"shape": [4], "dtype": "float32"}], "outputs": [], "count": 3, "view": true},
+        {"phase": "backward", "op": "aten.ones_like.default", "inputs": [{"shape": [], "dtype": "float32"}], "kwargs": {"pin_memory": false},
+          "outputs": [{"shape": [], "dtype": "float32"}], "count": 1, "access": "strided"},
+        {"phase": "optimizer", "op": "aten._foreach_add_.List", "inputs": [[{"shape": [64, 3, 7, 7], "dtype": "float32"}, {"shape": [64], "dtype": "float32"}],
+          [{"shape": [64, 3, 7, 7], "dtype": "float32"}, {"shape": [64], "dtype": "float32"}]], "kwargs": {"alpha": -0.1}, "outputs": [], "count": 2, "access": "transposed"}]}"#;
+
+    #[test]
+    fn the_largest_products_decide_the_precision() {
+        let product = |size: u64, dtype: &str| {
+            let factor = format!(r#"{{"shape": [{size}, {size}], "dtype": "{dtype}"}}"#);
+            format!(
+                r#"{{"phase": "forward", "op": "aten.mm.default", "inputs": [{factor}, {factor}], "kwargs": null, "outputs": [{factor}], "count": 1}}"#
+            )
+        };
+        let precision = |rows: &[String]| {
+            let json = format!(
+                r#"{{"format": "habitat-op-list", "version": 1, "info": {{"case": "x", "mode": "inference"}}, "ops": [{}]}}"#,
+                rows.join(", ")
+            );
+            from_op_list(json.as_bytes(), "x").unwrap().workload.precision
+        };
+        // Positions in FP32 come first in a model in BF16.
+        assert_eq!(precision(&[product(8, "float32"), product(64, "bfloat16")]), Some(Precision::Bf16));
+        assert_eq!(precision(&[product(8, "float32")]), Some(Precision::Fp32));
+        assert_eq!(precision(&[product(64, "float64"), product(8, "float32")]), None);
+    }
+
+    #[test]
+    fn an_op_list_becomes_a_profile_without_origin() {
+        let profile = from_op_list(LIST.as_bytes(), "file").unwrap();
+        let workload = &profile.workload;
+        assert_eq!((workload.name.as_str(), workload.mode, workload.batch_size), ("net", Mode::Training, Some(64)));
+        assert_eq!((workload.precision, workload.parameter_count), (Some(Precision::Fp32), Some(9408)));
+        assert_eq!((&profile.origin, profile.measured_step()), (&None, None));
+        assert_eq!(profile.step.as_ref().unwrap().peak_memory_bytes, Some(Bytes::known(1e6)));
+        let names: Vec<&str> = profile.operations.iter().map(|operation| operation.name.as_str()).collect();
+        assert_eq!(names, ["aten::convolution", "aten::ones_like", "aten::_foreach_add_"]);
+        let convolution = &profile.operations[0];
+        assert_eq!(convolution.attributes["stride"].as_ints(), Some(vec![2, 2]));
+        assert_eq!(convolution.attributes["transposed"], Attribute::Bool(false));
+        assert_eq!(profile.operations.iter().map(Access::of).collect::<Vec<_>>(), [None, Some(Access::Strided), None]);
+        let update = &profile.operations[2];
+        assert_eq!((update.phase, update.count, update.inputs.len()), (Phase::Optimizer, 2, 4));
+        assert_eq!(update.outputs, [vec![64, 3, 7, 7], vec![64]]);
+    }
+
+    /// `PyTorch` has names of its own for element types of 8 bits.
+    #[test]
+    fn products_in_8_bits_are_known_as_such() {
+        let text = r#"{"ops": [
+            {"op": "aten.mm.default", "inputs": [{"shape": [8, 8], "dtype": "bfloat16"}, {"shape": [8, 8], "dtype": "bfloat16"}], "count": 1},
+            {"op": "aten._scaled_mm.default", "inputs": [{"shape": [8, 8], "dtype": "float8_e4m3fn"}, {"shape": [8, 8], "dtype": "float8_e5m2"}],
+             "outputs": [{"shape": [8, 8], "dtype": "bfloat16"}], "count": 1}]}"#;
+        let profile = from_op_list(text.as_bytes(), "f").unwrap();
+        assert_eq!(profile.workload.precision, Some(Precision::Fp8));
+        assert_eq!(profile.operations[1].dtype, Some(DType::Float8E4m3));
+        assert_eq!(DType::named("float8_e5m2fnuz"), DType::Float8E5m2);
+        assert_eq!(DType::named("float128"), DType::Other("float128".to_owned()));
+    }
+
+    #[test]
+    fn memory_by_kind_is_told_by_either_form() {
+        let memory = |listed: &str| {
+            let text = LIST.replacen(r#""peak": {"cpu": {"Parameter": 1, "Total": 1000000}}"#, listed, 1);
+            from_op_list(text.as_bytes(), "f").unwrap()
+        };
+        let ours = memory(
+            r#""kinds": {"parameters": 1, "gradients": 2, "optimizer_state": 4, "activations": 8, "temporary": 16},
+               "peak_phase": "backward""#,
+        );
+        let step = ours.step.as_ref().unwrap();
+        let kinds = step.memory.as_ref().unwrap();
+        assert_eq!((kinds.source, kinds.total().get()), (MemorySource::Computed, 31.0));
+        assert_eq!(kinds.kinds().map(|(_, bytes)| bytes.get()), [1.0, 2.0, 4.0, 8.0, 16.0]);
+        assert_eq!(step.peak_memory_bytes, Some(Bytes::known(31.0)));
+        assert!(ours.recording.unwrap().notes[1].contains("largest in backward"));
+        let tracked = memory(r#""peak": {"cpu": {"Parameter": 3, "Buffer": 1, "Temp": 5, "Other": 2, "Total": 11}}"#);
+        let step = tracked.step.unwrap();
+        assert_eq!(step.memory.unwrap().kinds().map(|(_, bytes)| bytes.get()), [4.0, 0.0, 0.0, 0.0, 7.0]);
+        assert_eq!(step.peak_memory_bytes, Some(Bytes::known(11.0)));
+        assert_eq!(memory(r#""peak": {}"#).step, None);
+    }
+
+    #[test]
+    fn a_list_that_says_its_form_is_held_to_it() {
+        let said = |form: &str| from_op_list(LIST.replacen('{', &format!("{{{form}, "), 1).as_bytes(), "f");
+        assert!(said(r#""format": "habitat-op-list", "version": 1"#).is_ok());
+        let error = |form: &str| said(form).expect_err("must be refused").to_string();
+        assert!(error(r#""format": "habitat-op-list", "version": 2"#).contains("version: 2; this program reads"));
+        assert!(error(r#""format": "habitat-op-list""#).contains("version: none"));
+        assert!(error(r#""format": "other", "version": 1"#).contains("\"other\" is not"));
+    }
+
+    #[test]
+    fn errors_name_the_field_and_the_place() {
+        let error = |text: &str| from_op_list(text.as_bytes(), "f").expect_err("must be refused").to_string();
+        assert!(error("").contains("empty"));
+        assert!(error("{\"info\": {}}").contains("missing field `ops`"));
+        assert!(error("{\"ops\": []}").starts_with("ops: no operation"));
+        let count = error(&LIST.replacen("\"count\": 1", "\"count\": -1", 1));
+        assert!(count.starts_with("ops[0].count: invalid value"), "{count}");
+        let zero = error(&LIST.replacen("\"count\": 1,", "\"count\": 0,", 1));
+        assert!(zero.contains("aten::convolution") && zero.contains("count: 0"), "{zero}");
+    }
+
+    #[test]
+    fn numbers_that_json_does_not_have_are_passed_over() {
+        let text =
+            r#"{"ops": [{"op": "aten.full.default", "inputs": [[2], -Infinity, NaN, "-Infinity"], "count": 1}]}"#;
+        let json = without_bare_words(text.as_bytes());
+        let value: Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(value["ops"][0]["inputs"], serde_json::json!([[2], [], [], "-Infinity"]));
+        assert_eq!(json.len(), text.len());
+    }
+
+    #[test]
+    fn op_lists_are_told_from_other_files() {
+        assert!(looks_like_op_list(LIST.as_bytes()));
+        assert!(!looks_like_op_list(br#"{"format": "habitat-profile", "ops": [{"op": 1, "inputs": 2}]}"#));
+        assert!(!looks_like_op_list(br#"{"traceEvents": []}"#));
+    }
+}

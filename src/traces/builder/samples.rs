@@ -1,0 +1,349 @@
+//! How many samples a step processes.
+//!
+//! The first extent of the model's input is the batch, unless something speaks against it:
+//! then the number is not known, and the reason is given. From one call of the model to a
+//! step it is the structure of the step that tells: backward passes, updates, and batches
+//! that a `DataLoader` gave.
+
+use super::loader;
+use super::nest::{LOADER, Nesting, updates};
+use super::options::ModelInput;
+use crate::{RangeKind, Span, Trace};
+use habitat_step::op::{Form, Name, name};
+use habitat_step::profile::Shape;
+
+/// What a step is made of, in means over the steps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Parts {
+    /// Backward passes.
+    pub(super) passes: u64,
+    /// Of these, in the closure of an optimizer.
+    pub(super) in_closures: u64,
+    /// Optimizer steps.
+    pub(super) updates: u64,
+    /// Batches that a `DataLoader` gave.
+    pub(super) fetches: u64,
+    /// Rows of the loss that has fewest.
+    pub(super) loss_rows: Option<u64>,
+}
+
+/// The samples of a step, and where they were read off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Samples {
+    pub(super) count: u64,
+    /// Tokens of a sample.
+    pub(super) length: Option<u64>,
+    pub(super) seen: String,
+    /// Parts that were added up; 1 where there is one.
+    pub(super) parts: u64,
+    /// Why the count may not be the user's.
+    pub(super) doubt: Option<String>,
+}
+
+impl Parts {
+    fn new(trace: &Trace, nesting: &Nesting, spans: &[Span]) -> Self {
+        let inside = |time: f64| Span::at(spans, time).is_some();
+        let mean = |count: usize| (count as f64 / spans.len().max(1) as f64).round() as u64;
+        let updates = updates(trace);
+        // How far the updates that have begun before each reach.
+        let reached = updates.iter().scan(f64::NEG_INFINITY, |reach, (_, step)| {
+            *reach = reach.max(step.end);
+            Some(*reach)
+        });
+        let ends: Vec<f64> = std::iter::once(f64::NEG_INFINITY).chain(reached).collect();
+        let closure = |start: f64| start < ends[updates.partition_point(|(_, step)| step.start < start)];
+        let passes = || nesting.passes.iter().filter(|pass| inside(pass.start));
+        let mut fetches = 0;
+        let mut loss_rows: Option<u64> = None;
+        for (host, context) in trace.ranges.iter().zip(&nesting.contexts).filter(|(host, _)| inside(host.start)) {
+            let name = trace.name(host.name);
+            fetches += usize::from(host.kind == RangeKind::Annotation && name.starts_with(LOADER));
+            if host.kind == RangeKind::Operator && !context.backward && !context.input && name::is_loss(name) {
+                let rows = trace.tensors(host).shapes.first().and_then(|shape| shape.first()).copied();
+                loss_rows = rows.map_or(loss_rows, |rows| Some(loss_rows.map_or(rows, |known| known.min(rows))));
+            }
+        }
+        Self {
+            passes: mean(passes().count()),
+            in_closures: mean(passes().filter(|pass| closure(pass.start)).count()),
+            updates: mean(updates.iter().filter(|(_, step)| inside(step.start)).count()),
+            fetches: mean(fetches),
+            loss_rows,
+        }
+    }
+}
+
+/// The samples of a step; where they are not known, why. `None` where there is nothing to
+/// tell from.
+pub(super) fn samples(
+    trace: &Trace,
+    nesting: &Nesting,
+    spans: &[Span],
+    model: Option<&ModelInput>,
+) -> Option<Result<Samples, String>> {
+    let parts = Parts::new(trace, nesting, spans);
+    if let Some(model) = model {
+        let found = of_model(&as_recorded(model, trace, nesting, spans.first()), &parts);
+        return Some(loader::compared(found, &model.batches, &parts));
+    }
+    let (lead, length) = first_layer(trace, nesting, spans.first()?)?;
+    // A trace alone does not tell the calls of the model: of each pass one is assumed.
+    let calls = parts.passes.max(1);
+    Some(in_a_step(lead, calls, false, &parts).map(|(samples, times)| Samples {
+        count: samples,
+        length,
+        seen: format!("the first layer's input{times}"),
+        parts: samples / lead.max(1),
+        doubt: None,
+    }))
+}
+
+/// First extent of the first layer's input, and tokens of a sample where the input is
+/// two-dimensional.
+pub(super) fn first_layer(trace: &Trace, nesting: &Nesting, span: &Span) -> Option<(u64, Option<u64>)> {
+    let first = trace
+        .ranges
+        .iter()
+        .zip(&nesting.contexts)
+        .filter(|(host, context)| {
+            host.kind == RangeKind::Operator
+                && host.start >= span.start
+                && host.start < span.end
+                && !context.backward
+                && !context.optimizer
+                && !context.input
+                && name::is_first_layer(trace.name(host.name))
+        })
+        .min_by(|(a, _), (b, _)| a.start.total_cmp(&b.start))?
+        .0;
+    let shapes = &trace.tensors(first).shapes;
+    let lead = |shape: &Shape, at: usize| shape.get(at).copied().filter(|extent| *extent > 0);
+    match Name::of(trace.name(first.name)).form {
+        Form::Lookup(_) => {
+            let indices = shapes.get(1).filter(|shape| shape.len() == 2)?;
+            Some((lead(indices, 0)?, lead(indices, 1)))
+        }
+        Form::Product(_) => {
+            let input = shapes.first()?;
+            match input.len() {
+                2 => Some((lead(input, 0)?, None)),
+                3 => Some((lead(input, 0)?, lead(input, 1))),
+                _ => None,
+            }
+        }
+        // Recurrent layers may have the batch first or second.
+        Form::Recurrent { .. } => None,
+        _ => {
+            let (input, weight) = (shapes.first()?, shapes.get(1)?);
+            (input.len() == weight.len()).then(|| lead(input, 0))?.map(|batch| (batch, None))
+        }
+    }
+}
+
+/// The same with the batch of the recorded step: the model was looked at in the step before,
+/// which may be the last and short one of an epoch.
+fn as_recorded(model: &ModelInput, trace: &Trace, nesting: &Nesting, span: Option<&Span>) -> ModelInput {
+    let mut model = model.clone();
+    let (Some(span), [lead], Some((shape, _))) = (span, &model.leads[..], model.inputs.first()) else { return model };
+    let Some((_, rest)) = shape.split_first() else { return model };
+    let mut operators: Vec<_> = trace
+        .ranges
+        .iter()
+        .zip(&nesting.contexts)
+        .filter(|(host, context)| {
+            host.kind == RangeKind::Operator && !context.input && (span.start..span.end).contains(&host.start)
+        })
+        .collect();
+    operators.sort_by(|(a, _), (b, _)| a.start.total_cmp(&b.start));
+    let mut leads = operators.iter().flat_map(|(host, _)| {
+        let shapes = trace.tensors(host).shapes.iter();
+        shapes.filter(|one| one.len() == rest.len() + 1 && one[1..] == *rest).map(|one| one[0])
+    });
+    let was = *lead;
+    let Some(first) = leads.next() else { return model };
+    if first == was || leads.any(|lead| lead == was) {
+        return model;
+    }
+    model.leads = vec![first];
+    for (shape, _) in &mut model.inputs {
+        if let Some(lead) = shape.first_mut().filter(|lead| **lead == was) {
+            *lead = first;
+        }
+    }
+    model
+}
+
+fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
+    let name = habitat_base::text::clean(&model.module, 60);
+    if let Some(class) = &model.opaque {
+        return Err(format!("{name} is given a {}", habitat_base::text::clean(class, 60)));
+    }
+    if model.lists {
+        return Err(format!("{name} is given a list of tensors"));
+    }
+    let Some(((shape, is_whole), others)) = model.inputs.split_first() else {
+        return Err(format!("{name} is given no tensor"));
+    };
+    let (lead, shown) = (shape.first().copied().unwrap_or(0), text(shape));
+    if let Some((other, _)) = others.iter().find(|(other, _)| other.first() != shape.first()) {
+        return Err(format!("the inputs of {name} begin with different extents, {shown} and {}", text(other)));
+    }
+    // Neighbours in a graph, or a mask of a sequence.
+    if let Some((square, _)) = others
+        .iter()
+        .chain([&(shape.clone(), *is_whole)])
+        .find(|(other, _)| !others.is_empty() && matches!(other[..], [rows, columns] if rows == columns))
+    {
+        return Err(format!("an input of {name}, {}, may relate rows to one another", text(square)));
+    }
+    match (shape.len(), is_whole) {
+        (0 | 1, true) => return Err(format!("the input of {name}, {shown}, may be one sequence or many")),
+        (0 | 1, false) => return Err(format!("the input of {name}, {shown}, may be one sample or many")),
+        (2 | 3, _) if model.sequence_first => {
+            return Err(format!("in the input of {name}, {shown}, the sequence may come first"));
+        }
+        _ => {}
+    }
+    if lead == 0 {
+        return Err(format!("the input of {name} is empty"));
+    }
+    if let [first, second, ..] = model.leads[..] {
+        return Err(format!("{name} is called with batches of {first} and of {second} in one step"));
+    }
+    let (samples, times) = in_a_step(lead, model.calls.max(1), model.again, parts)
+        .map_err(|reason| format!("{reason} ({name} is given {shown})"))?;
+    let length = (*is_whole && shape.len() == 2).then(|| shape[1]);
+    Ok(Samples {
+        count: samples,
+        length,
+        seen: format!("the first input of {name}, {shown}{times}"),
+        parts: samples / lead,
+        doubt: None,
+    })
+}
+
+/// Samples of a step in which the model is called so many times with `lead` of them, and
+/// how they come together.
+fn in_a_step(lead: u64, calls: u64, again: bool, parts: &Parts) -> Result<(u64, String), String> {
+    let Parts { passes, in_closures, updates, fetches, loss_rows } = *parts;
+    if let Some(rows) = loss_rows.filter(|rows| *rows < lead) {
+        return Err(format!("the loss is of {rows} rows, fewer than the model is given"));
+    }
+    if in_closures > 1 {
+        return Err(format!("the optimizer evaluates its closure {in_closures} times a step"));
+    }
+    let (parts, what) = match (fetches, calls) {
+        (_, 1) if fetches <= 1 => (1, ""),
+        // As where a network judges real samples and made ones, or two of a pair.
+        (1.., _) if calls.is_multiple_of(fetches) && (updates > 1 || passes <= fetches) => {
+            (fetches, "batches of the DataLoader")
+        }
+        (0, _) if calls == passes && updates <= 1 && !again => (calls, "forward passes"),
+        (0, _) if calls == passes && updates <= 1 => {
+            return Err(format!(
+                "a step has {calls} calls of the model, each with a backward pass: of as many batches, or of one again"
+            ));
+        }
+        _ => {
+            let mut parts = vec![
+                count(calls, "call of the model", "calls of the model"),
+                count(passes, "backward pass", "backward passes"),
+                count(updates, "optimizer step", "optimizer steps"),
+            ];
+            parts.extend((fetches > 0).then(|| count(fetches, "batch of the DataLoader", "batches of the DataLoader")));
+            return Err(format!("a step has {}", parts.join(", ")));
+        }
+    };
+    let samples = lead.checked_mul(parts).ok_or("the batch size is beyond count")?;
+    Ok((samples, if parts == 1 { String::new() } else { format!(" × {parts} {what} a step") }))
+}
+
+fn count(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
+fn text(shape: &Shape) -> String {
+    let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
+    format!("[{}]", extents.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Parts = Parts { passes: 1, in_closures: 0, updates: 1, fetches: 0, loss_rows: None };
+
+    fn model(inputs: &[(&[u64], bool)], calls: u64) -> ModelInput {
+        ModelInput {
+            module: "Net".to_owned(),
+            calls,
+            inputs: inputs.iter().map(|(shape, is_whole)| (shape.to_vec(), *is_whole)).collect(),
+            leads: inputs.first().and_then(|(shape, _)| shape.first().copied()).into_iter().collect(),
+            ..ModelInput::default()
+        }
+    }
+
+    fn found(model: &ModelInput, parts: Parts) -> Option<u64> {
+        of_model(model, &parts).ok().map(|found| found.count)
+    }
+
+    #[test]
+    fn the_first_input_tells_batch_and_sequence() {
+        let found = |inputs: &[(&[u64], bool)]| of_model(&model(inputs, 1), &PLAIN);
+        assert_eq!(found(&[(&[8, 3, 64, 64], false)]).unwrap().count, 8);
+        let tokens = found(&[(&[4, 512], true), (&[4, 512], true)]).unwrap();
+        assert_eq!((tokens.count, tokens.length), (4, Some(512)));
+        assert_eq!((&*tokens.seen, tokens.parts), ("the first input of Net, [4, 512]", 1));
+    }
+
+    #[test]
+    fn what_may_be_something_else_than_a_batch_is_not_known() {
+        let reason = |inputs: &[(&[u64], bool)]| of_model(&model(inputs, 1), &PLAIN).unwrap_err();
+        // Nodes and edges of a graph; its matrix of neighbours.
+        assert!(reason(&[(&[2708, 16], false), (&[2, 10556], true)]).contains("begin with different extents"));
+        assert!(reason(&[(&[2708, 16], false), (&[2708, 2708], false)]).contains("relate rows"));
+        assert!(reason(&[(&[512], true)]).contains("one sequence or many"));
+        assert!(reason(&[(&[7], false)]).contains("one sample or many"));
+        assert!(reason(&[(&[0, 3], false)]).contains("empty"));
+        assert!(reason(&[]).contains("no tensor"));
+        let plain = model(&[(&[35, 20], true)], 1);
+        for odd in [
+            ModelInput { sequence_first: true, ..plain.clone() },
+            ModelInput { lists: true, ..plain.clone() },
+            ModelInput { opaque: Some("Data".to_owned()), ..plain.clone() },
+            // It acts before it learns.
+            ModelInput { leads: vec![1, 64], ..plain.clone() },
+        ] {
+            assert_eq!(found(&odd, PLAIN), None, "{odd:?}");
+        }
+        let images = ModelInput { sequence_first: true, ..model(&[(&[8, 3, 32, 32], false)], 1) };
+        assert_eq!(found(&images, PLAIN), Some(8));
+        // 140 labelled nodes of 2708.
+        let few = Parts { loss_rows: Some(140), ..PLAIN };
+        assert_eq!(found(&model(&[(&[2708, 16], false)], 1), few), None);
+        assert_eq!(found(&model(&[(&[8, 64], true)], 1), Parts { loss_rows: Some(8 * 64), ..PLAIN }), Some(8));
+    }
+
+    #[test]
+    fn the_step_tells_how_calls_come_together() {
+        let calls = |calls, parts| found(&model(&[(&[8, 10], false)], calls), parts);
+        // Four micro-batches, with a loader and without; one batch and what an adversary makes of it.
+        assert_eq!(calls(4, Parts { passes: 4, ..PLAIN }), Some(32));
+        assert_eq!(calls(4, Parts { passes: 4, fetches: 4, ..PLAIN }), Some(32));
+        let adversary = ModelInput { again: true, ..model(&[(&[8, 10], false)], 2) };
+        assert_eq!(found(&adversary, Parts { passes: 2, ..PLAIN }), None);
+        // A network that judges real samples and made ones.
+        assert_eq!(calls(3, Parts { passes: 3, fetches: 1, updates: 2, ..PLAIN }), Some(8));
+        assert_eq!(calls(3, Parts { passes: 3, updates: 2, ..PLAIN }), None);
+        // Pairs.
+        assert_eq!(calls(2, Parts { fetches: 1, ..PLAIN }), Some(8));
+        assert_eq!(calls(2, PLAIN), None);
+        // Fifty actions and one update; a thousand steps of a cell.
+        assert_eq!(calls(50, PLAIN), None);
+        // One batch in four parts, or four times.
+        assert_eq!(calls(4, Parts { passes: 4, fetches: 1, ..PLAIN }), None);
+        assert_eq!(calls(5, Parts { passes: 5, in_closures: 5, ..PLAIN }), None);
+        let reason = of_model(&model(&[(&[8, 10], false)], 2), &PLAIN).unwrap_err();
+        assert_eq!(reason, "a step has 2 calls of the model, 1 backward pass, 1 optimizer step (Net is given [8, 10])");
+    }
+}
