@@ -73,7 +73,8 @@ mod tests {
             [("hook", "habitat_hook/", super::HOOK.iter()), ("shapes", "habitat_shapes/", super::SHAPES.iter())]
         {
             let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-            let is_file = |name: &String| name.ends_with(".py") && name != "bench.py";
+            let is_python = |name: &str| Path::new(name).extension().is_some_and(|extension| extension == "py");
+            let is_file = |name: &String| is_python(name) && name != "bench.py";
             let names = |within: &str| {
                 let entries = std::fs::read_dir(root.join(within)).unwrap();
                 entries.map(|entry| format!("{within}{}", entry.unwrap().file_name().display())).collect::<Vec<_>>()

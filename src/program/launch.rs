@@ -25,7 +25,7 @@ use habitat_screens::app::engine::{Solved, Version};
 use habitat_screens::app::screen::profile::Against;
 use habitat_screens::app::{Chosen, Engine, SaveOutcome, Setup, Source};
 use habitat_screens::keymap::{Key, Keymap};
-use habitat_screens::tui::{self, Launch, Line, TuiError, follow, run, screenshot};
+use habitat_screens::tui::{self, Launch, Line, TuiError, run, screenshot};
 use habitat_step::catalog::Catalog;
 
 /// Opens the screens, or writes the picture asked for.
@@ -40,7 +40,7 @@ pub fn open(mut screens: Screens) -> Result<u8, TuiError> {
     let picture = screens.args.screenshot.clone();
     let (size, keys, force) = (screens.args.size, screens.args.keys.clone(), screens.args.force);
     let mut launch = launch(screens)?;
-    let Some(path) = picture else { return run(launch) };
+    let Some(path) = picture else { return run(launch, None) };
     let keys: Vec<Key> = keys
         .split_whitespace()
         .map(str::parse)
@@ -101,7 +101,7 @@ fn on_job(screens: Screens, session: Session) -> Result<u8, TuiError> {
         launch.setup.source = Source::Awaited;
         launch.setup.screen = Screen::Job;
         launch.setup.job = Some(job);
-        follow(launch, Some(Line { updates, control, is_done }))
+        run(launch, Some(Line { updates, control, is_done }))
     });
     // Whatever became of the screens: the job goes on, and the user hears of it.
     let code = finish();

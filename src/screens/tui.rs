@@ -67,15 +67,6 @@ pub enum TuiError {
     Picture(String),
 }
 
-/// Runs until the user leaves or the system asks to; the exit code (128 and the number
-/// of the signal that asked).
-///
-/// # Errors
-/// [`TuiError`] where the terminal cannot be put in order or read.
-pub fn run(launch: Launch) -> Result<u8, TuiError> {
-    follow(launch, None)
-}
-
 /// Threads that the screens need at once: two for events, two for answers.
 const THREADS: usize = 4;
 
@@ -104,8 +95,12 @@ pub fn panic_if_asked(place: &str) {
 #[doc(hidden)]
 pub const fn panic_if_asked(_place: &str) {}
 
-/// [`run`] on a job: its news reach the screens, and wishes reach the job.
-pub fn follow(launch: Launch, line: Option<Line>) -> Result<u8, TuiError> {
+/// Runs until the user quits or the system ends the screens; returns the exit code (128 plus
+/// the signal's number). `line` connects the screens to a running job.
+///
+/// # Errors
+/// [`TuiError`] if the terminal cannot be set up or read.
+pub fn run(launch: Launch, line: Option<Line>) -> Result<u8, TuiError> {
     // Under NO_COLOR crossterm 0.29 turns every colour change into an empty SGR, which
     // also ends reverse and bold, so the selection would vanish. The theme leaves colours
     // out by itself; crossterm must pass on what it is given.
