@@ -111,7 +111,7 @@ impl Made {
     fn take(&self) -> Import {
         let find = |device: &DeviceInfo| {
             let known = (device.name == "NVIDIA GeForce RTX 3080").then(|| GpuSlug::new("rtx-3080").unwrap());
-            known.ok_or_else(|| format!("the catalog has no GPU that is {:?}", device.name))
+            known.ok_or_else(|| format!("no GPU in the catalog matches {:?}", device.name))
         };
         self.import(&ImportOptions { resolve_gpu: Some(&find), ..ImportOptions::default() }).unwrap()
     }
