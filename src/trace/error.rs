@@ -129,14 +129,14 @@ pub enum Fault {
     },
     /// One step has more records than the limit.
     #[error(
-        "a step has more than {most} operators, launches and kernels, the most that are read; record a shorter one, without Python stacks (with_stack=False)"
+        "a step has more than {most} operators, launches and kernels, the limit; record a shorter one, without Python stacks (with_stack=False)"
     )]
     StepTooLarge {
         /// The limit.
         most: usize,
     },
     /// A message has more parts than the limit.
-    #[error("more than {most} {what}, the most that are read; record fewer steps")]
+    #[error("more than {most} {what}, the limit; record fewer steps")]
     TooMany {
         /// Kind of part.
         what: &'static str,
@@ -204,7 +204,7 @@ pub enum Fault {
         with_shapes: bool,
     },
     /// No GPU of the recording was used.
-    #[error("nothing ran on a GPU while it was recorded; {remedy}")]
+    #[error("nothing ran on a GPU during the recording; {remedy}")]
     Idle {
         /// How to record GPU work.
         remedy: &'static str,
@@ -226,7 +226,7 @@ pub enum Fault {
         kernels: u64,
     },
     /// A step range was named, but no range has that name.
-    #[error("no range is called {name:?}{}", ranges(.known))]
+    #[error("no range is named {name:?}{}", ranges(.known))]
     NoStepRange {
         /// The given name.
         name: String,
@@ -251,7 +251,7 @@ pub enum Fault {
 
 fn keys(found: &[String]) -> String {
     if found.iter().any(|key| key == "format") {
-        "; it looks like a habitat profile: open it as it is".to_owned()
+        "; it looks like a habitat profile: open it directly".to_owned()
     } else if found.is_empty() {
         String::new()
     } else {
@@ -271,7 +271,7 @@ fn ranges(known: &[String]) -> String {
     if known.is_empty() {
         "; the recording has none that could be a step".to_owned()
     } else {
-        format!("; there are {}", known.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "))
+        format!("; the recording has {}", known.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -294,7 +294,7 @@ fn foreign(events: u64, kind: &Foreign) -> String {
             "the list of events is empty: nothing ran while the profiler was on, or it was exported too early; record at least one whole step and export it after the profiler has stopped".to_owned()
         }
         Foreign::Nothing => format!(
-            "its {events} events are metadata, none has a duration: nothing ran while the profiler was on, or it was exported too early; record at least one whole step"
+            "all {events} events are metadata without a duration: nothing ran while the profiler was on, or it was exported too early; record at least one whole step"
         ),
         Foreign::LegacyAutograd => {
             "an export of the old torch.autograd.profiler, which has no kernels, launches or shapes; record the step with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True)".to_owned()
@@ -306,7 +306,7 @@ fn foreign(events: u64, kind: &Foreign) -> String {
             let categories = categories.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
             let categories = if categories.is_empty() { String::new() } else { format!(" (categories: {categories})") };
             format!(
-                "a trace of another program than PyTorch's profiler: none of its {events} events{categories} is an operator, launch or kernel; record the step with torch.profiler, ProfilerActivity.CUDA and record_shapes=True"
+                "not a trace of PyTorch's profiler: none of its {events} events{categories} is an operator, launch or kernel; record the step with torch.profiler, ProfilerActivity.CUDA and record_shapes=True"
             )
         }
     }
@@ -323,7 +323,7 @@ fn remedy(launches: u64, with_shapes: bool) -> String {
     }
     let shapes = if with_shapes { "; --shapes-only imports the shapes, and all times are then predicted" } else { "" };
     format!(
-        "; kernels were launched, but CUPTI gave no records of them: it may lack the permission (NVreg_RestrictProfilingToAdminUsers), another profiler may have been attached, or the driver of WSL may not support it{shapes}"
+        "; kernels were launched, but CUPTI did not record them: it may lack permission (NVreg_RestrictProfilingToAdminUsers), another profiler may have been attached, or the WSL driver may not support it{shapes}"
     )
 }
 

@@ -112,9 +112,9 @@ fn read_process(
         trace.recorder.framework = Some("pytorch".to_owned());
     } else {
         let note = if parts > 0 {
-            "no operators: the operations are kernels by their names, grouped by the program's own NVTX ranges"
+            "no operators recorded: the operations are kernel names, grouped by the program's NVTX ranges"
         } else {
-            "no operators and no NVTX ranges: the operations are kernels by their names"
+            "no operators or NVTX ranges recorded: the operations are kernel names"
         };
         trace.recorder.notes.push(note.to_owned());
     }
@@ -182,7 +182,7 @@ fn described(gpu: &Gpu) -> Option<String> {
         gpu.info.memory_bytes.map(|bytes| format!("{:.1} GB", bytes as f64 / 1e9)),
     ];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
-    (!facts.is_empty()).then(|| format!("the recording says of the GPU: {}", facts.join(", ")))
+    (!facts.is_empty()).then(|| format!("GPU in the recording: {}", facts.join(", ")))
 }
 
 /// Newest supported major version of the tables.
@@ -198,11 +198,11 @@ fn recorder(facts: &Facts) -> Recorder {
     let newer = facts.schema.as_ref().filter(|schema| major(schema).is_some_and(|major| major > NEWEST_SCHEMA));
     notes.extend(newer.map(|schema| {
         let schema = crate::text::clean(schema, 20);
-        format!("the tables are of version {schema}, newer than what this program was made for ({NEWEST_SCHEMA}.x): check the figures")
+        format!("the tables have version {schema}, newer than the supported {NEWEST_SCHEMA}.x: check the figures")
     }));
     if facts.graphs > 0 {
         notes.push(format!(
-            "{} launches of whole CUDA graphs stand for the kernels in them; `nsys profile --cuda-graph-trace=node` records each",
+            "{} CUDA graph launches were recorded without their kernels; `nsys profile --cuda-graph-trace=node` records each kernel",
             facts.graphs
         ));
     }

@@ -46,9 +46,9 @@ pub(super) fn choose(parts: &[Vec<(u32, f64)>], device: Option<u32>, what: &str)
     let left_out = parts.iter().filter(|part| !part.is_empty()).count() - found.len();
     let note = (left_out > 0).then(|| match device {
         Some(device) => {
-            format!("{left_out} other {what} of the recording are left out, as device {device} was asked for")
+            format!("{left_out} other {what} of the recording ignored: device {device} was requested")
         }
-        None => format!("{left_out} {what} that worked far less than the others are left out"),
+        None => format!("{left_out} {what} ignored: far less busy than the others"),
     });
     Ok(Ranks { chosen: found.into_iter().map(|(part, _)| part).collect(), note })
 }
@@ -62,7 +62,7 @@ mod tests {
         let parts = [vec![(0, 100.0)], vec![(1, 90.0), (0, 1.0)], vec![(0, 3.0)], Vec::new()];
         let all = choose(&parts, None, "processes").unwrap();
         assert_eq!(all.chosen, [0, 1]);
-        assert!(all.note.unwrap().starts_with("1 processes that worked far less"));
+        assert!(all.note.unwrap().starts_with("1 processes ignored: far less busy"));
         assert_eq!(choose(&parts, Some(1), "processes").unwrap().chosen, [1]);
         assert_eq!(choose(&parts, Some(0), "processes").unwrap().chosen, [0]);
         let Err(Fault::NoSuchDevice { device: 7, known }) = choose(&parts, Some(7), "GPUs") else { panic!("chosen") };

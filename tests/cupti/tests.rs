@@ -176,7 +176,7 @@ fn named_ranges_are_steps_and_others_say_phases(program: &str) {
     let ran = run(&[], &options, &[program, "ranges", "1.5"]);
     assert_eq!(ran.job().0, 3);
     assert!(
-        ran.err().contains("no range is called \"no such\"; there are \"epoch part\", \"forward\""),
+        ran.err().contains("no range is named \"no such\"; the recording has \"epoch part\", \"forward\""),
         "{}",
         ran.err()
     );

@@ -234,7 +234,7 @@ fn without_operators_the_programs_own_ranges_group_the_kernels() {
     let kernel = find(&import, "my_kernel");
     assert_eq!((kernel.phase, kernel.module.as_deref()), (Phase::Forward, Some("layer")));
     assert_eq!(find(&import, "my_gradient").phase, Phase::Backward);
-    assert!(notes(&import).contains("the operations are kernels by their names"), "{}", notes(&import));
+    assert!(notes(&import).contains("the operations are kernel names"), "{}", notes(&import));
     assert_eq!(import.profile.origin.as_ref().unwrap().framework, None);
 }
 

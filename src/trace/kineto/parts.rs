@@ -67,10 +67,7 @@ impl Parts {
             return Ok(());
         }
         if self.there > MOST || self.list.len() >= PARTS {
-            return Err(io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                "it has more events than any trace; record fewer steps",
-            ));
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "too many events for a trace; record fewer steps"));
         }
         let Some(spill) = self.spill.filter(|spill| self.here + length > spill.memory) else {
             packed.shrink_to_fit();
@@ -149,6 +146,6 @@ mod tests {
         assert!(parts.list.is_empty());
         parts.list.resize_with(PARTS, || Part { extent: Extent::default(), packed: Packed::Here(Vec::new()) });
         let said = parts.push(vec![1], Extent::default()).unwrap_err().to_string();
-        assert!(said.contains("more events than any trace"), "{said}");
+        assert!(said.contains("too many events"), "{said}");
     }
 }

@@ -91,7 +91,7 @@ pub(super) fn processes(trace: &mut Trace) {
     trace.launches.retain(|launch| is_own(launch.thread));
     trace.kernels = trace.work.iter().filter(|work| work.kind == WorkKind::Kernel).count() as u64;
     trace.recorder.notes.push(format!(
-        "the file holds {} processes that launch kernels, as where ranks were merged: this is one of them; importing a file of each rank in one command gives medians over the ranks",
+        "the file has {} processes that launch kernels (merged ranks?): this is one of them; import one file per rank in one command for medians over the ranks",
         launches.len()
     ));
 }
@@ -167,8 +167,8 @@ pub(super) fn threads(trace: &mut Trace) {
     }
     trace.recorder.notes.push(if trace.kernels == 0 {
         trace.ranges.retain(|range| !others.contains(&range.thread));
-        format!("{} threads train at once: this is the one whose steps were counted", others.len() + 1)
+        format!("{} threads train at once: the profile contains only one of them", others.len() + 1)
     } else {
-        format!("{} threads train at once: the profile holds the work of all of them", others.len() + 1)
+        format!("{} threads train at once: the profile contains the work of all of them", others.len() + 1)
     });
 }

@@ -230,12 +230,12 @@ impl<'a> Recording<'a> {
         let (described, all) = self.described;
         if all > 0.0 && described < 0.995 * all {
             self.notes.push(format!(
-                "{:.1} % of the kernel time is of instructions whose program is in the recording; the rest has no shapes",
+                "shapes are known for {:.1} % of the kernel time; the programs of the rest are not in the recording",
                 100.0 * described / all
             ));
         }
         if self.programs.unread > 0 {
-            self.notes.push(format!("{} programs of the recording have no instructions", self.programs.unread));
+            self.notes.push(format!("{} programs in the recording have no instructions", self.programs.unread));
         }
         let mut trace = Trace::new(Recorder {
             format: Format::Xplane,
@@ -243,7 +243,7 @@ impl<'a> Recording<'a> {
             runtime: None,
             driver: None,
             world_size: None,
-            without_shapes: "the recording has no programs, so no shapes: record it with JAX's profiler in the process that compiled them",
+            without_shapes: "the recording has no programs and so no shapes: record it with JAX's profiler in the process that compiled them",
             joined_to: "an instruction of a compiled program",
             whole_remedy: " (jax.profiler.StepTraceAnnotation marks steps)",
             finds_patterns: false,

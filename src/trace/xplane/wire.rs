@@ -132,7 +132,7 @@ impl<'a> Fields<'a> {
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.message.bytes.len());
-        let Some(end) = end else { return Err(self.fault("a field that is longer than its message")) };
+        let Some(end) = end else { return Err(self.fault("a field longer than its message")) };
         let bytes = &self.message.bytes[self.at..end];
         self.at = end;
         Ok(bytes)
@@ -158,7 +158,7 @@ impl<'a> Fields<'a> {
                 self.take(4)?;
                 Value::Four
             }
-            _ => return Err(self.fault("a kind of field that there is not")),
+            _ => return Err(self.fault("an unknown kind of field")),
         };
         Ok((number, value))
     }
