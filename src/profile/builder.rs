@@ -241,13 +241,13 @@ fn joined_share(trace: &Trace, steps: &Steps) -> f64 {
 }
 
 /// Note for a GPU without a name.
-const BY_FIGURES: &str = "the recording does not name its GPU, which was found by its figures; --origin sets it";
+const BY_FIGURES: &str = "the recording does not name its GPU: identified by its specifications; --origin sets it";
 
 fn origin(trace: &Trace, device: u32, options: &ImportOptions<'_>, notes: &mut Vec<String>) -> Origin {
     let info = device_info(&trace.devices, device);
     let found = match (&info, options.resolve_gpu) {
         (Some(info), Some(resolve)) => resolve(info),
-        (Some(info), None) => Err(format!("the GPU is {:?}, of the catalog unknown", info.name)),
+        (Some(info), None) => Err(format!("the GPU {:?} is not in the catalog", info.name)),
         (None, _) => Err("the file does not name its GPU".to_owned()),
     };
     let gpu = options.origin.clone().or_else(|| {
@@ -286,14 +286,14 @@ impl Notes {
     fn new(trace: &Trace, nesting: &Nesting, steps: &Steps, launches: &Launches) -> Self {
         let mut notes = Self(trace.recorder.notes.clone());
         notes.0.extend(steps.notes.iter().cloned());
-        notes.count(launches.before, "kernels were launched before the recording began and belong to no step");
+        notes.count(launches.before, "kernels were launched before the recording began and are left out");
         notes.count(
             launches.by_time,
-            "kernels have no launch in the recording: they are assigned to steps by their time, and to no operator",
+            "kernels have no launch in the recording: assigned to steps by time, and to no operator",
         );
         notes.missing(trace, steps);
         notes.count(steps.joined.outside, "kernels were launched outside the steps and are left out");
-        notes.count(steps.joined.elsewhere, "kernels ran on other devices than the step's and are left out");
+        notes.count(steps.joined.elsewhere, "kernels ran on other devices and are left out");
         notes.count(nesting.overlaps, "host ranges overlap others of their thread without nesting");
         if trace.is_part {
             notes.0.push("the trace is large: a few whole steps from its middle were read".to_owned());
@@ -311,17 +311,20 @@ impl Notes {
         }
         notes.count(
             trace.names.overflowed + trace.tensors.overflowed + trace.scalars.overflowed,
-            "names or shapes were not kept: the trace has too many different ones",
+            "names or shapes were dropped: the trace has too many distinct ones",
         );
         if let Some(ranks) = trace.recorder.world_size.filter(|ranks| *ranks > 1)
             && !steps.joined.occurrences.iter().any(|occurrence| occurrence.phase == Phase::Communication)
         {
             notes.0.push(format!(
-                "the recording is of one of {ranks} GPUs (distributedInfo), but no communication is in its steps: kernels of an unknown library that exchange data count as computation"
+                "recorded on one of {ranks} GPUs (distributedInfo), but the steps have no communication: kernels of an unknown communication library would count as computation"
             ));
         }
         if steps.marks == StepMarks::WholeTrace {
-            notes.0.push(format!("no step marks: the whole trace is taken as one step{}", trace.recorder.whole_remedy));
+            notes.0.push(format!(
+                "no step marks: assuming that the whole trace is one step{}",
+                trace.recorder.whole_remedy
+            ));
         }
         notes
     }
@@ -333,14 +336,14 @@ impl Notes {
         if lost > 0.0 {
             let share = 100.0 * lost / kernels;
             self.0.push(format!(
-                "{share:.1} % of the kernels of a step were launched and are not in the recording: their time is missing"
+                "{share:.1} % of the kernels of a step were launched but are not in the recording: their time is missing"
             ));
         }
         let kernels = || trace.work.iter().filter(|work| work.kind == WorkKind::Kernel);
         let untimed = kernels().filter(|kernel| !kernel.is_timed).count();
         if untimed > 0 {
             let used = steps.mean(|work| work.untimed as f64);
-            let what = if used > 0.0 { "their time is missing" } else { "the steps used have none of them" };
+            let what = if used > 0.0 { "their time is missing" } else { "none of them in the steps used" };
             self.0.push(format!("{untimed} of {} kernels have no times in the recording: {what}", trace.kernels));
         }
         let short = kernels().filter(|kernel| kernel.is_timed && kernel.end <= kernel.start).count();
@@ -365,7 +368,7 @@ impl Notes {
             let busy = median(walls.iter().map(|wall| wall.busy));
             if busy < 0.5 * device {
                 self.0.push(format!(
-                    "the GPU is busy for {:.1} % of the trace: its length says little about the time of a step",
+                    "the GPU is busy {:.1} % of the trace: its length is a poor estimate of the step time",
                     100.0 * busy / device
                 ));
             }
@@ -374,14 +377,14 @@ impl Notes {
         let longest = walls.iter().map(|wall| wall.duration).fold(0.0, f64::max);
         if longest >= 2.0 * device && device > 0.0 {
             self.0.push(format!(
-                "the longest of {} steps took {:.1} times as long as the step time, their median: it may have stalled",
+                "the longest of {} steps took {:.1} times the median: it may have stalled",
                 walls.len(),
                 longest / device
             ));
         }
         if device > 0.0 && ((host - device) / device).abs() > 0.03 {
             self.0.push(format!(
-                "the step time is that of the device ({:.3} ms from step to step); the host marks are {:.3} ms apart",
+                "the step time is from the GPU ({:.3} ms from step to step); the host marks are {:.3} ms apart",
                 device / 1e3,
                 host / 1e3
             ));
@@ -390,21 +393,18 @@ impl Notes {
 
     fn joined(&mut self, trace: &Trace, share: f64, inferred: usize) {
         if trace.recorder.grouping.is_without_operators() {
-            self.0.push(
-                "kernels alone: no operators and shapes were recorded, so every prediction scales kernel times"
-                    .to_owned(),
-            );
+            self.0.push("kernels only, without operators and shapes: every prediction scales kernel times".to_owned());
             return;
         }
         if share < 0.99 {
             let what = trace.recorder.joined_to;
-            self.0.push(format!("{:.1} % of the kernel time could be joined to {what}", share * 100.0));
+            self.0.push(format!("{:.1} % of the kernel time was matched to {what}", share * 100.0));
         }
         if !trace.has_shapes {
             self.0.push(trace.recorder.without_shapes.to_owned());
         }
         if inferred > 0 {
-            self.0.push(format!("stride and padding of {inferred} convolutions are worked out from shapes"));
+            self.0.push(format!("stride and padding of {inferred} convolutions were derived from shapes"));
         }
     }
 }

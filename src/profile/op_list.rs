@@ -184,7 +184,7 @@ pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
     }
     let operations = list.ops.iter().filter(|record| !record.view).map(operation).collect::<Vec<_>>();
     if operations.is_empty() {
-        return Err(refused("ops", "no operation but views; a step has at least one that computes".to_owned()));
+        return Err(refused("ops", "only views; a step has at least one operation that computes".to_owned()));
     }
     let info = &list.info;
     let workload = Workload {
@@ -210,11 +210,11 @@ pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
         execution: info.execution,
         ..Step::default()
     });
-    let mut notes = vec!["traced without running: nothing was measured on a GPU, all times are predicted".to_owned()];
+    let mut notes = vec!["traced without running: no GPU measurements, all times are predicted".to_owned()];
     if peak.is_some() {
         let place = info.memory.peak_phase.map_or_else(String::new, |phase| format!(", largest in {phase}"));
         notes.push(format!(
-            "peak memory is the sum of the traced tensors{place}; workspaces of libraries and what the allocator loses come on top"
+            "peak memory is the sum of the traced tensors{place}; library workspaces and allocator overhead come on top"
         ));
     }
     notes.extend(info.notes.iter().take(NOTES).map(|note| text::clean(note, NOTE)));
@@ -496,7 +496,7 @@ mod tests {
         let error = |text: &str| from_op_list(text.as_bytes(), "f").expect_err("must be refused").to_string();
         assert!(error("").contains("empty"));
         assert!(error("{\"info\": {}}").contains("missing field `ops`"));
-        assert!(error("{\"ops\": []}").starts_with("ops: no operation"));
+        assert!(error("{\"ops\": []}").starts_with("ops: only views"));
         let count = error(&LIST.replacen("\"count\": 1", "\"count\": -1", 1));
         assert!(count.starts_with("ops[0].count: invalid value"), "{count}");
         let zero = error(&LIST.replacen("\"count\": 1,", "\"count\": 0,", 1));

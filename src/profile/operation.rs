@@ -57,7 +57,7 @@ impl Operation {
     /// First field with a value beyond all limits, and the problem.
     pub(crate) fn beyond(&self) -> Option<(String, String)> {
         if self.count > most::OCCURRENCES {
-            return Some(("count".to_owned(), format!("{}; at most {} is taken", self.count, most::OCCURRENCES)));
+            return Some(("count".to_owned(), format!("{}; the limit is {}", self.count, most::OCCURRENCES)));
         }
         for (field, shapes) in [("inputs", &self.inputs), ("outputs", &self.outputs)] {
             let is_beyond = |shape: &&Shape| {
@@ -67,7 +67,7 @@ impl Operation {
             if let Some(shape) = shapes.iter().find(is_beyond) {
                 let shown = crate::text::clean(&format!("{shape:?}"), 80);
                 let problem = format!(
-                    "{shown} is no tensor: at most {} dimensions and {:e} elements are taken",
+                    "{shown} is too large: the limits are {} dimensions and {:e} elements",
                     most::DIMENSIONS,
                     most::ELEMENTS
                 );
@@ -79,16 +79,13 @@ impl Operation {
         self.kernels.iter().enumerate().find_map(|(index, kernel)| {
             let at = |field: &str| format!("kernels[{index}].{field}");
             if kernel.count > most::OCCURRENCES {
-                return Some((at("count"), format!("{}; at most {} is taken", kernel.count, most::OCCURRENCES)));
+                return Some((at("count"), format!("{}; the limit is {}", kernel.count, most::OCCURRENCES)));
             }
             let extents = [("grid", kernel.grid, most::BLOCKS), ("block", kernel.block, most::THREADS)];
             let (field, extents, most) = extents.into_iter().find(|(_, extents, most)| volume(*extents) > *most)?;
             Some((
                 at(field),
-                format!(
-                    "{:?} is no launch: at most {most} of all three together is taken",
-                    extents.unwrap_or_default()
-                ),
+                format!("{:?} is too large: the limit for the product is {most}", extents.unwrap_or_default()),
             ))
         })
     }
@@ -201,7 +198,7 @@ impl<'de> Deserialize<'de> for Attribute {
                 let mut list = Vec::new();
                 while let Some(item) = items.next_element()? {
                     if list.len() >= most::VALUES {
-                        let problem = format!("a list of more than {} values, the most that are taken", most::VALUES);
+                        let problem = format!("a list of more than {} values, the limit", most::VALUES);
                         return Err(de::Error::custom(problem));
                     }
                     list.push(item);

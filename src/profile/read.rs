@@ -25,7 +25,7 @@ pub enum ProfileError {
     },
     /// JSON of another kind.
     #[error(
-        "format: found {found:?}, expected \"{FORMAT}\"; a PyTorch trace is turned into a profile by `habitat-tui import TRACE -o FILE`, and a black box is read by `predict --black-box FILE`"
+        "format: found {found:?}, expected \"{FORMAT}\"; `habitat-tui import TRACE -o FILE` converts a PyTorch trace, and `predict --black-box FILE` reads a black box"
     )]
     Format {
         /// Value of the field.
@@ -150,7 +150,7 @@ impl Profile {
         }
         if self.operations.len() > most::OPERATIONS {
             let problem = format!(
-                "{} different ones; at most {} are taken: import or record fewer steps (`import --max-steps 1`)",
+                "{} different ones; the limit is {}: import or record fewer steps (`import --max-steps 1`)",
                 self.operations.len(),
                 most::OPERATIONS
             );
@@ -166,13 +166,13 @@ impl Profile {
         {
             return Err(ProfileError::Value {
                 path: field.to_owned(),
-                problem: format!("{count}; at most {most} is taken"),
+                problem: format!("{count}; the limit is {most}"),
             });
         }
         if self.workload.batch_size == Some(0) {
             return fail(
                 "workload.batch_size".to_owned(),
-                "0; a step processes at least one sample (leave the field out if it is not known)",
+                "0; a step processes at least one sample (leave the field out if unknown)",
             );
         }
         if let Some([shortest, longest]) = self.step.as_ref().and_then(|step| step.duration_range)
@@ -312,7 +312,7 @@ mod tests {
         let (again, _) = Profile::from_json(&profile.to_json().unwrap()).unwrap();
         assert_eq!(profile, again);
         for (from, to, said) in [
-            ("[1, 5]", "[5, 1]", "timeline.lanes[0].start_us[1]: 1 comes before"),
+            ("[1, 5]", "[5, 1]", "timeline.lanes[0].start_us[1]: 1 is before"),
             ("[1, 5]", "[1, 1e999]", "timeline.lanes[0].start_us[1]: number out of range"),
             ("[1, 5]", "[-1, 5]", "timeline.lanes[0].start_us[0]: -1 is not a valid time"),
             ("[2, 3]", "[2]", "timeline.lanes[0].duration_us: has 1 values"),

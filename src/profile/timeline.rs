@@ -196,7 +196,7 @@ impl Timeline {
         if intervals > most::INTERVALS || self.lanes.len() > LANES || self.parts.len() > most::INTERVALS {
             let most = most::INTERVALS;
             let problem = format!(
-                "{} lanes, {} parts and {intervals} intervals; at most {LANES}, {most} and {most} are taken",
+                "{} lanes, {} parts and {intervals} intervals; the limits are {LANES}, {most} and {most}",
                 self.lanes.len(),
                 self.parts.len()
             );
@@ -226,7 +226,7 @@ impl Timeline {
             for (place, interval) in lane.intervals().enumerate() {
                 let Interval { start, end, part } = interval;
                 if start < before {
-                    let problem = format!("{start} comes before the interval ahead of it, which starts at {before}");
+                    let problem = format!("{start} is before the previous interval, which starts at {before}");
                     return fail(format!("lanes[{number}].start_us[{place}]"), problem);
                 }
                 before = start;
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(said(&|_| {}), "taken");
         assert_eq!(
             said(&|it| it.lanes[1].start.swap(0, 1)),
-            "timeline.lanes[1].start_us[1]: 5 comes before the interval ahead of it, which starts at 60"
+            "timeline.lanes[1].start_us[1]: 5 is before the previous interval, which starts at 60"
         );
         assert_eq!(
             said(&|it| it.lanes[2].part[0] = 2),

@@ -123,7 +123,7 @@ impl Choice<'_> {
         let allowed = (KERNEL_TOLERANCE * middle).max(STALL * deviation);
         let (like, unlike): (Vec<usize>, Vec<usize>) =
             self.kept.iter().partition(|step| (time(step) - middle).abs() <= allowed);
-        self.keep(like, &unlike, "in device time, in which the others agree", |work| work.device_time);
+        self.keep(like, &unlike, "in device time, which is alike in the others", |work| work.device_time);
     }
 
     /// Keeps the steps `like`. The steps `unlike` differ from them in a measure; the notes give the reason.
@@ -141,7 +141,7 @@ impl Choice<'_> {
             let names: Vec<String> = unlike.iter().take(NAMED).map(|step| name(self.spans, *step)).collect();
             let of = |steps: &[usize]| median(steps.iter().map(|step| measure(&self.work[*step])));
             self.notes.push(format!(
-                "{} of {} steps were left out ({}, …): they differ {why} ({:.2} times in the median); one profile holds one kind of step",
+                "{} of {} steps were left out ({}, …): they differ {why} ({:.2} times in the median); a profile has one kind of step",
                 unlike.len(),
                 like.len() + unlike.len(),
                 names.join(", "),

@@ -28,8 +28,8 @@ pub(super) fn execution(trace: &Trace, steps: &Steps) -> (Option<Execution>, Opt
     let is_most = |kernels: u64| kernels as f64 >= MOST * all as f64;
     let of =
         |kernels: u64, what: &str| format!("{} of {} kernels of a step are {what}", per_step(kernels), per_step(all));
-    let by_graphs = || of(graphs, "replayed in CUDA graphs, each of which the host launches at once");
-    let by_compiler = || of(compiled, "launched by code of torch.compile");
+    let by_graphs = || of(graphs, "replayed in CUDA graphs (one launch each)");
+    let by_compiler = || of(compiled, "launched by torch.compile's code");
     match (graphs, compiled) {
         (0, 0) => (None, None),
         (0, _) => (is_most(compiled).then_some(Execution::Compiled), Some(by_compiler())),

@@ -32,7 +32,7 @@ pub(super) fn compared(
             let one_loader = batches.iter().all(|batch| batch.loader == first.loader);
             let (Some(count), Some(size), true) = (given, first.size, one_loader) else { return Err(reason) };
             let fetches = count / size.max(1);
-            let times = if fetches > 1 { format!(" × {fetches} batches a step") } else { String::new() };
+            let times = if fetches > 1 { format!(" × {fetches} batches per step") } else { String::new() };
             let seen = format!("the DataLoader's batch_size {size}{times} ({reason})");
             // Batches with a backward pass each are micro-batches of one update.
             let micro_batches = if parts.passes == fetches { fetches.max(1) } else { 1 };
@@ -63,10 +63,10 @@ fn differs(given: u64, batches: &[LoaderBatch]) -> String {
         }
     }
     if let [_] = each[..] {
-        return format!("the DataLoader gives {given} a step: --batch-size {given} counts those");
+        return format!("the DataLoader supplies {given} per step: --batch-size {given} counts those");
     }
     let each: Vec<String> = each.iter().map(|(_, rows)| rows.to_string()).collect();
-    format!("the DataLoaders give {} a step: --batch-size sets the number that you count", each.join(" and "))
+    format!("the DataLoaders supply {} per step: --batch-size sets your count", each.join(" and "))
 }
 
 #[cfg(test)]
@@ -89,16 +89,16 @@ mod tests {
     fn rows_of_the_network_that_are_not_the_loaders_are_in_doubt() {
         let four = [batch(0, Some(4), Some(4))];
         let pairs = doubt(8, &four, 1).unwrap();
-        assert_eq!(pairs, "the DataLoader gives 4 a step: --batch-size 4 counts those");
+        assert_eq!(pairs, "the DataLoader supplies 4 per step: --batch-size 4 counts those");
         assert_eq!(doubt(4, &four, 1), None);
         assert_eq!(doubt(16, &four, 4), None, "four micro-batches");
-        assert_eq!(doubt(32, &four, 4).unwrap(), "the DataLoader gives 16 a step: --batch-size 16 counts those");
+        assert_eq!(doubt(32, &four, 4).unwrap(), "the DataLoader supplies 16 per step: --batch-size 16 counts those");
         // The last batch of an epoch; a batch without a row count.
         assert_eq!(doubt(3, &[batch(0, Some(4), Some(3))], 1), None);
         assert_eq!(doubt(4, &[batch(0, Some(4), None)], 1), None);
         let both = [batch(0, Some(16), Some(16)), batch(1, Some(112), Some(112))];
         assert_eq!(doubt(128, &both, 2), None);
-        assert!(doubt(240, &both, 2).unwrap().starts_with("the DataLoaders give 16 and 112 a step"));
+        assert!(doubt(240, &both, 2).unwrap().starts_with("the DataLoaders supply 16 and 112 per step"));
         assert_eq!(doubt(8, &[], 1), None);
         // Prebuilt batches and batches of tokens: whole ones, and two views of each.
         let ready = [batch(0, None, Some(16))];
@@ -109,11 +109,11 @@ mod tests {
     #[test]
     fn a_loader_answers_where_rows_do_not() {
         let answer = |batches: &[LoaderBatch], parts: Parts| {
-            compared(Err("Net is given a list of tensors".to_owned()), batches, &parts)
+            compared(Err("Net takes a list of tensors".to_owned()), batches, &parts)
         };
         let one = answer(&[batch(0, Some(12), None)], Parts { fetches: 1, passes: 1, ..Parts::default() }).unwrap();
         assert_eq!((one.count, one.parts), (12, 1));
-        assert_eq!(one.seen, "the DataLoader's batch_size 12 (Net is given a list of tensors)");
+        assert_eq!(one.seen, "the DataLoader's batch_size 12 (Net takes a list of tensors)");
         let parts = Parts { fetches: 4, passes: 4, ..Parts::default() };
         let four = answer(&[batch(0, Some(12), None)], parts).unwrap();
         assert_eq!((four.count, four.parts), (48, 4));

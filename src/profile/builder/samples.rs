@@ -173,13 +173,13 @@ fn as_recorded(model: &ModelInput, trace: &Trace, nesting: &Nesting, span: Optio
 fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
     let name = crate::text::clean(&model.module, 60);
     if let Some(class) = &model.opaque {
-        return Err(format!("{name} is given a {}", crate::text::clean(class, 60)));
+        return Err(format!("{name} takes a {}", crate::text::clean(class, 60)));
     }
     if model.lists {
-        return Err(format!("{name} is given a list of tensors"));
+        return Err(format!("{name} takes a list of tensors"));
     }
     let Some(((shape, is_whole), others)) = model.inputs.split_first() else {
-        return Err(format!("{name} is given no tensor"));
+        return Err(format!("{name} takes no tensor"));
     };
     let (lead, shown) = (shape.first().copied().unwrap_or(0), text(shape));
     if let Some((other, _)) = others.iter().find(|(other, _)| other.first() != shape.first()) {
@@ -208,7 +208,7 @@ fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
         return Err(format!("{name} is called with batches of {first} and of {second} in one step"));
     }
     let (samples, times) = in_a_step(lead, model.calls.max(1), model.again, parts)
-        .map_err(|reason| format!("{reason} ({name} is given {shown})"))?;
+        .map_err(|reason| format!("{reason} ({name} takes {shown})"))?;
     let length = (*is_whole && shape.len() == 2).then(|| shape[1]);
     Ok(Samples {
         count: samples,
@@ -223,10 +223,10 @@ fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
 fn in_a_step(lead: u64, calls: u64, again: bool, parts: &Parts) -> Result<(u64, String), String> {
     let Parts { passes, in_closures, updates, fetches, loss_rows } = *parts;
     if let Some(rows) = loss_rows.filter(|rows| *rows < lead) {
-        return Err(format!("the loss is of {rows} rows, fewer than the model is given"));
+        return Err(format!("the loss has {rows} rows, fewer than the model's input"));
     }
     if in_closures > 1 {
-        return Err(format!("the optimizer evaluates its closure {in_closures} times a step"));
+        return Err(format!("the optimizer evaluates its closure {in_closures} times per step"));
     }
     let (parts, what) = match (fetches, calls) {
         (_, 1) if fetches <= 1 => (1, ""),
@@ -237,7 +237,7 @@ fn in_a_step(lead: u64, calls: u64, again: bool, parts: &Parts) -> Result<(u64, 
         (0, _) if calls == passes && updates <= 1 && !again => (calls, "forward passes"),
         (0, _) if calls == passes && updates <= 1 => {
             return Err(format!(
-                "a step has {calls} calls of the model, each with a backward pass: of as many batches, or of one again"
+                "a step has {calls} calls of the model, each with a backward pass: on different batches, or on one again"
             ));
         }
         _ => {
@@ -250,8 +250,8 @@ fn in_a_step(lead: u64, calls: u64, again: bool, parts: &Parts) -> Result<(u64, 
             return Err(format!("a step has {}", parts.join(", ")));
         }
     };
-    let samples = lead.checked_mul(parts).ok_or("the batch size is beyond count")?;
-    Ok((samples, if parts == 1 { String::new() } else { format!(" × {parts} {what} a step") }))
+    let samples = lead.checked_mul(parts).ok_or("the batch size is too large")?;
+    Ok((samples, if parts == 1 { String::new() } else { format!(" × {parts} {what} per step") }))
 }
 
 fn count(number: u64, one: &str, several: &str) -> String {
@@ -340,6 +340,6 @@ mod tests {
         assert_eq!(calls(4, Parts { passes: 4, fetches: 1, ..PLAIN }), None);
         assert_eq!(calls(5, Parts { passes: 5, in_closures: 5, ..PLAIN }), None);
         let reason = of_model(&model(&[(&[8, 10], false)], 2), &PLAIN).unwrap_err();
-        assert_eq!(reason, "a step has 2 calls of the model, 1 backward pass, 1 optimizer step (Net is given [8, 10])");
+        assert_eq!(reason, "a step has 2 calls of the model, 1 backward pass, 1 optimizer step (Net takes [8, 10])");
     }
 }

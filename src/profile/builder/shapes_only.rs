@@ -27,7 +27,7 @@ pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Impor
     if joined.occurrences.is_empty() {
         return Err(Fault::NoShapes);
     }
-    let mut notes = vec!["shapes only: nothing was measured on a GPU, all times are predicted".to_owned()];
+    let mut notes = vec!["shapes only: no GPU measurements, all times are predicted".to_owned()];
     let parts = accumulate::steps(trace, &joined, &spans).filter(|_| marks.may_be_parts());
     let is_whole = parts.is_none();
     let spans = parts.map_or(spans, |(steps, note)| {
@@ -45,7 +45,7 @@ pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Impor
     let data_wait = loading(trace, &kept_spans);
     let operations = update::with_lists(trace, &kept_spans, grouped.operations, &mut notes);
     if grouped.inferred > 0 {
-        notes.push(format!("stride and padding of {} convolutions are worked out from shapes", grouped.inferred));
+        notes.push(format!("stride and padding of {} convolutions were derived from shapes", grouped.inferred));
     }
     let (workload, tf32_known) = workload::workload(trace, &nesting, &kept_spans, &operations, options, &mut notes);
     let summary = Summary {
@@ -111,7 +111,7 @@ fn of_one_shape(
     let chosen = largest.filter(|steps| steps.len() > 1).unwrap_or_else(|| vec![by_work[(by_work.len() - 1) / 2]]);
     let names: Vec<String> = chosen.iter().map(|step| choose::name(spans, *step)).collect();
     notes.push(format!(
-        "the {} recorded steps have different shapes: the profile is that of {}",
+        "the {} recorded steps have different shapes: the profile is of {}",
         kept.len(),
         names.join(" and ")
     ));

@@ -136,8 +136,8 @@ pub(super) struct Wall {
 /// steps complete. The host marks give the same rate once the queue between host and device is full or always empty,
 /// but while it fills, the host runs ahead and its marks are too close. Prefetched copies make the *first* work of a
 /// step a worse mark than the last. If no step follows another, uses the longer of the host range and the span of the
-/// device work. This is also added if there are only one or two steps and one stalled, because their median would be
-/// half the stall.
+/// device work. This is also added if there are only one or two steps and one stalled, because their median would
+/// include half of the stall.
 pub(super) fn walls(spans: &[Span], work: &[StepWork], kept: &[usize], device: &Busy) -> Vec<Wall> {
     let after = |step: usize, strict: bool| {
         let before = &work[step.checked_sub(1).filter(|before| spans[*before].followed)?];

@@ -30,7 +30,7 @@ pub(super) fn remove(trace: &mut Trace) {
         trace.kernels = trace.work.iter().filter(|work| work.kind == WorkKind::Kernel).count() as u64;
     }
     let removed = before - trace.work.len() - trace.ranges.len() - trace.launches.len();
-    trace.recorder.notes.push(format!("{removed} events are in the file twice: each counts once"));
+    trace.recorder.notes.push(format!("{removed} duplicate events in the file: each counts once"));
 }
 
 /// Share of some records, spread over all, that occur again.

@@ -173,7 +173,7 @@ pub(super) fn with_lists(
     }
     if calls > with_lists {
         notes.push(format!(
-            "the optimizer's {calls} operations on single tensors are taken as the {with_lists} on lists of tensors (foreach) that PyTorch runs on a GPU by default"
+            "the optimizer's {calls} operations on single tensors are replaced by the {with_lists} on lists of tensors (foreach) that PyTorch runs on a GPU by default"
         ));
     }
     others

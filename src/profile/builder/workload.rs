@@ -24,9 +24,7 @@ pub(super) fn workload(
             return Mode::Training;
         }
         if trace.recorder.grouping.is_without_operators() {
-            notes.push(
-                "whether this is training or inference is not known: training is assumed; --mode sets it".to_owned(),
-            );
+            notes.push("training or inference unknown: assuming training; --mode sets it".to_owned());
             return Mode::Training;
         }
         mode(trace, nesting)
@@ -39,16 +37,16 @@ pub(super) fn workload(
             Some(format!("batch size {given} as given; from {} it would be {}", found.seen, found.count))
         }
         (Some(Ok(Samples { count, seen, doubt: Some(doubt), .. })), None, Some(_)) => {
-            Some(format!("batch size {count} rows of the network, from {seen}; {doubt}"))
+            Some(format!("batch size {count} (rows of the model's input), from {seen}; {doubt}"))
         }
         (Some(Ok(found)), None, Some(_)) => {
             let doubt = if found.parts > 1 { " (--batch-size if that is wrong)" } else { "" };
             Some(format!("batch size {} from {}{doubt}", found.count, found.seen))
         }
         (Some(Ok(found)), None, None) => {
-            Some(format!("batch size {} is read off {}; --batch-size sets it", found.count, found.seen))
+            Some(format!("batch size {} from {}; --batch-size sets it", found.count, found.seen))
         }
-        (Some(Err(reason)), None, _) => Some(format!("the batch size is not known: {reason}; --batch-size sets it")),
+        (Some(Err(reason)), None, _) => Some(format!("batch size unknown: {reason}; --batch-size sets it")),
         _ => None,
     });
     let samples = found.as_ref().and_then(|found| found.as_ref().ok());
@@ -59,7 +57,7 @@ pub(super) fn workload(
             return found?.ok()?.length;
         }
         let length = length(first_layer(trace, nesting, spans.first()?)?, options.batch_size)?;
-        notes.push(format!("sequence length {length} is read off the first layer's input"));
+        notes.push(format!("sequence length {length} from the first layer's input"));
         Some(length)
     });
     let tf32 = Tf32::of(&trace.devices, operations, options.tf32);
@@ -68,7 +66,7 @@ pub(super) fn workload(
         && !given.has_types_of(*found)
     {
         notes.push(format!(
-            "precision {given} as given, {found} {how}: what is given names the step and does not convert it, as `predict --precision {given}` does"
+            "precision {given} as given, but {found} {how}: the option labels the step; `predict --precision {given}` converts it"
         ));
     }
     let precision = options.precision.or_else(|| match found {
@@ -84,7 +82,7 @@ pub(super) fn workload(
     let parameter_count = options.parameter_count.or_else(|| {
         let count =
             (mode == Mode::Training).then(|| spans.first().and_then(|span| parameters(trace, span))).flatten()?;
-        notes.push(format!("{count} parameters are counted from the gradients that the backward pass accumulates"));
+        notes.push(format!("{count} parameters, counted from the gradients that the backward pass accumulates"));
         Some(count)
     });
     let name = if options.workload.trim().is_empty() { "imported".to_owned() } else { options.workload.clone() };
@@ -157,7 +155,7 @@ fn precision(operations: &[Operation], tf32: Tf32) -> Result<(Precision, &'stati
         Factors::Float8 => Precision::Fp8,
         Factors::Float64 => {
             return Err(Some(
-                "the products are in float64, a precision without predictions: those in FP32 would be too fast, by up to 64 times on GPUs for games".to_owned(),
+                "the products are in float64, which is not predicted: FP32 predictions would be too fast, by up to 64 times on consumer GPUs".to_owned(),
             ));
         }
     };
@@ -236,7 +234,7 @@ impl Products {
         let known: f64 = self.by_type.values().sum();
         (self.unknown > 0.0).then(|| {
             format!(
-                "{:.0} % of the GPU's time is in kernels whose names show no element type, {:.1} % in products of a known one",
+                "{:.0} % of the GPU's time is in kernels without an element type in their names, {:.1} % in products of a known type",
                 100.0 * self.unknown / self.all,
                 100.0 * known / self.all
             )
