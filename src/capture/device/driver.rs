@@ -1,4 +1,4 @@
-//! NVIDIA's driver: whether it is here, and its start.
+//! Finds and starts NVIDIA's driver.
 
 #![expect(unsafe_code, reason = "calls of C libraries; every block says why it is sound")]
 
@@ -11,31 +11,31 @@ use libloading::Library;
 
 use crate::capture::smi::Smi;
 
-/// The driver's library.
+/// File name of the driver's library.
 const DRIVER: &str = "libcuda.so.1";
-/// A driver older than CUDA 11.4 lacks functions that are used here.
+/// Oldest supported driver, CUDA 11.4; older ones lack functions used here.
 const OLDEST_DRIVER: i32 = 11_040;
 
-/// Why no GPU can be measured here: what was looked for, and what was found.
+/// Reason why no GPU can be measured: what was searched for and what was found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoGpu(pub String);
 
-/// Whether NVIDIA's driver is here.
+/// Checks that NVIDIA's driver is installed.
 ///
 /// # Errors
-/// [`NoGpu`] with what was looked for, what there is, and what to do.
+/// [`NoGpu`] with what was searched for, what was found and the remedy.
 pub fn presence() -> Result<(), NoGpu> {
     library().map(drop)
 }
 
-/// The driver's library.
+/// Loads the driver's library.
 fn library() -> Result<Library, NoGpu> {
     // SAFETY: loading the driver's library runs its initialisers, as every CUDA program does.
     unsafe { Library::new(DRIVER) }.map_err(|error| absent(&error))
 }
 
-/// What was looked for, what there is, and what to do.
+/// Error that lists what was searched for, what was found and the remedy.
 fn absent(error: &libloading::Error) -> NoGpu {
     let nodes: Vec<String> = std::fs::read_dir("/dev")
         .into_iter()
@@ -65,18 +65,18 @@ fn absent(error: &libloading::Error) -> NoGpu {
     NoGpu(text)
 }
 
-/// What the system says of it.
+/// The system's error message.
 pub(super) fn reason(error: &libloading::Error) -> String {
     crate::text::clean(&error.source().map_or_else(|| error.to_string(), ToString::to_string), 160)
 }
 
-/// Whether it is the library itself that is not there, rather than one that it needs.
+/// Whether the library itself is missing, rather than one of its dependencies.
 pub(super) fn is_absent(error: &libloading::Error, library: &Path) -> bool {
     let said = reason(error);
     said.contains("No such file") && said.starts_with(&*library.to_string_lossy())
 }
 
-/// What the driver's answer to its first call means.
+/// Meaning of the result of the driver's first call.
 fn sentence(code: i32) -> String {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let masked = visible.map_or_else(String::new, |value| {
@@ -96,12 +96,13 @@ fn sentence(code: i32) -> String {
     }
 }
 
-/// Starts the driver; the CUDA it speaks. Its codes are taken as numbers: a newer driver may have new ones.
+/// Starts the driver; returns its CUDA version. Treats result codes as plain numbers, because a newer driver may have
+/// new ones.
 pub(super) fn start() -> Result<String, NoGpu> {
     let library: &'static Library = Box::leak(Box::new(library()?));
     let failed = |error: libloading::Error| NoGpu(format!("{DRIVER}: {}", reason(&error)));
-    // SAFETY: both functions have these types in every version of the driver, and the library
-    // stays loaded, since it is leaked.
+    // SAFETY: both functions have these types in every driver version, and the library stays loaded because it is
+    // leaked.
     let (started, version) = unsafe {
         let init = library.get::<unsafe extern "C" fn(u32) -> c_int>(b"cuInit\0").map_err(failed)?;
         let get = library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>(b"cuDriverGetVersion\0").map_err(failed)?;
@@ -122,7 +123,7 @@ pub(super) fn start() -> Result<String, NoGpu> {
             "the driver is too old: it speaks CUDA {shown}, and 11.4 (driver 470) is the oldest that can be measured with; update it"
         )));
     }
-    // SAFETY: looks whether the library can be loaded; cudarc ends the program where it is not.
+    // SAFETY: checks that the library can be loaded; otherwise cudarc would end the program.
     if !unsafe { cuda::is_culib_present() } {
         return Err(NoGpu(format!("{DRIVER} was found a moment ago, and is not any more")));
     }

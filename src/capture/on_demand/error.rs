@@ -1,4 +1,4 @@
-//! Why nothing was attached to, with the remedy.
+//! Reasons why an attach failed, with remedies.
 
 use std::fmt;
 use std::io;
@@ -8,38 +8,37 @@ use std::time::Duration;
 use super::roles::{Facts, Role};
 use crate::text;
 
-/// A process that polls, for a list.
+/// A polling process in a list.
 #[derive(Debug, Clone)]
 pub struct Listed {
-    /// Its number, as we count.
+    /// Process id in our namespace.
     pub pid: u32,
-    /// Its number, as it counts; another one in a container.
+    /// Process id in its own namespace; different in a container.
     pub own_pid: i32,
-    /// What it is for.
+    /// Role of the process.
     pub role: Role,
-    /// Device number, where it told one.
+    /// Device number, if the process reported one.
     pub gpu: Option<i32>,
-    /// Job of the batch system, 0 without one.
+    /// Job of the batch system; 0 without one.
     pub job: i64,
-    /// Time between its polls.
+    /// Interval between its polls.
     pub interval: Option<Duration>,
     /// Whether it could not take a request at its last poll.
     pub is_busy: bool,
-    /// Whether it belongs to another user, whose traces we cannot take.
+    /// Whether it belongs to another user, whose traces we cannot read.
     pub is_foreign: bool,
-    /// What `/proc` says.
+    /// Facts from `/proc`.
     pub facts: Facts,
 }
 
-/// A process as errors name it.
+/// A process in an error message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessInfo {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Program and arguments; empty where they cannot be read.
+    /// Program and arguments; empty if unreadable.
     pub command: Vec<String>,
-    /// The version of its `PyTorch`, empty where that is not known; `None` where it has
-    /// loaded none.
+    /// Version of its `PyTorch`, empty if unknown; `None` if it has not loaded one.
     pub torch: Option<String>,
 }
 
@@ -50,12 +49,12 @@ impl fmt::Display for ProcessInfo {
     }
 }
 
-/// A command in a sentence.
+/// A command, shortened for a sentence.
 fn shown(command: &[String]) -> String {
     text::clean(&command.join(" "), 60)
 }
 
-/// Why nothing was attached to.
+/// Reason why an attach failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// Another daemon listens there.
@@ -71,33 +70,33 @@ pub enum AttachError {
     /// There is no private folder.
     #[error("{0}; --socket-dir takes another for the socket")]
     Private(#[from] crate::capture::PrivateError),
-    /// The folder for the socket is not usable.
+    /// The folder for the socket is unusable.
     #[error("{}: {problem}", .path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why, and what to do.
+        /// Reason and remedy.
         problem: String,
     },
-    /// The socket cannot be made or used.
+    /// The socket cannot be created or used.
     #[error("{}: no socket can be made there: {source}; --socket-dir takes a folder on a local disk", .path.display())]
     Socket {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
-    /// Nobody polls.
+    /// No process polls.
     #[error("no job to attach to was found in {seconds:.0} s{}", nobody(.started, .polls_elsewhere))]
     Nobody {
-        /// How long was listened.
+        /// Time spent listening, in seconds.
         seconds: f64,
         /// Processes with the variable in their environment.
         started: Vec<ProcessInfo>,
-        /// Sockets of processes that poll other folders.
+        /// Sockets of processes that poll elsewhere.
         polls_elsewhere: Vec<String>,
     },
-    /// Processes kept starting.
+    /// Processes kept starting, so it was never safe to listen.
     #[error(
         "nobody was listened to for {seconds:.0} s: {seen} is just starting, which could end it (PyTorch 2.6: \"Bad file \
          descriptor\"). Attach again once the job makes steps, or wait longer with --wait 5m"
@@ -105,16 +104,16 @@ pub enum AttachError {
     Starting {
         /// The last of them.
         seen: ProcessInfo,
-        /// How long was waited.
+        /// Time spent waiting, in seconds.
         seconds: f64,
     },
-    /// The process named does not exist.
+    /// The process with the given id does not exist.
     #[error("--pid {pid}: no such process runs; `habitat-tui attach --list` shows those that can be recorded")]
     NoSuchProcess {
-        /// As typed.
+        /// Id as typed.
         pid: u32,
     },
-    /// The process named was not started so that it could be attached to.
+    /// The process with the given id was started without support for attaching.
     #[error(
         "{seen} was started without KINETO_USE_DAEMON, so it cannot be attached to. Start the job again from a shell \
          where `eval \"$(habitat-tui env)\"` was run, or with `habitat-tui run -- python train.py`"
@@ -123,7 +122,7 @@ pub enum AttachError {
         /// The process.
         seen: ProcessInfo,
     },
-    /// The process named meets another folder than ours.
+    /// The process with the given id uses another folder.
     #[error("{seen} can be attached to {}", elsewhere(.folder.as_deref()))]
     Elsewhere {
         /// The process.
@@ -131,42 +130,42 @@ pub enum AttachError {
         /// Its folder; `None` for dynolog's own socket.
         folder: Option<PathBuf>,
     },
-    /// Nothing of the process named has polled.
+    /// Neither the process with the given id nor any of its children has polled.
     #[error("{seen} cannot be recorded yet: {}", not_there(.seen, *.seconds))]
     NotThere {
-        /// The process; the `PyTorch` is its own or that of a process that it started.
+        /// The process; `torch` may be that of a child process.
         seen: ProcessInfo,
-        /// How long was listened.
+        /// Time spent listening, in seconds.
         seconds: f64,
-        /// Who polled.
+        /// Processes that polled.
         listed: Vec<Listed>,
     },
     /// More than one job polls.
     #[error("{jobs} jobs can be attached to; name one with --pid (a process of it, or its launcher)")]
     Several {
-        /// How many.
+        /// Number of jobs.
         jobs: usize,
         /// Their processes.
         listed: Vec<Listed>,
     },
-    /// Of a job only the launcher has polled.
+    /// Only the launcher of a job has polled.
     #[error(
         "only the launcher of the job has loaded PyTorch in {seconds:.0} s, and none of the processes that it starts; \
          --wait 5m waits longer for them"
     )]
     Launching {
-        /// How long was listened.
+        /// Time spent listening, in seconds.
         seconds: f64,
-        /// Who polled.
+        /// Processes that polled.
         listed: Vec<Listed>,
     },
-    /// It was not found out which process trains.
+    /// It is unclear which process trains.
     #[error("it is not clear which of these processes trains; name it with --pid")]
     Unclear {
-        /// Who polled.
+        /// Processes that polled.
         listed: Vec<Listed>,
     },
-    /// Somebody else's process.
+    /// The process belongs to another user.
     #[error(
         "process {pid} belongs to user {uid}, whose traces could not be written to our folder; attach as that user"
     )]
@@ -176,7 +175,7 @@ pub enum AttachError {
         /// Its user.
         uid: u32,
     },
-    /// A trace could end the process.
+    /// A trace could kill the process through its file size limit.
     #[error(
         "process {pid} would be ended by a file over {bytes} bytes (ulimit -f), and a trace may be longer; raise the \
          limit, or use `habitat-tui run`, which looks at it"
@@ -184,10 +183,10 @@ pub enum AttachError {
     FileSize {
         /// The process.
         pid: u32,
-        /// Size that its files may have.
+        /// File size limit in bytes.
         bytes: u64,
     },
-    /// The folder for traces cannot be made.
+    /// The folder for traces cannot be created.
     #[error("{}: {source}; PyTorch writes such traces to /tmp only, which must be writable for us and the job",
         if *.is_contained {
             format!("no folder for the trace can be made in /tmp of the container of process {pid}")
@@ -197,27 +196,27 @@ pub enum AttachError {
     Traces {
         /// The process.
         pid: u32,
-        /// Whether it sees other files than we.
+        /// Whether it has another file system view than we (a container).
         is_contained: bool,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
-    /// A trace that was complete cannot be read any more.
+    /// A complete trace cannot be read.
     #[error("the trace of process {pid} was written and cannot be read: {source}; has /tmp been cleared?")]
     Unreadable {
         /// The process.
         pid: u32,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
-    /// Its own profiler goes first, and to ask it again could break it.
+    /// Its own profiler takes precedence, and another request could break it.
     #[error("{}", profiles(*.pid, .version, .waiting.as_deref()))]
     Profiles {
         /// The process.
         pid: u32,
-        /// The version of its `PyTorch`.
+        /// Version of its `PyTorch`.
         version: String,
-        /// Where a trace may still come, where it was asked.
+        /// Folder in which a trace may still appear, if a request was sent.
         waiting: Option<PathBuf>,
     },
     /// The request showed no effect.
@@ -225,16 +224,16 @@ pub enum AttachError {
     NotTraced {
         /// The process.
         pid: u32,
-        /// How often it was asked.
+        /// Number of requests sent.
         asked: u32,
-        /// How long was waited.
+        /// Time spent waiting, in seconds.
         seconds: f64,
-        /// Whether it said that it cannot take a request.
+        /// Whether it reported that it cannot take a request.
         is_busy: bool,
-        /// Where its trace may still come, where it was asked.
+        /// Folder in which its trace may still appear, if a request was sent.
         folder: PathBuf,
     },
-    /// The trace was begun and did not come to its end.
+    /// The trace was started but not completed.
     #[error(
         "process {pid} began to record and has not completed its trace in {seconds:.0} s. Is the job stopped, is /tmp \
          full, or are its steps this long? --timeout 30m waits longer"
@@ -242,10 +241,10 @@ pub enum AttachError {
     Unfinished {
         /// The process.
         pid: u32,
-        /// How long was waited.
+        /// Time spent waiting, in seconds.
         seconds: f64,
     },
-    /// Several traces were begun, none completed.
+    /// Several traces were started, none was completed.
     #[error(
         "process {pid} began to record {tries} times, and each trace was cut off: /tmp is full, or a profiler of its \
          own starts again and again, and has priority (import its traces with `habitat-tui import`)"
@@ -253,7 +252,7 @@ pub enum AttachError {
     CutOff {
         /// The process.
         pid: u32,
-        /// How often.
+        /// Number of traces.
         tries: u32,
     },
     /// The job ended.
@@ -262,19 +261,19 @@ pub enum AttachError {
         /// The process.
         pid: u32,
     },
-    /// Somebody removed or replaced the socket.
+    /// The socket was removed or replaced.
     #[error("{}: the socket was taken away while we listened; is another `habitat-tui attach` at work there?", .folder.display())]
     Lost {
         /// The folder.
         folder: PathBuf,
     },
-    /// A signal asked us to end.
+    /// We received a signal to end.
     #[error("interrupted{}", .waiting.as_deref().map_or_else(String::new, |folder| format!(
         "; a request may still wait in the job, whose trace then comes to {}", folder.display())))]
     Interrupted {
         /// The signal.
         signal: i32,
-        /// Where a trace may still come.
+        /// Folder in which a trace may still appear.
         waiting: Option<PathBuf>,
     },
 }
@@ -296,7 +295,7 @@ fn nobody(started: &[ProcessInfo], polls_elsewhere: &[String]) -> String {
                 it again so, or with `habitat-tui run -- python train.py`"
             .to_owned();
     }
-    // One that has PyTorch says more than a shell around it.
+    // A process that has loaded PyTorch is more informative than a shell around it.
     let one = started.iter().find(|one| one.torch.is_some()).unwrap_or(&started[0]);
     let more = match started.len() - 1 {
         0 => String::new(),
@@ -309,7 +308,7 @@ fn processes(count: usize) -> String {
     if count == 1 { "1 process".to_owned() } else { format!("{count} processes") }
 }
 
-/// Why a process that was started for it has not polled.
+/// Reason why a process started with the variable has not polled.
 fn silent(seen: &ProcessInfo) -> String {
     let version = seen.torch.as_deref();
     match version {
@@ -343,7 +342,7 @@ fn elsewhere(folder: Option<&Path>) -> String {
     }
 }
 
-/// Where a trace may still come.
+/// Note on the folder in which a trace may still appear.
 fn waits(folder: &Path) -> String {
     format!(
         "The request may still wait in the process: a trace would then come to {}, for `habitat-tui import`",

@@ -1,9 +1,8 @@
-//! The folder of the socket: where the job and we meet.
+//! The folder of the socket, through which the job and we communicate.
 //!
-//! A folder of our own rather than dynolog's abstract name: a process that finds no socket
-//! file goes on at once, whereas with the abstract name and nobody listening it tries for
-//! up to 10 s at its end. And a private one: who listens there can have a job of the user's
-//! write files.
+//! A folder instead of dynolog's abstract name: a process that finds no socket file continues at once, but with an
+//! abstract name without a listener it retries for up to 10 s when it ends. The folder is private, because a listener
+//! can make the user's job write files.
 
 use std::fs;
 use std::io;
@@ -14,10 +13,10 @@ use super::endpoint::LONGEST_FOLDER;
 use super::error::AttachError;
 use crate::capture::private::{Private, PrivateError};
 
-/// Our folder's name in the private one.
+/// Name of our folder within the private one.
 const NAME: &str = "attach";
 
-/// The folder to use: the one given, else one in the private folder.
+/// The folder to use: the given one, otherwise one in the private folder.
 ///
 /// # Errors
 /// [`AttachError`] with the remedy.
@@ -50,7 +49,7 @@ fn is_long(path: &Path) -> bool {
     path.as_os_str().as_bytes().len() > LONGEST_FOLDER
 }
 
-/// The first of our own that is short enough.
+/// The first of our own folders that is short enough.
 fn own(mut private: Private) -> Result<PathBuf, AttachError> {
     while is_long(&private.path().join(NAME))
         && let Ok(other) = private.other()
