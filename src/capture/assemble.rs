@@ -34,7 +34,7 @@ pub enum AssembleError {
     },
     /// The recorded steps are not steps of the training.
     #[error(
-        "the recorded steps took {:.1} ms at the least and those around them {:.1} ms: something else was in them, such as a validation, or other programs held them up; record other ones (--after), or more of them (--window)",
+        "the recorded steps took at least {:.1} ms, but those around them {:.1} ms: they contain other work, such as a validation, or other programs delayed them; record other steps (--after), or more of them (--window)",
         .recorded.as_millis(), .outside.as_millis()
     )]
     Unlike {
@@ -85,19 +85,19 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     check(&summary, times)?;
     if main.optimizers >= SHORT_LIVED {
         notes.push(format!(
-            "a step is one of an optimizer that does not last: {} followed each other, as in the inner loop of \
-             meta-learning. Steps of others were not counted",
+            "the steps are of short-lived optimizers: {} in succession, as in the inner loop of \
+             meta-learning. Steps of other optimizers were not counted",
             main.optimizers
         ));
     }
     let window = main.windows.first().and_then(|window| window.cuda);
     if let Some(window) = window {
         notes.push(format!(
-            "{} kernels of {:.1} s of a CUDA program, recorded with CUPTI; the step time is that of recorded steps",
+            "{} kernels in {:.1} s of a CUDA program, recorded with CUPTI; the step time is from the recorded steps",
             window.kernels, window.seconds
         ));
         if window.lost * 100 > window.kernels {
-            notes.push(format!("{} records were lost: the kernels of a step may not be complete", window.lost));
+            notes.push(format!("{} records were lost: the kernels of a step may be incomplete", window.lost));
         }
     } else if profile.origin.is_some() {
         step_time(&mut profile, times, &mut notes);
@@ -125,7 +125,7 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     if let Some(period) = main.loader_period() {
         profile.step.get_or_insert_with(Step::default).loader_period = Some(period);
         notes.push(format!(
-            "the DataLoader's workers give the data of a step every {:.2} ms, measured beside the training; shorter steps wait for them",
+            "the DataLoader's workers supply the data of a step every {:.2} ms, measured during the training; shorter steps wait for them",
             period.as_millis()
         ));
     }
@@ -184,7 +184,7 @@ const PACKED: usize = 48 << 20;
 /// measured inside a window, decides: a step cannot be shorter.
 fn step_time(profile: &mut Profile, times: Option<StepTimes>, notes: &mut Vec<String>) {
     let Some(times) = times else {
-        notes.push("no step outside the windows was timed: the step time is that of the recorded steps, which the profiler slows down".to_owned());
+        notes.push("no steps outside the windows were timed: the step time is from the recorded steps, which the profiler slows down".to_owned());
         return;
     };
     let step = profile.step.get_or_insert_with(Step::default);
@@ -196,7 +196,7 @@ fn step_time(profile: &mut Profile, times: Option<StepTimes>, notes: &mut Vec<St
         (times.mean, "the mean (the host runs ahead of the device, so the median is too short)")
     } else {
         notes.push(format!(
-            "steps outside the windows seem shorter ({:.2} ms) than the device is busy in one ({:.2} ms): the step time is that of the recorded steps",
+            "steps outside the windows appear shorter ({:.2} ms) than the GPU's busy time ({:.2} ms): the step time is from the recorded steps",
             times.mean.get() / 1e3,
             busy.get() / 1e3
         ));
@@ -278,7 +278,7 @@ mod tests {
         };
         assert!(outside(15_000.0).is_ok() && check(&summary, None).is_ok());
         let error = outside(3_000.0).unwrap_err().to_string();
-        assert!(error.contains("took 90.0 ms at the least and those around them 3.0 ms"), "{error}");
+        assert!(error.contains("took at least 90.0 ms, but those around them 3.0 ms"), "{error}");
     }
 
     fn timed(median: f64, mean: f64, busy: f64) -> (Option<f64>, Vec<String>) {

@@ -231,14 +231,14 @@ impl Session<'_> {
     fn judge(&mut self, what: &str, figure: Spread, nominal: Option<f64>, unit: &str) -> Result<Spread, Problem> {
         if let Some(nominal) = nominal.filter(|nominal| figure.median > IMPLAUSIBLE * nominal) {
             return Err(Problem::LeftOut(format!(
-                "{:.1} {unit} measured, more than {IMPLAUSIBLE} times the {nominal:.1} of the catalog for {}: not believed (is it another board? --gpu names it)",
+                "measured {:.1} {unit}, more than {IMPLAUSIBLE} times the catalog's {nominal:.1} for {}: rejected (another board? --gpu names it)",
                 figure.median, self.gpu.slug
             )));
         }
         let width = (figure.high - figure.low) / figure.median;
         if width > UNSTEADY {
             self.calibration.notes.push(format!(
-                "{what} varied by {:.0} % between regions: something else ran, or the clocks did not hold",
+                "{what} varied by {:.0} % between regions: other work ran, or the clocks changed",
                 width * 100.0
             ));
         }
@@ -268,7 +268,7 @@ impl Session<'_> {
         let fits = (self.device.free_bytes() / 4).min(LARGEST_BUFFER) & !0xff_ffff;
         if fits < SMALLEST_BUFFER {
             self.calibration.left_out.push(format!(
-                "bandwidth: {} MiB of device memory are free; two buffers of {} MiB and as much again are needed",
+                "bandwidth: only {} MiB of device memory are free, but it needs four times {} MiB",
                 self.device.free_bytes() >> 20,
                 SMALLEST_BUFFER >> 20
             ));
@@ -319,14 +319,14 @@ impl Session<'_> {
         let ((major, minor), since) = (self.device.capability(), dtype.since());
         if (major, minor) < since {
             return Err(Problem::LeftOut(format!(
-                "compute capability {major}.{minor} has no matrix units for it ({}.{} and later have)",
+                "compute capability {major}.{minor} has no tensor cores for it ({}.{} and later have)",
                 since.0, since.1
             )));
         }
         let bytes = |size: u64| size * size * dtype.bytes().iter().sum::<u64>() + (64 << 20);
         let size = PRODUCT_SIZES.into_iter().find(|&size| 2 * bytes(size) < self.device.free_bytes());
         let size = size.ok_or_else(|| {
-            Problem::LeftOut(format!("{} MiB of device memory are free, too few", self.device.free_bytes() >> 20))
+            Problem::LeftOut(format!("only {} MiB of device memory are free", self.device.free_bytes() >> 20))
         })?;
         self.device.prepare(Work::Product { dtype, size })?;
         let flops = 2.0 * (size as f64).powi(3);

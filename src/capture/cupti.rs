@@ -41,7 +41,7 @@ pub struct Settings {
 pub enum CuptiError {
     /// Not built, or in another place.
     #[error(
-        "--cupti: {FILE}, the recorder, is not there\n  looked for {}\n  this habitat-tui was built without it: in the source \
+        "--cupti: the recorder {FILE} was not found\n  looked for {}\n  this habitat-tui was built without it: in the source \
          folder, `cargo build --release -p habitat-tui-cupti` makes target/release/{FILE}; copy it beside habitat-tui, \
          or set {VARIABLE} to its path",
         .places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join("\n         and ")
@@ -51,13 +51,13 @@ pub enum CuptiError {
         places: Vec<PathBuf>,
     },
     /// The given path is wrong.
-    #[error("--cupti: {}: no such file; {VARIABLE} names it, and is to name {FILE}", .path.display())]
+    #[error("--cupti: {}: no such file; {VARIABLE} names it and must name {FILE}", .path.display())]
     NotWhereSaid {
         /// Value of the variable.
         path: PathBuf,
     },
     /// Another tool is already configured.
-    #[error("--cupti: {CUDA} is set to {}: another profiler is to be loaded, and a program can have one; unset it", .path.to_string_lossy())]
+    #[error("--cupti: {CUDA} is set to {}, another profiler, and a program can load only one; unset it", .path.to_string_lossy())]
     Taken {
         /// Value of the variable.
         path: OsString,

@@ -179,7 +179,7 @@ impl Gpu {
 
     fn run(&mut self) -> Result<(), Problem> {
         match &mut self.ready {
-            Ready::Nothing => Err(Problem::Failed("nothing was prepared".to_owned())),
+            Ready::Nothing => Err(Problem::Failed("no work was prepared".to_owned())),
             Ready::Kernel { function, blocks, arguments } => {
                 // A 32-bit argument is the low half of its 64-bit slot (little-endian, as on every host of these GPUs).
                 let mut places: Vec<*mut c_void> =

@@ -44,8 +44,8 @@ pub enum CaptureError {
     },
     /// The path of the socket is too long.
     #[error(
-        "{}: longer than the {} bytes that a socket's name may have; set XDG_CACHE_HOME to a folder of your own with a \
-         shorter name",
+        "{}: longer than the limit of {} bytes for the path of a socket; set XDG_CACHE_HOME to a folder of your own with a \
+         shorter path",
         .path.display(), LONGEST_SOCKET_PATH
     )]
     SocketPath {
@@ -53,7 +53,7 @@ pub enum CaptureError {
         path: PathBuf,
     },
     /// The socket cannot be created.
-    #[error("{}: no socket can be made there: {source}; set XDG_CACHE_HOME to a folder of your own on a local disk", .path.display())]
+    #[error("{}: cannot create a socket there: {source}; set XDG_CACHE_HOME to a folder of your own on a local disk", .path.display())]
     Socket {
         /// Path of the socket.
         path: PathBuf,

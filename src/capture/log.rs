@@ -179,7 +179,7 @@ fn drain(from: &mut dyn Read, to: impl Write + Send + 'static, tell: &dyn Fn(&Cu
         };
         is_stuck = !offer(&pieces, buffer[..length].to_vec(), if is_stuck { Duration::ZERO } else { PATIENCE });
         if is_stuck {
-            dropped.add(length, "it took nothing in for a second");
+            dropped.add(length, "it accepted nothing for a second");
         }
         let all = dropped.all.load(Ordering::Relaxed);
         if all > told && (told == 0 || last.elapsed() >= TELL) {
@@ -227,7 +227,7 @@ fn put(to: &mut impl Write, piece: &[u8], dropped: &Dropped) {
         match to.write(rest) {
             Ok(length @ 1..) => rest = &rest[length..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(_) => return dropped.add(rest.len(), "it takes nothing in"),
+            Ok(_) => return dropped.add(rest.len(), "it accepts nothing"),
             Err(error) => return dropped.add(rest.len(), &error.to_string()),
         }
     }
@@ -298,7 +298,7 @@ mod tests {
         drain(&mut io::repeat(b'x').take(bytes), disk.clone(), &|cut| told.lock().unwrap().push(cut.clone()));
         assert!(began.elapsed() < Duration::from_secs(30));
         let cut = told.lock().unwrap().last().unwrap().clone();
-        assert!(cut.why.contains("nothing in") && cut.bytes > 0, "{cut:?}");
+        assert!(cut.why.contains("accepted nothing") && cut.bytes > 0, "{cut:?}");
         let kept = text(&disk).matches('x').count() as u64;
         assert_eq!(kept + cut.bytes, bytes, "nothing is lost that is not counted");
     }

@@ -109,8 +109,8 @@ pub enum ShapesError {
     },
     /// The time limit was exceeded.
     #[error(
-        "{target}: not done after {} s, and ended; a trace takes seconds: does the function read data, or train? \
-         (--timeout gives it longer)", .after.as_secs()
+        "{target}: stopped after {} s; a trace takes seconds: does the function read data, or train? \
+         (--timeout allows more)", .after.as_secs()
     )]
     TimedOut {
         /// The function.
@@ -119,7 +119,7 @@ pub enum ShapesError {
         after: Duration,
     },
     /// The interpreter ended without an answer.
-    #[error("{}: ended without an answer ({status}); its last words are above", .python.to_string_lossy())]
+    #[error("{}: ended without an answer ({status}); its last output is above", .python.to_string_lossy())]
     NoAnswer {
         /// The interpreter.
         python: OsString,
@@ -128,7 +128,7 @@ pub enum ShapesError {
     },
     /// The interpreter crashed in native code that the function called.
     #[error(
-        "{target}: native code crashed ({status}): a kernel of its own may have been given a tensor without values; \
+        "{target}: native code crashed ({status}): a custom kernel may have received a tensor without values; \
          leave it out of the traced step, or record a real step: `habitat-tui run -- python ...`\n{stack}"
     )]
     Crashed {
@@ -201,13 +201,12 @@ impl std::fmt::Display for Refusal {
             "old_torch" => write!(f, "PyTorch {what} is too old; tracing by shapes needs 2.2 or newer")?,
             "old_python" => write!(f, "Python {what} is too old; tracing by shapes needs 3.8 or newer")?,
             "no_module" => write!(f, "{what}: no such module; run this where it can be imported, or name its file")?,
-            "trains_at_import" => write!(
-                f,
-                "{what}: trains when it is imported; put what starts training under `if __name__ == \"__main__\":`"
-            )?,
+            "trains_at_import" => {
+                write!(f, "{what}: trains when it is imported; put the training under `if __name__ == \"__main__\":`")?
+            }
             "rebuilds" => write!(
                 f,
-                "{what}: every call makes model and optimizer anew, so there is no second step; \
+                "{what}: every call creates a new model and optimizer, so there is no second step; \
                  return a function that makes one step, or (model, inputs, optimizer)"
             )?,
             "no_step" => write!(f, "{what}: its step called no operation of PyTorch")?,
@@ -295,7 +294,7 @@ pub fn trace(order: &ShapesOrder, private: &Private) -> Result<Vec<Profile>, Sha
     };
     let answer: Answer = serde_json::from_slice(&answer).map_err(|error| ShapesError::Garbled(error.to_string()))?;
     if answer.version != VERSION {
-        return Err(ShapesError::Garbled(format!("version {} in place of {VERSION}", answer.version)));
+        return Err(ShapesError::Garbled(format!("version {} instead of {VERSION}", answer.version)));
     }
     if let Some(refusal) = answer.failure {
         return Err(ShapesError::Refused(Box::new(Refusal { verbose: order.verbose, ..refusal })));

@@ -176,7 +176,7 @@ fn converse(stream: UnixStream, events: &Sender<Event>, parser: &Sender<Unparsed
         let message = parsed.recv().map_err(|_| io::ErrorKind::BrokenPipe)??;
         let from = match (pid, &message) {
             (_, Message::Hello(Hello { version, .. })) if *version != messages::VERSION => {
-                return wrong(format!("the hook speaks version {version}, this program {}", messages::VERSION));
+                return wrong(format!("the hook uses protocol version {version}, this program {}", messages::VERSION));
             }
             (None, Message::Hello(hello)) => {
                 stream.get_ref().set_read_timeout(None)?;

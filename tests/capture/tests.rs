@@ -1134,7 +1134,7 @@ fn samples_and_parameters_are_those_of_the_step_that_is_counted(python: &str) {
     // An inner loop, whose optimizers do not last.
     let (batch, _, _, ran) = program("meta.py", &[]);
     assert_eq!(batch, Some(10));
-    assert!(ran.seen.to_string().contains("of an optimizer that does not last"), "{}", ran.seen);
+    assert!(ran.seen.to_string().contains("of short-lived optimizers"), "{}", ran.seen);
     // Another thread trains a model of its own.
     if torch_version(python) >= (2, 15) {
         let (_, parameters, _, ran) = program("threads.py", &["two"]);

@@ -17,8 +17,8 @@ pub(super) fn fill(profile: &mut Profile, process: &Process, notes: &mut Vec<Str
     let (Some(peak), Some(step)) = (process.peak_memory_bytes, &mut profile.step) else { return };
     let Some(memory) = of(held, peak) else {
         notes.push(format!(
-            "parameters, gradients and optimizer state ({}) are more than the recorded peak ({}): memory is not split by kind",
-            held.total().map_or_else(|| "beyond count".to_owned(), shown),
+            "parameters, gradients and optimizer state ({}) exceed the recorded peak ({}): memory is not split by kind",
+            held.total().map_or_else(|| "too large".to_owned(), shown),
             shown(peak)
         ));
         return;
@@ -27,13 +27,11 @@ pub(super) fn fill(profile: &mut Profile, process: &Process, notes: &mut Vec<Str
     step.peak_memory_bytes = Some(memory.total());
     step.memory = Some(memory);
     notes.push(
-        "memory by kind: parameters, gradients and optimizer state are measured; activations are the rest of the peak, temporary results among them"
+        "memory by kind: parameters, gradients and optimizer state are measured; activations are the rest of the peak, including temporary results"
             .to_owned(),
     );
     if !held.whole_model {
-        notes.push(
-            "parameters that are not trained, and buffers, count as activations: the model was not seen".to_owned(),
-        );
+        notes.push("untrained parameters and buffers count as activations: the model was not observed".to_owned());
     }
 }
 
@@ -55,7 +53,7 @@ fn of(held: &Held, peak: u64) -> Option<Memory> {
 /// Note for a job without a GPU: the tensors would be as large on one, but the peak is unknown.
 pub(super) fn told(held: &Held) -> String {
     format!(
-        "parameters{} {}, gradients {}, optimizer state {}, measured after a step; without a GPU the peak, and so the activations, are not known",
+        "parameters{} {}, gradients {}, optimizer state {}, measured after a step; without a GPU the peak, and so the activations, are unknown",
         if held.whole_model { " and buffers" } else { "" },
         shown(held.parameters_bytes),
         shown(held.gradients_bytes),
@@ -113,7 +111,7 @@ mod tests {
     fn what_does_not_agree_is_left_out_and_said() {
         let (memory, peak, notes) = filled(held("cuda", 800), Some(1000));
         assert_eq!((memory, peak), (None, Some(900.0)));
-        assert!(notes[0].contains("more than the recorded peak"), "{notes:?}");
+        assert!(notes[0].contains("exceed the recorded peak"), "{notes:?}");
         assert_eq!(filled(held("cuda", u64::MAX), Some(1000)).0, None);
         assert_eq!(filled(held("cuda", 100), None).0, None);
         // Tensors on a CPU are not device memory.

@@ -93,7 +93,11 @@ impl Regions {
 }
 
 fn positive(time: Micros) -> Result<f64, Problem> {
-    if time.get() > 0.0 { Ok(time.get()) } else { Err(Problem::LeftOut("the device's clock stood still".to_owned())) }
+    if time.get() > 0.0 {
+        Ok(time.get())
+    } else {
+        Err(Problem::LeftOut("the device's clock did not advance".to_owned()))
+    }
 }
 
 fn is_steady(figures: &[f64]) -> bool {
@@ -111,7 +115,7 @@ fn spread(mut figures: Vec<f64>) -> Result<Spread, Problem> {
     };
     match (at(0.5), at(0.1), at(0.9)) {
         (Some(median), Some(low), Some(high)) => Ok(Spread { median, low, high, regions: figures.len() as u32 }),
-        _ => Err(Problem::LeftOut("no time could be taken".to_owned())),
+        _ => Err(Problem::LeftOut("no time was measured".to_owned())),
     }
 }
 

@@ -146,7 +146,7 @@ fn what_an_older_board_lacks_is_left_out_and_said() {
     assert_eq!(
         found.calibration.left_out,
         [("tf32", "8.0"), ("bf16", "8.0"), ("fp8", "8.9")].map(|(dtype, since)| format!(
-            "{dtype}: compute capability 7.5 has no matrix units for it ({since} and later have)"
+            "{dtype}: compute capability 7.5 has no tensor cores for it ({since} and later have)"
         ))
     );
 }
@@ -181,7 +181,10 @@ fn what_cannot_be_is_not_believed() {
     let found = Fake { bandwidth: 3_500.0, ..Fake::new() }.measured();
     assert_eq!(found.calibration.bandwidth.unwrap().copy_gbps, None);
     let left_out = &found.calibration.left_out[0];
-    assert!(left_out.starts_with("bandwidth, copy: 35") && left_out.contains("1555.0 of the catalog"), "{left_out}");
+    assert!(
+        left_out.starts_with("bandwidth, copy: measured 35") && left_out.contains("the catalog's 1555.0"),
+        "{left_out}"
+    );
 }
 
 #[test]

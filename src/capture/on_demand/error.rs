@@ -59,8 +59,8 @@ fn shown(command: &[String]) -> String {
 pub enum AttachError {
     /// Another daemon listens there.
     #[error(
-        "{}: another daemon listens there already (dynolog, or another `habitat-tui attach`); wait for its end, or give \
-         the job another folder: `habitat-tui env --socket-dir DIR`, and the same to attach",
+        "{}: another daemon listens there already (dynolog, or another `habitat-tui attach`); wait until it ends, or use \
+         another folder: `habitat-tui env --socket-dir DIR`, and the same option for attach",
         .folder.display()
     )]
     Taken {
@@ -68,7 +68,7 @@ pub enum AttachError {
         folder: PathBuf,
     },
     /// There is no private folder.
-    #[error("{0}; --socket-dir takes another for the socket")]
+    #[error("{0}; --socket-dir sets another for the socket")]
     Private(#[from] crate::capture::PrivateError),
     /// The folder for the socket is unusable.
     #[error("{}: {problem}", .path.display())]
@@ -79,7 +79,7 @@ pub enum AttachError {
         problem: String,
     },
     /// The socket cannot be created or used.
-    #[error("{}: no socket can be made there: {source}; --socket-dir takes a folder on a local disk", .path.display())]
+    #[error("{}: cannot create a socket there: {source}; set --socket-dir to a folder on a local disk", .path.display())]
     Socket {
         /// Path of the socket.
         path: PathBuf,
@@ -98,7 +98,7 @@ pub enum AttachError {
     },
     /// Processes kept starting, so it was never safe to listen.
     #[error(
-        "nobody was listened to for {seconds:.0} s: {seen} is just starting, which could end it (PyTorch 2.6: \"Bad file \
+        "did not listen for {seconds:.0} s: {seen} is still starting, and listening could end it (PyTorch 2.6: \"Bad file \
          descriptor\"). Attach again once the job makes steps, or wait longer with --wait 5m"
     )]
     Starting {
@@ -115,8 +115,8 @@ pub enum AttachError {
     },
     /// The process with the given id was started without support for attaching.
     #[error(
-        "{seen} was started without KINETO_USE_DAEMON, so it cannot be attached to. Start the job again from a shell \
-         where `eval \"$(habitat-tui env)\"` was run, or with `habitat-tui run -- python train.py`"
+        "{seen} was started without KINETO_USE_DAEMON, so it cannot be attached to. Restart the job from a shell \
+         after `eval \"$(habitat-tui env)\"`, or with `habitat-tui run -- python train.py`"
     )]
     NotStarted {
         /// The process.
@@ -150,8 +150,8 @@ pub enum AttachError {
     },
     /// Only the launcher of a job has polled.
     #[error(
-        "only the launcher of the job has loaded PyTorch in {seconds:.0} s, and none of the processes that it starts; \
-         --wait 5m waits longer for them"
+        "only the launcher of the job has loaded PyTorch in {seconds:.0} s, but none of its child processes; \
+         --wait 5m waits longer"
     )]
     Launching {
         /// Time spent listening, in seconds.
@@ -160,7 +160,7 @@ pub enum AttachError {
         listed: Vec<Listed>,
     },
     /// It is unclear which process trains.
-    #[error("it is not clear which of these processes trains; name it with --pid")]
+    #[error("it is unclear which of these processes trains; name it with --pid")]
     Unclear {
         /// Processes that polled.
         listed: Vec<Listed>,
@@ -177,8 +177,8 @@ pub enum AttachError {
     },
     /// A trace could kill the process through its file size limit.
     #[error(
-        "process {pid} would be ended by a file over {bytes} bytes (ulimit -f), and a trace may be longer; raise the \
-         limit, or use `habitat-tui run`, which looks at it"
+        "process {pid} would be killed for a file over {bytes} bytes (ulimit -f), and a trace may be longer; raise the \
+         limit, or use `habitat-tui run`, which checks it"
     )]
     FileSize {
         /// The process.
@@ -189,9 +189,9 @@ pub enum AttachError {
     /// The folder for traces cannot be created.
     #[error("{}: {source}; PyTorch writes such traces to /tmp only, which must be writable for us and the job",
         if *.is_contained {
-            format!("no folder for the trace can be made in /tmp of the container of process {pid}")
+            format!("cannot create a folder for the trace in /tmp of the container of process {pid}")
         } else {
-            "no folder for the trace can be made in /tmp".to_owned()
+            "cannot create a folder for the trace in /tmp".to_owned()
         })]
     Traces {
         /// The process.
@@ -202,7 +202,7 @@ pub enum AttachError {
         source: io::Error,
     },
     /// A complete trace cannot be read.
-    #[error("the trace of process {pid} was written and cannot be read: {source}; has /tmp been cleared?")]
+    #[error("the trace of process {pid} was written but cannot be read: {source}; has /tmp been cleared?")]
     Unreadable {
         /// The process.
         pid: u32,
@@ -235,7 +235,7 @@ pub enum AttachError {
     },
     /// The trace was started but not completed.
     #[error(
-        "process {pid} began to record and has not completed its trace in {seconds:.0} s. Is the job stopped, is /tmp \
+        "process {pid} started recording but has not completed its trace in {seconds:.0} s. Is the job stopped, is /tmp \
          full, or are its steps this long? --timeout 30m waits longer"
     )]
     Unfinished {
@@ -246,8 +246,8 @@ pub enum AttachError {
     },
     /// Several traces were started, none was completed.
     #[error(
-        "process {pid} began to record {tries} times, and each trace was cut off: /tmp is full, or a profiler of its \
-         own starts again and again, and has priority (import its traces with `habitat-tui import`)"
+        "process {pid} started recording {tries} times, but each trace was cut off: /tmp is full, or a profiler of its \
+         own keeps starting and has priority (import its traces with `habitat-tui import`)"
     )]
     CutOff {
         /// The process.
@@ -256,20 +256,20 @@ pub enum AttachError {
         tries: u32,
     },
     /// The job ended.
-    #[error("process {pid} ended before its trace was complete; attach to a run that goes on for longer")]
+    #[error("process {pid} ended before its trace was complete; attach to a longer run")]
     Died {
         /// The process.
         pid: u32,
     },
     /// The socket was removed or replaced.
-    #[error("{}: the socket was taken away while we listened; is another `habitat-tui attach` at work there?", .folder.display())]
+    #[error("{}: the socket was removed while we listened; is another `habitat-tui attach` running there?", .folder.display())]
     Lost {
         /// The folder.
         folder: PathBuf,
     },
     /// We received a signal to end.
     #[error("interrupted{}", .waiting.as_deref().map_or_else(String::new, |folder| format!(
-        "; a request may still wait in the job, whose trace then comes to {}", folder.display())))]
+        "; a request may still wait in the job; its trace would appear in {}", folder.display())))]
     Interrupted {
         /// The signal.
         signal: i32,
@@ -286,13 +286,13 @@ fn nobody(started: &[ProcessInfo], polls_elsewhere: &[String]) -> String {
             "at dynolog's own socket, where another daemon listens: start the job with what `habitat-tui env` prints"
                 .to_owned()
         } else {
-            format!("in {folder}: give --socket-dir {folder}")
+            format!("in {folder}: use --socket-dir {folder}")
         };
         return format!(", but {} can be attached to {how}", processes(polls_elsewhere.len()));
     }
     if started.is_empty() {
-        return "; a job can be attached to where it was started from a shell with `eval \"$(habitat-tui env)\"`. Start \
-                it again so, or with `habitat-tui run -- python train.py`"
+        return "; attaching needs a job started from a shell after `eval \"$(habitat-tui env)\"`. Restart \
+                it that way, or with `habitat-tui run -- python train.py`"
             .to_owned();
     }
     // A process that has loaded PyTorch is more informative than a shell around it.
@@ -301,7 +301,11 @@ fn nobody(started: &[ProcessInfo], polls_elsewhere: &[String]) -> String {
         0 => String::new(),
         more => format!(" and {}", processes(more)),
     };
-    format!(", though {one}{more} {} started for it: {}", if more.is_empty() { "was" } else { "were" }, silent(one))
+    format!(
+        ", although {one}{more} {} started for attaching: {}",
+        if more.is_empty() { "was" } else { "were" },
+        silent(one)
+    )
 }
 
 fn processes(count: usize) -> String {
@@ -312,12 +316,12 @@ fn processes(count: usize) -> String {
 fn silent(seen: &ProcessInfo) -> String {
     let version = seen.torch.as_deref();
     match version {
-        None => "it has not loaded PyTorch yet. Where it will, --wait 5m waits longer".to_owned(),
+        None => "it has not loaded PyTorch yet; --wait 5m waits longer".to_owned(),
         Some(version) => {
             let version = if version.is_empty() { String::new() } else { format!(" {version}") };
             format!(
-                "its PyTorch{version} has not reported here. PyTorch 2.1 does so only where it sees a GPU, one built \
-                 without Kineto never; in a container it must see the folder of the socket. --wait 5m waits longer"
+                "its PyTorch{version} has not reported here. PyTorch 2.1 reports only if it sees a GPU, and one built \
+                 without Kineto never does; in a container it needs access to the socket's folder. --wait 5m waits longer"
             )
         }
     }
@@ -326,7 +330,7 @@ fn silent(seen: &ProcessInfo) -> String {
 fn not_there(seen: &ProcessInfo, seconds: f64) -> String {
     match seen.torch {
         None => format!(
-            "neither it nor a process that it started has loaded PyTorch in {seconds:.0} s. Where it will, --wait 5m \
+            "neither it nor any of its child processes has loaded PyTorch in {seconds:.0} s; --wait 5m \
              waits longer"
         ),
         Some(_) => silent(seen),
@@ -335,17 +339,16 @@ fn not_there(seen: &ProcessInfo, seconds: f64) -> String {
 
 fn elsewhere(folder: Option<&Path>) -> String {
     match folder {
-        Some(folder) => format!("in another folder: give --socket-dir {}", folder.display()),
-        None => "at dynolog's own socket only: leave --socket-dir and KINETO_IPC_SOCKET_DIR out, and no dynolog may \
-                 run"
-        .to_owned(),
+        Some(folder) => format!("in another folder: use --socket-dir {}", folder.display()),
+        None => "only at dynolog's own socket: leave out --socket-dir, unset KINETO_IPC_SOCKET_DIR and stop dynolog"
+            .to_owned(),
     }
 }
 
 /// Note on the folder in which a trace may still appear.
 fn waits(folder: &Path) -> String {
     format!(
-        "The request may still wait in the process: a trace would then come to {}, for `habitat-tui import`",
+        "The request may still wait in the process: its trace would appear in {}, for `habitat-tui import`",
         folder.display()
     )
 }
@@ -357,9 +360,9 @@ fn profiles(pid: u32, version: &str, waiting: Option<&Path>) -> String {
     };
     format!(
         "process {pid} runs a profiler of its own, and PyTorch {version} (any before 2.12) stops the program with an \
-         error where that starts while a trace of ours is written; {asked}Import the trace of its own with `habitat-tui \
-         import`, attach again when its profiler is done for good, or start the job with `habitat-tui run`, whose \
-         recording gives way"
+         error if that starts while our trace is being written; {asked}Import its own trace with `habitat-tui \
+         import`, attach again once its profiler is finished, or start the job with `habitat-tui run`, whose \
+         recording yields to its profiler"
     )
 }
 
@@ -368,18 +371,18 @@ fn not_traced(pid: u32, asked: u32, seconds: f64, is_busy: bool, folder: &Path) 
     match (asked, is_busy) {
         (0, true) => format!(
             "process {pid} took no request in {seconds:.0} s: its own profiler is running and has priority; import \
-             its trace with `habitat-tui import`, or attach when it is off"
+             its trace with `habitat-tui import`, or attach once it has ended"
         ),
         (0, false) => format!(
-            "process {pid} has fallen silent before it could be asked to record; is the job stopped (Ctrl-Z, a \
+            "process {pid} stopped polling before it received a request; is the job stopped (Ctrl-Z, a \
              debugger)? --timeout 30m waits longer than {seconds:.0} s"
         ),
         (_, true) => format!(
-            "process {pid} was asked {asked} times in {seconds:.0} s, and a profiler of its own is on, which goes \
-             first; import its trace with `habitat-tui import`. {waits}"
+            "process {pid} received {asked} requests in {seconds:.0} s, but a profiler of its own is running and has \
+             priority; import its trace with `habitat-tui import`. {waits}"
         ),
         (_, false) => format!(
-            "process {pid} was asked to record, and has made no step of a torch optimizer in {seconds:.0} s. Is it \
+            "process {pid} received a request but has made no step of a torch optimizer in {seconds:.0} s. Is it \
              evaluating or saving, or are its steps this long? --timeout 30m waits longer. {waits}"
         ),
     }
@@ -398,9 +401,10 @@ mod tests {
         let text = |started: Vec<ProcessInfo>| {
             AttachError::Nobody { seconds: 12.0, started, polls_elsewhere: Vec::new() }.to_string()
         };
-        assert!(text(Vec::new()).contains("found in 12 s; a job can be attached to where"));
+        assert!(text(Vec::new()).contains("found in 12 s; attaching needs a job started"));
         assert!(
-            text(vec![seen(None)]).contains("process 7 (python t.py) was started for it: it has not loaded PyTorch")
+            text(vec![seen(None)])
+                .contains("process 7 (python t.py) was started for attaching: it has not loaded PyTorch")
         );
         let both = text(vec![seen(None), seen(Some("2.1.2"))]);
         assert!(both.contains("and 1 process were started") && both.contains("its PyTorch 2.1.2 has not"), "{both}");
@@ -410,7 +414,7 @@ mod tests {
         };
         assert!(
             elsewhere(&["/tmp/x/dynoconfigclient1"])
-                .ends_with("1 process can be attached to in /tmp/x: give --socket-dir /tmp/x")
+                .ends_with("1 process can be attached to in /tmp/x: use --socket-dir /tmp/x")
         );
         assert!(
             elsewhere(&["@dynoconfigclient1", "@dynoconfigclient2"])

@@ -31,15 +31,15 @@ pub fn folder(
     let wrong = |problem: &str| Err(AttachError::Folder { path: path.clone(), problem: problem.to_owned() });
     if is_long(&path) {
         return wrong(&format!(
-            "longer than the {LONGEST_FOLDER} bytes that leave room for the sockets' names; give a shorter one with \
+            "longer than the limit of {LONGEST_FOLDER} bytes for the sockets' paths; set a shorter one with \
              --socket-dir"
         ));
     }
     match fs::metadata(&path) {
         Ok(there) if there.is_dir() => Ok(path),
-        Ok(_) => wrong("is no folder; --socket-dir takes one"),
+        Ok(_) => wrong("is not a folder; --socket-dir needs one"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            wrong("no such folder; make it, or give another with --socket-dir")
+            wrong("no such folder; create it, or set another with --socket-dir")
         }
         Err(error) => wrong(&error.to_string()),
     }
@@ -58,7 +58,7 @@ fn own(mut private: Private) -> Result<PathBuf, AttachError> {
     }
     let failed = |error: io::Error| AttachError::Folder {
         path: private.path().to_owned(),
-        problem: format!("cannot be written: {error}; give a folder with --socket-dir"),
+        problem: format!("cannot be written: {error}; set a folder with --socket-dir"),
     };
     private.folder(NAME).map_err(failed)
 }
@@ -87,6 +87,6 @@ mod tests {
         assert!(problem(&place.path().join("no")).contains("no such folder"));
         assert!(problem(&place.path().join("x".repeat(60))).contains("shorter"));
         std::fs::write(place.path().join("f"), "").unwrap();
-        assert!(problem(&place.path().join("f")).contains("no folder"));
+        assert!(problem(&place.path().join("f")).contains("not a folder"));
     }
 }

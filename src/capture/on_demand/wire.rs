@@ -46,7 +46,7 @@ pub enum Message {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// Shorter than its kind requires.
-    #[error("{there} bytes where {needed} are the least")]
+    #[error("{there} bytes, but at least {needed} are needed")]
     Short {
         /// Actual size in bytes.
         there: usize,
@@ -54,7 +54,7 @@ pub enum WireError {
         needed: usize,
     },
     /// The header has a wrong size.
-    #[error("the header says {said} bytes, {there} follow")]
+    #[error("the header announces {said} bytes, but {there} follow")]
     Size {
         /// Size in the header.
         said: u64,
@@ -62,7 +62,7 @@ pub enum WireError {
         there: usize,
     },
     /// The sender is unknown.
-    #[error("the kernel names no process that can be answered")]
+    #[error("unknown sender")]
     Anonymous,
     /// Unknown kind of message.
     #[error("unknown kind {0:?}")]
