@@ -300,7 +300,7 @@ mod tests {
             StepTimes { median: micros(median), mean: micros(mean), range: [micros(1.0), micros(500.0)], count: 30 };
         step_time(&mut profile, Some(times), &mut notes);
         let step = profile.step.unwrap();
-        assert_eq!(step.profiled, step.samples.is_none(), "a step outside the windows is none of the profiler's");
+        assert_eq!(step.profiled, step.samples.is_none(), "the profiler's steps are inside the windows");
         (step.duration.map(Micros::get), notes)
     }
 

@@ -86,7 +86,7 @@ pub(super) enum Event {
     /// An event on the socket; its sender waits until `until` is dropped.
     Heard {
         what: Heard,
-        #[allow(dead_code, reason = "dropping it is what tells")]
+        #[allow(dead_code, reason = "dropped as a signal")]
         until: mpsc::Sender<()>,
     },
     /// Output is missing from the log.

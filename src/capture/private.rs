@@ -252,7 +252,7 @@ mod tests {
         fs::write(folder.join("b/c.py"), "changed").unwrap();
         assert_eq!(private.unpacked("hook", &files).unwrap(), folder);
         assert_eq!(fs::read_to_string(folder.join("b/c.py")).unwrap(), "two");
-        assert_eq!(fs::metadata(folder.join("a.py")).unwrap().ino(), before, "what is right is left alone");
+        assert_eq!(fs::metadata(folder.join("a.py")).unwrap().ino(), before, "an unchanged file is not rewritten");
         let newer = private.unpacked("hook", &[("a.py", b"newer")]).unwrap();
         assert!(newer != folder && folder.join("a.py").exists(), "a job may still use it");
     }

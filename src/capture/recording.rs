@@ -310,7 +310,7 @@ mod tests {
             recording.processes[&1].waiting().map(|it| ((it.share * 1e3).round() / 1e3, it.steps, it.workers))
         };
         assert_eq!(waiting(&[(2, vec![10.0; 9], vec![])]), None, "an older hook, or no loader");
-        assert_eq!(waiting(&[(2, vec![10.0; 9], vec![1.0])]), None, "that is none of these steps");
+        assert_eq!(waiting(&[(2, vec![10.0; 9], vec![1.0])]), None, "not one of these steps");
         assert_eq!(waiting(&[(2, vec![10.0; 9], vec![2.5; 9])]), Some((0.25, 5, Some(2))), "without the first ones");
         // The loader was first used late; and no step can wait longer than it takes.
         let late = [(6, vec![10.0; 4], vec![]), (10, vec![10.0; 2], vec![2.0, 99.0])];
@@ -340,7 +340,7 @@ mod tests {
         for length in [process.faults.len(), process.dropped.len(), process.costs.len(), process.windows.len()] {
             assert!(length <= MOST_NOTES);
         }
-        assert_eq!(process.costs.iter().sum::<f64>(), 5000.0, "what all of them cost");
+        assert_eq!(process.costs.iter().sum::<f64>(), 5000.0, "the cost of all of them");
         assert_eq!(process.windows.last().unwrap().number, 4999, "the last windows are kept");
         assert!(recording.garbled.len() <= MOST_NOTES && process.faults[0].chars().count() <= LONGEST);
         assert!(process.times.len() <= MOST_TIMES && process.times.len() >= MOST_TIMES / 2);

@@ -373,7 +373,7 @@ mod tests {
         assert!(matches!(counts(r#"{"traceEvents": [{"a": 1}, :"#), Err(Fault::Garbled { events: 1, offset: 27, .. })));
         assert!(matches!(counts(r#"{"traceEvents": [:"#), Err(Fault::NotJson { offset: 17, .. })));
         let cut = r#"{"traceEvents": [{"a": 1}, {"b""#;
-        let Err(Fault::Truncated { events: whole, bytes }) = counts(cut) else { panic!("not told as cut off") };
+        let Err(Fault::Truncated { events: whole, bytes }) = counts(cut) else { panic!("not reported as cut off") };
         assert_eq!((whole, bytes), (1, cut.len() as u64));
         assert!(matches!(counts(r#"{"traceEvents": [{"a": 1}]"#), Err(Fault::Truncated { .. })));
     }
