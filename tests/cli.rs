@@ -216,10 +216,10 @@ fn a_gpu_with_other_figures_is_predicted_beside_the_real_one() {
     let difference = bench.ok(&[&asked("sms=2")[..], &["--difference"]].concat());
     assert!(difference.contains("first step") && difference.contains("relu"), "{difference}");
     for (changes, expected) in [
-        ("bandwidth", "write a figure and in how many times the real one, such as bandwidth=2"),
-        ("cache=2", "is none of bandwidth, sms, clock, tensor, memory"),
-        ("sms=0", "sms=0: write a number from 0.1 to 10"),
-        ("sms=NaN", "sms=NaN: write a number"),
+        ("bandwidth", "expected NAME=FACTOR, such as bandwidth=2"),
+        ("cache=2", "unknown name \"cache\"; names: bandwidth, sms, clock, tensor, memory"),
+        ("sms=0", "sms=0: the factor must be from 0.1 to 10"),
+        ("sms=NaN", "sms=NaN: the factor must be"),
     ] {
         let message = bench.error(&asked(changes));
         assert!(message.contains(expected), "{message}");

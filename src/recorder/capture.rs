@@ -1,16 +1,14 @@
-//! Recording a training step of a running job, with no change to its code.
+//! Records a training step of a running job without changing its code.
 //!
-//! [`start`] starts a command with a hook in its Python (`profiler/hook`), listens to what
-//! the hook tells over a private socket, and keeps the traces of the recorded windows.
-//! [`profile`](assemble::profile) makes a profile of them. Of other programs that use CUDA
-//! a library (`profiler/cupti`) records the kernels, see [`cupti`].
+//! [`start`] starts a command with a hook in its Python (`profiler/hook`), receives the hook's messages over a private
+//! socket, and keeps the traces of the recorded windows. [`profile`](assemble::profile) makes a profile of them. For
+//! other programs that use CUDA, a library (`profiler/cupti`) records the kernels, see [`cupti`].
 //!
-//! [`on_demand`] records a job that runs already, where it was started for that.
-//! [`shapes`] traces a step that is not run at all. [`calibrate`] measures the GPU of this
-//! machine itself, with no job.
+//! [`on_demand`] records a job that is already running, if it was started with support for it. [`shapes`] traces a step
+//! without running it. [`calibrate`] measures the GPU of this machine, without a job.
 //!
-//! The job comes first: it has its own process group and its own exit code, it never
-//! waits for us, and our end does not end it.
+//! The job has priority: it has its own process group and its own exit code, it never waits for us, and it survives our
+//! end.
 
 pub mod assemble;
 pub mod calibrate;

@@ -1,6 +1,5 @@
-//! A job that runs while the screens are open: what the side that follows it tells the
-//! side that draws it, and what that one wishes of it. Plain data, so that neither need
-//! know the other.
+//! A job that runs while the screens are open: reports from the thread that follows it to the one that draws it, and
+//! requests in the other direction. Plain data, so that neither side depends on the other.
 
 mod tail;
 
@@ -15,71 +14,70 @@ use habitat_base::units::{Bytes, Megahertz, Micros, Range, UsdPerHour, Watts};
 use habitat_step::profile::Profile;
 pub use habitat_traces::import::Exchange;
 
-/// What does not change while the job runs.
+/// Constant properties of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// What was started, in one line.
+    /// Command on one line.
     pub command: String,
-    /// Its process, which leads its process group.
+    /// Process id, which leads its process group.
     pub pid: u32,
-    /// The workload's name.
+    /// Name of the workload.
     pub name: String,
-    /// The file of its output.
+    /// Log file of its output.
     pub log: String,
-    /// The profile to be written.
+    /// Profile to write.
     pub output: String,
-    /// What is to be recorded.
+    /// What to record.
     pub wanted: Wanted,
-    /// What was said of it beforehand.
+    /// The user's goal for the job.
     pub aim: Aim,
 }
 
-/// What was said of a job beforehand.
+/// The user's goal for a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Aim {
-    /// Steps that it is to make in all.
+    /// Total number of steps.
     pub steps: Option<u64>,
-    /// An hour of the machine that it runs on.
+    /// Hourly price of its machine.
     pub price: Option<UsdPerHour>,
 }
 
-/// What is to be recorded of a job.
+/// What to record of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// Steps of PyTorch's optimizers.
     Steps {
-        /// Windows.
+        /// Number of windows.
         windows: u32,
-        /// Steps made before the first window opens.
+        /// Steps before the first window opens.
         after: u64,
-        /// Steps of a window.
+        /// Steps per window.
         window: u32,
-        /// Steps from the beginning of a window to that of the next, where windows go on and on.
+        /// Steps from the start of one window to that of the next, if windows repeat without end.
         every: Option<u64>,
     },
-    /// Kernels of a CUDA program, for a time: no steps are seen while it runs.
+    /// Kernels of a CUDA program, in a time window; steps are not visible while it runs.
     Kernels {
-        /// From the start of CUDA to the window.
+        /// Time from the start of CUDA to the window.
         after: Duration,
-        /// The window.
+        /// Length of the window.
         length: Duration,
     },
 }
 
-/// The signals that ask a job to end, the mildest first. Each is given its time before the next.
+/// Signals that ask a job to end, mildest first. Each gets its time before the next one is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopSignal {
-    /// SIGINT, as Ctrl-C sends it: Python raises `KeyboardInterrupt`, and what saves a last
-    /// checkpoint then does.
+    /// SIGINT, as from Ctrl-C: Python raises `KeyboardInterrupt`, and programs that save a last checkpoint do so.
     Interrupt,
     /// SIGTERM.
     Terminate,
-    /// SIGKILL, which no program survives.
+    /// SIGKILL, which cannot be ignored.
     Kill,
 }
 
 impl StopSignal {
-    /// The signal's name.
+    /// Name of the signal.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "SIGINT",
@@ -88,10 +86,10 @@ impl StopSignal {
         }
     }
 
-    /// How long the job may take to end of it.
+    /// Time for the job to end after this signal.
     pub const fn grace(self) -> Duration {
         match self {
-            // Time to save a checkpoint in.
+            // Time to save a checkpoint.
             Self::Interrupt => Duration::from_secs(30),
             Self::Terminate | Self::Kill => Duration::from_secs(15),
         }
@@ -107,211 +105,210 @@ impl StopSignal {
     }
 }
 
-/// How far the job is.
+/// State of the job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum State {
-    /// Nothing of it was heard of: no Python, or no start of CUDA where kernels are wanted.
+    /// No messages yet: no Python, or no start of CUDA if kernels are recorded.
     #[default]
     Started,
-    /// Python runs, PyTorch is not imported.
+    /// Python runs; PyTorch is not imported.
     Python,
-    /// PyTorch is imported, no optimizer made a step.
+    /// PyTorch is imported; no optimizer has made a step.
     Torch,
-    /// Steps are made, and no window is due.
+    /// The job makes steps; no window is due.
     Steps,
     /// A window is open: its first and last step.
     Recording(u64, u64),
-    /// CUDA was started; so many seconds later its window of time opens.
+    /// CUDA was started; the time window opens after this many seconds.
     Cuda(u64),
-    /// A window of time is open, for so many seconds more.
+    /// A time window is open for this many more seconds.
     Kernels(u64),
     /// A window is closed and its trace is being written.
     Writing,
-    /// It runs, and its window of time is past.
+    /// It runs, and its time window has passed.
     Running,
-    /// It was asked to end, last by this signal.
+    /// It was asked to end; the last signal sent.
     Stopping(StopSignal),
-    /// It does not run: a signal stopped it.
+    /// Stopped by a signal.
     Stopped,
-    /// It ended, as told by these words.
+    /// It ended.
     Ended {
-        /// `ended with exit code 0`, `stopped by you (SIGINT)`.
+        /// Description: `ended with exit code 0`, `stopped by you (SIGINT)`.
         words: String,
-        /// Whether that is an end without fault.
+        /// Whether it ended without an error.
         well: bool,
     },
-    /// It goes on, and is not followed any more.
+    /// It continues but is no longer followed.
     Left,
 }
 
 /// Times of steps outside windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Times {
-    /// The last one.
+    /// Last step.
     pub now: Micros,
-    /// The middle one.
+    /// Median.
     pub median: Micros,
-    /// The mean.
+    /// Mean.
     pub mean: Micros,
-    /// The mean, and those of the fastest and the slowest tenth of the steps, each of steps that
-    /// followed one another; with few steps, the shortest and the longest.
+    /// Mean step time, with the means of the fastest and the slowest tenth of consecutive steps; with few steps, the
+    /// shortest and the longest instead.
     pub pace: Range<Micros>,
-    /// The shortest and the longest.
+    /// Shortest and longest.
     pub range: [Micros; 2],
-    /// How many.
+    /// Number of steps.
     pub count: u32,
-    /// Whether there were others before them.
+    /// Whether earlier steps were dropped.
     pub only_last: bool,
 }
 
-/// What the last steps waited for data: the time in PyTorch's `DataLoader`, for a batch or until an epoch
-/// has begun.
+/// Time that the last steps waited for data: the time in PyTorch's `DataLoader` for a batch or for the start of an
+/// epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Waiting {
     /// Share of the time of those steps, 0 to 1.
     pub share: f64,
-    /// How many steps.
+    /// Number of steps.
     pub steps: u32,
-    /// Worker processes of the loader (`num_workers`), where they are told.
+    /// Worker processes of the loader (`num_workers`), if reported.
     pub workers: Option<u32>,
     /// Processors that the training process and its workers share, if known.
     pub cores: Option<u32>,
 }
 
-/// What a window of time holds.
+/// Contents of a time window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Kernels {
     /// Kernels of all processes whose windows make the profile.
     pub count: u64,
-    /// Records that could not be kept.
+    /// Number of lost records.
     pub lost: u64,
-    /// The time that it was open.
+    /// Length of the window.
     pub length: Micros,
 }
 
-/// A GPU at one moment, as `nvidia-smi` tells; `None` is what it does not tell.
+/// State of a GPU, as `nvidia-smi` reports it; `None` for unreported values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Board {
-    /// Its number.
+    /// GPU number.
     pub index: u32,
     /// Share of the last moments in which a kernel ran, 0 to 1.
     pub busy: Option<f64>,
-    /// Memory in use, of all programs.
+    /// Memory in use by all programs.
     pub used: Option<Bytes>,
-    /// All of its memory.
+    /// Total memory.
     pub memory: Option<Bytes>,
-    /// Clock of the multiprocessors.
+    /// SM clock.
     pub clock: Option<Megahertz>,
-    /// The highest that was seen under load.
+    /// Highest SM clock seen under load.
     pub best_clock: Option<Megahertz>,
-    /// Power.
+    /// Power draw.
     pub power: Option<Watts>,
     /// Temperature in °C.
     pub celsius: Option<f64>,
-    /// What holds the clock down, in words.
+    /// Throttle reasons.
     pub limited_by: Vec<&'static str>,
 }
 
-/// One process of the job.
+/// A process of the job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its rank, where there are several.
+    /// Rank, if there are several.
     pub rank: Option<u32>,
-    /// Version of Python.
+    /// Python version.
     pub python: Option<String>,
-    /// Version of PyTorch, once imported.
+    /// PyTorch version, once imported.
     pub torch: Option<String>,
-    /// Steps that it made.
+    /// Steps made.
     pub steps: u64,
-    /// The middle one of its last step times outside windows.
+    /// Median of its last step times outside windows.
     pub median: Option<Micros>,
-    /// What its last steps waited for data.
+    /// Time that its last steps waited for data.
     pub waiting: Option<Waiting>,
-    /// What its steps waited for other ranks.
+    /// Time that its steps waited for other ranks.
     pub exchange: Option<Exchange>,
-    /// Whether it is one of several ranks of the training that the profile is of.
+    /// Whether it is one of several ranks of the profile's training.
     pub is_rank: bool,
 }
 
-/// What is known of the job at one moment. Nothing in it is guessed.
+/// State of the job at one moment. It contains no guesses.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
-    /// How far it is.
+    /// Stage.
     pub state: State,
-    /// Its processes that run Python: those that train first, by rank. Where kernels are
-    /// wanted, those that started CUDA.
+    /// Processes that run Python, training ones first, by rank. If kernels are recorded, processes that started CUDA.
     pub processes: Vec<Process>,
-    /// Steps made, of the process that made most.
+    /// Steps of the process that made most.
     pub steps: u64,
     /// Number of separate trainings if there are several, and the process that the profile is of.
     pub trainings: Option<(usize, u32)>,
     /// Step times of that process.
     pub times: Option<Times>,
-    /// Since its start, in whole seconds.
+    /// Time since its start, in whole seconds.
     pub elapsed: Duration,
-    /// The GPUs of the machine, where `nvidia-smi` tells of them.
+    /// GPUs of the machine, if `nvidia-smi` reports them.
     pub boards: Vec<Board>,
-    /// The last of them, in their order.
+    /// Latest step times, in order.
     pub recent: Vec<Micros>,
-    /// What they waited for data; `None` where no `DataLoader` was asked, or it is not measured.
+    /// Time that they waited for data; `None` if no `DataLoader` was used or it is not measured.
     pub waiting: Option<Waiting>,
     /// First and last step of the recorded windows of that process.
     pub windows: Vec<(u64, u64)>,
-    /// The recorded window of time, where kernels are wanted.
+    /// Recorded time window, if kernels are recorded.
     pub kernels: Option<Kernels>,
-    /// What opening and closing windows held it up for.
+    /// Pauses of the training for opening and closing windows.
     pub cost: Micros,
-    /// Windows that were dropped, and faults; in words.
+    /// Dropped windows and errors, as text.
     pub notes: Vec<String>,
-    /// Seconds since the training was last heard of, where that is long.
+    /// Seconds since the last message of the training, if that is long ago.
     pub silent: Option<u64>,
-    /// What to do where nothing was recorded, once that is certain.
+    /// Remedy if nothing was recorded, once that is certain.
     pub remedy: Option<String>,
 }
 
 impl Snapshot {
-    /// Whether the job has ended, or is followed no more.
+    /// Whether the job has ended or is no longer followed.
     pub const fn is_over(&self) -> bool {
         matches!(self.state, State::Ended { .. } | State::Left)
     }
 }
 
-/// News of the job.
+/// A report on the job.
 #[derive(Debug, Clone)]
 pub enum Update {
-    /// It is further.
+    /// New state.
     Snapshot(Box<Snapshot>),
-    /// The last lines of its output.
+    /// Last lines of its output.
     Output(Arc<Vec<String>>),
-    /// A profile was made of what is recorded so far, and written.
+    /// A profile of the recording so far was written.
     Recorded(Box<Profile>),
-    /// What was recorded makes no profile, or it cannot be written.
+    /// The recording does not make a profile, or it cannot be written.
     NotWritten(String),
 }
 
-/// What is wished of the job.
+/// A user request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// That it end ([`StopSignal`]); again, that it be asked more strongly at once.
+    /// End the job ([`StopSignal`]); repeated, send the next stronger signal at once.
     Stop,
-    /// That it go on by itself.
+    /// Leave the job running.
     Leave,
 }
 
-/// The line to the side that follows the job.
+/// Connection to the thread that follows the job.
 pub struct Session {
     /// The job.
     pub job: Job,
-    /// Its news.
+    /// Reports on it.
     pub updates: Receiver<Update>,
-    /// Takes wishes; never waits.
+    /// Accepts requests; never blocks.
     pub control: Arc<dyn Fn(Wish) + Send + Sync>,
-    /// Leaves the job where it still runs, waits until all is written, says on standard
-    /// error what came of it, and gives the exit code.
+    /// Leaves a job that still runs, waits until everything is written, reports the outcome on standard error and
+    /// returns the exit code.
     pub finish: Box<dyn FnOnce() -> u8 + Send>,
-    /// Whether all is written.
+    /// Whether everything is written.
     pub is_done: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 

@@ -1,8 +1,7 @@
-//! The GPUs the program knows.
+//! The catalog of GPUs.
 //!
-//! One TOML file a GPU (`catalog/<slug>.toml`), shipped inside the program and overlaid by
-//! the user's own files: a file with the slug of a shipped GPU replaces it, and a calibration
-//! adds what was measured of one.
+//! One TOML file per GPU (`catalog/<slug>.toml`), shipped inside the program. The user's own files override it: a file
+//! with the slug of a shipped GPU replaces that GPU, and a calibration adds measurements to it.
 
 pub mod calibration;
 mod error;
@@ -29,13 +28,13 @@ pub struct Catalog {
     gpus: BTreeMap<GpuSlug, GpuSpec>,
 }
 
-/// A slug the catalog does not have.
+/// Error for a slug that is not in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no GPU {slug:?} in the catalog{}; `habitat-tui gpus` lists all", did_you_mean(.near))]
 pub struct UnknownGpu {
-    /// The slug asked for.
+    /// The requested slug.
     pub slug: String,
-    /// The nearest ones that exist.
+    /// The nearest slugs in the catalog.
     pub near: Vec<String>,
 }
 
@@ -44,15 +43,15 @@ fn did_you_mean(near: &[String]) -> String {
 }
 
 impl Catalog {
-    /// A catalog of these GPUs; of two with one slug the later wins.
+    /// A catalog of these GPUs; for duplicate slugs the last one wins.
     pub fn new(gpus: impl IntoIterator<Item = GpuSpec>) -> Self {
         Self { gpus: gpus.into_iter().map(|gpu| (gpu.slug.clone(), gpu)).collect() }
     }
 
-    /// Adds what was measured of a GPU; of two calibrations of one GPU the newer counts.
+    /// Adds the calibration of a GPU; of two calibrations of one GPU the newer wins.
     ///
     /// # Errors
-    /// [`UnknownGpu`] where the catalog lacks the GPU.
+    /// [`UnknownGpu`] if the GPU is not in the catalog.
     pub fn calibrate(&mut self, calibration: Calibration) -> Result<(), UnknownGpu> {
         let slug = self.find(calibration.gpu.as_str())?.slug.clone();
         if let Some(gpu) = self.gpus.get_mut(&slug) {
@@ -64,15 +63,12 @@ impl Catalog {
         Ok(())
     }
 
-    /// The GPU of that slug.
+    /// The GPU with this slug.
     pub fn get(&self, slug: &GpuSlug) -> Option<&GpuSpec> {
         self.gpus.get(slug)
     }
 
-    /// The GPU whose slug, or whose name, is `name` (letters of either case).
-    ///
-    /// # Errors
-    /// [`UnknownGpu`] with the nearest slugs.
+    /// The GPU whose slug or name is `name`, ignoring case.
     pub fn find(&self, name: &str) -> Result<&GpuSpec, UnknownGpu> {
         let wanted = name.trim().to_lowercase();
         self.gpus
@@ -81,23 +77,23 @@ impl Catalog {
             .ok_or_else(|| UnknownGpu { slug: text::clean(name, 64), near: named::near(&wanted, self.gpus.values()) })
     }
 
-    /// The GPUs that a name as people type it may mean (`4090`, `a100-80`, `h100`): the one whose
-    /// slug or name it is, else all whose words it is made of; none where it fits none.
+    /// GPUs that an informal name such as `4090`, `a100-80` or `h100` may mean: the one with exactly this slug or name,
+    /// otherwise all that contain its words; empty if none does.
     pub fn named(&self, name: &str) -> Vec<&GpuSpec> {
         self.find(name).map_or_else(|_| named::fitting(name, &self.gpus.values()), |gpu| vec![gpu])
     }
 
-    /// All GPUs, by slug.
+    /// Iterates over all GPUs in slug order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &GpuSpec> {
         self.gpus.values()
     }
 
-    /// How many GPUs there are.
+    /// Number of GPUs.
     pub fn len(&self) -> usize {
         self.gpus.len()
     }
 
-    /// Whether there are none.
+    /// Whether the catalog is empty.
     pub fn is_empty(&self) -> bool {
         self.gpus.is_empty()
     }

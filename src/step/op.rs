@@ -1,9 +1,8 @@
-//! What an operator is.
+//! Operators: names, sizes and work.
 //!
-//! An [`Op`] is decoded from the name, shapes and arguments of an operation. What follows
-//! from it is said here once: arithmetic and memory traffic ([`Work`]), the parts that
-//! learned models answer for ([`Primitive`]), and its [`Family`]. A file a kind of operator;
-//! [`name`] alone looks at names.
+//! An [`Op`] is decoded from the name, shapes and arguments of an operation. Everything derived from it lives here,
+//! once: FLOPs and memory traffic ([`Work`]), the parts that learned models predict ([`Primitive`]) and the [`Family`].
+//! Each kind of operator has its own file; only [`name`] reads operator names.
 
 mod attention;
 mod convolution;
@@ -42,21 +41,21 @@ pub use work::{Arithmetic, Work};
 
 use crate::profile::{Attribute, DType, Operation, Phase, Precision, Shape};
 
-/// An operator: its kind, and its sizes where the shapes tell them.
+/// An operator: its decoded name, and its sizes if the shapes determine them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Op {
-    /// What the name says.
+    /// The decoded name.
     pub name: Name,
-    /// The sizes; `None` where the shapes do not tell, and of what does nothing on the device.
+    /// The sizes; `None` if the shapes do not determine them, and for operators without device work.
     pub sizes: Option<Sizes>,
-    /// Whether its numbers are complex: a product of two takes four real ones.
+    /// Whether its numbers are complex: one complex product costs four real ones.
     is_complex: bool,
 }
 
-/// Real products for one of complex numbers.
+/// Real products per complex product.
 const COMPLEX_PRODUCTS: f64 = 4.0;
 
-/// The sizes of an operator by its kind.
+/// Sizes of an operator, by kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sizes {
     /// A matrix product.
@@ -69,17 +68,17 @@ pub enum Sizes {
     Recurrent(Recurrent),
     /// Softmax or a normalisation.
     Rows(Rows),
-    /// Pooling, look-ups, reductions, one result an element, and what is not known.
+    /// Pooling, look-ups, reductions, element-wise and unknown operators.
     Stream(Stream),
 }
 
 impl Op {
-    /// The operator of an operation.
+    /// Decodes the operator of an operation.
     pub fn of(operation: &Operation) -> Self {
         Self::named(operation, Name::of(&operation.name))
     }
 
-    /// Of an operation whose name is decoded.
+    /// The operator of an operation whose name is already decoded.
     pub fn named(operation: &Operation, name: Name) -> Self {
         let name = match operation.phase {
             Phase::Communication => Name { form: Form::Communication, ..name },
@@ -104,14 +103,14 @@ impl Op {
         Self { name, sizes, is_complex: operation.dtype.as_ref().is_some_and(DType::is_complex) }
     }
 
-    /// Whether it is known to multiply (a product, a convolution, attention, a recurrent layer), but its shapes are not
-    /// those that its name leads to expect, so that its arithmetic is unknown.
+    /// Whether the name implies multiplication (product, convolution, attention, recurrent layer) but the shapes do not
+    /// match it, so that the FLOPs are unknown.
     pub fn is_uncounted(&self) -> bool {
         self.sizes.is_none() && self.family().varies_kernels()
     }
 
-    /// The factor, 1 or more, by which its arithmetic may be larger or smaller than counted: that of attention over
-    /// packed sequences depends on how long each is.
+    /// Factor, 1 or more, by which the FLOPs may be above or below the count: for attention over packed sequences they
+    /// depend on the length of each sequence.
     pub fn doubt(&self) -> f64 {
         match &self.sizes {
             Some(Sizes::Attention(attention)) => attention.doubt,
@@ -119,12 +118,12 @@ impl Op {
         }
     }
 
-    /// The kind of operator.
+    /// Kind of operator.
     pub fn family(&self) -> Family {
         self.name.family()
     }
 
-    /// Whether it is a convolution in which every channel has its own filter.
+    /// Whether it is a depthwise convolution.
     pub fn is_depthwise(&self) -> bool {
         match (self.name.form, &self.sizes) {
             (Form::Convolution { depthwise: true, .. }, _) => true,
@@ -135,9 +134,9 @@ impl Op {
         }
     }
 
-    /// The work of one occurrence with elements of `element` bytes.
+    /// Work of one call, with elements of `element` bytes.
     ///
-    /// Operators not known are taken as memory-bound when they have shapes.
+    /// Unknown operators with shapes count as memory-bound.
     pub fn work(&self, element: f64) -> Option<Work> {
         let work = match self.sizes.as_ref()? {
             Sizes::Product(product) => product.work(element),
@@ -151,8 +150,8 @@ impl Op {
         work.map(|work| if multiplies { Work { flops: work.flops * COMPLEX_PRODUCTS, ..work } } else { work })
     }
 
-    /// The parts of one occurrence for learned models, with elements of `element_bytes`; empty
-    /// where these do not know the operator or the shapes do not tell.
+    /// Parts of one call for the learned models, with elements of `element_bytes` bytes; empty if the models do not
+    /// cover the operator or the shapes do not determine its sizes.
     pub fn parts(&self, element_bytes: f64) -> Vec<Part> {
         let found = match &self.sizes {
             Some(_) if self.name.form == Form::Unknown => Vec::new(),
@@ -164,7 +163,7 @@ impl Op {
             Some(Sizes::Rows(rows)) => vec![(rows.primitive(), 1.0)],
             Some(Sizes::Stream(stream)) => vec![(Primitive::Stream { moved: stream.elements(element_bytes) }, 1.0)],
         };
-        // Four products of real numbers of half the size.
+        // Four real products with elements of half the size.
         let multiplies = self.is_complex && self.family().varies_kernels();
         let (products, element_bytes) =
             if multiplies { (COMPLEX_PRODUCTS, element_bytes / 2.0) } else { (1.0, element_bytes) };
@@ -173,7 +172,7 @@ impl Op {
     }
 }
 
-/// The kind of operator of an operation.
+/// Kind of operator of an operation.
 pub fn family(operation: &Operation) -> Family {
     match operation.phase {
         Phase::Communication => Family::Communication,
@@ -181,40 +180,39 @@ pub fn family(operation: &Operation) -> Family {
     }
 }
 
-/// The work of one occurrence; `None` where the shapes do not tell.
+/// Work of one call; `None` if the shapes do not determine it.
 pub fn work(operation: &Operation, precision: Option<Precision>) -> Option<Work> {
     Op::of(operation).work(element_bytes(operation, precision))
 }
 
-/// The parts of one occurrence; see [`Op::parts`].
+/// Parts of one call; see [`Op::parts`].
 pub fn parts(operation: &Operation, precision: Option<Precision>) -> Vec<Part> {
     Op::of(operation).parts(element_bytes(operation, precision))
 }
 
-/// The element type an operation runs in: as recorded, else what the workload's precision
-/// says.
+/// Element type that an operation runs in: the recorded one, otherwise the one that the workload's precision implies.
 pub fn element_type(operation: &Operation, precision: Option<Precision>) -> Option<DType> {
     operation.dtype.clone().or_else(|| {
         Some(match precision? {
             precision if precision.is_32_bits() => DType::Float32,
             Precision::AmpFp16 | Precision::Fp16 => DType::Float16,
-            // Products alone run in 8 bits, the rest in BF16.
+            // FP8 applies to products only; everything else runs in BF16.
             Precision::Fp8 if family(operation) == Family::Gemm => DType::Float8E4m3,
             _ => DType::Bfloat16,
         })
     })
 }
 
-/// The attribute of a convolution that carries PyTorch's flag `torch.backends.cudnn.allow_tf32`.
+/// Attribute of a convolution that holds PyTorch's flag `torch.backends.cudnn.allow_tf32`.
 pub const ALLOW_TF32: &str = "allow_tf32";
 
-/// The arithmetic of one operation of a workload: [`Precision::Tf32`] or [`Precision::Fp32Strict`] for
-/// tensors of 32 bits, else the workload's precision. PyTorch's defaults hold if the workload's is not known or does
-/// not say where TF32 runs; a convolution that was recorded with TF32 refused keeps to that, unless the workload is
-/// in TF32 throughout.
+/// Arithmetic of one operation of a workload: [`Precision::Tf32`] or [`Precision::Fp32Strict`] for 32-bit tensors,
+/// otherwise the workload's precision.
 ///
-/// TF32 is what PyTorch allows; whether the GPU has it, [`GpuSpec::runs_tf32`](crate::catalog::GpuSpec::runs_tf32)
-/// knows.
+/// If the workload's precision is unknown or does not define the use of TF32, PyTorch's defaults apply. A convolution
+/// recorded with TF32 disabled stays in FP32 unless the whole workload is in TF32.
+///
+/// This covers only PyTorch's settings; [`GpuSpec::runs_tf32`](crate::catalog::GpuSpec::runs_tf32) covers the hardware.
 pub fn arithmetic(operation: &Operation, family: Family, precision: Option<Precision>) -> Option<Precision> {
     if !matches!(element_type(operation, precision), None | Some(DType::Float32)) {
         return precision;
@@ -233,22 +231,22 @@ fn element_bytes(operation: &Operation, precision: Option<Precision>) -> f64 {
     element_type(operation, precision).and_then(|dtype| dtype.size_bytes()).unwrap_or(4) as f64
 }
 
-/// Elements of a tensor.
+/// Number of elements of a tensor.
 pub fn volume(shape: &Shape) -> f64 {
     elements(shape)
 }
 
-/// Elements of a block with these extents.
+/// Number of elements of a block with these extents.
 fn elements(extents: &[u64]) -> f64 {
     extents.iter().map(|&extent| extent as f64).product()
 }
 
-/// Elements of several tensors.
+/// Total number of elements of several tensors.
 fn total(shapes: &[Shape]) -> f64 {
     shapes.iter().map(volume).sum()
 }
 
-/// Elements of the largest of several tensors.
+/// Number of elements of the largest of several tensors.
 fn largest(shapes: &[Shape]) -> f64 {
     shapes.iter().map(volume).fold(0.0, f64::max)
 }

@@ -1,8 +1,8 @@
-//! The profile: the operations of one training step and what was measured of them.
+//! The profile: the operations of one training step, with measurements.
 //!
-//! Every way of recording a step ends in a [`Profile`] and every predictor starts from
-//! one. The file form is JSON (`*.habitat.json`), described field by field by the JSON
-//! Schema that `habitat-tui schema` prints (generated from these types).
+//! Every recording ends in a [`Profile`], and every predictor starts from one. The file format is JSON
+//! (`*.habitat.json`), described field by field by the JSON Schema that `habitat-tui schema` prints (generated from
+//! these types).
 
 pub mod breakdown;
 pub mod difference;
@@ -32,9 +32,9 @@ pub use workload::{
 
 use habitat_base::units::Micros;
 
-/// The value of the `format` field of every profile.
+/// Value of the `format` field of every profile.
 pub const FORMAT: &str = "habitat-profile";
-/// The version of the format that this program writes, and the only one it reads.
+/// Version of the format that this program writes, and the only one that it reads.
 pub const VERSION: u32 = 1;
 
 /// One training (or inference) step of one workload, at one batch size and precision.
@@ -44,20 +44,20 @@ pub struct Profile {
     pub format: String,
     /// Version of the format, 1.
     pub version: u32,
-    /// What was run.
+    /// The workload.
     pub workload: Workload,
-    /// Where it was measured; left out when nothing was measured on a GPU.
+    /// Where it was measured; left out if nothing was measured on a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// What was measured of the step as a whole.
+    /// Measurements of the step as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Step>,
-    /// The operations of the step, in the order in which they first occur.
+    /// Operations of the step, in order of first occurrence.
     pub operations: Vec<Operation>,
-    /// How the profile came about.
+    /// How the profile was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<Recording>,
-    /// When what ran, in one of the recorded steps; left out where that is not known.
+    /// Timeline of one recorded step; left out if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
 }
@@ -66,8 +66,8 @@ impl Profile {
     /// A profile in the current format.
     ///
     /// # Errors
-    /// [`ProfileError`] if the parts contradict the format (no operations, a zero batch
-    /// size, a kernel with a grid and no block …).
+    /// [`ProfileError`] if the parts violate the format (no operations, a batch size of zero, a kernel with a grid and
+    /// no block …).
     pub fn new(
         workload: Workload,
         origin: Option<Origin>,
@@ -88,31 +88,30 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Reads a profile from JSON text; unknown fields come back as warnings.
+    /// Parses a profile from JSON text; unknown fields are returned as warnings.
     ///
     /// # Errors
-    /// [`ProfileError`] naming the field and the place.
+    /// [`ProfileError`] naming the field and its position.
     pub fn from_json(json: &[u8]) -> Result<(Self, Vec<Warning>), ProfileError> {
         read::from_json(json)
     }
 
-    /// The profile as JSON, one line a profile field, with a final newline.
+    /// Formats the profile as JSON on one line, with a final newline.
     ///
     /// # Errors
-    /// None for profiles made by [`Profile::new`] or [`Profile::from_json`].
+    /// None for profiles from [`Profile::new`] or [`Profile::from_json`].
     pub fn to_json(&self) -> Result<Vec<u8>, serde_json::Error> {
         let mut json = serde_json::to_vec(self)?;
         json.push(b'\n');
         Ok(json)
     }
 
-    /// SHA-256 of what was recorded, in hexadecimal, by which two files are told to hold the same
-    /// step, however they are packed. What flags may complete (the GPU, the batch size, the
-    /// sequence length, the parameters, the peak memory) is left out, and so is the timeline: a
-    /// file with one and a file without are of the same step.
+    /// SHA-256 of the recorded data, in hexadecimal. Two files with the same step have the same hash, however they are
+    /// compressed. The hash leaves out everything that flags may complete (GPU, batch size, sequence length,
+    /// parameters, peak memory) and the timeline.
     ///
     /// # Errors
-    /// None for profiles made by [`Profile::new`] or [`Profile::from_json`].
+    /// None for profiles from [`Profile::new`] or [`Profile::from_json`].
     pub fn sha256(&self) -> Result<String, serde_json::Error> {
         let mut recorded = self.clone();
         let workload = &mut recorded.workload;
@@ -125,31 +124,30 @@ impl Profile {
         Ok(format!("{:x}", Sha256::digest(recorded.to_json()?)))
     }
 
-    /// The JSON Schema of the format.
+    /// JSON Schema of the format.
     pub fn json_schema() -> serde_json::Value {
         let mut schema = schemars::schema_for!(Self);
         schema.insert("title".to_owned(), "habitat-tui profile".into());
         schema.to_value()
     }
 
-    /// The measured wall time of the step, where there is one.
+    /// Measured wall time of the step, if any.
     pub fn measured_step(&self) -> Option<Micros> {
         self.step.as_ref()?.duration
     }
 
-    /// Sum of the measured device times of all operations.
+    /// Total measured device time of all operations.
     pub fn total_device_time(&self) -> Micros {
         self.operations.iter().filter_map(Operation::total_device_time).sum()
     }
 
-    /// The same step with everything that was measured on the origin taken out: shapes
-    /// only, as a fake-tensor run would give.
+    /// The same step without any measurement on the origin: shapes only, like the result of a fake-tensor run.
     #[must_use]
     pub fn without_origin(&self) -> Self {
         let mut bare = self.clone();
         (bare.origin, bare.timeline) = (None, None);
-        // Memory, the way of launching and the wait for data of a recording without a GPU are
-        // properties of the workload, not of the GPU it was measured on.
+        // These are properties of the workload, not of the GPU: memory, launch mode, and the wait for data in a
+        // recording without a GPU.
         let kept = self.step.as_ref().map(|step| Step {
             peak_memory_bytes: step.peak_memory_bytes,
             memory: step.memory.clone(),

@@ -1,49 +1,49 @@
-//! Arguments of operator calls: shapes, element types and scalars, and the notation in which
-//! PyTorch writes them (its profiler and `emit_nvtx` share it).
+//! Arguments of operator calls: shapes, element types and scalars, in PyTorch's notation, which its profiler and
+//! `emit_nvtx` share.
 
 use serde_json::Value;
 
 use habitat_step::profile::tensors::Access;
 use habitat_step::profile::{Attribute, DType, Shape};
 
-/// Tensors listed at most: a fused optimizer takes thousands.
+/// Maximum number of tensors per call: a fused optimizer takes thousands.
 pub(crate) const TENSORS: usize = 4096;
-/// What PyTorch calls the type of a list of tensors.
+/// PyTorch's name for a list of tensors.
 const LIST: &str = "TensorList";
-/// Characters of a textual argument.
+/// Maximum characters of a text argument.
 const TEXT: usize = 64;
 
-/// The tensors that a call was given, those of lists one by one.
+/// Tensors passed to a call, with lists flattened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tensors {
-    /// An empty shape is a number wrapped in a tensor.
+    /// Shapes; an empty one is a scalar wrapped in a tensor.
     pub(crate) shapes: Vec<Shape>,
-    /// That of the first floating-point tensor (wrapped numbers last), else of the first.
+    /// Element type of the first floating-point tensor (wrapped scalars last), otherwise of the first tensor.
     pub(crate) dtype: Option<DType>,
-    /// That of each shape, where it is known.
+    /// Element type of each tensor, if known.
     pub(crate) dtypes: Vec<Option<DType>>,
-    /// How they lie in memory.
+    /// Memory layout.
     pub(crate) layout: Layout,
-    /// Lists of tensors among the arguments whose shapes were left out.
+    /// Number of lists of tensors recorded without shapes.
     pub(crate) bare_lists: usize,
 }
 
-/// How the tensors of a call lie in memory.
+/// Memory layout of the tensors of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Whether one of them has channels last and is not in the usual order of memory as well.
+    /// Whether one of them is channels-last and not also contiguous.
     pub(crate) channels_last: bool,
-    /// Where a call does not pass over the largest of them as they lie.
+    /// Access pattern, if a call does not read its largest tensors in memory order.
     pub(crate) access: Option<Access>,
 }
 
 impl Tensors {
-    /// Whether any of them has an extent.
+    /// Whether any tensor has at least one dimension.
     pub(crate) fn has_extents(&self) -> bool {
         self.shapes.iter().any(|shape| !shape.is_empty())
     }
 
-    /// From tensors one by one.
+    /// From individual tensors.
     pub(crate) fn new(tensors: impl IntoIterator<Item = (Shape, Option<DType>)>) -> Self {
         let (shapes, dtypes): (Vec<Shape>, Vec<Option<DType>>) = tensors.into_iter().unzip();
         let dtype = leading(&shapes, &dtypes);
@@ -79,7 +79,7 @@ impl Tensors {
     }
 }
 
-/// The element type of a call, from those of its tensors; numbers wrapped in tensors come last.
+/// Element type of a call, from the types of its tensors; wrapped scalars count last.
 fn leading(shapes: &[Shape], dtypes: &[Option<DType>]) -> Option<DType> {
     let known = || shapes.iter().zip(dtypes).filter_map(|(shape, dtype)| Some((shape, dtype.as_ref()?)));
     known()
@@ -90,7 +90,7 @@ fn leading(shapes: &[Shape], dtypes: &[Option<DType>]) -> Option<DType> {
 }
 
 impl Layout {
-    /// From PyTorch's `Input Dims` and `Input Strides`; lists of tensors are passed over.
+    /// From PyTorch's `Input Dims` and `Input Strides`; skips lists of tensors.
     pub(super) fn from_pytorch(dims: &[u8], strides: &[u8]) -> Self {
         let read = |text: &[u8]| serde_json::from_slice::<Vec<Value>>(text).unwrap_or_default();
         let (dims, strides) = (read(dims), read(strides));
@@ -102,7 +102,7 @@ impl Layout {
         }
     }
 
-    /// Its number among all that there are.
+    /// Unique number of this layout.
     pub(super) fn number(self) -> u8 {
         let access = match self.access {
             None => 0,
@@ -113,13 +113,13 @@ impl Layout {
     }
 }
 
-/// How a call passes over tensors of these extents and strides, the first of the largest of which is taken to lie as the
-/// result does; smaller ones, and those spread over others, say nothing. As `access` of `trace-shapes`, which sees
-/// results too.
+/// Access pattern of a call from the extents and strides of its tensors. The first of the largest tensors is assumed to
+/// have the layout of the result. Smaller and broadcast tensors do not count. Same as `access` in `trace-shapes`, which
+/// also sees results.
 fn access(tensors: &[(Shape, Shape)]) -> Option<Access> {
     let volume = |shape: &Shape| shape.iter().try_fold(1_u64, |all, size| all.checked_mul(*size)).unwrap_or(0);
     let largest = tensors.iter().map(|(shape, _)| volume(shape)).max().filter(|volume| *volume > 1)?;
-    // How far apart elements lie, and how many there are, by dimension of more than one.
+    // Stride and extent of each dimension larger than one.
     let steps = |(shape, strides): &(Shape, Shape)| -> Vec<(u64, u64)> {
         strides.iter().copied().zip(shape.iter().copied()).filter(|(_, size)| *size > 1).collect()
     };
@@ -142,19 +142,19 @@ fn access(tensors: &[(Shape, Shape)]) -> Option<Access> {
     found
 }
 
-/// Whether elements that lie so fill their place in memory, in any order of dimensions.
+/// Whether the elements fill their memory without gaps, in any order of dimensions.
 fn is_dense(steps: &[(u64, u64)]) -> bool {
     let mut sorted = steps.to_vec();
     sorted.sort_unstable();
     are_packed(sorted.into_iter())
 }
 
-/// Whether they do in the order of dimensions.
+/// Whether they do so in the order of dimensions.
 fn is_contiguous(steps: &[(u64, u64)]) -> bool {
     are_packed(steps.iter().rev().copied())
 }
 
-/// Whether each dimension, the innermost first, begins where the one before ends.
+/// Whether each dimension, innermost first, starts where the previous one ends.
 fn are_packed(mut steps: impl Iterator<Item = (u64, u64)>) -> bool {
     let mut expected = 1_u64;
     steps.all(|(step, size)| {
@@ -164,8 +164,7 @@ fn are_packed(mut steps: impl Iterator<Item = (u64, u64)>) -> bool {
     })
 }
 
-/// Whether channels come last, and the usual order does not hold as well, by the extents of a
-/// tensor and how many elements lie from one to the next in each dimension.
+/// Whether a tensor is channels-last and not also contiguous, from its extents and strides in elements.
 fn has_channels_last(shape: &[u64], strides: &[u64]) -> bool {
     let rank = shape.len();
     if !(4..=5).contains(&rank) || strides.len() != rank || shape.contains(&0) {
@@ -181,8 +180,8 @@ fn shape(value: &Value) -> Option<Shape> {
     value.as_array()?.iter().map(Value::as_u64).collect()
 }
 
-/// The element type that a recorded argument type names; `None` for arguments that are
-/// no tensors (`Scalar`, `ScalarList`, `GenericList`, `Int`, `Bool`, empty …).
+/// Element type of a recorded argument type; `None` for arguments that are not tensors (`Scalar`, `ScalarList`,
+/// `GenericList`, `Int`, `Bool`, empty …).
 fn tensor_type(kind: &str, has_extent: bool) -> Option<DType> {
     Some(match kind {
         "float" => DType::Float32,
@@ -205,8 +204,7 @@ fn tensor_type(kind: &str, has_extent: bool) -> Option<DType> {
     })
 }
 
-/// Scalars and lists of them by the position of the argument; `None` for tensors and for what
-/// was not given.
+/// Scalars and lists of scalars by argument position; `None` for tensors and missing arguments.
 pub(crate) type Scalars = Vec<Option<Attribute>>;
 
 /// From PyTorch's `Concrete Inputs`, a JSON list of texts by position.
@@ -215,8 +213,7 @@ pub(super) fn scalars_from_pytorch(values: &[u8]) -> Scalars {
     values.iter().map(|value| scalar(value.as_str()?)).collect()
 }
 
-/// A value as `Concrete Inputs` writes it: `[1, 1]`, `False`, `0.5`; `None` where it is
-/// empty or was not given.
+/// Parses a value of `Concrete Inputs`: `[1, 1]`, `False`, `0.5`; `None` if empty or missing.
 fn scalar(text: &str) -> Option<Attribute> {
     let text = text.trim();
     if let Some(items) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
@@ -249,14 +246,14 @@ mod tests {
             tensors("[[1000], [32, 2048], [2048, 1000], [], []]", r#"["float", "float", "float", "Int", "Scalar"]"#);
         assert_eq!(shapes, [vec![1000], vec![32, 2048], vec![2048, 1000]]);
         assert_eq!(dtype, Some(DType::Float32));
-        // A wrapped number is a tensor without extent and does not give the type.
+        // A wrapped scalar is a tensor without dimensions and does not determine the type.
         let (shapes, dtype) = tensors("[[], [4, 4]]", r#"["double", "c10::Half"]"#);
         assert_eq!(shapes, [vec![], vec![4, 4]]);
         assert_eq!(dtype, Some(DType::Float16));
         // Lists of tensors, and traces without types.
         assert_eq!(tensors("[[[2, 3], [4]], []]", r#"["TensorList", "Scalar"]"#).0, [vec![2, 3], vec![4]]);
         assert_eq!(tensors("[[2, 3], []]", "[]"), (vec![vec![2, 3]], None));
-        // Lists of more than 30 have no shapes there.
+        // PyTorch records no shapes for lists of more than 30.
         let types = br#"["TensorList", "TensorList", "Scalar", ""]"#;
         assert_eq!(Tensors::from_pytorch(b"[[], [], [], []]", types).bare_lists, 2);
         assert_eq!(tensors("nonsense", "{}"), (vec![], None));
@@ -274,10 +271,10 @@ mod tests {
         assert!(has_channels_last(&[8, 64, 16, 16], &[16384, 1, 1024, 64]));
         assert!(has_channels_last(&[2, 8, 4, 5, 6], &[960, 1, 240, 48, 8]));
         assert!(!has_channels_last(&[8, 64, 16, 16], &[16384, 256, 16, 1]));
-        // One channel, or one pixel: both orders at once.
+        // One channel, or one pixel: both layouts at once.
         assert!(!has_channels_last(&[8, 1, 16, 16], &[256, 1, 16, 1]));
         assert!(!has_channels_last(&[8, 64, 1, 1], &[64, 1, 64, 64]));
-        // Neither: part of a larger tensor, and heads of attention.
+        // Neither: part of a larger tensor, and attention heads.
         assert!(!has_channels_last(&[8, 64, 16, 16], &[32768, 1, 2048, 128]));
         assert!(!has_channels_last(&[8, 12, 128, 64], &[98304, 64, 768, 1]));
         assert!(!has_channels_last(&[64, 16], &[1, 64]));
@@ -291,22 +288,22 @@ mod tests {
     #[test]
     fn access_by_strides() {
         let told = |dims: &str, strides: &str| Layout::from_pytorch(dims.as_bytes(), strides.as_bytes()).access;
-        // A copy as memory lies, in either order, and one from one order into the other.
+        // A copy in memory order, in either layout, and one between the layouts.
         assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [16, 1]]"), None);
         assert_eq!(told("[[64, 16], [64, 16]]", "[[1, 64], [1, 64]]"), None);
         assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [1, 64]]"), Some(Access::Transposed));
-        // Heads are put beside each other: rows stay whole.
+        // Heads are moved side by side: rows stay whole.
         let heads = "[[8, 128, 12, 64], [8, 128, 12, 64]]";
         assert_eq!(told(heads, "[[98304, 768, 64, 1], [98304, 64, 8192, 1]]"), Some(Access::Strided));
-        // Halves of rows, alone and with a whole tensor; a number, and a row spread over the result.
+        // Halves of rows, alone and with a whole tensor; a scalar, and a row broadcast over the result.
         assert_eq!(told("[[64, 16], []]", "[[32, 1], []]"), Some(Access::Strided));
         assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [32, 1]]"), Some(Access::Strided));
         assert_eq!(told("[[64, 16], [16]]", "[[16, 1], [1]]"), None);
         assert_eq!(told("[[64, 16], [64, 16]]", "[[16, 1], [0, 1]]"), None);
         assert_eq!(told("[[64, 16], [64, 16]]", "[[0, 1], [16, 1]]"), None);
-        // Tensors of one size seen in two shapes.
+        // Tensors of equal size with different shapes.
         assert_eq!(told("[[8, 4, 16], [32, 16]]", "[[64, 16, 1], [16, 1]]"), None);
-        // Smaller tensors say nothing, nor do dimensions of one, lists, and what is broken.
+        // Smaller tensors, dimensions of one, lists and malformed input do not count.
         assert_eq!(told("[[64, 16], [16, 4]]", "[[16, 1], [1, 16]]"), None);
         assert_eq!(told("[[64, 1, 16], [64, 1, 16]]", "[[16, 16, 1], [16, 1, 1]]"), None);
         assert_eq!(told("[[[64, 16]], []]", "[[[1, 64]], []]"), None);

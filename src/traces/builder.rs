@@ -1,13 +1,12 @@
-//! The profile of a trace.
+//! Builds the profile of a trace.
 //!
-//! It knows no format: readers fill the same [`Trace`](crate::Trace).
-//! - the steps are those that marks tell, else the repeating sequence of kernels, else the whole
-//!   trace; a step owns what was *launched* in it;
-//! - the join: kernel → launch by correlation → innermost operator on the thread;
-//! - the operations: equal calls (name, shapes, type, attributes, phase, module group)
-//!   with equal kernels are one operation; the sum of count × device time over all of them
-//!   is the mean device time of a step;
-//! - the step time: from the last device work of one step to that of the next, median.
+//! It knows no format: all readers fill the same [`Trace`](crate::trace::Trace).
+//! - Steps: from the marks, otherwise from a repeating sequence of kernels, otherwise the whole trace. A step owns the
+//!   work *launched* in it.
+//! - Matching: kernel → launch by correlation id → innermost operator on the thread.
+//! - Operations: equal calls (name, shapes, type, attributes, phase, module group) with equal kernels are one
+//!   operation. The sum of count × device time over all of them is the mean device time of a step.
+//! - Step time: from the last device work of one step to that of the next, median.
 
 mod accumulate;
 mod choose;
@@ -47,7 +46,7 @@ use habitat_step::profile::{DeviceInfo, Execution, Origin, Phase, Profile, Recor
 /// A map with a fast hash: a trace has as many keys as launches.
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// The steps of a trace and what was launched in them.
+/// The steps of a trace and the work launched in them.
 struct Steps {
     spans: Vec<Span>,
     marks: StepMarks,
@@ -65,7 +64,7 @@ impl Steps {
         Self { spans, marks, joined, work, kept, notes }
     }
 
-    /// The same with marked micro-batches made steps.
+    /// Joins marked micro-batches into steps.
     fn of_micro_batches(self, trace: &Trace, nesting: &Nesting, launches: &Launches) -> Self {
         if !self.marks.may_be_parts() {
             return self;
@@ -79,7 +78,8 @@ impl Steps {
         whole
     }
 
-    /// Ranges of the program may mark anything: as steps they must hold most of the work.
+    /// Whether the steps are plausible: the program's ranges may mark anything, so as steps they must contain most of
+    /// the work.
     fn cover(&self) -> bool {
         let inside: u64 = self.work.iter().map(|work| work.kernels).sum();
         self.marks != StepMarks::Annotation || inside >= self.joined.outside
@@ -89,16 +89,16 @@ impl Steps {
         self.kept.iter().map(|step| self.spans[*step]).collect()
     }
 
-    /// The mean of a measure over the steps kept.
+    /// Mean of a measure over the kept steps.
     fn mean(&self, measure: impl Fn(&StepWork) -> f64) -> f64 {
         self.kept.iter().map(|step| measure(&self.work[*step])).sum::<f64>() / self.kept.len().max(1) as f64
     }
 }
 
-/// Makes the profile of a trace.
+/// Builds the profile of a trace.
 ///
 /// # Errors
-/// [`Fault`] where no step has work, or no operator shapes where these are wanted.
+/// [`Fault`] if no step has work, or if shapes are required and no operator has any.
 pub(super) fn build(mut trace: Trace, options: &ImportOptions<'_>) -> Result<Import, TraceError> {
     twice::remove(&mut trace);
     if trace.recorder.leaves_out_lists {
@@ -108,7 +108,7 @@ pub(super) fn build(mut trace: Trace, options: &ImportOptions<'_>) -> Result<Imp
     import.map_err(|fault| trace.recorder.format.error(fault))
 }
 
-/// The profile of a trace with work of a GPU.
+/// Builds the profile of a trace with GPU work.
 fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault> {
     let nesting = nest::nest(trace);
     let launches = Launches::new(trace, &nesting);
@@ -116,7 +116,7 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
         .steps
         .clone()
         .map(|MarkedSteps { spans, marks, .. }| Steps::new(trace, &nesting, &launches, spans, marks));
-    // Marks around which nothing is launched (another process') are no better than none.
+    // Marks without launches around them (marks of another process) are useless.
     let steps = match marked {
         Some(steps) if !steps.kept.is_empty() && steps.cover() => steps.of_micro_batches(trace, &nesting, &launches),
         _ => {
@@ -215,8 +215,7 @@ fn step(trace: &Trace, steps: &Steps, walls: &[Wall], execution: Option<Executio
     }
 }
 
-/// Share of the kernel time whose launch lies in an operator (or, for collectives, in the
-/// range of its collective).
+/// Share of the kernel time whose launch lies within an operator (for collectives, within the range of the collective).
 fn joined_share(trace: &Trace, steps: &Steps) -> f64 {
     let (mut all, mut joined) = (0.0, 0.0);
     for occurrence in &steps.joined.occurrences {
@@ -231,7 +230,7 @@ fn joined_share(trace: &Trace, steps: &Steps) -> f64 {
             .map(|device| device.end - device.start)
             .sum();
         all += time;
-        // A range of the program that says the phase is a name, too.
+        // A range of the program that states the phase also counts as a match.
         let in_phase = trace.recorder.grouping.is_by_range()
             && !matches!(occurrence.phase, Phase::Other | Phase::Communication | Phase::Copy);
         if occurrence.operator.is_some() || occurrence.within_range || occurrence.module != 0 || in_phase {
@@ -241,14 +240,14 @@ fn joined_share(trace: &Trace, steps: &Steps) -> f64 {
     if all > 0.0 { joined / all } else { 0.0 }
 }
 
-/// Note on a GPU without a name.
-const BY_FIGURES: &str = "the recording does not name its GPU, which was found by its figures; --origin sets it";
+/// Note for a GPU without a name.
+const BY_FIGURES: &str = "the recording does not name its GPU: identified by its specifications; --origin sets it";
 
 fn origin(trace: &Trace, device: u32, options: &ImportOptions<'_>, notes: &mut Vec<String>) -> Origin {
     let info = device_info(&trace.devices, device);
     let found = match (&info, options.resolve_gpu) {
         (Some(info), Some(resolve)) => resolve(info),
-        (Some(info), None) => Err(format!("the GPU is {:?}, of the catalog unknown", info.name)),
+        (Some(info), None) => Err(format!("the GPU {:?} is not in the catalog", info.name)),
         (None, _) => Err("the file does not name its GPU".to_owned()),
     };
     let gpu = options.origin.clone().or_else(|| {
@@ -272,29 +271,29 @@ fn origin(trace: &Trace, device: u32, options: &ImportOptions<'_>, notes: &mut V
     }
 }
 
-/// A device: the one with its number, else any if they are of one kind (AMD numbers devices
-/// differently in its events).
+/// Device with this number, otherwise any device if all are of one kind (AMD numbers devices differently in its
+/// events).
 fn device_info(devices: &[(Option<u64>, DeviceInfo)], device: u32) -> Option<DeviceInfo> {
     let own = devices.iter().find(|(number, _)| *number == Some(u64::from(device)));
     let any = || devices.first().filter(|first| devices.iter().all(|one| one.1.name == first.1.name));
     own.or_else(any).map(|(_, info)| info.clone()).filter(|info| !info.name.is_empty())
 }
 
-/// What the reader of the profile should know.
+/// Notes on the recording for the user of the profile.
 struct Notes(Vec<String>);
 
 impl Notes {
     fn new(trace: &Trace, nesting: &Nesting, steps: &Steps, launches: &Launches) -> Self {
         let mut notes = Self(trace.recorder.notes.clone());
         notes.0.extend(steps.notes.iter().cloned());
-        notes.count(launches.before, "kernels were launched before the recording began and belong to no step");
+        notes.count(launches.before, "kernels were launched before the recording began and are left out");
         notes.count(
             launches.by_time,
-            "kernels have no launch in the recording: they are assigned to steps by their time, and to no operator",
+            "kernels have no launch in the recording: assigned to steps by time, and to no operator",
         );
         notes.missing(trace, steps);
         notes.count(steps.joined.outside, "kernels were launched outside the steps and are left out");
-        notes.count(steps.joined.elsewhere, "kernels ran on other devices than the step's and are left out");
+        notes.count(steps.joined.elsewhere, "kernels ran on other devices and are left out");
         notes.count(nesting.overlaps, "host ranges overlap others of their thread without nesting");
         if trace.is_part {
             notes.0.push("the trace is large: a few whole steps from its middle were read".to_owned());
@@ -312,36 +311,39 @@ impl Notes {
         }
         notes.count(
             trace.names.overflowed + trace.tensors.overflowed + trace.scalars.overflowed,
-            "names or shapes were not kept: the trace has too many different ones",
+            "names or shapes were dropped: the trace has too many distinct ones",
         );
         if let Some(ranks) = trace.recorder.world_size.filter(|ranks| *ranks > 1)
             && !steps.joined.occurrences.iter().any(|occurrence| occurrence.phase == Phase::Communication)
         {
             notes.0.push(format!(
-                "the recording is of one of {ranks} GPUs (distributedInfo), but no communication is in its steps: kernels of an unknown library that exchange data count as computation"
+                "recorded on one of {ranks} GPUs (distributedInfo), but the steps have no communication: kernels of an unknown communication library would count as computation"
             ));
         }
         if steps.marks == StepMarks::WholeTrace {
-            notes.0.push(format!("no step marks: the whole trace is taken as one step{}", trace.recorder.whole_remedy));
+            notes.0.push(format!(
+                "no step marks: assuming that the whole trace is one step{}",
+                trace.recorder.whole_remedy
+            ));
         }
         notes
     }
 
-    /// Kernels of the steps whose time is missing.
+    /// Notes kernels of the steps with missing times.
     fn missing(&mut self, trace: &Trace, steps: &Steps) {
         let kernels = steps.mean(|work| (work.kernels + work.lost) as f64);
         let lost = steps.mean(|work| work.lost as f64);
         if lost > 0.0 {
             let share = 100.0 * lost / kernels;
             self.0.push(format!(
-                "{share:.1} % of the kernels of a step were launched and are not in the recording: their time is missing"
+                "{share:.1} % of the kernels of a step were launched but are not in the recording: their time is missing"
             ));
         }
         let kernels = || trace.work.iter().filter(|work| work.kind == WorkKind::Kernel);
         let untimed = kernels().filter(|kernel| !kernel.is_timed).count();
         if untimed > 0 {
             let used = steps.mean(|work| work.untimed as f64);
-            let what = if used > 0.0 { "their time is missing" } else { "the steps used have none of them" };
+            let what = if used > 0.0 { "their time is missing" } else { "none of them in the steps used" };
             self.0.push(format!("{untimed} of {} kernels have no times in the recording: {what}", trace.kernels));
         }
         let short = kernels().filter(|kernel| kernel.is_timed && kernel.end <= kernel.start).count();
@@ -366,7 +368,7 @@ impl Notes {
             let busy = median(walls.iter().map(|wall| wall.busy));
             if busy < 0.5 * device {
                 self.0.push(format!(
-                    "the GPU is busy for {:.1} % of the trace: its length says little about the time of a step",
+                    "the GPU is busy {:.1} % of the trace: its length is a poor estimate of the step time",
                     100.0 * busy / device
                 ));
             }
@@ -375,14 +377,14 @@ impl Notes {
         let longest = walls.iter().map(|wall| wall.duration).fold(0.0, f64::max);
         if longest >= 2.0 * device && device > 0.0 {
             self.0.push(format!(
-                "the longest of {} steps took {:.1} times as long as the step time, their median: it may have stalled",
+                "the longest of {} steps took {:.1} times the median: it may have stalled",
                 walls.len(),
                 longest / device
             ));
         }
         if device > 0.0 && ((host - device) / device).abs() > 0.03 {
             self.0.push(format!(
-                "the step time is that of the device ({:.3} ms from step to step); the host marks are {:.3} ms apart",
+                "the step time is from the GPU ({:.3} ms from step to step); the host marks are {:.3} ms apart",
                 device / 1e3,
                 host / 1e3
             ));
@@ -391,21 +393,18 @@ impl Notes {
 
     fn joined(&mut self, trace: &Trace, share: f64, inferred: usize) {
         if trace.recorder.grouping.is_without_operators() {
-            self.0.push(
-                "kernels alone: no operators and shapes were recorded, so every prediction scales kernel times"
-                    .to_owned(),
-            );
+            self.0.push("kernels only, without operators and shapes: every prediction scales kernel times".to_owned());
             return;
         }
         if share < 0.99 {
             let what = trace.recorder.joined_to;
-            self.0.push(format!("{:.1} % of the kernel time could be joined to {what}", share * 100.0));
+            self.0.push(format!("{:.1} % of the kernel time was matched to {what}", share * 100.0));
         }
         if !trace.has_shapes {
             self.0.push(trace.recorder.without_shapes.to_owned());
         }
         if inferred > 0 {
-            self.0.push(format!("stride and padding of {inferred} convolutions are worked out from shapes"));
+            self.0.push(format!("stride and padding of {inferred} convolutions were derived from shapes"));
         }
     }
 }

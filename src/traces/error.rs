@@ -1,27 +1,27 @@
-//! Why a recording could not be made a profile.
+//! Reasons why a recording cannot become a profile.
 
 use std::fmt;
 
 use habitat_step::profile::ProfileError;
 
-/// The formats of recordings.
+/// Format of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// JSON of PyTorch's profiler (Kineto), or of the CUPTI recorder.
     Kineto,
     /// Nsight Systems, exported to SQLite.
     Nsight,
-    /// XPlane, of JAX and other programs on XLA.
+    /// XPlane, written by JAX and other programs on XLA.
     Xplane,
 }
 
 impl Format {
-    /// An error of a recording in this format.
+    /// Error of a recording in this format.
     pub(crate) const fn error(self, fault: Fault) -> TraceError {
         TraceError { format: self, rank: None, fault }
     }
 
-    /// The name in a profile's `recording`.
+    /// Name in a profile's `recording`.
     pub(crate) const fn source(self) -> &'static str {
         match self {
             Self::Kineto => "kineto trace",
@@ -41,23 +41,23 @@ impl fmt::Display for Format {
     }
 }
 
-/// What was read, and what is wrong with it. Every message says what to do about it.
+/// Error of a recording. Every message includes a remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{format}{}: {fault}", .rank.map(|rank| format!(" of rank {rank}")).unwrap_or_default())]
 pub struct TraceError {
-    /// The format it was read as.
+    /// Assumed format.
     pub format: Format,
-    /// Which of several recordings, in the order given, from 0.
+    /// Position among several recordings, from 0.
     pub rank: Option<usize>,
-    /// What is wrong.
+    /// The fault.
     #[source]
     pub fault: Fault,
 }
 
-/// What is wrong with a recording.
+/// Fault of a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// Nothing in the file.
+    /// The file is empty.
     #[error("the file is empty; expected JSON as `export_chrome_trace` writes it")]
     Empty,
     /// Reading or decompressing failed.
@@ -65,20 +65,20 @@ pub enum Fault {
         "reading failed after {events} events: {source}; if the file is compressed it may be cut off: copy or export it again"
     )]
     Io {
-        /// Events read until then.
+        /// Events read before the failure.
         events: u64,
-        /// What the reader said.
+        /// Error of the reader.
         source: std::io::Error,
     },
     /// The tables cannot be read.
     #[error("{0}")]
     Tables(Box<dyn std::error::Error + Send + Sync>),
-    /// The bytes of a message make no sense.
+    /// A message is malformed.
     #[error("damaged or cut off at byte {offset}: {problem}; record or copy it again")]
     Damaged {
-        /// The byte of the (decompressed) file, from 0.
+        /// Byte offset in the decompressed file, from 0.
         offset: usize,
-        /// What is wrong there.
+        /// The problem.
         problem: &'static str,
     },
     /// The text is not JSON.
@@ -86,21 +86,21 @@ pub enum Fault {
         "byte {offset} is {found:?}, not JSON; expected a PyTorch profiler trace (\".gz\" and \".zst\" files are recognised by their first bytes)"
     )]
     NotJson {
-        /// Where in the (decompressed) text, from 0.
+        /// Byte offset in the decompressed text, from 0.
         offset: u64,
-        /// What stands there.
+        /// Text at that offset.
         found: String,
     },
-    /// The list of events makes no sense from some place on.
+    /// The list of events is malformed from some offset on.
     #[error(
         "after {events} events, byte {offset} is {found:?}, not JSON: the file is damaged, or several ranks wrote it at the same time; record each rank to a file of its own"
     )]
     Garbled {
         /// Events before it.
         events: u64,
-        /// Where in the (decompressed) text, from 0.
+        /// Byte offset in the decompressed text, from 0.
         offset: u64,
-        /// The text there.
+        /// Text at that offset.
         found: String,
     },
     /// The JSON ends before its closing bracket.
@@ -108,7 +108,7 @@ pub enum Fault {
         "the JSON is cut off after {events} events ({bytes} bytes): the trace was not written to its end; export or copy it again"
     )]
     Truncated {
-        /// Whole events before the end.
+        /// Complete events before the end.
         events: u64,
         /// Bytes of text read.
         bytes: u64,
@@ -116,31 +116,31 @@ pub enum Fault {
     /// JSON of another kind.
     #[error("this is JSON but not a profiler trace: it has no \"traceEvents\"{}", keys(.found))]
     NotATrace {
-        /// Its top-level keys (the first few).
+        /// Its first few top-level keys.
         found: Vec<String>,
     },
-    /// One event is larger than anything a profiler writes.
+    /// One event is larger than any that a profiler writes.
     #[error("event {index} is longer than {limit} bytes; this is not a profiler trace")]
     EventTooLarge {
-        /// Which event, from 0.
+        /// Index of the event, from 0.
         index: u64,
-        /// The limit in bytes.
+        /// Limit in bytes.
         limit: usize,
     },
-    /// One step has more records than are held.
+    /// One step has more records than the limit.
     #[error(
-        "a step has more than {most} operators, launches and kernels, the most that are read; record a shorter one, without Python stacks (with_stack=False)"
+        "a step has more than {most} operators, launches and kernels, the limit; record a shorter one, without Python stacks (with_stack=False)"
     )]
     StepTooLarge {
-        /// The most.
+        /// The limit.
         most: usize,
     },
-    /// A message has more parts than are held.
-    #[error("more than {most} {what}, the most that are read; record fewer steps")]
+    /// A message has more parts than the limit.
+    #[error("more than {most} {what}, the limit; record fewer steps")]
     TooMany {
-        /// Of what.
+        /// Kind of part.
         what: &'static str,
-        /// The most.
+        /// The limit.
         most: usize,
     },
     /// Too many events have unusable times to trust the rest.
@@ -148,76 +148,76 @@ pub enum Fault {
         "{count} of {events} events have unusable times, the first is event {index} ({name:?}): {field} is {value}; expected a finite number of microseconds, and a duration of 0 or more"
     )]
     BadTimes {
-        /// How many.
+        /// Number of such events.
         count: u64,
-        /// Out of how many.
+        /// Total number of events.
         events: u64,
-        /// The first, counted from 0.
+        /// Index of the first one, from 0.
         index: u64,
         /// Its name.
         name: String,
-        /// Such as `ts` or `dur`.
+        /// Field, such as `ts` or `dur`.
         field: &'static str,
-        /// The text of the value.
+        /// Text of the value.
         value: String,
     },
-    /// The times of a step are too far apart, each of which may be.
+    /// The times of a step are too far apart, although each is valid alone.
     #[error("a step of {seconds:.0} s, longer than a year: the times of the recording are damaged; record it again")]
     StepTooLong {
-        /// How long.
+        /// Length of the step in seconds.
         seconds: f64,
     },
-    /// Too many events are not readable to trust the rest.
+    /// Too many events are malformed to trust the rest.
     #[error(
         "{count} of {events} events are malformed, the first is event {index}: the file is damaged, or several ranks wrote it at the same time; export it again, each rank to a file of its own"
     )]
     Malformed {
-        /// How many.
+        /// Number of such events.
         count: u64,
-        /// Out of how many.
+        /// Total number of events.
         events: u64,
-        /// The first, counted from 0.
+        /// Index of the first one, from 0.
         index: u64,
     },
-    /// No plane of a GPU.
+    /// The recording has no GPU plane.
     #[error("no GPU in the recording{}; only steps that ran on a GPU can be imported", planes(.found))]
     NoGpu {
-        /// The devices there are.
+        /// Devices in the recording.
         found: Vec<String>,
     },
-    /// Events of a trace, none of which is of PyTorch's profiler.
+    /// A trace without events of PyTorch's profiler.
     #[error("{}", foreign(*.events, .kind))]
     NotOfPyTorch {
         /// Events in the file.
         events: u64,
-        /// Who wrote them.
+        /// Origin of the trace.
         kind: Foreign,
     },
-    /// Operators or launches, and no work of a GPU.
+    /// Operators or launches, but no GPU work.
     #[error("the trace has no GPU kernels ({}){}", counts(*.operators, *.launches), remedy(*.launches, *.with_shapes))]
     NoKernels {
         /// Operators in the trace.
         operators: u64,
-        /// Launches of kernels in the trace.
+        /// Kernel launches in the trace.
         launches: u64,
         /// Whether some operators have input shapes.
         with_shapes: bool,
     },
-    /// Nothing ran on any GPU of the recording.
-    #[error("nothing ran on a GPU while it was recorded; {remedy}")]
+    /// No GPU of the recording was used.
+    #[error("nothing ran on a GPU during the recording; {remedy}")]
     Idle {
-        /// How to record it.
+        /// How to record GPU work.
         remedy: &'static str,
     },
-    /// No kernel ran on the GPU asked for.
+    /// No kernel ran on the requested GPU.
     #[error("no kernel ran on device {device}; the recording has kernels of device{} {}", if .known.len() == 1 { "" } else { "s" }, list(.known))]
     NoSuchDevice {
-        /// What was asked for.
+        /// Requested device.
         device: u32,
-        /// What there is.
+        /// Devices in the recording.
         known: Vec<u32>,
     },
-    /// Kernels there are, but none can be assigned to a step.
+    /// There are kernels, but none belongs to a step.
     #[error(
         "none of the {kernels} kernels was launched within a recorded step; record at least one whole step (schedule with active=2 or more)"
     )]
@@ -225,33 +225,33 @@ pub enum Fault {
         /// Kernels in the trace.
         kernels: u64,
     },
-    /// Steps were named, and no range has the name.
-    #[error("no range is called {name:?}{}", ranges(.known))]
+    /// A step range was named, but no range has that name.
+    #[error("no range is named {name:?}{}", ranges(.known))]
     NoStepRange {
-        /// The name given.
+        /// The given name.
         name: String,
-        /// Names there are (the first few).
+        /// The first few names in the recording.
         known: Vec<String>,
     },
-    /// Shapes were asked for and there are none.
+    /// Shapes were requested, but there are none.
     #[error(
         "no operator of the trace has input shapes; record it with torch.profiler.profile(record_shapes=True) or give a trace with GPU kernels"
     )]
     NoShapes,
-    /// The caller stopped the import.
+    /// The caller cancelled the import.
     #[error("import cancelled")]
     Cancelled,
-    /// No recordings were given.
+    /// No recording was given.
     #[error("no recording given; name at least one file")]
     NoSources,
-    /// The result broke a rule of the profile format.
+    /// The result violates a rule of the profile format.
     #[error("the imported profile is not valid: {0}")]
     Profile(#[from] ProfileError),
 }
 
 fn keys(found: &[String]) -> String {
     if found.iter().any(|key| key == "format") {
-        "; it looks like a habitat profile: open it as it is".to_owned()
+        "; it looks like a habitat profile: open it directly".to_owned()
     } else if found.is_empty() {
         String::new()
     } else {
@@ -271,20 +271,20 @@ fn ranges(known: &[String]) -> String {
     if known.is_empty() {
         "; the recording has none that could be a step".to_owned()
     } else {
-        format!("; there are {}", known.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "))
+        format!("; the recording has {}", known.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "))
     }
 }
 
-/// The origin of a trace in Chrome's format without events of PyTorch's profiler.
+/// Origin of a trace in Chrome's format without events of PyTorch's profiler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Foreign {
-    /// Not even events: none at all, or metadata alone.
+    /// No events, or metadata only.
     Nothing,
     /// `torch.autograd.profiler` without Kineto, as before PyTorch 1.8.1.
     LegacyAutograd,
     /// The profile plugin of `TensorBoard`, for JAX and TensorFlow.
     Xprof,
-    /// Another program, with the categories of its events (the first few).
+    /// Another program, with the first few categories of its events.
     Other(Vec<String>),
 }
 
@@ -294,7 +294,7 @@ fn foreign(events: u64, kind: &Foreign) -> String {
             "the list of events is empty: nothing ran while the profiler was on, or it was exported too early; record at least one whole step and export it after the profiler has stopped".to_owned()
         }
         Foreign::Nothing => format!(
-            "its {events} events are metadata, none has a duration: nothing ran while the profiler was on, or it was exported too early; record at least one whole step"
+            "all {events} events are metadata without a duration: nothing ran while the profiler was on, or it was exported too early; record at least one whole step"
         ),
         Foreign::LegacyAutograd => {
             "an export of the old torch.autograd.profiler, which has no kernels, launches or shapes; record the step with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True)".to_owned()
@@ -306,7 +306,7 @@ fn foreign(events: u64, kind: &Foreign) -> String {
             let categories = categories.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
             let categories = if categories.is_empty() { String::new() } else { format!(" (categories: {categories})") };
             format!(
-                "a trace of another program than PyTorch's profiler: none of its {events} events{categories} is an operator, launch or kernel; record the step with torch.profiler, ProfilerActivity.CUDA and record_shapes=True"
+                "not a trace of PyTorch's profiler: none of its {events} events{categories} is an operator, launch or kernel; record the step with torch.profiler, ProfilerActivity.CUDA and record_shapes=True"
             )
         }
     }
@@ -323,7 +323,7 @@ fn remedy(launches: u64, with_shapes: bool) -> String {
     }
     let shapes = if with_shapes { "; --shapes-only imports the shapes, and all times are then predicted" } else { "" };
     format!(
-        "; kernels were launched, but CUPTI gave no records of them: it may lack the permission (NVreg_RestrictProfilingToAdminUsers), another profiler may have been attached, or the driver of WSL may not support it{shapes}"
+        "; kernels were launched, but CUPTI did not record them: it may lack permission (NVreg_RestrictProfilingToAdminUsers), another profiler may have been attached, or the WSL driver may not support it{shapes}"
     )
 }
 

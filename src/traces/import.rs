@@ -1,5 +1,4 @@
-//! Recordings made profiles: a reader of [`crate`] fills the typed form of each rank, and
-//! the builder makes one profile of them.
+//! Imports recordings: a reader in [`crate::trace`] fills a trace per rank, and the builder makes one profile of them.
 
 use crate::builder;
 pub use crate::builder::{Exchange, Import, ImportOptions, LoaderBatch, ModelInput, ResolveGpu, Summary, combine};
@@ -11,19 +10,18 @@ use habitat_step::profile::DeviceInfo;
 /// Imports one PyTorch trace.
 ///
 /// # Errors
-/// [`TraceError`], in words that say what to do.
+/// [`TraceError`] with a remedy.
 pub fn kineto(recorded: Recorded, options: &ImportOptions<'_>) -> Result<Import, TraceError> {
     let knows = knows(options);
     let trace = recorded.trace(&reading(options, &knows))?;
     builder::build(trace, options)
 }
 
-/// Imports the PyTorch traces of several ranks of one job into one profile: the operations of
-/// the rank with the median step, each with the median device time over the ranks.
+/// Imports the PyTorch traces of several ranks of one job into one profile: the operations of the rank with the median
+/// step, each with the median device time over the ranks.
 ///
 /// # Errors
-/// [`TraceError`] of the first trace that fails, with its rank; [`Fault::NoSources`] for an
-/// empty list.
+/// [`TraceError`] of the first trace that fails, with its rank; [`Fault::NoSources`] for an empty list.
 pub fn kineto_ranks(
     ranks: impl IntoIterator<Item = Result<Recorded, TraceError>>,
     options: &ImportOptions<'_>,
@@ -35,25 +33,25 @@ pub fn kineto_ranks(
     combine(imports.collect::<Result<_, _>>()?).ok_or_else(|| Format::Kineto.error(Fault::NoSources))
 }
 
-/// Imports a recording of Nsight Systems; its processes are the ranks.
+/// Imports an Nsight Systems recording; its processes are the ranks.
 ///
 /// # Errors
-/// [`TraceError`], in words that say what to do.
+/// [`TraceError`] with a remedy.
 pub fn nsight(source: &mut dyn Source, options: &ImportOptions<'_>) -> Result<Import, TraceError> {
     ranks(Format::Nsight, options, &mut |options, each| nsight::read(source, options, each))
 }
 
-/// Imports a recording of XPlane; its GPUs are the ranks.
+/// Imports an XPlane recording; its GPUs are the ranks.
 ///
 /// # Errors
-/// [`TraceError`], in words that say what to do.
+/// [`TraceError`] with a remedy.
 pub fn xplane(bytes: &[u8], options: &ImportOptions<'_>) -> Result<Import, TraceError> {
     ranks(Format::Xplane, options, &mut |options, each| xplane::read(bytes, options, each))
 }
 
 type Read<'a> = dyn FnMut(&ReadOptions<'_>, &mut EachRank<'_>) -> Result<Option<String>, TraceError> + 'a;
 
-/// Imports a recording that holds several ranks.
+/// Imports a recording with several ranks.
 fn ranks(format: Format, options: &ImportOptions<'_>, read: &mut Read<'_>) -> Result<Import, TraceError> {
     let knows = knows(options);
     let mut imports = Vec::new();
@@ -72,7 +70,7 @@ fn knows<'a>(options: &'a ImportOptions<'_>) -> impl Fn(&DeviceInfo) -> bool + '
     |gpu| options.resolve_gpu.is_some_and(|resolve| resolve(gpu).is_ok())
 }
 
-/// What of the options is the reader's.
+/// The options that concern the reader.
 fn reading<'a>(options: &'a ImportOptions<'_>, knows: &'a dyn Fn(&DeviceInfo) -> bool) -> ReadOptions<'a> {
     ReadOptions {
         max_steps: options.max_steps,

@@ -1,22 +1,22 @@
-//! Values that repeat, stored once and named by a number.
+//! Interned values: each repeated value is stored once, under a number.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
 
 use super::arguments::{Scalars, Tensors};
 
-/// No value: the empty one.
+/// Number of the empty value.
 pub(crate) const NONE: u32 = 0;
-/// Characters of a name that are kept: kernel names reach 100 kB of template arguments.
+/// Maximum characters of a name: kernel names reach 100 kB of template arguments.
 const NAME_WIDTH: usize = 512;
-/// Bytes of a raw name that are looked at.
+/// Maximum bytes of a raw name that are read.
 pub(super) const NAME_BYTES: usize = 4 * NAME_WIDTH;
-/// All values of one table together; beyond this, new values are no longer told apart.
+/// Maximum size of a table in bytes; beyond it, new values get the number [`NONE`].
 const TABLE_BYTES: usize = 48 << 20;
 
-/// What a table can hold.
+/// A value that a table can hold.
 pub(crate) trait Internable: Default {
-    /// Memory it takes, about.
+    /// Approximate memory in bytes.
     fn bytes(&self) -> usize;
 }
 
@@ -38,13 +38,13 @@ impl Internable for Scalars {
     }
 }
 
-/// A table of values by the bytes that they were read from; number 0 is the empty value.
+/// Table of values, keyed by the bytes they were parsed from; number 0 is the empty value.
 #[derive(Debug)]
 pub(crate) struct Interned<T> {
     numbers: HashMap<Box<[u8]>, u32>,
     list: Vec<T>,
     bytes: usize,
-    /// Values that were not stored because the table was full.
+    /// Values not stored because the table was full.
     pub(crate) overflowed: u64,
 }
 
@@ -55,7 +55,7 @@ impl<T: Default> Default for Interned<T> {
 }
 
 impl<T: Internable> Interned<T> {
-    /// The number of the value that `read` makes of `key`, which it is asked for once.
+    /// Number of the value for `key`; calls `read` to parse it on first use.
     pub(crate) fn number(&mut self, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> u32 {
         if let Some(&number) = self.numbers.get(key) {
             return number;
@@ -72,28 +72,27 @@ impl<T: Internable> Interned<T> {
         number
     }
 
-    /// The value of a number that this table gave.
+    /// Value of a number from this table.
     pub(crate) fn get(&self, number: u32) -> &T {
         &self.list[number as usize]
     }
 }
 
 impl Interned<Box<str>> {
-    /// The number of a name that `decode` makes of its bytes: control characters replaced, cut
-    /// to a bounded length.
+    /// Number of a name that `decode` makes of its bytes, with control characters replaced and its length limited.
     pub(crate) fn name(&mut self, raw: &[u8], decode: impl FnOnce(&[u8]) -> String) -> u32 {
         let raw = &raw[..raw.len().min(NAME_BYTES)];
         self.number(raw, |raw| habitat_base::text::clean(&decode(raw), NAME_WIDTH).into_boxed_str())
     }
 
-    /// The number of a name that stands as it is.
+    /// Number of a name that needs no decoding.
     pub(crate) fn plain(&mut self, raw: &str) -> u32 {
         self.name(raw.as_bytes(), |raw| String::from_utf8_lossy(raw).into_owned())
     }
 }
 
 impl<T: Internable + Debug> Interned<T> {
-    /// The number of a value that is known without a text.
+    /// Number of a value without source text.
     pub(crate) fn value(&mut self, value: T) -> u32 {
         self.number(format!("{value:?}").as_bytes(), |_| value)
     }

@@ -1,13 +1,13 @@
 //! Traces of PyTorch's profiler (Kineto).
 //!
-//! Reads the Chrome-trace JSON that `torch.profiler` exports, of NVIDIA and (as far as
-//! their fields go) AMD GPUs, in the names of 2021 and the present ones; the CUPTI recorder
-//! writes the same. A trace is read once, as a stream: [`Pieces`] of its text become [`Events`]
-//! through a [`Packer`], on any thread, and a [`Reader`] joins them. It keeps a twentieth of the text; the steps to use
-//! are chosen when all of it is known, so memory is bounded whatever the size of the file. The caller does the decompression.
+//! Reads the Chrome-trace JSON that `torch.profiler` exports on NVIDIA and (as far as their fields go) AMD GPUs, with
+//! the names of 2021 and the current ones; the CUPTI recorder writes the same. A trace is read once, as a stream: a
+//! [`Packer`] turns [`Pieces`] of its text into [`Events`], on any thread, and a [`Reader`] joins them. The packed form
+//! is a twentieth of the text. The steps to use are chosen after reading all of it, so memory is bounded for any file
+//! size. The caller decompresses.
 //!
-//! An event with an unusable time (negative, not finite) or broken text is left out and
-//! counted in the notes; more than one in a hundred of them is an error.
+//! Events with an unusable time (negative, not finite) or malformed text are dropped and counted in the notes; more
+//! than one in a hundred is an error.
 
 mod collect;
 mod demangle;
@@ -36,7 +36,7 @@ use super::record::Unusable;
 use super::{Fault, Format, Grouping, OnProgress, ReadOptions, Recorder, Trace, TraceError, steps};
 use habitat_step::profile::DeviceInfo;
 
-/// What the trace of one rank holds, packed.
+/// Trace of one rank, packed.
 #[derive(Debug)]
 pub struct Recorded {
     recorder: Recorder,
@@ -50,15 +50,15 @@ pub struct Recorded {
     malformed: Unusable,
     peak_memory: BTreeMap<u32, u64>,
     foreign: Strangers,
-    /// The outer object is one that the profile plugin of `TensorBoard` writes.
+    /// The outer object is written by the profile plugin of `TensorBoard`.
     of_xprof: bool,
 }
 
 impl Recorded {
-    /// Reads a trace on this thread; `text` gives it decompressed.
+    /// Reads a trace on this thread; `text` supplies it decompressed.
     ///
     /// # Errors
-    /// [`TraceError`] where the text is no trace, or cannot be read.
+    /// [`TraceError`] if the text is not a trace or cannot be read.
     pub fn read(text: impl Read, spill: Option<Spill>, progress: &mut OnProgress<'_>) -> Result<Self, TraceError> {
         let mut reader = Reader::new(spill);
         let (mut pieces, mut piece) = (Pieces::new(text), Vec::new());
@@ -103,12 +103,12 @@ impl Recorded {
         }
     }
 
-    /// Records that were kept; each takes about 50 bytes when the trace is made a profile.
+    /// Number of kept records; each takes about 50 bytes when the profile is built.
     pub fn kept(&self) -> u64 {
         self.kept
     }
 
-    /// Adds events, which follow those there are.
+    /// Appends events.
     fn add(&mut self, events: Events) -> Result<(), Fault> {
         self.bad_times.join(events.bad_times, self.events);
         self.malformed.join(events.malformed, self.events);
@@ -123,7 +123,7 @@ impl Recorded {
         self.parts.push(events.packed, events.extent).map_err(|source| Fault::Io { events: read, source })
     }
 
-    /// Takes a property of the outer object.
+    /// Reads a property of the outer object.
     fn property(&mut self, key: &str, value: &[u8]) {
         let version = || whole(value).filter(|version| *version > 0);
         let recorder = &mut self.recorder;
@@ -145,7 +145,7 @@ impl Recorded {
         }
     }
 
-    /// The trace, of one that is over the budget a few whole steps.
+    /// Builds the trace; over budget, a few whole steps of it.
     pub(crate) fn trace(mut self, options: &ReadOptions<'_>) -> Result<Trace, TraceError> {
         let is_part = self.kept > options.budget() as u64;
         let mut all = Collector::new(self.recorder.clone(), options.step_range);
@@ -190,7 +190,7 @@ impl Recorded {
         Ok(collected.trace)
     }
 
-    /// Who wrote a trace that has nothing of PyTorch's profiler.
+    /// Origin of a trace without events of PyTorch's profiler.
     fn stranger(&self) -> Foreign {
         if self.of_xprof {
             Foreign::Xprof
@@ -210,7 +210,7 @@ impl Recorded {
     }
 }
 
-/// Ranks of the job by `distributedInfo`: its world size, else those of its largest process group.
+/// Number of ranks from `distributedInfo`: the world size, otherwise the size of the largest process group.
 fn world_size(value: &[u8]) -> Option<u64> {
     let info: Value = serde_json::from_slice(value).ok()?;
     let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
@@ -219,12 +219,12 @@ fn world_size(value: &[u8]) -> Option<u64> {
     info.get("world_size").and_then(number).or_else(largest)
 }
 
-/// A device as one entry of `deviceProperties` describes it.
+/// Device from an entry of `deviceProperties`.
 fn device(value: &Value) -> (Option<u64>, DeviceInfo) {
     let number = |key: &str| value.get(key).and_then(Value::as_u64);
     let small = |key: &str| number(key).and_then(|number| u32::try_from(number).ok());
-    let name = habitat_base::text::clean(value.get("name").and_then(Value::as_str).unwrap_or("").trim(), 120);
-    // What is not known is 0 in some traces.
+    let name = crate::text::clean(value.get("name").and_then(Value::as_str).unwrap_or("").trim(), 120);
+    // Some traces write 0 for unknown values.
     let capability = small("computeMajor").zip(small("computeMinor")).filter(|(major, _)| *major > 0);
     let multiprocessors = small("numSms").filter(|count| *count > 0);
     let unnamed =

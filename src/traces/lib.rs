@@ -1,15 +1,13 @@
-//! The typed form of a recording: what every reader fills and a profile is built from.
+//! Typed recordings: every reader fills a `Trace`, and profiles are built from it.
 //!
-//! A `Trace` holds the ranges of host threads (operator calls with typed arguments, modules,
-//! named parts), the calls that launch work, the work of devices (kernel, copy, set), the ranges
-//! that mark steps, and what is known of the devices. Times are microseconds on one clock.
-//! A reader is a folder: [`kineto`] (PyTorch's profiler; the CUPTI recorder in `profiler/cupti`
-//! writes the same JSON and needs no reader of its own), [`nsight`] and [`xplane`].
-//! `profile/builder` makes the profile and knows none of the formats.
+//! A `Trace` holds the ranges of host threads (operator calls with typed arguments, modules, named parts), the calls
+//! that launch work, the work of devices (kernel, copy, set), the ranges that mark steps, and the devices. Times are
+//! microseconds on one clock. Each reader is a folder: [`kineto`] (PyTorch's profiler, and the CUPTI recorder in
+//! `profiler/cupti`, which writes the same JSON), [`nsight`] and [`xplane`]. `profile/builder` makes the profile and
+//! knows none of the formats.
 //!
-//! A record takes about 50 bytes: texts, arguments and launch configurations are stored once
-//! and named by a number. Readers stay within a budget of records: of a longer recording they
-//! keep a few whole steps from its middle, so memory is bounded.
+//! A record takes about 50 bytes: texts, arguments and launch configurations are interned. Readers stay within a budget
+//! of records. If a recording exceeds it, they keep a few whole steps from its middle, so memory is bounded.
 
 mod arguments;
 mod builder;
@@ -37,30 +35,30 @@ use self::record::{Configurations, Unusable};
 use habitat_base::units::Micros;
 use habitat_step::profile::DeviceInfo;
 
-/// What a reader is asked for.
+/// Options of a reader.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ReadOptions<'a> {
-    /// Steps read at most, from the middle of the recording.
+    /// Maximum number of steps, taken from the middle of the recording.
     pub(crate) max_steps: Option<usize>,
-    /// Records held in memory at once (about 50 bytes each); 1.5 million by default.
+    /// Budget of records held in memory (about 50 bytes each); 1.5 million by default.
     pub(crate) max_records: Option<usize>,
-    /// Ranges of that name (numbers at its end aside) are the steps, whatever else is marked.
+    /// Ranges with this name, ignoring trailing numbers, are the steps, whatever else is marked.
     pub(crate) step_range: Option<&'a str>,
-    /// Operators without work of a device are enough.
+    /// Accepts recordings with operators but no device work.
     pub(crate) shapes_only: bool,
-    /// The GPU, by its number in the recording, where it has several.
+    /// GPU to use, by its number in the recording, if it has several.
     pub(crate) device: Option<u32>,
-    /// The GPU is given, whatever the recording says.
+    /// The user named the GPU, whatever the recording reports.
     pub(crate) is_gpu_given: bool,
-    /// Whether a GPU is one that the caller knows.
+    /// Whether the caller recognises a GPU.
     pub(crate) knows_gpu: Option<&'a (dyn Fn(&DeviceInfo) -> bool + 'a)>,
 }
 
 impl ReadOptions<'_> {
-    /// Records held by default: with all tables about 150 MB.
+    /// Default budget in records: about 150 MB including all tables.
     const RECORDS: usize = 1_500_000;
 
-    /// Records of the part that is used, which may be one step that is over the budget.
+    /// Records allowed for the part that is used, which may be one step over the budget.
     fn room(&self) -> usize {
         self.budget().saturating_mul(8)
     }
@@ -69,63 +67,63 @@ impl ReadOptions<'_> {
         self.max_records.unwrap_or(Self::RECORDS)
     }
 
-    /// Whether the caller finds a GPU by what the recording says of it.
+    /// Whether the caller recognises this GPU.
     fn finds(&self, gpu: &DeviceInfo) -> bool {
         self.knows_gpu.is_some_and(|knows| knows(gpu))
     }
 }
 
-/// Takes the trace of one rank after another, so that only one is in memory.
+/// Receives the trace of one rank after another, so that only one is in memory.
 pub(crate) type EachRank<'a> = dyn FnMut(Trace) -> Result<(), TraceError> + 'a;
 
-/// How far a reader is.
+/// Progress of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of text read.
+    /// Bytes of text read so far.
     pub bytes: u64,
-    /// Events read.
+    /// Events read so far.
     pub events: u64,
 }
 
-/// Called now and then; [`ControlFlow::Break`] stops the reader with [`Fault::Cancelled`].
+/// Called regularly; [`ControlFlow::Break`] stops the reader with [`Fault::Cancelled`].
 pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
-/// What is particular to a recorder and its files.
+/// Properties of a recorder and its files.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorder {
     pub(crate) format: Format,
-    /// The framework, where known.
+    /// Framework, if known.
     pub(crate) framework: Option<String>,
-    /// Version of CUDA or HIP.
+    /// CUDA or HIP version.
     pub(crate) runtime: Option<String>,
     pub(crate) driver: Option<String>,
-    /// GPUs of the job that the recording is one rank of, if the recorder reports them.
+    /// Number of GPUs of the job, if the recorder reports it; this recording is one rank.
     pub(crate) world_size: Option<u64>,
-    /// The note on a trace without shapes.
+    /// Note on a trace without shapes.
     pub(crate) without_shapes: &'static str,
-    /// What kernels are joined to.
+    /// What kernels are matched to, for messages.
     pub(crate) joined_to: &'static str,
-    /// Added to the note that the whole file is one step.
+    /// Appended to the note that the whole file is one step.
     pub(crate) whole_remedy: &'static str,
-    /// Without marks, steps may be looked for in the sequence of kernels.
+    /// Without marks, steps may be derived from a repeating sequence of kernels.
     pub(crate) finds_patterns: bool,
     /// Operators on long lists of tensors lack their shapes.
     pub(crate) leaves_out_lists: bool,
-    /// It slows the host down by much more than the device, as `torch.profiler` does.
+    /// The recorder slows the host much more than the device, as `torch.profiler` does.
     pub(crate) slows_host: bool,
     pub(crate) grouping: Grouping,
-    /// What the reader of the profile should know of the file.
+    /// Notes on the file for the user of the profile.
     pub(crate) notes: Vec<String>,
 }
 
-/// What stands in for operators where work has none.
+/// Substitute for operators if work has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grouping {
-    /// The kernels, by their names.
+    /// Kernels, by name.
     Kernels,
-    /// The kernels, grouped by the program's own ranges around them.
+    /// Kernels, grouped by the program's own ranges around them.
     Ranges,
-    /// The same of a recorder that knows no operators at all.
+    /// The same, for a recorder that never records operators.
     RangesOnly,
 }
 
@@ -135,37 +133,37 @@ impl Grouping {
         self != Self::Kernels
     }
 
-    /// Whether there can be no operators.
+    /// Whether the recorder never records operators.
     pub(crate) fn is_without_operators(self) -> bool {
         self == Self::RangesOnly
     }
 }
 
-/// A recording of one rank.
+/// Recording of one rank.
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub(crate) recorder: Recorder,
     pub(crate) ranges: Vec<Range>,
     pub(crate) launches: Vec<Launch>,
     pub(crate) work: Vec<Work>,
-    /// Ranges that can mark steps, kept even when the budget is spent.
+    /// Ranges that can mark steps, kept even over budget.
     pub(crate) marks: Vec<Range>,
-    /// How the steps are marked, where every mark is known to be a step.
+    /// Kind of step marks, if every mark is known to be a step.
     pub(crate) marked_by: Option<StepMarks>,
-    /// Name of the ranges that are steps, where the caller gave one.
+    /// Name of the ranges that are steps, if the caller gave one.
     pub(crate) step_range: Option<String>,
-    /// The steps to use; none where nothing marks them.
+    /// Steps to use; `None` without marks.
     pub(crate) steps: Option<MarkedSteps>,
     pub(crate) names: Interned<Box<str>>,
     pub(crate) tensors: Interned<Tensors>,
     pub(crate) scalars: Interned<Scalars>,
     pub(crate) configurations: Configurations,
     threads: HashMap<Box<[u8]>, u32>,
-    /// The devices by number; of some recorders the number is not known.
+    /// Devices by number; some recorders do not report the number.
     pub(crate) devices: Vec<(Option<u64>, DeviceInfo)>,
-    /// Largest device memory allocated, by device, in bytes.
+    /// Peak allocated device memory in bytes, by device.
     pub(crate) peak_memory: HashMap<u32, u64>,
-    /// Events of the file, bytes of its text, and records made of them, whether kept or not.
+    /// Events in the file, bytes of its text, and records made of them, whether kept or not.
     pub(crate) events: u64,
     pub(crate) bytes: u64,
     pub(crate) records: u64,
@@ -173,13 +171,13 @@ pub(crate) struct Trace {
     pub(crate) operators: u64,
     /// Calls that launch a kernel.
     pub(crate) kernel_launches: u64,
-    /// Some operator has arguments with shapes.
+    /// At least one operator has arguments with shapes.
     pub(crate) has_shapes: bool,
-    /// The recorder says that the program trains.
+    /// The recorder reports that the program trains.
     pub(crate) trains: bool,
-    /// The recording was over the budget, and this is a part of it.
+    /// The recording exceeds the budget; this is a part of it.
     pub(crate) is_part: bool,
-    /// Records held at most, and whether there were more.
+    /// Maximum number of records, and whether there were more.
     room: usize,
     is_over: bool,
     /// First start and last end of the ranges.
@@ -189,7 +187,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// An empty trace of a recorder.
+    /// Creates an empty trace.
     pub(crate) fn new(recorder: Recorder) -> Self {
         Self {
             recorder,
@@ -224,17 +222,17 @@ impl Trace {
         }
     }
 
-    /// The name of a range or of work.
+    /// Name of a range or of work.
     pub(crate) fn name(&self, number: u32) -> &str {
         self.names.get(number)
     }
 
-    /// The shapes and the element type that a range was given.
+    /// Tensors passed to the call of a range.
     pub(crate) fn tensors(&self, range: &Range) -> &Tensors {
         self.tensors.get(range.tensors)
     }
 
-    /// Takes what is known of the whole recording, of which this is a part.
+    /// Copies totals of the whole recording, of which this trace is a part.
     fn take_totals(&mut self, whole: Self) {
         let Self { recorder, steps, devices, peak_memory, events, bytes, records, kernels, operators, .. } = whole;
         (self.recorder, self.steps, self.devices, self.peak_memory) = (recorder, steps, devices, peak_memory);
@@ -244,7 +242,7 @@ impl Trace {
         self.is_part = true;
     }
 
-    /// The number of a thread, by anything that tells threads apart.
+    /// Number of a thread, identified by any unique key.
     fn thread(&mut self, key: &[u8]) -> u32 {
         if let Some(&thread) = self.threads.get(key) {
             return thread;
@@ -254,7 +252,7 @@ impl Trace {
         thread
     }
 
-    /// The process of each thread of a Kineto trace, as numbers.
+    /// Process of each thread of a Kineto trace, as consecutive numbers.
     fn processes(&self) -> HashMap<u32, u32> {
         let mut numbers: HashMap<&[u8], u32> = HashMap::new();
         let mut processes = HashMap::new();
@@ -268,7 +266,7 @@ impl Trace {
         processes
     }
 
-    /// Counts an event whose times cannot be.
+    /// Whether an event has invalid times; counts it if so.
     fn has_bad_times(&mut self, name: Option<u32>, start: f64, end: f64) -> bool {
         let (field, value) = if !start.is_finite() {
             ("start", start)
@@ -282,14 +280,14 @@ impl Trace {
         true
     }
 
-    /// Takes a range that may mark a step; it is no range of its own by that.
+    /// Adds a mark, a range that may delimit a step; it does not count as a range of the trace.
     fn add_mark(&mut self, mark: Range) {
         if !self.has_bad_times(Some(mark.name), mark.start, mark.end) {
             self.marks.push(mark);
         }
     }
 
-    /// Whether one more record can be held; where not, the recording is refused in the end.
+    /// Whether there is room for another record. If there is none, [`Self::check`] rejects the recording later.
     fn has_room(&mut self) -> bool {
         self.is_over |= self.ranges.len() + self.launches.len() + self.work.len() >= self.room;
         !self.is_over
@@ -328,8 +326,8 @@ impl Trace {
         }
     }
 
-    /// Refuses a recording that has more than is held, or of which too much is unusable: one event
-    /// in a hundred may be chance; more say that the rest is unusable too.
+    /// Rejects a recording with too many records or too many unusable events. One in a hundred may be bad by chance;
+    /// with more, the rest is not trustworthy either.
     fn check(&self) -> Result<(), TraceError> {
         self.check_room()?;
         let bad = &self.malformed;
@@ -351,7 +349,7 @@ impl Trace {
         if self.is_over { Err(error()) } else { Ok(()) }
     }
 
-    /// Refuses a recording without kernels.
+    /// Rejects a recording without kernels.
     fn needs_kernels(&self) -> Result<(), TraceError> {
         if self.kernels > 0 {
             return Ok(());

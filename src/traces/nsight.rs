@@ -1,13 +1,12 @@
 //! Nsight Systems recordings, exported to SQLite.
 //!
-//! The rows come from a [`Source`]; where they are kept is its business. A kernel is
-//! joined to the runtime call of its correlation number in the same process, and the call
-//! to the innermost NVTX range around it on its thread.
-//! `torch.autograd.profiler.emit_nvtx` writes the same operators, autograd nodes and
-//! sequence numbers as PyTorch's own profiler.
+//! A [`Source`] supplies the rows, whatever their storage. A kernel is matched to the runtime call with its correlation
+//! id in the same process, and the call to the innermost NVTX range around it on its thread.
+//! `torch.autograd.profiler.emit_nvtx` writes the same operators, autograd nodes and sequence numbers as PyTorch's own
+//! profiler.
 //!
-//! A file may hold several processes, one a GPU: they are the ranks of one job, and their
-//! profiles are joined as those of several traces are.
+//! A file may hold several processes, one per GPU. These are the ranks of one job, and their profiles are joined like
+//! those of several traces.
 
 mod marks;
 mod source;
@@ -20,8 +19,7 @@ use super::{
     TraceError, Work, ranks, steps,
 };
 
-/// Reads a recording, and gives the trace of every process that is a rank to `each`. Comes
-/// back with the note on what was left out.
+/// Reads a recording and passes the trace of every rank to `each`. Returns a note on omitted processes.
 pub(crate) fn read(
     source: &mut dyn Source,
     options: &ReadOptions<'_>,
@@ -61,7 +59,7 @@ fn read_process(
     trace.is_part = process.rows > options.budget() as u64;
     let mut window = None;
     if trace.is_part {
-        // A first pass for the marks alone.
+        // First pass: marks only.
         let mut add = |row: RangeRow<'_>| marks.add(&row, &describe(row.text, row.domain), options.step_range);
         source.ranges(whole, &mut add).map_err(tables)?;
         std::mem::take(&mut marks).give(&mut trace, options.step_range).map_err(fault)?;
@@ -78,7 +76,7 @@ fn read_process(
             if window.is_none() {
                 marks.add(&row, &described, options.step_range);
             }
-            // Ranges that do not nest say nothing of what is in them.
+            // The contents of ranges that do not nest are unknown.
             if row.nests {
                 parts += u64::from(described.kind == RangeKind::Part);
                 let range = range(&mut trace, &row, &described);
@@ -97,7 +95,7 @@ fn read_process(
             trace.add_launch(Launch { start, end, correlation, thread, kind: row.kind });
         })
         .map_err(tables)?;
-    // Calls are numbered in their order: this is also work whose call was not recorded.
+    // Ids increase with time, so this includes work whose call was not recorded.
     let numbers = || trace.launches.iter().map(|launch| launch.correlation);
     let launched = window.map(|_| numbers().min().unwrap_or(u64::MAX)..=numbers().max().unwrap_or(0));
     source
@@ -114,9 +112,9 @@ fn read_process(
         trace.recorder.framework = Some("pytorch".to_owned());
     } else {
         let note = if parts > 0 {
-            "no operators: the operations are kernels by their names, grouped by the program's own NVTX ranges"
+            "no operators recorded: the operations are kernel names, grouped by the program's NVTX ranges"
         } else {
-            "no operators and no NVTX ranges: the operations are kernels by their names"
+            "no operators or NVTX ranges recorded: the operations are kernel names"
         };
         trace.recorder.notes.push(note.to_owned());
     }
@@ -162,7 +160,7 @@ fn work(trace: &mut Trace, row: &WorkRow<'_>) -> Work {
     }
 }
 
-/// What is known of the GPU that the process used most, or of the one asked for.
+/// Adds the GPU that the process used most, or the requested one.
 fn gpu(trace: &mut Trace, facts: &Facts, process: &Process, options: &ReadOptions<'_>) {
     let main = process.devices.iter().max_by_key(|(.., time)| *time).map_or(0, |(number, ..)| *number);
     let main = options.device.unwrap_or(main);
@@ -175,7 +173,7 @@ fn gpu(trace: &mut Trace, facts: &Facts, process: &Process, options: &ReadOption
     }
 }
 
-/// A GPU that the catalog does not have, in figures.
+/// Specifications of a GPU that is not in the catalog.
 fn described(gpu: &Gpu) -> Option<String> {
     let facts = [
         gpu.info.multiprocessors.map(|count| format!("{count} SMs")),
@@ -184,10 +182,10 @@ fn described(gpu: &Gpu) -> Option<String> {
         gpu.info.memory_bytes.map(|bytes| format!("{:.1} GB", bytes as f64 / 1e9)),
     ];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
-    (!facts.is_empty()).then(|| format!("the recording says of the GPU: {}", facts.join(", ")))
+    (!facts.is_empty()).then(|| format!("GPU in the recording: {}", facts.join(", ")))
 }
 
-/// The tables that this was written for.
+/// Newest supported major version of the tables.
 const NEWEST_SCHEMA: u64 = 3;
 
 /// 3.25.0 → 3
@@ -199,12 +197,12 @@ fn recorder(facts: &Facts) -> Recorder {
     let mut notes = facts.missing.clone();
     let newer = facts.schema.as_ref().filter(|schema| major(schema).is_some_and(|major| major > NEWEST_SCHEMA));
     notes.extend(newer.map(|schema| {
-        let schema = habitat_base::text::clean(schema, 20);
-        format!("the tables are of version {schema}, newer than what this program was made for ({NEWEST_SCHEMA}.x): check the figures")
+        let schema = crate::text::clean(schema, 20);
+        format!("the tables have version {schema}, newer than the supported {NEWEST_SCHEMA}.x: check the figures")
     }));
     if facts.graphs > 0 {
         notes.push(format!(
-            "{} launches of whole CUDA graphs stand for the kernels in them; `nsys profile --cuda-graph-trace=node` records each",
+            "{} CUDA graph launches were recorded without their kernels; `nsys profile --cuda-graph-trace=node` records each kernel",
             facts.graphs
         ));
     }

@@ -1,25 +1,24 @@
-//! What the text of an NVTX range says, whoever recorded it.
+//! Interprets the text of NVTX ranges, for any recorder.
 //!
-//! `torch.autograd.profiler.emit_nvtx` writes an operator as
-//! `aten::mm, seq = 12, op_id = 7, sizes = [[64, 128], [128, 10]]`, each part after the
-//! name optional (`getNvtxStr` in PyTorch's `torch/csrc/profiler/util.cpp`). Everything
-//! else is a range of the program's own, or of a library in its own domain.
+//! `torch.autograd.profiler.emit_nvtx` writes an operator as `aten::mm, seq = 12, op_id = 7, sizes = [[64, 128], [128,
+//! 10]]`, each part after the name optional (`getNvtxStr` in PyTorch's `torch/csrc/profiler/util.cpp`). Every other
+//! range belongs to the program, or to a library if it is in that library's domain.
 
 use super::RangeKind;
 use habitat_step::op::name::is_autograd_node;
 use habitat_step::profile::Phase;
 
-/// Characters of sizes that are kept; a fused optimizer lists every parameter.
+/// Maximum length of sizes in bytes; a fused optimizer lists every parameter.
 const LONGEST_SIZES: usize = 256 << 10;
 
-/// A range as far as its text tells.
+/// A range as described by its text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Described<'a> {
     pub(super) name: &'a str,
-    /// -1 where there is none.
+    /// Sequence number; -1 if there is none.
     pub(super) sequence: i64,
     pub(super) of_forward: bool,
-    /// A JSON list of shapes, or nothing.
+    /// A JSON list of shapes, or empty.
     pub(super) sizes: &'a str,
     pub(super) kind: RangeKind,
     pub(super) phase: Option<Phase>,
@@ -29,15 +28,15 @@ pub(super) struct Described<'a> {
 /// How a range may mark steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// Not at all.
+    /// It does not.
     No,
-    /// It is a step, or the optimizer's as PyTorch names it.
+    /// It is a step, or an optimizer step as PyTorch names it.
     Step,
     /// The program's own range around its optimizer: a step ends where it ends.
     Optimizer,
 }
 
-/// Domains of libraries whose ranges are calls of theirs, not parts of the program.
+/// Domains of libraries; their ranges are library calls, not parts of the program.
 const LIBRARIES: [&str; 8] = ["nccl", "cublas", "cudnn", "cusparse", "cusolver", "cufft", "cccl", "nvshmem"];
 
 /// Names of ranges that PyTorch itself opens around operators.
@@ -52,7 +51,7 @@ const OF_PYTORCH: [&str; 8] = [
     "## ",
 ];
 
-/// Describes a range; `domain` is the name of its domain where that is not the default one.
+/// Describes a range; `domain` is the name of its domain, unless it is the default one.
 pub(super) fn describe<'a>(text: &'a str, domain: Option<&str>) -> Described<'a> {
     let text = text.trim();
     let (name, facts) = split(text);
@@ -103,7 +102,7 @@ pub(super) fn describe<'a>(text: &'a str, domain: Option<&str>) -> Described<'a>
     described
 }
 
-/// The name, and what `emit_nvtx` wrote after it.
+/// Splits a text into the name and the facts that `emit_nvtx` appends.
 fn split(text: &str) -> (&str, Option<&str>) {
     let facts = [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
     match facts.iter().filter_map(|fact| text.find(fact)).min() {
@@ -112,11 +111,11 @@ fn split(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What follows a key.
+/// Text after a key.
 fn fact<'a>(facts: &'a str, key: &str) -> Option<&'a str> {
     let mut from = 0;
     while let Some(at) = facts[from..].find(key).map(|at| at + from) {
-        // Not the end of another key.
+        // Must not be the end of another key.
         if at == 0 || facts[..at].ends_with(", ") {
             return Some(&facts[at + key.len()..]);
         }
@@ -130,7 +129,7 @@ fn leading_number(text: &str) -> Option<i64> {
     text[..end].parse().ok()
 }
 
-/// The bracketed list at the beginning; nothing where it is cut off or something else.
+/// The bracketed list at the beginning; empty if it is cut off or malformed.
 fn sizes(text: &str) -> &str {
     let mut depth = 0_usize;
     for (at, byte) in text.bytes().enumerate().take(LONGEST_SIZES) {
@@ -145,14 +144,14 @@ fn sizes(text: &str) -> &str {
     ""
 }
 
-/// Whether a text without facts is an operator: as `emit_nvtx` of the first versions of
-/// PyTorch wrote it, or the engine's.
+/// Whether a text without facts is an operator, as `emit_nvtx` of PyTorch's first versions wrote it, or a range of the
+/// autograd engine.
 fn is_operator(name: &str) -> bool {
     let word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if name.starts_with("autograd::engine::") || name.starts_with("torch::autograd::") {
         return true;
     }
-    // Operators' namespaces are few; `Trainer::run` is a function of the program.
+    // Operators use few namespaces; `Trainer::run` is a function of the program.
     if let Some((space, rest)) = name.split_once("::") {
         return NAMESPACES.contains(&space) && rest.split('.').all(word);
     }
@@ -163,7 +162,7 @@ fn is_operator(name: &str) -> bool {
 /// Namespaces of operators.
 const NAMESPACES: [&str; 7] = ["aten", "c10d", "prims", "torchvision", "xformers", "flash_attn", "_c10d_functional"];
 
-/// The phase that the name of a range says beyond doubt.
+/// Phase that the name of a range states unambiguously.
 fn phase(name: &str) -> Option<Phase> {
     let name = name.to_ascii_lowercase();
     let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
@@ -179,7 +178,7 @@ fn phase(name: &str) -> Option<Phase> {
     }
 }
 
-/// Whether a name says step, iteration or batch (and not batch norm).
+/// Whether a name contains step, iteration or batch (but not batch norm).
 fn may_be_step(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.contains("step") || name.contains("iter") || (name.contains("batch") && !name.contains("norm"))
@@ -202,7 +201,7 @@ mod tests {
         assert_eq!((node.name, node.sequence), ("autograd::engine::evaluate_function: AddmmBackward0", 12));
         assert!(node.of_forward);
         assert_eq!(describe("aten::relu, op_id = 3", None).sequence, -1);
-        // The oldest form has no facts at all.
+        // The oldest form has no facts.
         assert_eq!(describe("aten::relu", None).kind, RangeKind::Operator);
         assert_eq!(describe("FlashAttnFunc, seq = 45368, op_id = 990812", None).kind, RangeKind::Operator);
     }

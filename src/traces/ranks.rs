@@ -1,28 +1,27 @@
-//! Which parts of a recording are the ranks of one job.
+//! Selects the ranks of a job among the parts of a recording.
 
 use std::collections::BTreeSet;
 
 use super::Fault;
 
-/// Parts with less than this share of the busiest one's kernel time are no ranks.
+/// Minimum share of the busiest part's kernel time for a rank.
 const SHARE: f64 = 0.5;
 
-/// Which parts of a recording are ranks of the job.
+/// Ranks among the parts of a recording.
 #[derive(Debug)]
 pub(super) struct Ranks {
-    /// Their indices; none where there are no kernels at all.
+    /// Indices of the ranks; empty without kernels.
     pub(super) chosen: Vec<usize>,
-    /// What was left out, for the notes.
+    /// Note on omitted parts.
     pub(super) note: Option<String>,
 }
 
-/// Chooses among the parts of a recording (`what` they are, as `processes`), each of which
-/// ran kernels on devices by number for so long, in any unit: on the device asked for the
-/// busiest part alone (with `CUDA_VISIBLE_DEVICES` every rank calls its GPU 0), else all
-/// that are about as busy as the busiest.
+/// Chooses ranks among the parts of a recording (`what` is their plural noun, such as `processes`), given the kernel
+/// time of each part by device, in any unit. With a requested device, only the busiest part on it (with
+/// `CUDA_VISIBLE_DEVICES` every rank calls its GPU 0); otherwise all that are about as busy as the busiest.
 ///
 /// # Errors
-/// [`Fault::NoSuchDevice`] where no kernel ran on the device asked for.
+/// [`Fault::NoSuchDevice`] if no kernel ran on the requested device.
 pub(super) fn choose(parts: &[Vec<(u32, f64)>], device: Option<u32>, what: &str) -> Result<Ranks, Fault> {
     let time = |part: &Vec<(u32, f64)>| {
         let times = part.iter().filter(|(number, _)| device.is_none_or(|device| device == *number));
@@ -47,9 +46,9 @@ pub(super) fn choose(parts: &[Vec<(u32, f64)>], device: Option<u32>, what: &str)
     let left_out = parts.iter().filter(|part| !part.is_empty()).count() - found.len();
     let note = (left_out > 0).then(|| match device {
         Some(device) => {
-            format!("{left_out} other {what} of the recording are left out, as device {device} was asked for")
+            format!("{left_out} other {what} of the recording ignored: device {device} was requested")
         }
-        None => format!("{left_out} {what} that worked far less than the others are left out"),
+        None => format!("{left_out} {what} ignored: far less busy than the others"),
     });
     Ok(Ranks { chosen: found.into_iter().map(|(part, _)| part).collect(), note })
 }
@@ -63,7 +62,7 @@ mod tests {
         let parts = [vec![(0, 100.0)], vec![(1, 90.0), (0, 1.0)], vec![(0, 3.0)], Vec::new()];
         let all = choose(&parts, None, "processes").unwrap();
         assert_eq!(all.chosen, [0, 1]);
-        assert!(all.note.unwrap().starts_with("1 processes that worked far less"));
+        assert!(all.note.unwrap().starts_with("1 processes ignored: far less busy"));
         assert_eq!(choose(&parts, Some(1), "processes").unwrap().chosen, [1]);
         assert_eq!(choose(&parts, Some(0), "processes").unwrap().chosen, [0]);
         let Err(Fault::NoSuchDevice { device: 7, known }) = choose(&parts, Some(7), "GPUs") else { panic!("chosen") };

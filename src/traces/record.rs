@@ -1,21 +1,21 @@
-//! The records that a trace is made of.
+//! Records of a trace.
 
 use std::collections::HashMap;
 
 use super::intern::NONE;
 use habitat_step::profile::Phase;
 
-/// What a range is.
+/// Kind of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RangeKind {
     /// An operator of the framework.
     Operator,
-    /// A range that says something about the step: a phase, an optimizer, a collective.
+    /// A range that describes the step: a phase, an optimizer, a collective.
     Annotation,
     /// A call of an `nn.Module`.
     Module,
-    /// A part of the program, by a range of its own (NVTX): groups kernels as a module does,
-    /// parts of one name and other numbers together.
+    /// A part of the program, marked by its own NVTX range. It groups kernels like a module does; parts whose names
+    /// differ only in numbers belong together.
     Part,
 }
 
@@ -24,30 +24,30 @@ pub(crate) enum RangeKind {
 pub(crate) struct Range {
     pub(crate) start: f64,
     pub(crate) end: f64,
-    /// Autograd's sequence number, -1 where there is none.
+    /// Autograd's sequence number; -1 if there is none.
     pub(crate) sequence: i64,
     pub(crate) thread: u32,
-    /// Of `Trace::names`.
+    /// Index in `Trace::names`.
     pub(crate) name: u32,
-    /// Of `Trace::tensors` and `Trace::scalars`.
+    /// Indices in `Trace::tensors` and `Trace::scalars`.
     pub(crate) tensors: u32,
     pub(crate) scalars: u32,
     pub(crate) kind: RangeKind,
     /// Runs for a forward operator of another thread.
     pub(crate) of_forward: bool,
-    /// The phase of everything in it, where the recorder itself says so.
+    /// Phase of everything in the range, if the recorder reports it.
     pub(crate) phase: Option<Phase>,
 }
 
 impl Range {
-    /// A range of which no more is known.
+    /// A range with only kind, name, thread and times.
     pub(crate) const fn new(kind: RangeKind, name: u32, thread: u32, start: f64, end: f64) -> Self {
         let (tensors, scalars) = (NONE, NONE);
         Self { start, end, sequence: -1, thread, name, tensors, scalars, kind, of_forward: false, phase: None }
     }
 }
 
-/// What a call of the CUDA or HIP runtime or driver starts.
+/// Kind of work that a call of the CUDA or HIP runtime or driver starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallKind {
     /// One kernel.
@@ -59,8 +59,8 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// The kind of a call that starts work, by its name (`cudaLaunchKernel`, `cuLaunchKernelEx`,
-    /// `hipModuleLaunchKernel`, `cudaGraphLaunch`, each also with a version).
+    /// Kind of a call that starts work, from its name (`cudaLaunchKernel`, `cuLaunchKernelEx`, `hipModuleLaunchKernel`,
+    /// `cudaGraphLaunch`, each also with a version suffix).
     pub fn new(name: &[u8]) -> Self {
         let has = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
         if has(b"GraphLaunch") {
@@ -83,7 +83,7 @@ pub(crate) struct Launch {
     pub(crate) kind: CallKind,
 }
 
-/// What a device does.
+/// Kind of device work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkKind {
     /// A kernel (or a whole CUDA graph).
@@ -99,36 +99,36 @@ pub enum WorkKind {
 pub(crate) struct Work {
     pub(crate) start: f64,
     pub(crate) end: f64,
-    /// That of the call that launched it.
+    /// Correlation id of the call that launched it.
     pub(crate) correlation: u64,
     pub(crate) name: u32,
-    /// Of `Trace::configurations`.
+    /// Index in `Trace::configurations`.
     pub(crate) configuration: u32,
-    /// The device's number.
+    /// Device number.
     pub(crate) device: u32,
-    /// The stream of the device that it runs on, 0 where the recorder does not say.
+    /// Stream of the device; 0 if unknown.
     pub(crate) stream: u32,
     pub(crate) kind: WorkKind,
     /// Whether its duration was recorded.
     pub(crate) is_timed: bool,
 }
 
-/// How a kernel is launched; number 0 is the empty one.
+/// Launch configuration of a kernel; number 0 is the empty one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Configuration {
     pub(crate) grid: Option<[u32; 3]>,
     pub(crate) block: Option<[u32; 3]>,
     pub(crate) registers: Option<u32>,
-    /// Static, or static and dynamic together where only that is known, in bytes.
+    /// Static shared memory in bytes, or static and dynamic together if only the sum is known.
     pub(crate) shared_memory: Option<u64>,
     pub(crate) dynamic_memory: Option<u64>,
-    /// Of collectives: name, elements and ranks.
+    /// For collectives: name, elements and ranks.
     pub(crate) collective: u32,
     pub(crate) elements: Option<u64>,
     pub(crate) group_size: Option<u64>,
 }
 
-/// Launch configurations, stored once.
+/// Interned launch configurations.
 #[derive(Debug)]
 pub(crate) struct Configurations {
     numbers: HashMap<Configuration, u32>,
@@ -142,14 +142,14 @@ impl Default for Configurations {
 }
 
 impl Configurations {
-    /// The configuration of a number that this table gave.
+    /// Configuration of a number from this table.
     pub(crate) fn get(&self, number: u32) -> &Configuration {
         &self.list[number as usize]
     }
 
-    /// The number of a configuration.
+    /// Number of a configuration.
     pub(crate) fn number(&mut self, mut configuration: Configuration) -> u32 {
-        // The profile has both or neither, and no extent of zero.
+        // A profile has both or neither, and no extent of zero.
         let whole = |extent: Option<[u32; 3]>| extent.is_some_and(|extent| !extent.contains(&0));
         if !(whole(configuration.grid) && whole(configuration.block)) {
             (configuration.grid, configuration.block) = (None, None);
@@ -164,7 +164,7 @@ impl Configurations {
     }
 }
 
-/// The first event that could not be used, and how many there were.
+/// First unusable event, and the number of unusable events.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unusable {
     pub(crate) count: u64,
@@ -175,7 +175,7 @@ pub(crate) struct Unusable {
 }
 
 impl Unusable {
-    /// Counts one; `value` is what stands in the field of the event with that index and name.
+    /// Counts one; `value` is the content of the field of the event with this index and name.
     pub(super) fn add(&mut self, index: u64, name: &str, field: &'static str, value: &str) {
         if self.count == 0 {
             let value = if value.is_empty() { "missing".to_owned() } else { habitat_base::text::clean(value, 40) };
@@ -184,7 +184,7 @@ impl Unusable {
         self.count += 1;
     }
 
-    /// Adds those of events after these, whose indices count from `first` on.
+    /// Adds the count of later events, whose indices start at `first`.
     pub(super) fn join(&mut self, other: Self, first: u64) {
         let count = self.count + other.count;
         if self.count == 0 && other.count > 0 {
@@ -194,35 +194,35 @@ impl Unusable {
     }
 }
 
-/// How the steps were found.
+/// Source of the step boundaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepMarks {
     /// `ProfilerStep#n` ranges, which `torch.profiler` writes when `step()` is called.
     ProfilerStep,
     /// Ends of `Optimizer.step#…` ranges.
     OptimizerStep,
-    /// Ranges of the program whose names say step, iteration or batch.
+    /// Ranges of the program whose names contain step, iteration or batch.
     Annotation,
-    /// The ranges that the caller named.
+    /// Ranges that the caller named.
     Named,
-    /// Steps that the recorder itself marks.
+    /// Step marks of the recorder.
     Recorder,
-    /// Runs of the compiled program with most device time.
+    /// Runs of the compiled program with the most device time.
     ProgramRuns,
-    /// The sequence of kernels repeats.
+    /// A repeating sequence of kernels.
     Pattern,
-    /// Nothing: the whole trace is one step.
+    /// No marks: the whole trace is one step.
     WholeTrace,
 }
 
 impl StepMarks {
-    /// Whether a mark may be a part of a step, such as a micro-batch. Those of an optimizer end a
-    /// step, and `--step-range` names whole ones.
+    /// Whether a mark may cover only part of a step, such as a micro-batch. Optimizer marks end a step, and
+    /// `--step-range` names whole steps.
     pub(crate) const fn may_be_parts(self) -> bool {
         matches!(self, Self::ProfilerStep | Self::Annotation | Self::Recorder)
     }
 
-    /// In words, as written to the profile.
+    /// Label, as written to the profile.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ProfilerStep => "ProfilerStep marks",
@@ -243,26 +243,27 @@ pub(crate) struct Span {
     pub(crate) start: f64,
     /// Launches before this time belong to the step.
     pub(crate) end: f64,
-    /// Its wall time on the host.
+    /// Wall time on the host in microseconds.
     pub(crate) duration: f64,
-    /// The next span is the next step of the program.
+    /// The next span is the program's next step.
     pub(crate) followed: bool,
-    /// Its number, where its mark has one.
+    /// Step number, if its mark has one.
     pub(crate) number: Option<u64>,
 }
 
 impl Span {
-    /// Which of some spans, in order, a moment is in: the last that has begun, unless it is over.
+    /// Index of the span that contains a moment: the last one that has begun, unless it has ended. The spans are in
+    /// order.
     pub(crate) fn at(spans: &[Self], time: f64) -> Option<usize> {
         let begun = spans.partition_point(|span| span.start <= time);
         begun.checked_sub(1).filter(|last| time < spans[*last].end)
     }
 }
 
-/// The steps of a recording to use.
+/// Steps of a recording to use.
 #[derive(Debug, Clone)]
 pub(crate) struct MarkedSteps {
-    /// A run of them from the middle, in order.
+    /// Consecutive steps from the middle, in order.
     pub(crate) spans: Vec<Span>,
     pub(crate) marks: StepMarks,
     /// Steps marked in the whole recording.

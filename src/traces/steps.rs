@@ -1,14 +1,13 @@
-//! Where the steps of a trace begin and end.
+//! Finds where the steps of a trace begin and end.
 //!
-//! A step is a window of *host* time: the work of a step is what is launched in it, not
-//! what runs on the device in it, since the device may be several milliseconds behind.
+//! A step is a window of *host* time. The work of a step is the work launched in that window, not the work that runs on
+//! the device in it, because the device may lag by several milliseconds.
 
 use super::record::{MarkedSteps, Range, RangeKind, Span, StepMarks};
 use super::{ReadOptions, Trace};
 
-/// Chooses the steps to use of those that the marks tell, as far as they are asked for and fit
-/// into the budget. Where the recording is over it, the window of time to read comes back:
-/// these steps, else the middle of the span.
+/// Selects the marked steps to use, up to the requested number and the budget. If the recording exceeds the budget,
+/// returns the time window to read: these steps, or the middle of the recording without marks.
 pub(crate) fn select(trace: &mut Trace, options: &ReadOptions<'_>) -> Option<(f64, f64)> {
     let budget = options.budget() as u64;
     let asked = options.max_steps.unwrap_or(usize::MAX);
@@ -30,8 +29,8 @@ pub(crate) fn select(trace: &mut Trace, options: &ReadOptions<'_>) -> Option<(f6
     Some((low + margin, high - margin))
 }
 
-/// A run of `count` steps from the middle: whole, past the warm-up, and followed by one
-/// another, which tells their rate.
+/// Selects `count` consecutive steps from the middle: complete, after the warm-up, and adjacent, so that their rate is
+/// known.
 fn middle(mut spans: Vec<Span>, count: usize) -> Vec<Span> {
     if spans.len() > count {
         let first = (spans.len() - count).div_ceil(2);
@@ -40,7 +39,7 @@ fn middle(mut spans: Vec<Span>, count: usize) -> Vec<Span> {
     spans
 }
 
-/// The steps that marks tell, in order; `None` where there are no marks.
+/// Steps from the marks, in order; `None` without marks.
 fn from_marks(trace: &Trace) -> Option<(Vec<Span>, StepMarks)> {
     if let Some(marks) = trace.marked_by {
         let mut steps: Vec<&Range> = trace.marks.iter().collect();
@@ -70,13 +69,13 @@ fn from_marks(trace: &Trace) -> Option<(Vec<Span>, StepMarks)> {
     (annotated.len() >= 2).then(|| (ranges(trace, &annotated), StepMarks::Annotation))
 }
 
-/// Whether a range of that name marks steps (and so groups nothing within them).
+/// Whether a range with this name marks steps (and therefore does not group work within them).
 pub(crate) fn is_mark(trace: &Trace, name: &str) -> bool {
     trace.step_range.as_ref().map_or_else(|| says_step(name.as_bytes()), |wanted| is_named(name, wanted))
 }
 
-/// Whether a range may mark a step: the profiler's and the optimizers' own, and those of
-/// the program that say step, iteration or batch (and not batch norm).
+/// Whether a range may mark a step: the profiler's and the optimizers' own, and those of the program whose names
+/// contain step, iteration or batch (but not batch norm).
 pub(super) fn may_mark(name: &[u8], is_of_program: bool) -> bool {
     name.starts_with(b"ProfilerStep") || name.starts_with(b"Optimizer.step#") || is_of_program && says_step(name)
 }
@@ -87,13 +86,13 @@ fn says_step(name: &[u8]) -> bool {
     has(b"step") || has(b"iter") || (has(b"batch") && !has(b"norm"))
 }
 
-/// Whether a range has that name, a number at its end aside.
+/// Whether a range has this name, ignoring a trailing number.
 pub(crate) fn is_named(range: &str, name: &str) -> bool {
     range == name || stem(range) == name
 }
 
-/// A name without the number at its end: `layer` of `layer_12`, `Train step` of
-/// `Train step 7`; the name itself where it is nothing but a number.
+/// Name without a trailing number: `layer` for `layer_12`, `Train step` for `Train step 7`; the name itself if it is
+/// only a number.
 pub(crate) fn stem(name: &str) -> &str {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     if stem.len() == name.len() {
@@ -103,7 +102,7 @@ pub(crate) fn stem(name: &str) -> &str {
     if stem.is_empty() { name } else { stem }
 }
 
-/// The marks of the thread that has most of them, in order.
+/// Marks of the thread with the most marks, in order.
 fn on_one_thread(marks: Vec<&Range>) -> Vec<&Range> {
     let mut counts = std::collections::BTreeMap::<u32, usize>::new();
     for mark in &marks {
@@ -115,8 +114,8 @@ fn on_one_thread(marks: Vec<&Range>) -> Vec<&Range> {
     marks
 }
 
-/// Of several optimizers that step in turn, as those of a generator and of what judges it,
-/// the one that steps last: told by their names, else by what they do.
+/// If several optimizers step in turn, like those of a GAN's generator and discriminator, keeps the marks of the last
+/// one. Distinguishes optimizers by name, otherwise by the operators they call.
 fn one_a_step<'a>(trace: &Trace, marks: Vec<&'a Range>) -> Vec<&'a Range> {
     let Some(last) = marks.last().map(|mark| mark.name) else { return marks };
     let marks: Vec<&Range> = marks.into_iter().filter(|mark| mark.name == last).collect();
@@ -126,9 +125,8 @@ fn one_a_step<'a>(trace: &Trace, marks: Vec<&'a Range>) -> Vec<&'a Range> {
     }
 }
 
-/// The least number of places after which a sequence repeats, its length where it does not: by
-/// the longest beginning of each beginning that is its end as well (Knuth, Morris and Pratt), as
-/// a comparison at every distance would take hours for a million marks.
+/// Period after which a sequence repeats, or its length if it does not. Uses the Knuth-Morris-Pratt prefix function,
+/// because comparing at every distance would take hours for a million marks.
 fn period(sequence: &[u64]) -> usize {
     let mut borders = vec![0_usize; sequence.len()];
     for at in 1..sequence.len() {
@@ -141,7 +139,7 @@ fn period(sequence: &[u64]) -> usize {
     sequence.len() - borders.last().copied().unwrap_or(0)
 }
 
-/// The operators called in each range, as numbers that are equal for equal calls.
+/// Hash of the operators called in each range; equal for equal calls.
 fn works(trace: &Trace, marks: &[&Range]) -> Vec<u64> {
     let mut works = vec![std::hash::DefaultHasher::new(); marks.len()];
     for host in trace.ranges.iter().filter(|host| host.kind == RangeKind::Operator) {
@@ -154,13 +152,13 @@ fn works(trace: &Trace, marks: &[&Range]) -> Vec<u64> {
     works.into_iter().map(|work| std::hash::Hasher::finish(&work)).collect()
 }
 
-/// Each range is a step that lasts until the next one, unless the profiler paused.
+/// Each range is a step that lasts until the next one, unless the profiler paused in between.
 fn ranges(trace: &Trace, marks: &[&Range]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::with_capacity(marks.len());
     for (index, mark) in marks.iter().enumerate() {
         let length = mark.end - mark.start;
         let next = marks.get(index + 1).map(|next| next.start);
-        // Marks follow one another within microseconds while the profiler is on.
+        // While the profiler is on, marks follow one another within microseconds.
         let followed = next.is_some_and(|next| next - mark.end <= 0.5 * length.max(1.0));
         let end = match next {
             Some(next) if followed => next,
@@ -175,8 +173,8 @@ fn ranges(trace: &Trace, marks: &[&Range]) -> Vec<Span> {
     spans
 }
 
-/// A step reaches from the end of one optimizer step to the end of the next. What is
-/// before the first end may be part of a step only.
+/// A step lasts from the end of one optimizer step to the end of the next. The time before the first end may be part of
+/// a step only.
 fn between_ends(marks: &[&Range], span: Option<(f64, f64)>) -> Vec<Span> {
     let between = |start: f64, end: f64| Span { start, end, duration: end - start, followed: true, number: None };
     match marks {
@@ -192,7 +190,7 @@ fn between_ends(marks: &[&Range], span: Option<(f64, f64)>) -> Vec<Span> {
     }
 }
 
-/// Ranges of one name (numbers aside) that repeat on the thread with most of them.
+/// Ranges with the same name (ignoring numbers) that repeat, in the group with the longest total time.
 fn repeated(trace: &Trace) -> Vec<&Range> {
     let stem =
         |mark: &Range| -> String { trace.name(mark.name).chars().filter(|c| !c.is_ascii_digit()).take(80).collect() };

@@ -1,14 +1,12 @@
-//! XPlane recordings (`*.xplane.pb`), of JAX and everything else that runs on XLA.
+//! XPlane recordings (`*.xplane.pb`) of JAX and other programs on XLA.
 //!
-//! A recording has a plane for each GPU with a line for each stream; every kernel names
-//! the instruction of the compiled program that launched it, and a plane `/host:metadata`
-//! has the programs, with the shapes of every instruction. So the operators of the
-//! trace are instructions: products and convolutions under PyTorch's names, which the
-//! predictors know, the rest under their own.
+//! A recording has a plane per GPU with a line per stream. Every kernel names the instruction of the compiled program
+//! that launched it, and the plane `/host:metadata` has the programs with the shapes of every instruction. The
+//! operators of the trace are therefore instructions: products and convolutions under PyTorch's names, which the
+//! predictors know, the others under their own.
 //!
-//! Where the steps are: the recorder's own marks (a line `Steps`, or
-//! `jax.profiler.StepTraceAnnotation` on the host), else the runs of the compiled program
-//! that takes most of the GPU's time.
+//! Steps come from the recorder's own marks (a line `Steps`, or `jax.profiler.StepTraceAnnotation` on the host),
+//! otherwise from the runs of the compiled program with the most GPU time.
 
 mod device;
 mod hlo;
@@ -26,11 +24,10 @@ use self::recording::Recording;
 use self::space::Plane;
 use super::{EachRank, Fault, Format, ReadOptions, TraceError, ranks};
 
-/// Whether the beginning of a file is that of such a recording: its first field is a plane
-/// whose name begins as those of planes do.
+/// Whether a file starts like an XPlane recording: its first field is a plane with one of the usual name prefixes.
 pub fn looks_like_xplane(head: &[u8]) -> bool {
     let Some(rest) = head.strip_prefix(&[0x0a]) else { return false };
-    // The length of the plane, at most ten bytes, then its number, if any, and its name.
+    // Length of the plane, at most ten bytes, then its optional number and its name.
     let length = rest.iter().take(10).take_while(|byte| **byte >= 0x80).count() + 1;
     let Some(mut plane) = rest.get(length..) else { return false };
     if plane.first() == Some(&0x08) {
@@ -40,8 +37,7 @@ pub fn looks_like_xplane(head: &[u8]) -> bool {
     matches!(plane, [0x12, _, name @ ..] if ["/host:", "/device:", "Task Environment", "/job:"].iter().any(|start| name.starts_with(start.as_bytes())))
 }
 
-/// Reads a recording, and gives the trace of every GPU that is a rank to `each`. Comes back
-/// with the note on what was left out.
+/// Reads a recording and passes the trace of every rank's GPU to `each`. Returns a note on omitted GPUs.
 pub(crate) fn read(
     bytes: &[u8],
     options: &ReadOptions<'_>,

@@ -444,7 +444,7 @@ fn a_trace_that_is_cut_off_every_time_is_not_asked_for_for_ever() {
     let mut place = Place::new();
     let pid = place.fake("cut off always", &[]);
     let ran = place.attach(&[]);
-    assert!(ran.code == 2 && ran.err.contains("began to record 5 times, and each trace was cut off"), "{}", ran.err);
+    assert!(ran.code == 2 && ran.err.contains("started recording 5 times, but each trace was cut off"), "{}", ran.err);
     assert_eq!(place.requests(pid).len(), 5);
 }
 
@@ -518,8 +518,8 @@ fn a_process_that_cannot_be_attached_to_is_refused_at_once() {
     for (pid, problem) in [
         ("4194304", "--pid 4194304: no such process runs".to_owned()),
         (&here, format!("process {here} (sleep 300) was started without KINETO_USE_DAEMON")),
-        (&there, format!("give --socket-dir {}", elsewhere.folder.path().display())),
-        (&abstract_name, "leave --socket-dir and KINETO_IPC_SOCKET_DIR out".to_owned()),
+        (&there, format!("use --socket-dir {}", elsewhere.folder.path().display())),
+        (&abstract_name, "unset KINETO_IPC_SOCKET_DIR and stop dynolog".to_owned()),
     ] {
         let began = Instant::now();
         let ran = place.attach(&["--pid", pid, "--wait", "300s"]);

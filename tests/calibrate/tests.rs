@@ -160,7 +160,7 @@ fn a_driver_that_does_not_work_is_explained() {
         ("FAKE_CUDA_INIT", "803", "of different versions: restart"),
         ("FAKE_CUDA_INIT", "34", "is a stub for building programs"),
         ("FAKE_CUDA_INIT", "4242", "the driver does not start (cuInit: 4242)"),
-        ("FAKE_CUDA_VERSION", "11020", "the driver is too old: it speaks CUDA 11.2, and 11.4"),
+        ("FAKE_CUDA_VERSION", "11020", "the driver is too old: it supports CUDA 11.2, but measuring needs 11.4"),
     ] {
         machine.variables = vec![(variable, value)];
         let text = machine.error(&["calibrate"]);
@@ -306,6 +306,6 @@ fn a_gpu_in_use_or_unknown_is_not_measured_unasked() {
     );
     // Called a T4, 800 GB/s cannot be.
     let text = machine.ok(&["calibrate", "--gpu", "t4"]);
-    assert!(text.contains("left out: bandwidth, copy: 800.0 GB/s measured, more than 1.15 times"), "{text}");
+    assert!(text.contains("left out: bandwidth, copy: measured 800.0 GB/s, more than 1.15 times"), "{text}");
     assert!(machine.error(&["calibrate", "--gpu", "t5"]).contains("no GPU \"t5\" in the catalog"));
 }

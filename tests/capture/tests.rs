@@ -967,15 +967,15 @@ fn what_a_step_processes_is_found_or_it_is_said_why_not(python: &str) {
             Some(24),
             2,
             3,
-            "batch size 24 rows of the network, from the first input of Sequential, [24, 16]; the DataLoader gives 12 \
-             a step: --batch-size 12 counts those",
+            "batch size 24 (rows of the model's input), from the first input of Sequential, [24, 16]; the DataLoader supplies 12 \
+             per step: --batch-size 12 counts those",
         ),
         (
             "pictures in a list",
             Some(12),
             2,
             3,
-            "batch size 12 from the DataLoader's batch_size 12 (Given is given a list of tensors)",
+            "batch size 12 from the DataLoader's batch_size 12 (Given takes a list of tensors)",
         ),
         (
             "tokens in a row",
@@ -988,7 +988,7 @@ fn what_a_step_processes_is_found_or_it_is_said_why_not(python: &str) {
         ("ready batches", Some(12), 2, 3, "the DataLoader has no fixed batch size"),
         ("keywords", Some(12), 2, 3, "batch size 12 from the first input of Given, [12, 16]"),
         ("dictionary", Some(12), 2, 3, "batch size 12 from the first input of Given, [12, 16]"),
-        ("list", None, 2, 3, "Given is given a list of tensors; --batch-size sets it"),
+        ("list", None, 2, 3, "Given takes a list of tensors; --batch-size sets it"),
         ("sequence first", None, 0, 0, "[35, 12], the sequence may come first"),
         ("graph", None, 2, 3, "begin with different extents, [270, 16] and [2, 1000]"),
         ("acts", None, 24, 36, "a step has 12 calls of the model, 1 backward pass, 1 optimizer step"),
@@ -997,8 +997,8 @@ fn what_a_step_processes_is_found_or_it_is_said_why_not(python: &str) {
         ("closure", None, 0, 0, "the optimizer evaluates its closure"),
         // The last product is broken off where the block is computed again.
         ("checkpoints", Some(12), 2, 4, "batch size 12 from the first input of Given, [12, 16]"),
-        ("adversary", None, 4, 7, "each with a backward pass: of as many batches, or of one again"),
-        ("twice", None, 4, 6, "each with a backward pass: of as many batches, or of one again"),
+        ("adversary", None, 4, 7, "each with a backward pass: on different batches, or on one again"),
+        ("twice", None, 4, 6, "each with a backward pass: on different batches, or on one again"),
         (
             "accumulates",
             Some(24),
@@ -1007,7 +1007,7 @@ fn what_a_step_processes_is_found_or_it_is_said_why_not(python: &str) {
             "batch size 24 from the first input of Sequential, [12, 16] × 2 forward passes",
         ),
         ("short", Some(12), 2, 3, "batch size 12 from the first input of Sequential, [12, 16]"),
-        ("clips", Some(12), 2, 3, "operations on single tensors are taken as the 8 on lists"),
+        ("clips", Some(12), 2, 3, "operations on single tensors are replaced by the 8 on lists"),
         ("validates", Some(12), 2, 3, "step 13 was left out: it took"),
         ("fused", Some(12), 20, 39, "batch size 12 from"),
         ("in lists", Some(12), 20, 39, "batch size 12 from"),
@@ -1134,7 +1134,7 @@ fn samples_and_parameters_are_those_of_the_step_that_is_counted(python: &str) {
     // An inner loop, whose optimizers do not last.
     let (batch, _, _, ran) = program("meta.py", &[]);
     assert_eq!(batch, Some(10));
-    assert!(ran.seen.to_string().contains("of an optimizer that does not last"), "{}", ran.seen);
+    assert!(ran.seen.to_string().contains("of short-lived optimizers"), "{}", ran.seen);
     // Another thread trains a model of its own.
     if torch_version(python) >= (2, 15) {
         let (_, parameters, _, ran) = program("threads.py", &["two"]);

@@ -176,7 +176,7 @@ fn named_ranges_are_steps_and_others_say_phases(program: &str) {
     let ran = run(&[], &options, &[program, "ranges", "1.5"]);
     assert_eq!(ran.job().0, 3);
     assert!(
-        ran.err().contains("no range is called \"no such\"; there are \"epoch part\", \"forward\""),
+        ran.err().contains("no range is named \"no such\"; the recording has \"epoch part\", \"forward\""),
         "{}",
         ran.err()
     );
@@ -341,7 +341,7 @@ fn our_end_does_not_touch_the_program(program: &str) {
 fn what_cannot_be_is_refused_before_the_job_starts() {
     for (variable, value, said) in [
         ("HABITAT_TUI_CUPTI", "/nowhere/x.so", "/nowhere/x.so: no such file; HABITAT_TUI_CUPTI names it"),
-        ("CUDA_INJECTION64_PATH", "/opt/nsys/lib.so", "another profiler is to be loaded"),
+        ("CUDA_INJECTION64_PATH", "/opt/nsys/lib.so", "another profiler, and a program can load only one"),
     ] {
         let ran = run(&[(variable, value)], &[], &["sh", "-c", "echo started"]);
         assert_eq!(ran.job(), (2, String::new()));

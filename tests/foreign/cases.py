@@ -291,7 +291,7 @@ def loader(place):
 def pairs(place):
     _, text = place.recorded("pairs", "{python}", "{script}")
     said = [line for line in text.splitlines() if "--batch-size" in line or "DataLoader" in line]
-    return "batch 8, and that the DataLoader gives 4", " · ".join(said)[:200], any("4" in line for line in said)
+    return "batch 8, and that the DataLoader supplies 4", " · ".join(said)[:200], any("4" in line for line in said)
 
 
 @case("capture", "runs_in_sequence")

@@ -111,7 +111,7 @@ impl Made {
     fn take(&self) -> Import {
         let find = |device: &DeviceInfo| {
             let known = (device.name == "NVIDIA GeForce RTX 3080").then(|| GpuSlug::new("rtx-3080").unwrap());
-            known.ok_or_else(|| format!("the catalog has no GPU that is {:?}", device.name))
+            known.ok_or_else(|| format!("no GPU in the catalog matches {:?}", device.name))
         };
         self.import(&ImportOptions { resolve_gpu: Some(&find), ..ImportOptions::default() }).unwrap()
     }
@@ -234,7 +234,7 @@ fn without_operators_the_programs_own_ranges_group_the_kernels() {
     let kernel = find(&import, "my_kernel");
     assert_eq!((kernel.phase, kernel.module.as_deref()), (Phase::Forward, Some("layer")));
     assert_eq!(find(&import, "my_gradient").phase, Phase::Backward);
-    assert!(notes(&import).contains("the operations are kernels by their names"), "{}", notes(&import));
+    assert!(notes(&import).contains("the operations are kernel names"), "{}", notes(&import));
     assert_eq!(import.profile.origin.as_ref().unwrap().framework, None);
 }
 

@@ -23,7 +23,7 @@ fn files_that_are_no_traces() {
     assert!(matches!(fault("  \n"), Fault::Empty));
     assert!(fault("PK\u{3}\u{4}").to_string().starts_with("byte 0 is"));
     assert!(fault("{\"a\": 1}").to_string().contains("no \"traceEvents\" (its keys are a)"));
-    assert!(fault("{\"format\": \"habitat-profile\"}").to_string().contains("open it as it is"));
+    assert!(fault("{\"format\": \"habitat-profile\"}").to_string().contains("open it directly"));
     assert!(matches!(fault("{\"traceEvents\": []}"), Fault::NotOfPyTorch { events: 0, kind: Foreign::Nothing }));
 }
 

@@ -51,7 +51,7 @@ fn a_step_of_graphs_or_of_compiled_code_is_recognised() {
     assert!(notes(&graphs).contains("3 of 4 kernels of a step are replayed in CUDA graphs"), "{}", notes(&graphs));
     let generated = steps(0, 2, None);
     assert_eq!(execution(&generated), Some(Execution::Compiled));
-    assert!(notes(&generated).contains("2 of 4 kernels of a step are launched by code of torch.compile"));
+    assert!(notes(&generated).contains("2 of 4 kernels of a step are launched by torch.compile's code"));
     for region in ["Torch-Compiled Region: 0/0", "## Call CompiledFxGraph abc ##"] {
         assert_eq!(execution(&steps(0, 0, Some(region))), Some(Execution::Compiled), "{region}");
     }
@@ -61,7 +61,7 @@ fn a_step_of_graphs_or_of_compiled_code_is_recognised() {
     assert_eq!(execution(&steps(4, 4, Some("Torch-Compiled Region: 0/0"))), Some(Execution::CudaGraphs));
     let part = steps(0, 1, None);
     assert_eq!(execution(&part), None);
-    assert!(notes(&part).contains("1 of 4 kernels of a step are launched by code of torch.compile"));
+    assert!(notes(&part).contains("1 of 4 kernels of a step are launched by torch.compile's code"));
 }
 
 /// The region is on the thread of the forward pass, the kernels on that of autograd.

@@ -590,8 +590,8 @@ fn steps_of_different_shapes_are_not_added_up() {
         on_a_cpu(&trace).profile
     };
     for (rows, kept, told) in [
-        ([8, 2, 8], 8, "the profile is that of step 11 and step 13"),
-        ([9, 5, 7], 7, "the 3 recorded steps have different shapes: the profile is that of step 13"),
+        ([8, 2, 8], 8, "the profile is of step 11 and step 13"),
+        ([9, 5, 7], 7, "the 3 recorded steps have different shapes: the profile is of step 13"),
     ] {
         let profile = trace(rows);
         let products: Vec<_> = profile.operations.iter().filter(|it| it.name == "aten::addmm").collect();
@@ -696,7 +696,7 @@ fn an_update_on_a_cpu_is_brought_to_lists() {
     assert_eq!((add.count, &add.inputs[..]), (1, &[vec![4, 3], vec![4], vec![4, 3], vec![4]][..]));
     assert!(!add.attributes.contains_key("access"), "one gradient lies in another order, the list does not");
     assert!(
-        notes(&profile).contains("the optimizer's 2 operations on single tensors are taken as the 1"),
+        notes(&profile).contains("the optimizer's 2 operations on single tensors are replaced by the 1"),
         "{}",
         notes(&profile)
     );
@@ -808,7 +808,7 @@ fn an_optimizer_with_a_closure_has_its_own_work_only() {
     assert_eq!(operation(&profile, "aten::addmm", Phase::Forward).count, 3);
     assert_eq!(operation(&profile, "aten::mm", Phase::Backward).count, 3);
     assert_eq!(profile.workload.batch_size, None);
-    assert!(notes(&profile).contains("evaluates its closure 3 times a step"), "{}", notes(&profile));
+    assert!(notes(&profile).contains("evaluates its closure 3 times per step"), "{}", notes(&profile));
 }
 
 /// A step of a GAN ends with the second of two updates, though both are called alike.
@@ -857,7 +857,7 @@ fn a_gpu_without_a_name_has_its_figures() {
     let profile = read(json.as_bytes(), &options).unwrap().profile;
     assert_eq!(profile.origin.unwrap().gpu.unwrap().as_str(), "v100-sxm2-16gb");
     let notes = profile.recording.unwrap().notes;
-    assert!(notes.iter().any(|note| note.contains("found by its figures")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("identified by its specifications")), "{notes:?}");
     let refuse = |_: &DeviceInfo| Err("it is a MIG slice".to_owned());
     let options = ImportOptions { resolve_gpu: Some(&refuse), ..ImportOptions::default() };
     let profile = read(named.as_bytes(), &options).unwrap().profile;

@@ -1,9 +1,8 @@
-//! Recorded windows and step times → [`Profile`].
+//! Makes a [`Profile`] of recorded windows and step times.
 //!
-//! Operators, shapes and kernels are those of the windows; the step time is that of the
-//! steps *outside* of them, because the profiler slows the host down. What the hook saw of
-//! the model (its first input, autocast, the parameters of the optimizers) goes before
-//! what the trace lets one guess, and what the user gave before both.
+//! Operators, shapes and kernels come from the windows; the step time comes from the steps *outside* of them, because
+//! the profiler slows the host. The hook's observations of the model (its first input, autocast, the parameters of the
+//! optimizers) take precedence over guesses from the trace, and the user's options over both.
 
 mod memory;
 
@@ -19,23 +18,23 @@ use habitat_traces::import::{self, Exchange, Import, ImportOptions, LoaderBatch,
 use habitat_traces::kineto::{Recorded, Spill};
 use habitat_traces::{Fault, Format, StepMarks, TraceError};
 
-/// Why the recorded windows make no profile.
+/// Error if the recorded windows do not make a profile.
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
-    /// Nothing was recorded.
+    /// There is no window.
     #[error("no window was recorded")]
     NoWindow,
     /// A trace cannot be read.
     #[error("{}: {source}", .path.display())]
     Trace {
-        /// The trace.
+        /// Path of the trace.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: Box<TraceError>,
     },
-    /// The recorded steps are none of the training's.
+    /// The recorded steps are not steps of the training.
     #[error(
-        "the recorded steps took {:.1} ms at the least and those around them {:.1} ms: something else was in them, such as a validation, or other programs held them up; record other ones (--after), or more of them (--window)",
+        "the recorded steps took at least {:.1} ms, but those around them {:.1} ms: they contain other work, such as a validation, or other programs delayed them; record other steps (--after), or more of them (--window)",
         .recorded.as_millis(), .outside.as_millis()
     )]
     Unlike {
@@ -46,21 +45,20 @@ pub enum AssembleError {
     },
 }
 
-/// A profile and what it was made of.
+/// A profile and its sources.
 #[derive(Debug)]
 pub struct Assembled {
     /// The profile.
     pub profile: Profile,
-    /// Figures about the first trace's import, or the joined ones'.
+    /// Figures on the import of the first trace, or of the joined traces.
     pub summary: Summary,
-    /// Step times outside windows, where steps were seen there.
+    /// Step times outside windows, if any.
     pub times: Option<StepTimes>,
-    /// Time that a step of each recorded rank waits for the others, by the number of its process.
+    /// Time that a step of each recorded rank waits for the others, by process id.
     pub exchanges: Vec<(u32, Exchange)>,
 }
 
-/// Makes a profile of what was recorded; `options` holds the workload's name, what the
-/// user gave, and the catalog.
+/// Makes a profile of a recording; `options` has the workload's name, the user's options and the catalog.
 ///
 /// # Errors
 /// [`AssembleError`] naming the trace.
@@ -87,19 +85,19 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     check(&summary, times)?;
     if main.optimizers >= SHORT_LIVED {
         notes.push(format!(
-            "a step is one of an optimizer that does not last: {} followed each other, as in the inner loop of \
-             meta-learning. Steps of others were not counted",
+            "the steps are of short-lived optimizers: {} in succession, as in the inner loop of \
+             meta-learning. Steps of other optimizers were not counted",
             main.optimizers
         ));
     }
     let window = main.windows.first().and_then(|window| window.cuda);
     if let Some(window) = window {
         notes.push(format!(
-            "{} kernels of {:.1} s of a CUDA program, recorded with CUPTI; the step time is that of recorded steps",
+            "{} kernels in {:.1} s of a CUDA program, recorded with CUPTI; the step time is from the recorded steps",
             window.kernels, window.seconds
         ));
         if window.lost * 100 > window.kernels {
-            notes.push(format!("{} records were lost: the kernels of a step may not be complete", window.lost));
+            notes.push(format!("{} records were lost: the kernels of a step may be incomplete", window.lost));
         }
     } else if profile.origin.is_some() {
         step_time(&mut profile, times, &mut notes);
@@ -127,12 +125,12 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     if let Some(period) = main.loader_period() {
         profile.step.get_or_insert_with(Step::default).loader_period = Some(period);
         notes.push(format!(
-            "the DataLoader's workers give the data of a step every {:.2} ms, measured beside the training; shorter steps wait for them",
+            "the DataLoader's workers supply the data of a step every {:.2} ms, measured during the training; shorter steps wait for them",
             period.as_millis()
         ));
     }
     if let (Some(origin), Some(torch)) = (&mut profile.origin, &main.torch) {
-        // A trace names the framework and not its version.
+        // A trace has the framework's name but not its version.
         if origin.framework.as_deref().is_none_or(|framework| framework == "pytorch") {
             origin.framework = Some(format!("pytorch {torch}"));
         }
@@ -156,7 +154,7 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     Ok(Assembled { profile, summary, times, exchanges })
 }
 
-/// Imports the traces; those of a job without a GPU as shapes.
+/// Imports the traces; those of a job without a GPU as shapes only.
 fn import(traces: &[PathBuf], options: &ImportOptions<'_>) -> Result<Import, AssembleError> {
     let all = |options: &ImportOptions<'_>| import::kineto_ranks(traces.iter().map(|trace| read(trace)), options);
     let no_kernels = |error: &TraceError| matches!(error.fault, Fault::NoKernels { with_shapes: true, .. });
@@ -176,18 +174,17 @@ fn read(trace: &Path) -> Result<Recorded, TraceError> {
     Recorded::read(File::open(trace).map_err(failed)?, Some(spill), &mut |_| ControlFlow::Continue(()))
 }
 
-/// Bytes of packed events in memory.
+/// Bytes of packed events to keep in memory.
 const PACKED: usize = 48 << 20;
 
-/// The step time from outside the windows in place of that from inside.
+/// Replaces the step time from inside the windows by that from outside.
 ///
-/// A host that does not wait for the device runs ahead of it and then waits for long: the
-/// median of the times between its optimizer calls is then too short, and only their mean
-/// is the rate at which steps complete. The device's busy time, measured inside a window,
-/// tells: a step cannot be shorter.
+/// A host that does not wait for the device runs ahead of it and then waits for long. The median time between its
+/// optimizer calls is then too short, and only the mean is the rate at which steps complete. The device's busy time,
+/// measured inside a window, decides: a step cannot be shorter.
 fn step_time(profile: &mut Profile, times: Option<StepTimes>, notes: &mut Vec<String>) {
     let Some(times) = times else {
-        notes.push("no step outside the windows was timed: the step time is that of the recorded steps, which the profiler slows down".to_owned());
+        notes.push("no steps outside the windows were timed: the step time is from the recorded steps, which the profiler slows down".to_owned());
         return;
     };
     let step = profile.step.get_or_insert_with(Step::default);
@@ -199,7 +196,7 @@ fn step_time(profile: &mut Profile, times: Option<StepTimes>, notes: &mut Vec<St
         (times.mean, "the mean (the host runs ahead of the device, so the median is too short)")
     } else {
         notes.push(format!(
-            "steps outside the windows seem shorter ({:.2} ms) than the device is busy in one ({:.2} ms): the step time is that of the recorded steps",
+            "steps outside the windows appear shorter ({:.2} ms) than the GPU's busy time ({:.2} ms): the step time is from the recorded steps",
             times.mean.get() / 1e3,
             busy.get() / 1e3
         ));
@@ -212,15 +209,14 @@ fn step_time(profile: &mut Profile, times: Option<StepTimes>, notes: &mut Vec<St
     notes.push(format!("the step time is {how} of {} steps outside the recorded windows", times.count));
 }
 
-/// Optimizers that follow each other before the window is closed: of one a phase there are
-/// fewer.
+/// Number of optimizers that replace each other before the window closes, from which they count as short-lived. A
+/// training with one per phase has fewer.
 const SHORT_LIVED: u32 = 3;
 
-/// Times as long as others that a recorded step may take: the profiler slows the host down,
-/// and short steps by the most.
+/// Maximum time of a recorded step as a multiple of other steps: the profiler slows the host, and short steps the most.
 const LONGEST: f64 = 10.0;
 
-/// Refuses windows whose steps are none of the training's.
+/// Rejects windows whose steps are not steps of the training.
 fn check(summary: &Summary, times: Option<StepTimes>) -> Result<(), AssembleError> {
     let Some(times) = times.filter(|_| summary.marks == StepMarks::ProfilerStep) else { return Ok(()) };
     let (recorded, outside) = (summary.host_step, times.median);
@@ -230,10 +226,10 @@ fn check(summary: &Summary, times: Option<StepTimes>) -> Result<(), AssembleErro
     Ok(())
 }
 
-/// Microseconds that a recorded step takes before it may be too long.
+/// Time in microseconds below which a recorded step is never too long.
 const LEAST: f64 = 50_000.0;
 
-/// What the hook saw of the model; `None` where it saw none.
+/// The hook's observations of the model, if any.
 fn model_input(model: &Model) -> Option<ModelInput> {
     let input = |input: &Input| {
         let is_whole = input.dtype.starts_with("int") || input.dtype.starts_with("uint");
@@ -256,7 +252,7 @@ fn loader_batch(batch: &Batch) -> LoaderBatch {
     LoaderBatch { loader: batch.loader, size: batch.size, rows: batch.rows }
 }
 
-/// Whether the optimizers hold a part of the parameters only.
+/// Whether the optimizers hold only a part of the parameters.
 fn is_sharded(process: &Process) -> bool {
     let module = process.model.as_ref().and_then(|model| model.module.as_deref());
     module.is_some_and(|module| module.contains("FullySharded") || module.contains("DeepSpeed"))
@@ -282,7 +278,7 @@ mod tests {
         };
         assert!(outside(15_000.0).is_ok() && check(&summary, None).is_ok());
         let error = outside(3_000.0).unwrap_err().to_string();
-        assert!(error.contains("took 90.0 ms at the least and those around them 3.0 ms"), "{error}");
+        assert!(error.contains("took at least 90.0 ms, but those around them 3.0 ms"), "{error}");
     }
 
     fn timed(median: f64, mean: f64, busy: f64) -> (Option<f64>, Vec<String>) {
@@ -304,7 +300,7 @@ mod tests {
             StepTimes { median: micros(median), mean: micros(mean), range: [micros(1.0), micros(500.0)], count: 30 };
         step_time(&mut profile, Some(times), &mut notes);
         let step = profile.step.unwrap();
-        assert_eq!(step.profiled, step.samples.is_none(), "a step outside the windows is none of the profiler's");
+        assert_eq!(step.profiled, step.samples.is_none(), "the profiler's steps are inside the windows");
         (step.duration.map(Micros::get), notes)
     }
 

@@ -1,16 +1,14 @@
-//! What a GPU reaches: bandwidth, matrix products, launches, measured by its own clock.
+//! Measures what a GPU achieves: bandwidth, matrix products and launches, on its own clock.
 //!
-//! [`calibrate`] says what to run and how often and makes figures of the times; a [`Device`]
-//! runs it. Every figure is the median of regions that are long against the clock's
-//! resolution (half a microsecond), timed after the device has become steady; its spread is
-//! that of the regions.
+//! [`calibrate`] decides what to run and how often, and derives the figures from the times; a [`Device`] runs it. Every
+//! figure is the median over regions that are long compared with the clock's resolution (half a microsecond), timed
+//! after the device has become steady. Its spread is that of the regions.
 //!
-//! - Bandwidth: kernels that copy, read or write buffers many times the size of the level-2
-//!   cache, in units of 16 bytes a thread.
-//! - Products: square ones under load for seconds, since boards that are short of power slow
-//!   down after a while, on numbers that are not zero, since zeros draw less power.
-//! - Launches: a chain of empty kernels by the device's clock; one and the wait for its end by
-//!   the host's.
+//! - Bandwidth: kernels that copy, read or write buffers many times the size of the L2 cache, 16 bytes per thread.
+//! - Products: square ones under load for seconds, because boards at their power limit slow down after a while; on
+//!   non-zero numbers, because zeros draw less power.
+//! - Launches: a chain of empty kernels on the device's clock; one kernel with the wait for its end on the host's
+//!   clock.
 
 mod steady;
 
@@ -23,26 +21,26 @@ use habitat_step::catalog::{GpuSpec, PeakRates};
 
 use steady::Regions;
 
-/// Element types of products, in the order they are measured.
+/// Element types of products, in order of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProductType {
     /// FP32 on the vector units.
     Fp32,
-    /// FP32 numbers multiplied by tensor cores.
+    /// FP32 operands multiplied by tensor cores.
     Tf32,
-    /// BF16, added up in FP32.
+    /// BF16 with FP32 accumulation.
     Bf16,
-    /// FP16, added up in FP32.
+    /// FP16 with FP32 accumulation.
     Fp16,
-    /// FP8 with 4 bits of exponent and 3 of mantissa, added up in FP32, results in BF16.
+    /// FP8 with 4 exponent and 3 mantissa bits, FP32 accumulation, results in BF16.
     Fp8,
 }
 
 impl ProductType {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 5] = [Self::Fp32, Self::Tf32, Self::Bf16, Self::Fp16, Self::Fp8];
 
-    /// The name in files.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fp32 => "fp32",
@@ -53,7 +51,7 @@ impl ProductType {
         }
     }
 
-    /// Bytes of an element of each operand, and of the result.
+    /// Bytes per element of each operand and of the result.
     pub const fn bytes(self) -> [u64; 3] {
         match self {
             Self::Fp32 | Self::Tf32 => [4, 4, 4],
@@ -62,8 +60,7 @@ impl ProductType {
         }
     }
 
-    /// The compute capability that has matrix units for it: Ampere's for TF32 and BF16,
-    /// Volta's for FP16, Ada's for FP8.
+    /// First compute capability with tensor cores for it: Ampere for TF32 and BF16, Volta for FP16, Ada for FP8.
     pub const fn since(self) -> (u8, u8) {
         match self {
             Self::Fp32 => (0, 0),
@@ -73,7 +70,7 @@ impl ProductType {
         }
     }
 
-    /// The data sheet's rate.
+    /// Peak rate of the data sheet.
     pub const fn peak(self, rates: &PeakRates) -> Option<FlopsPerSecond> {
         match self {
             Self::Fp32 => Some(rates.fp32),
@@ -85,101 +82,99 @@ impl ProductType {
     }
 }
 
-/// Something to run.
+/// Work to run on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// An empty kernel.
     Empty,
-    /// A copy of so many bytes from one buffer to another.
+    /// Copies this many bytes from one buffer to another.
     Copy(u64),
-    /// A pass over a buffer of so many bytes.
+    /// Reads a buffer of this many bytes.
     Read(u64),
-    /// The same, writing.
+    /// Writes a buffer of this many bytes.
     Write(u64),
     /// A product of square matrices.
     Product {
-        /// Their element type.
+        /// Element type.
         dtype: ProductType,
-        /// Rows and columns.
+        /// Rows and columns of each matrix.
         size: u64,
     },
 }
 
-/// Why something was not measured.
+/// Reason for a missing measurement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// This one cannot be had here; others can.
+    /// Only this measurement is impossible.
     #[error("{0}")]
     LeftOut(String),
-    /// Nothing more can be had of the device.
+    /// The device is unusable from now on.
     #[error("{0}")]
     Failed(String),
 }
 
-/// A GPU that can be measured.
+/// A GPU to measure.
 pub trait Device {
-    /// What its driver says of it.
+    /// Description from its driver.
     fn facts(&self) -> &CalibratedDevice;
 
     /// Compute capability.
     fn capability(&self) -> (u8, u8);
 
-    /// Bytes of memory that are free.
+    /// Free memory in bytes.
     fn free_bytes(&self) -> u64;
 
-    /// What computes products, with its version; why nothing does.
+    /// Library that computes products, with its version.
     ///
     /// # Errors
-    /// A sentence that names the library and the remedy.
+    /// A message that names the missing library and the remedy.
     fn products(&self) -> Result<String, String>;
 
-    /// Gets ready to run `work`: what [`Device::time`] runs from now on.
+    /// Prepares `work`, which [`Device::time`] runs from now on.
     ///
     /// # Errors
-    /// [`Problem`], as everything here.
+    /// [`Problem`], as for all methods here.
     fn prepare(&mut self, work: Work) -> Result<(), Problem>;
 
-    /// Runs what was prepared so many times in a row, and says how long all of it took by the
-    /// device's clock. With `watch` what the board did meanwhile is asked, where it can be.
+    /// Runs the prepared work `runs` times in a row; returns the total time on the device's clock. With `watch`, also
+    /// queries the state of the board meanwhile, if possible.
     ///
     /// # Errors
     /// [`Problem`].
     fn time(&mut self, runs: u64, watch: bool) -> Result<(Micros, Option<UnderLoad>), Problem>;
 
-    /// Launches one empty kernel, waits for its end, and says how long that took by the host's
-    /// clock.
+    /// Launches one empty kernel and waits for its end; returns the time on the host's clock.
     ///
     /// # Errors
     /// [`Problem`].
     fn launch_and_wait(&mut self) -> Result<Micros, Problem>;
 }
 
-/// What came of it.
+/// Result of a calibration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// What was measured.
+    /// The measurements.
     pub calibration: Calibration,
-    /// Why it ended early, where it did: then the calibration is not complete.
+    /// Reason for an early end, if any; the calibration is then incomplete.
     pub failed: Option<String>,
 }
 
-/// Largest buffer that bandwidth is measured with.
+/// Largest buffer for measuring bandwidth, in bytes.
 const LARGEST_BUFFER: u64 = 1 << 30;
-/// Smallest one worth measuring with: several times any level-2 cache.
+/// Smallest useful buffer in bytes: several times any L2 cache.
 const SMALLEST_BUFFER: u64 = 256 << 20;
-/// Largest product, and the smallest that still fills every GPU of the catalog.
+/// Sizes of products, from the largest to the smallest that still fills every GPU of the catalog.
 const PRODUCT_SIZES: [u64; 3] = [8192, 4096, 2048];
-/// Launches of one chain.
+/// Launches per chain.
 const CHAIN: u64 = 1000;
-/// A figure above this multiple of the data sheet's is not believed (clocks above the nominal
-/// one add up to a tenth).
+/// Multiple of the data sheet's figure above which a measurement is rejected (clocks above the nominal one add up to a
+/// tenth).
 const IMPLAUSIBLE: f64 = 1.15;
-/// From this width of its 10th to 90th percentile on, over the median, a figure is called
-/// unsteady.
+/// Width of the 10th to 90th percentile, relative to the median, above which a figure counts as unsteady.
 const UNSTEADY: f64 = 0.1;
 
-/// Measures everything. `gpu` is the catalog's entry; `date` (UTC) and `program` go into the
-/// result; `progress` hears what is measured next.
+/// Measures everything. `gpu` is the catalog entry; `date` (UTC) and `program` go into the result; `progress` receives
+/// the name of each measurement before it starts.
 pub fn calibrate(
     device: &mut dyn Device,
     gpu: &GpuSpec,
@@ -213,14 +208,14 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Only what ends everything is an error.
+    /// Only failures that end the calibration are errors.
     fn all(&mut self) -> Result<(), String> {
         self.launches()?;
         self.bandwidths()?;
         self.products()
     }
 
-    /// A figure, or a line about why there is none.
+    /// Returns a figure, or records the reason why it is missing.
     fn keep<T>(&mut self, what: &str, figure: Result<T, Problem>) -> Result<Option<T>, String> {
         match figure {
             Ok(figure) => Ok(Some(figure)),
@@ -232,18 +227,18 @@ impl Session<'_> {
         }
     }
 
-    /// What makes a figure doubtful; an error where it cannot be.
+    /// Adds a note if a figure is unsteady; rejects an implausible one.
     fn judge(&mut self, what: &str, figure: Spread, nominal: Option<f64>, unit: &str) -> Result<Spread, Problem> {
         if let Some(nominal) = nominal.filter(|nominal| figure.median > IMPLAUSIBLE * nominal) {
             return Err(Problem::LeftOut(format!(
-                "{:.1} {unit} measured, more than {IMPLAUSIBLE} times the {nominal:.1} of the catalog for {}: not believed (is it another board? --gpu names it)",
+                "measured {:.1} {unit}, more than {IMPLAUSIBLE} times the catalog's {nominal:.1} for {}: rejected (another board? --gpu names it)",
                 figure.median, self.gpu.slug
             )));
         }
         let width = (figure.high - figure.low) / figure.median;
         if width > UNSTEADY {
             self.calibration.notes.push(format!(
-                "{what} varied by {:.0} % between regions: something else ran, or the clocks did not hold",
+                "{what} varied by {:.0} % between regions: other work ran, or the clocks changed",
                 width * 100.0
             ));
         }
@@ -269,11 +264,11 @@ impl Session<'_> {
     }
 
     fn bandwidths(&mut self) -> Result<(), String> {
-        // Two buffers, and room left for others.
+        // Two buffers, with room left for other programs.
         let fits = (self.device.free_bytes() / 4).min(LARGEST_BUFFER) & !0xff_ffff;
         if fits < SMALLEST_BUFFER {
             self.calibration.left_out.push(format!(
-                "bandwidth: {} MiB of device memory are free; two buffers of {} MiB and as much again are needed",
+                "bandwidth: only {} MiB of device memory are free, but it needs four times {} MiB",
                 self.device.free_bytes() >> 20,
                 SMALLEST_BUFFER >> 20
             ));
@@ -324,14 +319,14 @@ impl Session<'_> {
         let ((major, minor), since) = (self.device.capability(), dtype.since());
         if (major, minor) < since {
             return Err(Problem::LeftOut(format!(
-                "compute capability {major}.{minor} has no matrix units for it ({}.{} and later have)",
+                "compute capability {major}.{minor} has no tensor cores for it ({}.{} and later have)",
                 since.0, since.1
             )));
         }
         let bytes = |size: u64| size * size * dtype.bytes().iter().sum::<u64>() + (64 << 20);
         let size = PRODUCT_SIZES.into_iter().find(|&size| 2 * bytes(size) < self.device.free_bytes());
         let size = size.ok_or_else(|| {
-            Problem::LeftOut(format!("{} MiB of device memory are free, too few", self.device.free_bytes() >> 20))
+            Problem::LeftOut(format!("only {} MiB of device memory are free", self.device.free_bytes() >> 20))
         })?;
         self.device.prepare(Work::Product { dtype, size })?;
         let flops = 2.0 * (size as f64).powi(3);

@@ -1,7 +1,7 @@
-//! The recorder for CUDA programs: a library that the CUDA driver loads into the job.
+//! Recorder for CUDA programs: a library that the CUDA driver loads into the job.
 //!
-//! It is built beside the program, in releases also into it, and never loaded unless asked for;
-//! `profiler/cupti` has it, with the rules it keeps and what it tells.
+//! It is built beside the program, in releases also embedded in it, and only loaded on request. `profiler/cupti` has
+//! its source, its rules and its messages.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,59 +11,64 @@ use serde_json::json;
 use super::messages;
 use super::private::{self, Private, PrivateError};
 
-/// The library's file.
+/// File name of the library.
 pub const FILE: &str = "libhabitat_cupti.so";
-/// Names the library's path, in place of a search.
+/// The library embedded in this program (`build.rs`).
+#[cfg(has_recorder)]
+const CARRIED: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/libhabitat_cupti.so")));
+#[cfg(not(has_recorder))]
+const CARRIED: Option<&[u8]> = None;
+/// Variable with the library's path, which replaces the search.
 pub const VARIABLE: &str = "HABITAT_TUI_CUPTI";
-/// What makes the CUDA driver load a library.
+/// Variable that makes the CUDA driver load a library.
 const CUDA: &str = "CUDA_INJECTION64_PATH";
-/// What makes NVTX load one.
+/// Variable that makes NVTX load a library.
 const NVTX: &str = "NVTX_INJECTION64_PATH";
 
-/// A window of time to record.
+/// A time window to record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// The library.
+    /// Path of the library.
     pub library: PathBuf,
     /// Seconds from the start of CUDA to the window.
     pub after_seconds: f64,
-    /// Seconds of the window.
+    /// Length of the window in seconds.
     pub for_seconds: f64,
 }
 
-/// Why it cannot be used.
+/// Reason why the library cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CuptiError {
-    /// Not built, or elsewhere.
+    /// Not built, or in another place.
     #[error(
-        "--cupti: {FILE}, the recorder, is not there\n  looked for {}\n  this habitat-tui was built without it: in the source \
+        "--cupti: the recorder {FILE} was not found\n  looked for {}\n  this habitat-tui was built without it: in the source \
          folder, `cargo build --release -p habitat-tui-cupti` makes target/release/{FILE}; copy it beside habitat-tui, \
          or set {VARIABLE} to its path",
         .places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join("\n         and ")
     )]
     NoLibrary {
-        /// Where it was looked for.
+        /// Places that were searched.
         places: Vec<PathBuf>,
     },
-    /// The path given is wrong.
-    #[error("--cupti: {}: no such file; {VARIABLE} names it, and is to name {FILE}", .path.display())]
+    /// The given path is wrong.
+    #[error("--cupti: {}: no such file; {VARIABLE} names it and must name {FILE}", .path.display())]
     NotWhereSaid {
-        /// What the variable names.
+        /// Value of the variable.
         path: PathBuf,
     },
-    /// Another tool is to be loaded.
-    #[error("--cupti: {CUDA} is set to {}: another profiler is to be loaded, and a program can have one; unset it", .path.to_string_lossy())]
+    /// Another tool is already configured.
+    #[error("--cupti: {CUDA} is set to {}, another profiler, and a program can load only one; unset it", .path.to_string_lossy())]
     Taken {
-        /// What it is set to.
+        /// Value of the variable.
         path: OsString,
     },
-    /// Somebody else could put something else in its place, which the job would load.
+    /// Other users could replace the library that the job would load.
     #[error("--cupti: {}: {problem}, and so can change what is loaded into your job; copy {FILE} to a folder of your own and \
              set {VARIABLE} to it", .path.display())]
     NotPrivate {
         /// The library.
         path: PathBuf,
-        /// Who can.
+        /// Who could replace it.
         problem: String,
     },
     /// It could not be unpacked.
@@ -72,16 +77,16 @@ pub enum CuptiError {
     /// There is no folder to unpack it to.
     #[error(transparent)]
     Private(#[from] PrivateError),
-    /// No CUPTI on this system.
+    /// The system is not Linux.
     #[error("--cupti: CUDA programs can be recorded on Linux only")]
     NotLinux,
 }
 
-/// Finds the library: where [`VARIABLE`] says, beside the program, or in `../lib/habitat-tui`; else the
-/// program's own is unpacked into the private folder.
+/// Finds the library: at the path in [`VARIABLE`], beside the program, or in `../lib/habitat-tui`. Otherwise unpacks
+/// the embedded one into the private folder.
 ///
 /// # Errors
-/// [`CuptiError`] with the places looked at.
+/// [`CuptiError`] with the places searched.
 pub fn find(
     program: &Path,
     own: impl Fn(&str) -> Option<OsString>,
@@ -99,7 +104,7 @@ fn find_or_unpack(
     if !cfg!(target_os = "linux") {
         return Err(CuptiError::NotLinux);
     }
-    // Absolute and without links: the job may change its folder, and others the links.
+    // Absolute and without links: the job may change its folder, and other users the links.
     let checked = |path: PathBuf| {
         let path = path.canonicalize().unwrap_or(path);
         match private::check(&path, std::env::home_dir().as_deref()) {
@@ -120,10 +125,10 @@ fn find_or_unpack(
     Ok(private()?.unpacked("cupti", &[(FILE, carried)])?.join(FILE))
 }
 
-/// The variables that make the CUDA driver, and NVTX, load the library into the job.
+/// Variables that make the CUDA driver and NVTX load the library into the job.
 ///
 /// # Errors
-/// Where another tool is to be loaded already.
+/// If another tool is already configured.
 pub(super) fn environment(
     settings: &Settings,
     socket: &Path,
@@ -144,7 +149,7 @@ pub(super) fn environment(
         ("HABITAT_TUI_SOCKET", socket.as_os_str().to_owned()),
         ("HABITAT_TUI_CUPTI_SETTINGS", text.to_string().into()),
     ];
-    // Ranges that another tool wants are left to it.
+    // Do not replace another tool's NVTX library.
     if own(NVTX).is_none_or(|path| path.is_empty()) {
         variables.push((NVTX, settings.library.clone().into_os_string()));
     }
@@ -166,7 +171,7 @@ mod tests {
         for part in ["bin/libhabitat_cupti.so\n", "lib/habitat-tui/libhabitat_cupti.so\n", "cargo build", VARIABLE] {
             assert!(none.contains(part), "{part:?} is not in {none}");
         }
-        // The program's own is unpacked; one beside it counts more.
+        // The embedded one is unpacked; one beside the program takes precedence.
         let unpacked = find(None, Some(b"ours")).unwrap();
         assert!(unpacked.starts_with(cache.canonicalize().unwrap()) && unpacked.ends_with(FILE), "{unpacked:?}");
         assert_eq!(unpacked.metadata().unwrap().len(), 4);

@@ -1,14 +1,13 @@
-//! An NVIDIA GPU through its driver and cuBLASLt: this file and its folder alone name cudarc.
+//! An NVIDIA GPU, through its driver and cuBLASLt. Only this file and its folder use cudarc.
 //!
-//! Libraries are looked for before anything of them is called, each by itself, and what is
-//! missing is said with its remedy. The driver comes through cudarc. cuBLASLt is opened by
-//! its path, with cudarc's types: cudarc itself looks for the names of CUDA 12 only, and
-//! what `PyTorch` brings may be of another version. The functions and structures used here
-//! are the same in cuBLASLt 11 to 13.
+//! Each library is searched for before any of its functions is called, and a missing one is reported with its remedy.
+//! The driver is loaded through cudarc. cuBLASLt is loaded by path, with cudarc's types: cudarc itself only knows the
+//! names of CUDA 12, while `PyTorch` may bring another version. The functions and structures used here are the same in
+//! cuBLASLt 11 to 13.
 //!
-//! `driver` finds and starts the driver, `products` has the matrix products; here are the
-//! GPU itself, its memory, the kernels of `profiler/gpu/kernels.ptx` (which the driver
-//! translates) for bandwidth and launches, and the clock.
+//! `driver` finds and starts the driver, and `products` has the matrix products. This file has the GPU itself, its
+//! memory, the kernels of `profiler/gpu/kernels.ptx` (compiled by the driver) for bandwidth and launches, and the
+//! clock.
 
 #![expect(unsafe_code, reason = "calls of C libraries; every block says why it is sound")]
 
@@ -30,13 +29,14 @@ use habitat_base::units::Micros;
 use habitat_step::catalog::calibration::{CalibratedDevice, UnderLoad};
 use products::{Prepared, Products, WORKSPACE};
 
-/// Threads of a block of our kernels, and blocks a multiprocessor.
+const KERNELS: &str = include_str!("../../profiler/gpu/kernels.ptx");
+/// Threads per block of our kernels, and blocks per multiprocessor.
 const THREADS: u32 = 256;
 const BLOCKS_PER_SM: u32 = 32;
-/// How long a board is at work before it is asked what it does.
+/// Time under load before the state of the board is queried.
 const BEFORE_ASKING: Duration = Duration::from_millis(200);
 
-/// A GPU, its memory and its queue.
+/// A GPU, its memory and its stream.
 pub struct Gpu {
     facts: CalibratedDevice,
     capability: (u8, u8),
@@ -51,7 +51,7 @@ pub struct Gpu {
     ready: Ready,
 }
 
-/// What runs next.
+/// Prepared work.
 enum Ready {
     Nothing,
     Kernel { function: cuda::CUfunction, blocks: u32, arguments: Vec<u64> },
@@ -72,11 +72,11 @@ fn opening(error: DriverError) -> NoGpu {
 }
 
 impl Gpu {
-    /// Opens the GPU of that number, as CUDA counts them. `python` says where to look for
-    /// cuBLASLt besides the usual places.
+    /// Opens a GPU by its CUDA device number. `python` is an interpreter whose packages are searched for cuBLASLt, in
+    /// addition to the usual places.
     ///
     /// # Errors
-    /// [`NoGpu`] with what was looked for and what to do.
+    /// [`NoGpu`] with what was searched for and the remedy.
     pub fn open(number: u32, python: Option<&Path>) -> Result<Self, NoGpu> {
         let speaks = driver::start()?;
         let count = result::device::get_count().map_err(opening)?;
@@ -109,8 +109,8 @@ impl Gpu {
         };
         let smi = Smi::new(address(device).map_err(opening)?);
         smi.describe(&mut facts);
-        // SAFETY: the context is made current for this thread, which is the only one that
-        // uses what is made in it; everything made here is released in `drop`, before it.
+        // SAFETY: the context is made current for this thread, which is the only one that uses the objects created in
+        // it; `drop` releases all of them before the context.
         let (stream, start, end, module) = unsafe {
             let context = result::primary_ctx::retain(device).map_err(opening)?;
             result::ctx::set_current(context).map_err(opening)?;
@@ -137,7 +137,7 @@ impl Gpu {
         })
     }
 
-    /// The board, to be asked who uses it.
+    /// The board, for querying its use.
     pub const fn smi(&self) -> &Smi {
         &self.smi
     }
@@ -145,8 +145,8 @@ impl Gpu {
     fn free_buffers(&mut self) {
         self.ready = Ready::Nothing;
         for (pointer, _) in self.buffers.drain(..) {
-            // SAFETY: allocated by `allocate`, freed once; nothing runs, since every timing
-            // waits for its end.
+            // SAFETY: allocated by `allocate` and freed once; nothing is running, because every timing waits for its
+            // end.
             let _ = unsafe { result::free_sync(pointer) };
         }
     }
@@ -166,7 +166,7 @@ impl Gpu {
         Ok(Ready::Kernel { function, blocks, arguments: arguments.to_vec() })
     }
 
-    /// Puts numbers into a buffer: products of zeros would run faster than those of numbers.
+    /// Fills a buffer with non-zero numbers: products of zeros run faster.
     fn fill(&mut self, pointer: cuda::CUdeviceptr, bytes: u64, dtype: ProductType, seed: u64) -> Result<(), Problem> {
         let kind = match dtype {
             ProductType::Fp32 | ProductType::Tf32 => 0,
@@ -180,15 +180,13 @@ impl Gpu {
 
     fn run(&mut self) -> Result<(), Problem> {
         match &mut self.ready {
-            Ready::Nothing => Err(Problem::Failed("nothing was prepared".to_owned())),
+            Ready::Nothing => Err(Problem::Failed("no work was prepared".to_owned())),
             Ready::Kernel { function, blocks, arguments } => {
-                // A 32-bit argument is the low half of its 64-bit place (little-endian, as
-                // every host of these GPUs is).
+                // A 32-bit argument is the low half of its 64-bit slot (little-endian, as on every host of these GPUs).
                 let mut places: Vec<*mut c_void> =
                     arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
-                // SAFETY: the function is of the loaded module, the arguments are those of its
-                // definition and are copied by the call, the buffers live until another work
-                // is prepared.
+                // SAFETY: the function belongs to the loaded module, the arguments match its definition and are copied
+                // by the call, and the buffers live until other work is prepared.
                 unsafe {
                     result::launch_kernel(*function, (*blocks, 1, 1), (THREADS, 1, 1), 0, self.stream, &mut places)
                 }
@@ -212,10 +210,10 @@ impl Gpu {
     }
 }
 
-/// The PCI address, by which nvidia-smi knows the board whatever the numbers are.
+/// PCI address, which identifies the board for nvidia-smi regardless of numbering.
 fn address(device: cuda::CUdevice) -> Result<String, DriverError> {
     let mut text = [0 as c_char; 32];
-    // SAFETY: the driver writes at most as many characters as it is told, with a NUL.
+    // SAFETY: the driver writes at most the given number of characters, including a NUL.
     unsafe {
         cuda::cuDeviceGetPCIBusId(text.as_mut_ptr(), text.len() as c_int, device).result()?;
         Ok(CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned())
@@ -266,13 +264,13 @@ impl Device for Gpu {
     fn time(&mut self, runs: u64, watch: bool) -> Result<(Micros, Option<UnderLoad>), Problem> {
         let watcher = watch.then(|| {
             let smi = self.smi.clone();
-            // The queue may be full before the last run is in it: asked from another thread.
+            // The stream may be full before the last run is queued, so query from another thread.
             thread::spawn(move || {
                 thread::sleep(BEFORE_ASKING);
                 (smi.state(), Instant::now())
             })
         });
-        // SAFETY: events and stream were made in `open` and live until `drop`.
+        // SAFETY: events and stream were created in `open` and live until `drop`.
         unsafe { result::event::record(self.start, self.stream) }.map_err(failed)?;
         for _ in 0..runs {
             self.run()?;
@@ -287,7 +285,7 @@ impl Device for Gpu {
         let time = Micros::from_millis(f64::from(millis))
             .map_err(|error| Problem::Failed(format!("the device's clock: {error}")))?;
         let ended = Instant::now();
-        // What was said after the end is not of the load.
+        // A state queried after the end is not under load.
         let state =
             watcher.and_then(|watcher| watcher.join().ok()).and_then(|(state, asked)| state.filter(|_| asked <= ended));
         Ok((time, state))
@@ -296,7 +294,7 @@ impl Device for Gpu {
     fn launch_and_wait(&mut self) -> Result<Micros, Problem> {
         let began = Instant::now();
         self.run()?;
-        // SAFETY: the stream was made in `open`.
+        // SAFETY: the stream was created in `open`.
         unsafe { result::stream::synchronize(self.stream) }.map_err(failed)?;
         Micros::new(began.elapsed().as_secs_f64() * 1e6)
             .map_err(|error| Problem::Failed(format!("the host's clock: {error}")))
@@ -306,8 +304,8 @@ impl Device for Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         self.free_buffers();
-        // SAFETY: all of them were made in `open` and are released once; the products' handle
-        // goes before the context it lives in.
+        // SAFETY: all of them were created in `open` and are released once; the handle of the products is released
+        // before the context it lives in.
         unsafe {
             self.products = Err(String::new());
             let _ = result::module::unload(self.module);

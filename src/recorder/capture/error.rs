@@ -1,4 +1,4 @@
-//! Why a job was not started.
+//! Errors of starting a job.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 use super::cupti::CuptiError;
 use super::private::PrivateError;
 
-/// Bytes of a Unix socket's address, its closing zero not counted: 108 on Linux, 104 on
-/// macOS and the BSDs (`sun_path` in unix(7) and unix(4)).
+/// Maximum bytes of a Unix socket's path, without its closing zero. The address has room for 108 bytes on Linux and
+/// 104 on macOS and the BSDs (`sun_path` in unix(7) and unix(4)).
 pub(super) const LONGEST_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
-/// Why a job was not started.
+/// Reason why a job was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// Nothing to start.
+    /// No command was given.
     #[error("no command; put it after two dashes, as in `habitat-tui run -- python train.py`")]
     NoCommand,
-    /// No such program.
+    /// The program does not exist.
     #[error("{program}: no such program; give its path, or check PATH")]
     NotFound {
-        /// As typed.
+        /// Program as typed.
         program: String,
     },
-    /// Found, but not to be run.
+    /// The program exists but cannot be run.
     #[error("{program}: cannot be started: {source}{}", remedy(.program, .source))]
     NotStarted {
-        /// As typed.
+        /// Program as typed.
         program: String,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
     /// There is no private folder.
@@ -37,35 +37,35 @@ pub enum CaptureError {
     /// The folder for traces cannot be made.
     #[error("{}: cannot be written: {source}; set XDG_CACHE_HOME to a folder of your own with room", .path.display())]
     Folder {
-        /// Where.
+        /// Path of the folder.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
-    /// The socket's name does not fit.
+    /// The path of the socket is too long.
     #[error(
-        "{}: longer than the {} bytes that a socket's name may have; set XDG_CACHE_HOME to a folder of your own with a \
-         shorter name",
+        "{}: longer than the limit of {} bytes for the path of a socket; set XDG_CACHE_HOME to a folder of your own with a \
+         shorter path",
         .path.display(), LONGEST_SOCKET_PATH
     )]
     SocketPath {
-        /// The name.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// The socket cannot be made.
-    #[error("{}: no socket can be made there: {source}; set XDG_CACHE_HOME to a folder of your own on a local disk", .path.display())]
+    /// The socket cannot be created.
+    #[error("{}: cannot create a socket there: {source}; set XDG_CACHE_HOME to a folder of your own on a local disk", .path.display())]
     Socket {
-        /// The name.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
-    /// The file for the job's output cannot be made, or nothing that writes it.
+    /// The file for the job's output, or the process that writes it, cannot be created.
     #[error("{}: cannot be written: {source}; the job was not started", .path.display())]
     Log {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
     /// The recorder for CUDA programs cannot be used.
@@ -74,7 +74,7 @@ pub enum CaptureError {
     /// Signals cannot be passed on; the job is running.
     #[error("signals cannot be passed on to the job: {source}")]
     Signals {
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
 }
@@ -88,7 +88,7 @@ impl CaptureError {
         }
     }
 
-    /// The exit code that a shell gives for it.
+    /// Exit code that a shell would return.
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound { .. } => 127,

@@ -1,4 +1,4 @@
-//! What happens around a job, as the one that follows it hears of it.
+//! Events of a job, for the thread that follows it.
 
 use std::sync::mpsc;
 
@@ -12,14 +12,14 @@ pub enum Ended {
     Code(i32),
     /// By a signal.
     Signal(i32),
-    /// Somebody else took its status.
+    /// Unknown: another process collected its status.
     Unknown,
-    /// Not at all: it was left running.
+    /// It did not end: it was left running.
     Left,
 }
 
 impl Ended {
-    /// The exit code as shells give it: 128 and the signal for a job ended by one.
+    /// Exit code as shells report it: 128 plus the signal for a job ended by a signal.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Code(code) => (code & 0xff) as u8,
@@ -30,42 +30,42 @@ impl Ended {
     }
 }
 
-/// Why we asked a job to end.
+/// Reason for which we asked a job to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// It was wished.
+    /// The user requested it.
     Wished,
-    /// Its time was over.
+    /// Its time limit was reached.
     Timeout,
     /// Enough was recorded.
     Recorded,
 }
 
-/// Passes wishes on to [`Running::follow`](super::Running::follow), from any thread.
+/// Passes user requests to [`Running::follow`](super::Running::follow), from any thread.
 #[derive(Debug, Clone)]
 pub struct Control(pub(super) mpsc::Sender<Event>);
 
 impl Control {
-    /// Passes a wish on; `false` where nobody follows the job any more.
+    /// Passes a request on; returns `false` if the job is no longer followed.
     pub fn wish(&self, wish: Wish) -> bool {
         self.0.send(Event::Wished(wish)).is_ok()
     }
 }
 
-/// Output that is not in the log.
+/// Output missing from the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
-    /// How much.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
-/// What is heard on the socket.
+/// Events on the socket.
 #[derive(Debug)]
 pub(super) enum Heard {
     Connected,
-    /// Too many were there already.
+    /// Refused, because there were too many connections.
     Refused,
     Disconnected {
         connection: u64,
@@ -77,24 +77,24 @@ pub(super) enum Heard {
     },
 }
 
-/// The process that our own closing word names.
+/// Process id in our own closing message.
 pub(super) const OURSELVES: u32 = 0;
 
-/// What happens around a job.
+/// Events of a job.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Something was heard on the socket, whose sender waits `until` it was taken.
+    /// An event on the socket; its sender waits until `until` is dropped.
     Heard {
         what: Heard,
-        #[allow(dead_code, reason = "dropping it is what tells")]
+        #[allow(dead_code, reason = "dropped as a signal")]
         until: mpsc::Sender<()>,
     },
-    /// The log lacks something.
+    /// Output is missing from the log.
     Cut(Cut),
-    /// The job's output has ended, and is in the log.
+    /// The job's output has ended and was written to the log.
     Logged,
     Signal(i32),
-    /// Stopped; whether it was the terminal that did it.
+    /// Stopped, and whether the terminal did it.
     Stopped {
         by_terminal: bool,
     },

@@ -1,11 +1,9 @@
-//! The folder of a recording: socket and traces.
+//! The folder of a recording, for the socket and the traces.
 //!
-//! It goes with its [`Folder`]. A process that is killed leaves it behind, perhaps with
-//! traces of hundreds of megabytes; the next recording removes it ([`remove_dead`]). That a
-//! folder is dead is proved, not guessed: a file in it is locked for as long as its owner
-//! lives, and the kernel takes the lock back whatever ends the owner. A job may outlive its
-//! recorder and still be writing a trace, so a folder is left alone for a day after anything
-//! in it changed.
+//! It is removed with its [`Folder`]. A killed process leaves it behind, perhaps with traces of hundreds of megabytes;
+//! the next recording removes it ([`remove_dead`]). A lock proves that a folder is dead: a file in it is locked while
+//! its owner lives, and the kernel releases the lock however the owner ends. A job may outlive its recorder and still
+//! write a trace, so a dead folder stays for a day after its last change.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
@@ -16,74 +14,73 @@ use std::time::{Duration, SystemTime};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::geteuid;
 
-/// How the names of folders begin; six letters and digits follow.
+/// Prefix of folder names; six letters and digits follow.
 const PREFIX: &str = "habitat-tui-";
 const RANDOM: usize = 6;
-/// The file that is locked while the owner lives. A folder without it is never removed.
+/// Name of the file that is locked while the owner lives. A folder without it is never removed.
 const LOCK: &str = "habitat-tui.lock";
-/// How long nothing in a dead folder has changed before it is removed.
+/// Minimum time since the last change before a dead folder is removed.
 const UNTOUCHED: Duration = Duration::from_secs(24 * 3600);
 
-/// A folder that only this user can enter, removed when dropped.
+/// A folder that only this user can enter; removed when dropped.
 #[derive(Debug)]
 pub struct Folder {
     folder: tempfile::TempDir,
-    /// None where the file system knows no locks.
+    /// `None` if the file system has no locks.
     lock: Option<Flock<File>>,
 }
 
 impl Folder {
-    /// Makes one in `place`.
+    /// Creates a folder in `place`.
     ///
     /// # Errors
-    /// Those of making a folder there.
+    /// Errors of creating a folder there.
     pub fn new(place: &Path) -> io::Result<Self> {
         let private = Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir_in(place)?;
         let path = folder.path().join(LOCK);
         let lock = lock(&path).ok();
         if lock.is_none() {
-            // Unlocked it would say that its owner is dead.
+            // An unlocked file would mean that its owner is dead.
             let _ = fs::remove_file(path);
         }
         Ok(Self { folder, lock })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Leaves it there for good, to the user.
+    /// Keeps the folder permanently, for the user.
     pub fn keep(&mut self) {
         self.folder.disable_cleanup(true);
-        // What marks it as ours to remove goes before the lock does.
+        // Remove the file that marks the folder as removable before releasing the lock.
         if fs::remove_file(self.path().join(LOCK)).is_ok() {
             self.lock = None;
         }
     }
 }
 
-/// What is in the file of the lock: that the folder is ours, and of which machine its owner
-/// is. A lock on a network's file system may say nothing of owners on other machines.
+/// Content of the lock file: marks the folder as ours and names its owner's machine. A lock on a network file system
+/// may not reflect owners on other machines.
 fn mark() -> String {
     let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("habitat-tui recording folder, version 2, of {}\n", machine.trim())
 }
 
-/// Makes the file of the lock, and takes the lock. The file is closed in the programs that we
-/// start, as all that Rust opens is, so that nobody holds the lock for us.
+/// Creates and locks the lock file. Like all files that Rust opens, it is closed in the programs that we start, so no
+/// child holds the lock.
 fn lock(path: &Path) -> io::Result<Flock<File>> {
     let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
-    // Another process that looks whether it is dead lets go at once.
+    // Another process that checks the owner releases its lock at once.
     let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| io::Error::from(error))?;
     (&*lock).write_all(mark().as_bytes())?;
     Ok(lock)
 }
 
-/// Removes the folders in `place` that belong to this user, were made by a [`Folder`] whose
-/// process is dead, and were not touched for a day. Whatever else is there, and whatever
-/// cannot be looked at, stays.
+/// Removes folders in `place` that belong to this user, were created by a [`Folder`] whose process is dead, and have
+/// not changed for a day. Everything else, and everything that cannot be inspected, stays.
 pub(super) fn remove_dead(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for path in entries.flatten().filter(|entry| is_named(&entry.file_name().to_string_lossy())).map(|it| it.path()) {
@@ -98,7 +95,7 @@ fn is_named(name: &str) -> bool {
     random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// A folder whose owner is dead. The lock is ours from here on: nobody else removes it.
+/// A folder whose owner is dead. We hold the lock, so no other process removes it.
 struct Dead {
     path: PathBuf,
     _lock: Flock<File>,
@@ -107,7 +104,7 @@ struct Dead {
 impl Dead {
     fn find(path: PathBuf, now: SystemTime) -> Option<Self> {
         let own = geteuid().as_raw();
-        // Of the link itself, where it is one.
+        // If it is a link, this inspects the link itself.
         let there = fs::symlink_metadata(&path).ok()?;
         if !there.is_dir() || there.uid() != own || there.mode() & 0o7777 != 0o700 {
             return None;
@@ -121,7 +118,7 @@ impl Dead {
             return None;
         }
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()?;
-        // Its owner may have kept it for the user a moment ago.
+        // Its owner may have kept it for the user in the meantime.
         let still = fs::symlink_metadata(path.join(LOCK)).ok()?;
         if (still.dev(), still.ino()) != (known.dev(), known.ino()) {
             return None;
@@ -131,7 +128,7 @@ impl Dead {
         (now.duration_since(last).ok()? >= UNTOUCHED).then_some(Self { path, _lock: lock })
     }
 
-    /// The lock's file last: what is left by an interruption is found again.
+    /// Removes the lock file last: if interrupted, the rest is found again.
     fn remove(self) {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
         for entry in entries.flatten().filter(|entry| entry.file_name() != LOCK) {
@@ -164,7 +161,7 @@ mod tests {
         }
     }
 
-    /// A folder with all that a recording puts there, of an owner that was killed.
+    /// A folder with all files of a recording, whose owner was killed.
     fn left(place: &Path) -> PathBuf {
         let mut made = Folder::new(place).unwrap();
         let path = made.path().to_owned();
@@ -190,7 +187,7 @@ mod tests {
         age(&path, DAYS);
         remove_dead(place.path());
         assert!(!path.exists());
-        // The socket counts with its own time, which cannot be set.
+        // The socket has its own modification time, which cannot be set.
         let path = left(place.path());
         let _socket = UnixListener::bind(path.join("socket")).unwrap();
         age(&path, DAYS);
@@ -236,7 +233,7 @@ mod tests {
             age(&path, DAYS);
             assert!(Dead::find(path, later).is_none(), "{what}");
         }
-        // Links are not followed: neither the folder nor the lock's file may be one.
+        // Links are not followed: neither the folder nor the lock file may be one.
         let elsewhere = tempfile::tempdir().unwrap();
         let path = left(elsewhere.path());
         symlink(&path, place.path().join("habitat-tui-aBc123")).unwrap();

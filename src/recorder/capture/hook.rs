@@ -1,4 +1,4 @@
-//! The hook's files, and what it is told: everything that a started job gets from us.
+//! The hook's files and settings: everything that a started job gets from us.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,28 +8,48 @@ use serde::Serialize;
 
 use super::messages;
 
-/// What to record.
+/// The Python files that are loaded into the job.
+pub(super) const FILES: [(&str, &[u8]); 17] = [
+    ("sitecustomize.py", include_bytes!("../../profiler/hook/sitecustomize.py")),
+    ("habitat_hook/__init__.py", include_bytes!("../../profiler/hook/habitat_hook/__init__.py")),
+    ("habitat_hook/backward.py", include_bytes!("../../profiler/hook/habitat_hook/backward.py")),
+    ("habitat_hook/data.py", include_bytes!("../../profiler/hook/habitat_hook/data.py")),
+    ("habitat_hook/extent.py", include_bytes!("../../profiler/hook/habitat_hook/extent.py")),
+    ("habitat_hook/growth.py", include_bytes!("../../profiler/hook/habitat_hook/growth.py")),
+    ("habitat_hook/guard.py", include_bytes!("../../profiler/hook/habitat_hook/guard.py")),
+    ("habitat_hook/hook.py", include_bytes!("../../profiler/hook/habitat_hook/hook.py")),
+    ("habitat_hook/inputs.py", include_bytes!("../../profiler/hook/habitat_hook/inputs.py")),
+    ("habitat_hook/limits.py", include_bytes!("../../profiler/hook/habitat_hook/limits.py")),
+    ("habitat_hook/link.py", include_bytes!("../../profiler/hook/habitat_hook/link.py")),
+    ("habitat_hook/memory.py", include_bytes!("../../profiler/hook/habitat_hook/memory.py")),
+    ("habitat_hook/optimizers.py", include_bytes!("../../profiler/hook/habitat_hook/optimizers.py")),
+    ("habitat_hook/process.py", include_bytes!("../../profiler/hook/habitat_hook/process.py")),
+    ("habitat_hook/pytorch.py", include_bytes!("../../profiler/hook/habitat_hook/pytorch.py")),
+    ("habitat_hook/signals.py", include_bytes!("../../profiler/hook/habitat_hook/signals.py")),
+    ("habitat_hook/window.py", include_bytes!("../../profiler/hook/habitat_hook/window.py")),
+];
+
+/// Settings of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Settings {
-    /// Version of the protocol.
+    /// Protocol version.
     version: u32,
-    /// Steps made before the first window opens.
+    /// Steps before the first window opens.
     pub after: u64,
-    /// Steps of a window.
+    /// Steps per window.
     pub window: u32,
-    /// Windows.
+    /// Number of windows.
     pub windows: u32,
-    /// Steps from the beginning of a window to that of the next, without end, in place of so many
-    /// windows.
+    /// Steps from the start of one window to that of the next, without end; replaces `windows`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<u64>,
-    /// Whether allocations are recorded too.
+    /// Whether to record allocations too.
     pub memory: bool,
-    /// Whether calls of modules are recorded too.
+    /// Whether to record module calls too.
     pub stacks: bool,
-    /// Whether every rank records, or the first only.
+    /// Whether every rank records, or only the first.
     pub all_ranks: bool,
-    /// Where traces are written.
+    /// Folder for the traces.
     folder: PathBuf,
 }
 
@@ -50,10 +70,10 @@ impl Settings {
     }
 }
 
-/// The variables that make every Python of the job load the hook.
+/// Variables that make every Python of the job load the hook.
 ///
 /// # Errors
-/// Where the folder's name has the separator of search paths in it.
+/// If the folder's name contains the separator of search paths.
 pub(super) fn environment(
     hook: &Path,
     socket: &Path,
@@ -65,7 +85,7 @@ pub(super) fn environment(
     let before = own("PYTHONPATH").filter(|path| !path.is_empty());
     let path = match &before {
         None => hook.as_os_str().to_owned(),
-        // The user's entries stay as they are, empty ones too.
+        // The user's entries stay unchanged, including empty ones.
         Some(before) => {
             std::env::join_paths([hook]).map_err(io::Error::other)?;
             [hook.as_os_str(), OsStr::new(":"), before].iter().copied().collect()
@@ -76,7 +96,7 @@ pub(super) fn environment(
         ("HABITAT_TUI_SOCKET", socket.as_os_str().to_owned()),
         ("HABITAT_TUI_HOOK", serde_json::to_string(&settings)?.into()),
     ];
-    // Until torch 2.2 the profiler's library announces its stages on standard error.
+    // Until torch 2.2 the profiler's library logs its stages to standard error.
     if own("KINETO_LOG_LEVEL").is_none() {
         variables.push(("KINETO_LOG_LEVEL", "6".into()));
     }

@@ -1,5 +1,4 @@
-//! A job from its start to its end: it is started with the recorder in it, and what happens
-//! around it is put together.
+//! A job from start to end: starts it with the recorder and handles its events.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,87 +15,86 @@ use super::scan::{ProcessScan, Scanner};
 use super::{cupti, launch, log, socket};
 use crate::live::{StopSignal, Wish};
 
-/// A job to start and what to record of it.
+/// A job to start, and its recording settings.
 #[derive(Debug, Clone)]
 pub struct JobOptions {
     /// Program and arguments.
     pub command: Vec<OsString>,
-    /// What to record.
+    /// Recording settings.
     pub settings: Settings,
-    /// Record kernels with CUPTI, of any CUDA program, in place of loading the hook.
+    /// Records kernels of any CUDA program with CUPTI instead of loading the hook.
     pub cupti: Option<cupti::Settings>,
-    /// Where the job's output goes, in place of ours.
+    /// File for the job's output instead of our own.
     pub log: Option<PathBuf>,
-    /// Keep the job apart from our terminal: no input, no keys, no hang-up, and signals
-    /// sent to us are ours alone.
+    /// Keeps the job apart from our terminal: no input, no keys, no hang-up, and no signals sent to us.
     pub apart: bool,
-    /// End the job once enough is recorded.
+    /// Ends the job once enough is recorded.
     pub stop_after: bool,
-    /// End the job after this long in any case.
+    /// Ends the job after this time in any case.
     pub timeout: Option<Duration>,
 }
 
 /// A job that ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// How.
+    /// How it ended.
     pub ended: Ended,
-    /// Why we asked it to end, if we did.
+    /// Reason for which we asked it to end, if we did.
     pub asked: Option<Asked>,
     /// The last signal to us that was passed on to it.
     pub passed: Option<i32>,
     /// Whether it was interrupted from our terminal (Ctrl-C).
     pub interrupted: bool,
-    /// Where the traces are; removed with this value.
+    /// Folder of the traces; removed with this value.
     pub folder: Folder,
-    /// What the log lacks, if anything.
+    /// Output missing from the log, if any.
     pub cut: Option<Cut>,
-    /// From its start to its end, or until it was left.
+    /// Time from its start to its end, or until it was left running.
     pub lasted: Duration,
-    /// What was seen.
+    /// The recording.
     pub recording: Recording,
-    /// Processes without the hook, and those that outlive the command.
+    /// Processes without the hook, and processes that outlive the command.
     pub scan: ProcessScan,
 }
 
-/// Steps outside windows that make a recording complete.
+/// Number of steps outside windows that make a recording complete.
 const ENOUGH_STEPS: usize = 20;
-/// How long it may take until we are stopped with the job.
+/// Maximum time until we are stopped together with the job.
 const STOPPING: Duration = Duration::from_millis(300);
-/// How long the last messages may take after the job's end.
+/// Maximum time for the last messages after the job's end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How a job is doing.
+/// Progress of a job.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
-    /// What was seen.
+    /// The recording so far.
     pub recording: &'a Recording,
-    /// Where the traces are.
+    /// Folder of the traces.
     pub folder: &'a Path,
-    /// Whether it is stopped, as by SIGSTOP.
+    /// Whether it is stopped, for example by SIGSTOP.
     pub stopped: bool,
-    /// How strongly it was asked to end, if it was.
+    /// The last signal that asked it to end, if any.
     pub ending: Option<StopSignal>,
-    /// What the log lacks, if anything.
+    /// Output missing from the log, if any.
     pub cut: Option<&'a Cut>,
-    /// Processes without the hook, and those that outlive the command.
+    /// Processes without the hook, and processes that outlive the command.
     pub scan: &'a ProcessScan,
-    /// Since its start.
+    /// Time since its start.
     pub lasted: Duration,
 }
 
-/// Who looks on while a job runs. All of it is called on the thread that follows the job.
+/// Observer of a running job. All methods are called on the thread that follows the job.
 pub trait Watch {
-    /// Called once, as soon as everything asked for is recorded (and not at all if that
-    /// never happens), with the folder of the traces.
+    /// Called once when the requested recording is complete, with the folder of the traces; never called if that does
+    /// not happen.
     fn complete(&mut self, recording: &Recording, folder: &Path);
 
-    /// How often to [`look`](Self::look); never where it is `None`.
+    /// Interval between calls of [`look`](Self::look); `None` for never.
     fn pace(&self) -> Option<Duration> {
         None
     }
 
-    /// Called at the [`pace`](Self::pace), whether something happened or not.
+    /// Called at every [`pace`](Self::pace), whether there was an event or not.
     fn look(&mut self, _progress: Progress<'_>) {}
 }
 
@@ -106,7 +104,7 @@ impl<F: FnMut(&Recording, &Path)> Watch for F {
     }
 }
 
-/// A job that was started.
+/// A started job.
 pub struct Running {
     options: JobOptions,
     job: launch::Job,
@@ -118,11 +116,11 @@ pub struct Running {
     happening: mpsc::Receiver<Event>,
 }
 
-/// Starts a job; [`Running::follow`] must be called to hear of it. What it gets from us is
-/// in `private`.
+/// Starts a job; [`Running::follow`] must be called to receive its events. `private` holds the files that it gets from
+/// us.
 ///
 /// # Errors
-/// [`CaptureError`] where the job was not started.
+/// [`CaptureError`] if the job was not started.
 pub fn start(options: &JobOptions, private: &Private) -> Result<Running, CaptureError> {
     let failed = |source| CaptureError::Folder { path: private.path().to_owned(), source };
     let folder = private.recording().map_err(failed)?;
@@ -136,7 +134,7 @@ pub fn start(options: &JobOptions, private: &Private) -> Result<Running, Capture
         hook::environment(&hook, &socket.path, folder.path(), &options.settings, own).map_err(failed)?
     };
     if options.apart && std::env::var_os("PYTHONUNBUFFERED").is_none() {
-        // Python holds back what goes to a file until there are 8 KiB of it.
+        // Python buffers output to a file in blocks of 8 KiB.
         variables.push(("PYTHONUNBUFFERED", "1".into()));
     }
     let output = options.log.as_deref().map(|path| log::start(path, &events)).transpose()?;
@@ -146,17 +144,17 @@ pub fn start(options: &JobOptions, private: &Private) -> Result<Running, Capture
 }
 
 impl Running {
-    /// The job's process, which leads its process group.
+    /// Process id of the job, which leads its process group.
     pub fn pid(&self) -> u32 {
         self.job.pid()
     }
 
-    /// What passes wishes on while the job is followed.
+    /// Handle for passing user requests while the job is followed.
     pub fn control(&self) -> Control {
         Control(self.events.clone())
     }
 
-    /// Follows the job to its end, or until it is to be left.
+    /// Follows the job until it ends or the user leaves it running.
     pub fn follow(self, watch: &mut dyn Watch) -> Finished {
         let Self { options, job, began, folder, socket, mut scanner, happening, events: _events } = self;
         let mut state = State::default();
@@ -198,8 +196,7 @@ impl Running {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) if state.resume.is_some_and(|resume| resume <= now) => {
-                    // Nothing could stop us (nobody would be there to continue us), so
-                    // nothing stops the job either.
+                    // We could not be stopped (no shell would continue us), so the job must not stay stopped either.
                     state.resume = None;
                     job.pass(launch::CONTINUE);
                 }
@@ -235,7 +232,7 @@ impl Running {
     }
 }
 
-/// The signal after `before`: only who wishes a job to end interrupts it first.
+/// The signal to send after `before`. Only a user's request starts with an interrupt.
 const fn follows(before: Option<StopSignal>, why: Asked) -> StopSignal {
     match (before, why) {
         (None, Asked::Wished) => StopSignal::Interrupt,
@@ -247,23 +244,23 @@ const fn follows(before: Option<StopSignal>, why: Asked) -> StopSignal {
     }
 }
 
-/// What the events add up to.
+/// State accumulated from the events.
 #[derive(Default)]
 struct State {
     recording: Recording,
-    /// Why we asked it to end first, and how strongly last.
+    /// First reason for which we asked it to end, and the last signal sent.
     asked: Option<Asked>,
     sent: Option<StopSignal>,
     /// The last signal passed on.
     passed: Option<i32>,
     stopped: bool,
-    /// When to continue the stopped job where we were not stopped with it.
+    /// Time to continue the stopped job if we were not stopped with it.
     resume: Option<Instant>,
-    /// Connections open.
+    /// Number of open connections.
     talking: u64,
-    /// Every connection made before the job's end is counted.
+    /// Whether every connection made before the job's end has been counted.
     all_heard: bool,
-    /// What the log lacks, and whether all that the job wrote was taken in.
+    /// Output missing from the log, and whether all of the job's output was received.
     cut: Option<Cut>,
     logged: bool,
     ended: Option<Ended>,
@@ -275,7 +272,7 @@ impl State {
         Progress { recording, folder, stopped: *stopped, ending: *sent, cut: cut.as_ref(), scan, lasted }
     }
 
-    /// Asks the job to end, more strongly than the last time; how long it may take.
+    /// Asks the job to end, with a stronger signal than the last time; returns the time that it may take.
     fn ask(&mut self, job: &launch::Job, why: Asked) -> Duration {
         let signal = follows(self.sent, why);
         self.asked.get_or_insert(why);

@@ -1,17 +1,14 @@
-//! The job: a process group of its own that behaves in the terminal as if it had been
-//! started without us.
+//! Launches the job in a process group of its own, so that it behaves in the terminal as if started without us.
 //!
-//! - Standard input, output and error are inherited, or the latter two go to a file
-//!   (`log`).
-//! - With a controlling terminal whose foreground we are in, the job gets the foreground,
-//!   as a shell would give it: keys such as Ctrl-C and Ctrl-Z reach the job itself, and it
-//!   can read. When it stops we stop, and when we are continued it is.
+//! - Standard input, output and error are inherited, or output and error go to a file (`log`).
+//! - If we are in the foreground of a controlling terminal, the job gets the foreground, as from a shell: keys such as
+//!   Ctrl-C and Ctrl-Z reach the job itself, and it can read. When it stops, we stop; when we are continued, so is the
+//!   job.
 //! - Signals sent to us are passed on.
-//! - Our own end, of whatever cause, does not touch it.
+//! - Our own end, for whatever cause, does not affect it.
 //!
-//! Or it is kept apart from the terminal, whose foreground stays ours: standard input is
-//! empty, output goes to a file, and neither keys nor signals sent to us nor the end of the
-//! terminal reach it.
+//! Alternatively it is kept apart from the terminal, whose foreground stays ours: standard input is empty, output goes
+//! to a file, and neither keys, nor signals sent to us, nor the end of the terminal reach it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -36,14 +33,14 @@ pub(super) const INTERRUPT: i32 = SIGINT;
 /// The signal of `fg` and `bg`.
 pub(super) const CONTINUE: i32 = SIGCONT;
 
-/// Ends the process as the terminal would have, had the job been in our process group: a
-/// script that runs us is interrupted too.
+/// Ends this process as the terminal would have, had the job been in our process group: a script that runs us is
+/// interrupted too.
 pub fn interrupt_ourselves() {
     let _ = killpg(getpgrp(), Signal::SIGINT);
     let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
 }
 
-/// The name of a signal: `SIGKILL`, `signal 64` for one without.
+/// Name of a signal, such as `SIGKILL`, or `signal 64` if it has none.
 pub fn signal_name(signal: i32) -> String {
     Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |signal| signal.as_str().to_owned())
 }
@@ -51,13 +48,13 @@ pub fn signal_name(signal: i32) -> String {
 /// A running job.
 pub(super) struct Job {
     pid: Pid,
-    /// Our terminal, where the job may have it.
+    /// Our terminal, if the job may have it.
     terminal: Option<File>,
-    /// Whether the job was ever given the terminal.
+    /// Whether the job ever had the terminal.
     had: AtomicBool,
 }
 
-/// Starts `command`; its end, its stops and the signals sent to us come as events.
+/// Starts `command`; sends its end, its stops and signals to us as events.
 pub(super) fn start(
     command: &[OsString],
     variables: &[(&'static str, OsString)],
@@ -81,7 +78,7 @@ pub(super) fn start(
     let job = Job { pid, terminal, had: AtomicBool::new(false) };
     job.to_foreground();
     if !apart {
-        // Only now: the job has inherited what was ignored, as under nohup.
+        // Only now: the job has inherited ignored signals, as under nohup.
         pass_signals(events).map_err(|source| CaptureError::Signals { source })?;
     }
     let events = events.clone();
@@ -104,14 +101,14 @@ fn pass_signals(events: &Sender<Event>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the job's end, and tells of its stops on the way.
+/// Waits for the job's end and reports its stops meanwhile.
 fn wait(pid: Pid, events: &Sender<Event>) {
     loop {
         let event = match waitpid(pid, Some(WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED)) {
             Ok(WaitStatus::Exited(_, code)) => Event::Ended(Ended::Code(code)),
             Ok(WaitStatus::Signaled(_, signal, _)) => Event::Ended(Ended::Signal(signal as i32)),
             Ok(WaitStatus::Stopped(_, signal)) => {
-                // What Ctrl-Z, and reading or writing in the background, end in.
+                // Stop signals of Ctrl-Z, and of reading or writing in the background.
                 let by_terminal = matches!(signal, Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU);
                 Event::Stopped { by_terminal }
             }
@@ -127,24 +124,24 @@ fn wait(pid: Pid, events: &Sender<Event>) {
 }
 
 impl Job {
-    /// The job's process, which leads its group.
+    /// Process id of the job, which leads its group.
     pub(super) fn pid(&self) -> u32 {
         self.pid.as_raw().unsigned_abs()
     }
 
-    /// Gives the job the terminal where we have it, and lets it run.
+    /// Gives the job the terminal if we have it, and continues it.
     fn to_foreground(&self) {
         if let Some(terminal) = &self.terminal
             && tcgetpgrp(terminal) == Ok(getpgrp())
             && tcsetpgrp(terminal, self.pid).is_ok()
         {
             self.had.store(true, Ordering::Relaxed);
-            // It may have asked for the terminal too early, and have been stopped for it.
+            // It may have requested the terminal too early and been stopped.
             let _ = killpg(self.pid, Signal::SIGCONT);
         }
     }
 
-    /// Whether the job has our terminal, or had it.
+    /// Whether the job has or had our terminal.
     pub(super) fn had_terminal(&self) -> bool {
         self.had.load(Ordering::Relaxed)
     }
@@ -155,8 +152,7 @@ impl Job {
         if tcgetpgrp(terminal) != Ok(self.pid) {
             return;
         }
-        // A process in the background that asks for the foreground is stopped, unless
-        // this signal is blocked.
+        // A background process that requests the foreground is stopped, unless this signal is blocked.
         let mut blocked = SigSet::empty();
         blocked.add(Signal::SIGTTOU);
         if blocked.thread_block().is_ok() {
@@ -165,9 +161,9 @@ impl Job {
         }
     }
 
-    /// The terminal stopped the job: where it is ours too, our whole process group stops,
-    /// as it would have with the job in it, so that the shell sees it and can continue it.
-    /// Without a shell to do so the system does not stop us. `false` where nothing is to stop.
+    /// Reacts to the terminal stopping the job. If the terminal is also ours, stops our whole process group, as if the
+    /// job were in it, so that the shell notices and can continue it. Without a shell the system does not stop us.
+    /// Returns `false` if there is nothing to stop.
     pub(super) fn stop_with_it(&self) -> bool {
         if self.terminal.is_none() {
             return false;
@@ -184,13 +180,13 @@ impl Job {
                 self.to_foreground();
                 let _ = killpg(self.pid, signal);
             }
-            // What a terminal sends goes to the whole group.
+            // Terminals send these to the whole group.
             Signal::SIGINT | Signal::SIGQUIT | Signal::SIGHUP => drop(killpg(self.pid, signal)),
             _ => drop(kill(self.pid, signal)),
         }
     }
 
-    /// Asks the job to end, or makes it.
+    /// Asks the job to end, or kills it.
     pub(super) fn send(&self, signal: StopSignal) {
         let signal = match signal {
             StopSignal::Interrupt => Signal::SIGINT,
@@ -198,7 +194,7 @@ impl Job {
             StopSignal::Kill => Signal::SIGKILL,
         };
         let _ = killpg(self.pid, signal);
-        // One that is stopped would not hear of it.
+        // A stopped process would not receive the signal.
         let _ = killpg(self.pid, Signal::SIGCONT);
     }
 }

@@ -1,10 +1,9 @@
-//! Where cuBLASLt may lie: with a Python's packages, where the system looks, in the usual
-//! folders.
+//! Places to search for cuBLASLt: a Python's packages, the system's search path, the usual folders.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Names and paths under which cuBLASLt may be, in the order to try them.
+/// Candidate names and paths of cuBLASLt, in the order to try them.
 pub(super) fn of_products(python: Option<&Path>) -> Vec<PathBuf> {
     const NAMES: [&str; 4] = ["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so"];
     let mut folders: Vec<PathBuf> = python.map(packages).unwrap_or_default();
@@ -17,7 +16,7 @@ pub(super) fn of_products(python: Option<&Path>) -> Vec<PathBuf> {
     }
     folders.extend(sub_folders(Path::new("/usr/local"), "cuda").into_iter().map(|cuda| cuda.join("lib64")));
     let within = |folder: &PathBuf| -> Vec<PathBuf> {
-        // Packages of NVIDIA's lie in nvidia/cublas (to CUDA 12) and nvidia/cu13.
+        // NVIDIA's packages use nvidia/cublas (up to CUDA 12) and nvidia/cu13.
         ["nvidia/cu13/lib", "nvidia/cublas/lib", "lib", ""].iter().map(|place| folder.join(place)).collect()
     };
     let (first, rest) = folders.split_at(given);
@@ -25,11 +24,11 @@ pub(super) fn of_products(python: Option<&Path>) -> Vec<PathBuf> {
         let places = folders.iter().flat_map(within);
         places.flat_map(|place| NAMES.map(|name| place.join(name))).filter(|path| path.is_file()).collect()
     };
-    // A name without a folder is looked for as the system does: LD_LIBRARY_PATH and the rest.
+    // A name without a folder is searched by the system: LD_LIBRARY_PATH and so on.
     [in_folders(first), NAMES.map(PathBuf::from).to_vec(), in_folders(rest)].concat()
 }
 
-/// Folders of a folder whose names begin so, the last name first.
+/// Subfolders whose names have this prefix, last name first.
 fn sub_folders(folder: &Path, start: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
         .into_iter()
@@ -42,7 +41,7 @@ fn sub_folders(folder: &Path, start: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Where a Python keeps its packages; none where it cannot be asked.
+/// Package folders of a Python; empty if it cannot be run.
 fn packages(python: &Path) -> Vec<PathBuf> {
     let script = "import sysconfig, site; print('\\n'.join([sysconfig.get_path('platlib')] + site.getsitepackages()))";
     let asked = Command::new(python).args(["-c", script]).stdin(Stdio::null()).stderr(Stdio::null()).output();
@@ -72,7 +71,7 @@ mod tests {
         assert_eq!(found[0], site.join("nvidia/cu13/lib/libcublasLt.so.13"));
         assert_eq!(found[1], site.join("nvidia/cublas/lib/libcublasLt.so.12"));
         assert_eq!(found.iter().filter(|path| path.starts_with(&site)).count(), 2);
-        // Then as the system does; a Python that is not there has no packages.
+        // Then the system's search path; a missing Python has no packages.
         assert_eq!(found[2], Path::new("libcublasLt.so.13"));
         assert_eq!(of_products(Some(Path::new("/nowhere/python")))[0], Path::new("libcublasLt.so.13"));
     }

@@ -1,18 +1,15 @@
-//! The file of a job's output, and the process that writes it.
+//! The log file of a job's output, and the process that writes it.
 //!
-//! A job that wrote to its log itself would get an error for it when the disk is full or a
-//! limit on the size of files is reached, which ends most training programs; and it would
-//! wait for a disk that does not answer. So it writes to a pipe, which takes everything in
-//! as long as somebody reads. If that were we, our end would be the job's: a pipe that
-//! nobody reads kills who writes to it, and a pseudo-terminal does so too. What reads is
-//! therefore a small process of its own: this program again, in a session of its own, that
-//! goes on until the last process that holds the other end of the pipe has ended, whatever
-//! becomes of us. It heeds no signal that can be ignored. Were it killed while we live,
-//! another one takes its place, and as we have the reading end open too, the job notices
-//! nothing.
+//! A job that writes its own log gets an error if the disk is full or a file size limit is reached, which ends most
+//! training programs, and it blocks on a disk that does not respond. So it writes to a pipe, which accepts everything
+//! while someone reads. If that reader were this process, our end would be the job's: writing to a pipe without a
+//! reader kills the writer, and so does a pseudo-terminal. The reader is therefore a small process of its own: this
+//! program again, in its own session, which runs until the last process with the other end of the pipe has ended,
+//! whatever happens to us. It ignores all signals that can be ignored. If it is killed while we live, another one
+//! replaces it; because we keep the reading end open too, the job notices nothing.
 //!
-//! What the log does not take in is dropped and counted. That is told to us where we still
-//! listen, and written to the log where it takes something in again.
+//! Output that the log cannot accept is dropped and counted. The count is reported to us while we listen, and written
+//! to the log once it accepts output again.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
@@ -31,20 +28,19 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SI
 use super::error::CaptureError;
 use super::event::{Cut, Event};
 
-/// What makes this program write a log.
+/// Argument that makes this program write a log.
 pub const COMMAND: &str = "job-log";
-/// What it says first.
+/// First line that it writes.
 const READS: &str = "reads";
-/// Bytes read at a time, and how many such pieces wait to be written.
+/// Bytes read at a time, and maximum number of such blocks waiting to be written.
 const PIECE: usize = 1 << 16;
 const WAITING: usize = 64;
-/// How long the log may take in nothing until what comes is dropped.
+/// Time without progress of the log after which output is dropped.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is told what was dropped.
+/// Interval between reports of dropped output.
 const TELL: Duration = Duration::from_millis(500);
 
-/// Empties the file and has it written; what comes out of the job's end of the pipe goes
-/// there.
+/// Truncates the file and starts the process that writes it; returns the job's end of the pipe.
 pub(super) fn start(path: &Path, events: &Sender<Event>) -> Result<PipeWriter, CaptureError> {
     let failed = |source| CaptureError::Log { path: path.to_owned(), source };
     let file = File::options().create(true).append(true).open(path).map_err(failed)?;
@@ -52,7 +48,7 @@ pub(super) fn start(path: &Path, events: &Sender<Event>) -> Result<PipeWriter, C
         file.set_len(0).map_err(failed)?;
     }
     let (reader, writer) = io::pipe().map_err(failed)?;
-    // Room for what is printed while the other process waits for a processor.
+    // Capacity for output while the other process waits to be scheduled.
     #[cfg(target_os = "linux")]
     let _ = fcntl(&reader, FcntlArg::F_SETPIPE_SZ(1 << 20));
     let started = begin(&reader, &file).map_err(failed)?;
@@ -61,12 +57,12 @@ pub(super) fn start(path: &Path, events: &Sender<Event>) -> Result<PipeWriter, C
     Ok(writer)
 }
 
-/// The process that writes the log, and its news.
+/// The process that writes the log, and the pipe with its reports.
 type Started = (Child, BufReader<PipeReader>);
 
-/// Starts the process, and waits until it reads.
+/// Starts the process and waits until it reads.
 fn begin(from: &PipeReader, to: &File) -> io::Result<Started> {
-    // The file of a program that was built anew meanwhile is still there for itself.
+    // This path still works if the program was rebuilt meanwhile.
     let own = PathBuf::from("/proc/self/exe");
     let program = if own.exists() { own } else { std::env::current_exe()? };
     let (news, tells) = io::pipe()?;
@@ -88,7 +84,7 @@ fn begin(from: &PipeReader, to: &File) -> io::Result<Started> {
     Ok((child, news))
 }
 
-/// Passes on what the process tells, and starts it anew where it is killed.
+/// Passes on the reports of the process and restarts it if it is killed.
 fn attend(mut started: Started, from: PipeReader, to: &File, events: &Sender<Event>) {
     loop {
         let (mut child, news) = started;
@@ -97,7 +93,7 @@ fn attend(mut started: Started, from: PipeReader, to: &File, events: &Sender<Eve
                 Some((Ok(bytes), why)) => Event::Cut(Cut { bytes, why: habitat_base::text::clean(why, 200) }),
                 _ => Event::Logged,
             };
-            // Nobody may follow the job any more.
+            // The job may no longer be followed.
             let _ = events.send(event);
         }
         if child.wait().is_ok_and(|status| status.success()) {
@@ -116,31 +112,31 @@ fn attend(mut started: Started, from: PipeReader, to: &File, events: &Sender<Eve
     }
 }
 
-/// What the process does: standard input to standard output until its end; what is dropped
-/// is told on standard error.
+/// Main function of the process: copies standard input to standard output until its end and reports dropped bytes on
+/// standard error.
 ///
 /// # Errors
-/// Where standard input, output and error are not what `start` makes them.
+/// If standard input, output and error are not those that `start` sets up.
 pub fn write() -> io::Result<()> {
     for signal in [SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
-    // Keys and the end of a terminal reach its own session only.
+    // Terminal keys and hang-ups then reach only its own session.
     let _ = nix::unistd::setsid();
-    // Who ends all of one name does not mean this one.
+    // Killing all processes of one name must not hit this one.
     let _ = fs::write("/proc/self/comm", COMMAND);
-    // We may be stopped, and read nothing.
+    // We may be stopped and not read.
     fcntl(io::stderr(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(io::Error::from)?;
     let tell = |text: &str| drop(io::stderr().write_all(format!("{text}\n").as_bytes()));
     tell(READS);
-    // Not through the buffer of Rust's standard output.
+    // Bypasses the buffer of Rust's standard output.
     let to = File::from(std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned()?);
     drain(&mut io::stdin().lock(), to, &|cut: &Cut| tell(&format!("{} {}", cut.bytes, cut.why)));
     tell("written");
     Ok(())
 }
 
-/// What was dropped in all, since the log last took something in, and why.
+/// Dropped bytes in total and since the log last accepted output, and the reason.
 #[derive(Default)]
 struct Dropped {
     all: AtomicU64,
@@ -162,7 +158,7 @@ impl Dropped {
     }
 }
 
-/// Takes everything in and writes what can be written.
+/// Reads everything and writes what can be written.
 fn drain(from: &mut dyn Read, to: impl Write + Send + 'static, tell: &dyn Fn(&Cut)) {
     let dropped = Arc::new(Dropped::default());
     let (pieces, waiting) = mpsc::sync_channel::<Vec<u8>>(WAITING);
@@ -183,7 +179,7 @@ fn drain(from: &mut dyn Read, to: impl Write + Send + 'static, tell: &dyn Fn(&Cu
         };
         is_stuck = !offer(&pieces, buffer[..length].to_vec(), if is_stuck { Duration::ZERO } else { PATIENCE });
         if is_stuck {
-            dropped.add(length, "it took nothing in for a second");
+            dropped.add(length, "it accepted nothing for a second");
         }
         let all = dropped.all.load(Ordering::Relaxed);
         if all > told && (told == 0 || last.elapsed() >= TELL) {
@@ -199,7 +195,7 @@ fn drain(from: &mut dyn Read, to: impl Write + Send + 'static, tell: &dyn Fn(&Cu
     }
 }
 
-/// Hands a piece on where there comes to be room for it in time.
+/// Queues a block if there is room for it in time.
 fn offer(pieces: &SyncSender<Vec<u8>>, mut piece: Vec<u8>, patience: Duration) -> bool {
     let began = Instant::now();
     loop {
@@ -214,7 +210,7 @@ fn offer(pieces: &SyncSender<Vec<u8>>, mut piece: Vec<u8>, patience: Duration) -
     }
 }
 
-/// Writes a piece, and before it what is missing there.
+/// Writes a block, preceded by a note on missing output.
 fn put(to: &mut impl Write, piece: &[u8], dropped: &Dropped) {
     let missing = dropped.since.load(Ordering::Relaxed);
     if missing > 0 {
@@ -231,7 +227,7 @@ fn put(to: &mut impl Write, piece: &[u8], dropped: &Dropped) {
         match to.write(rest) {
             Ok(length @ 1..) => rest = &rest[length..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(_) => return dropped.add(rest.len(), "it takes nothing in"),
+            Ok(_) => return dropped.add(rest.len(), "it accepts nothing"),
             Err(error) => return dropped.add(rest.len(), &error.to_string()),
         }
     }
@@ -241,7 +237,7 @@ fn put(to: &mut impl Write, piece: &[u8], dropped: &Dropped) {
 mod tests {
     use super::*;
 
-    /// A disk with so much room, whatever is written to it, and one that does not answer.
+    /// A disk with limited room, which may also stop responding.
     #[derive(Clone, Default)]
     struct Disk {
         room: Arc<AtomicU64>,
@@ -302,7 +298,7 @@ mod tests {
         drain(&mut io::repeat(b'x').take(bytes), disk.clone(), &|cut| told.lock().unwrap().push(cut.clone()));
         assert!(began.elapsed() < Duration::from_secs(30));
         let cut = told.lock().unwrap().last().unwrap().clone();
-        assert!(cut.why.contains("nothing in") && cut.bytes > 0, "{cut:?}");
+        assert!(cut.why.contains("accepted nothing") && cut.bytes > 0, "{cut:?}");
         let kept = text(&disk).matches('x').count() as u64;
         assert_eq!(kept + cut.bytes, bytes, "nothing is lost that is not counted");
     }

@@ -1,4 +1,4 @@
-//! What the hook tells: one JSON object a frame, each frame led by its length.
+//! Messages of the hook: frames with a length prefix, one JSON object each.
 //!
 //! `profiler/hook/README.md` describes the protocol for readers of the Python side.
 
@@ -6,13 +6,13 @@ use std::io::{self, Read};
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the protocol; a hook of another version is refused.
+/// Protocol version; a hook of another version is refused.
 pub const VERSION: u32 = 1;
 
-/// Bytes of one message at most; the hook keeps no more unsent.
+/// Maximum bytes per message, and for all unsent messages of the hook.
 pub const LONGEST: u32 = 1 << 20;
 
-/// One message of the hook. Kinds that this program does not know are passed over.
+/// A message of the hook. Unknown kinds are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Message {
@@ -20,115 +20,115 @@ pub enum Message {
     Hello(Hello),
     /// Times of consecutive steps outside windows.
     Steps {
-        /// Number of the first of them, from 1.
+        /// Number of the first of these steps, from 1.
         first: u64,
-        /// Microseconds from the end of the step before to the end of each.
+        /// Time of each step in microseconds, from the end of the previous step to its own.
         times_us: Vec<f64>,
-        /// Microseconds of each that the training waited for a `DataLoader`, in the same order;
-        /// absent while it asked none, and of hooks that do not measure it.
+        /// Time in microseconds that each step waited for a `DataLoader`, in the same order; absent if no `DataLoader`
+        /// was used or the hook does not measure it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         waits_us: Vec<f64>,
-        /// Worker processes (`num_workers`) of the loader that it asked last.
+        /// Worker processes (`num_workers`) of the last loader used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         workers: Option<u32>,
-        /// Microseconds of each in which `backward()` did not compute: it waits for other ranks there.
-        /// Measured where several processes train together on CPUs.
+        /// Time in microseconds that each step spent in `backward()` without computing, waiting for other ranks.
+        /// Measured if several processes train together on CPUs.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         idle_us: Vec<f64>,
     },
-    /// Which processes train together, known at the first step.
+    /// The processes that train together, known at the first step.
     World(World),
-    /// Another framework than PyTorch was imported.
+    /// A framework other than PyTorch was imported.
     Framework {
-        /// The name of its module, as `jax`.
+        /// Module name, such as `jax`.
         name: String,
     },
-    /// What is waited for data cannot be measured.
+    /// The wait for data cannot be measured.
     NoWaits {
         /// What failed, and where.
         reason: String,
     },
-    /// Processors that the training process may use.
+    /// Processors available to the training process.
     Cores {
-        /// How many; of several ranks on a machine the share of one.
+        /// Number; if several ranks share a machine, the share of one.
         cores: u32,
     },
-    /// A worker of a `DataLoader` made batches.
+    /// A worker of a `DataLoader` produced batches.
     Loading {
-        /// The process that trains.
+        /// The training process.
         parent: u32,
-        /// Mean microseconds of a batch.
+        /// Mean time per batch in microseconds.
         batch_us: f64,
     },
-    /// Autograd nodes that steps made: how much they compute.
+    /// Number of autograd nodes that steps create, as a measure of their computation.
     Work {
-        /// Steps.
+        /// Number of steps.
         steps: u64,
-        /// Their nodes.
+        /// Number of their nodes.
         nodes: u64,
-        /// Whether it is the step before a window, which stands for the recorded ones.
+        /// Whether it is the step before a window, which represents the recorded ones.
         recorded: bool,
     },
-    /// What the model was given in the step before the window.
+    /// Inputs of the model in the step before the window.
     Model(Model),
-    /// A window was opened, closed, dropped, or its trace written.
+    /// A window was opened, closed or dropped, or its trace was written.
     Window(Window),
     /// This process cannot be recorded.
     Refused {
-        /// Why: `torch_too_old`, or a sentence.
+        /// Reason: `torch_too_old`, or a sentence.
         reason: String,
     },
-    /// A fault of the hook itself.
+    /// An error in the hook itself.
     Fault {
-        /// What and where.
+        /// The error and its place.
         reason: String,
     },
-    /// The process ends by itself.
+    /// The process exits normally.
     Exit {
-        /// Steps it made.
+        /// Number of steps it made.
         steps: u64,
         /// Backward passes before the first step.
         #[serde(default)]
         backward_passes: u64,
     },
-    /// Anything else.
+    /// Any other message.
     #[serde(other)]
     Unknown,
 }
 
-/// Who speaks.
+/// Identity of the sender.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Version of the protocol.
+    /// Protocol version.
     pub version: u32,
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// How far it is.
+    /// Progress of the process.
     pub stage: Stage,
-    /// Version of Python.
+    /// Python version.
     #[serde(default)]
     pub python: Option<String>,
-    /// Version of PyTorch.
+    /// PyTorch version.
     #[serde(default)]
     pub torch: Option<String>,
-    /// The rank on this machine (or in the job), where there are several.
+    /// Rank on this machine (or in the job), if there are several.
     #[serde(default)]
     pub rank: Option<u32>,
 }
 
-/// The processes that train together with one.
+/// The group of processes that train together with one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct World {
-    /// The rank on this machine, else in the job.
+    /// Rank on this machine, otherwise in the job.
     #[serde(default)]
     pub rank: Option<u32>,
-    /// How many there are, on all machines; 1 for a process that trains alone.
+    /// Number of processes on all machines; 1 for a process that trains alone.
     pub size: u32,
-    /// What they have in common, and those of another training have not.
+    /// Identifier shared by the group and different from that of other trainings.
     pub group: String,
 }
 
-/// How far a process is when it speaks first.
+/// Progress of a process at its first message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -136,59 +136,58 @@ pub enum Stage {
     Python,
     /// PyTorch was imported.
     Torch,
-    /// CUDA was started; the recorder for CUDA programs speaks, not the hook.
+    /// CUDA was started; the sender is the recorder for CUDA programs, not the hook.
     Cuda,
 }
 
-/// The model, and what it was given: the first module in training that owns parameters
-/// which the optimizer trains.
+/// The model and its inputs: the first module in training mode that owns parameters trained by the optimizer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
-    /// The step.
+    /// Step number.
     #[serde(default)]
     pub step: u64,
-    /// Times the module was called in the step.
+    /// Number of calls of the module in the step.
     pub calls: u64,
-    /// Its class.
+    /// Class of the module.
     pub module: Option<String>,
-    /// The tensors that its first call was given.
+    /// Tensors passed to its first call.
     #[serde(default)]
     pub inputs: Vec<Input>,
-    /// The different first extents of the first tensor, over all calls.
+    /// Distinct first extents of the first tensor over all calls.
     #[serde(default)]
     pub leads: Vec<u64>,
-    /// A list of tensors is among the inputs.
+    /// Whether a list of tensors is among the inputs.
     #[serde(default)]
     pub lists: bool,
-    /// Class of an input that cannot be looked into.
+    /// Class of an input that could not be inspected.
     #[serde(default)]
     pub opaque: Option<String>,
-    /// A layer of the model takes the sequence first.
+    /// Whether a layer of the model takes the sequence first.
     #[serde(default)]
     pub sequence_first: bool,
-    /// Its calls may be of the same samples.
+    /// Whether several calls may process the same samples.
     #[serde(default)]
     pub again: bool,
-    /// Batches that a `DataLoader` gave the training in the step, the first ones.
+    /// The first batches that a `DataLoader` supplied in the step.
     #[serde(default)]
     pub batches: Vec<Batch>,
-    /// Element type of autocast where it was on in any module.
+    /// Element type of autocast if it was on in any module.
     pub autocast: Option<String>,
     /// Whether TF32 was allowed for matrix products, and for cuDNN's convolutions and recurrent layers.
     #[serde(default)]
     pub tf32: Option<[bool; 2]>,
 }
 
-/// A tensor that a module was given.
+/// A tensor passed to a module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// Its shape.
+    /// Shape.
     pub shape: Vec<u64>,
-    /// Its element type, as `float32`.
+    /// Element type, such as `float32`.
     pub dtype: String,
 }
 
-/// A batch that a `DataLoader` gave.
+/// A batch from a `DataLoader`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
     /// Number of the loader in the step, from 0.
@@ -203,87 +202,86 @@ pub struct Batch {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Window {
-    /// The profiler runs from here on.
+    /// The profiler was started.
     Opened {
-        /// Last step before it.
+        /// Last step before the window.
         step: u64,
-        /// Microseconds that the training stood still.
+        /// Time in microseconds that the training was paused.
         cost_us: f64,
-        /// Why it has fewer steps than were asked for, where it has.
+        /// Reason if it has fewer steps than requested.
         #[serde(default)]
         note: Option<String>,
     },
-    /// The profiler stopped.
+    /// The profiler was stopped.
     Closed {
-        /// Last step in it.
+        /// Last step in the window.
         step: u64,
-        /// Microseconds that the training stood still.
+        /// Time in microseconds that the training was paused.
         cost_us: f64,
-        /// Elements of everything the optimizers train.
+        /// Number of elements of everything that the optimizers train.
         #[serde(default)]
         parameters: u64,
-        /// Optimizers whose steps are counted, one after the other's end.
+        /// Number of optimizers whose steps were counted, each after the end of the previous one.
         #[serde(default)]
         optimizers: u32,
         /// The rank.
         #[serde(default)]
         rank: Option<u32>,
-        /// Largest memory of tensors on the GPU since the process started.
+        /// Peak memory of tensors on the GPU since the process started.
         #[serde(default)]
         peak_memory_bytes: Option<u64>,
-        /// What stays in memory from step to step.
+        /// Memory that stays allocated between steps.
         #[serde(default)]
         held: Option<Held>,
     },
-    /// The trace is on disk.
+    /// The trace was written to disk.
     Written {
         /// Number of the window, from 1.
         number: u32,
-        /// First step in it.
+        /// First step in the window.
         first: u64,
-        /// Last step in it.
+        /// Last step in the window.
         last: u64,
         /// File name in the recording's folder.
         file: String,
-        /// Its size.
+        /// File size.
         bytes: u64,
-        /// Microseconds of writing, beside the training.
+        /// Time in microseconds for writing, concurrently with the training.
         cost_us: f64,
-        /// Kernels in it, where the recorder for CUDA programs wrote it.
+        /// Number of kernels, if the recorder for CUDA programs wrote it.
         #[serde(default)]
         kernels: u64,
-        /// Records that it could not keep.
+        /// Number of lost records.
         #[serde(default)]
         lost: u64,
-        /// Length of the window, where it is one of time.
+        /// Length in seconds, for a time window.
         #[serde(default)]
         seconds: Option<f64>,
     },
-    /// Nothing came of it.
+    /// The window was lost.
     Dropped {
-        /// The step.
+        /// Step number.
         step: u64,
-        /// Why: `users_profiler`, or a sentence.
+        /// Reason: `users_profiler`, or a sentence.
         reason: String,
-        /// The window, where it was closed and only its trace could not be written.
+        /// Window number, if it was closed and only its trace could not be written.
         #[serde(default)]
         number: Option<u32>,
     },
 }
 
-/// What stays in memory from step to step, in bytes of tensors right after the
-/// optimizer's step.
+/// Memory that stays allocated between steps, in bytes of tensors right after the optimizer's step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// `cuda` or `cpu`: where the parameters are; only tensors there are counted.
+    /// Device of the parameters, `cuda` or `cpu`; only tensors there are counted.
     pub device: String,
-    /// Parameters, and the model's buffers where `whole_model`.
+    /// Parameters, and the model's buffers if `whole_model`.
     pub parameters_bytes: u64,
     /// Gradients of parameters.
     pub gradients_bytes: u64,
-    /// What the optimizers keep.
+    /// Optimizer state.
     pub optimizer_state_bytes: u64,
-    /// Parameters that are not trained, and buffers, are counted too.
+    /// Whether untrained parameters and buffers are counted too.
     #[serde(default)]
     pub whole_model: bool,
 }
@@ -291,7 +289,7 @@ pub struct Held {
 /// Reads the text of one message; `None` at the end of the stream.
 ///
 /// # Errors
-/// Where the stream ends within a frame, or a frame is too long.
+/// If the stream ends within a frame, or a frame is too long.
 pub fn frame(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     match stream.read(&mut length[..1])? {
@@ -307,10 +305,10 @@ pub fn frame(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// The message that a text is.
+/// Parses a message.
 ///
 /// # Errors
-/// Where it is none.
+/// If the text is not a message.
 pub fn parse(text: &[u8]) -> io::Result<Message> {
     serde_json::from_slice(text).map_err(io::Error::from)
 }

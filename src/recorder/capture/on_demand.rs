@@ -1,20 +1,18 @@
-//! Recording a step of a job that runs already: the daemon's side of libkineto's
-//! on-demand protocol.
+//! Records a step of a job that is already running: the daemon's side of libkineto's on-demand protocol.
 //!
-//! A `PyTorch` process that was started with `KINETO_USE_DAEMON=1` asks a daemon every few
-//! seconds whether there is anything to do. [`attach`] is that daemon for
-//! as long as it takes: it hears who polls, chooses, hands out a request to record some
-//! iterations, and waits for the traces. Between attaches nothing listens, and the
-//! processes poll a socket that is not there.
+//! A `PyTorch` process started with `KINETO_USE_DAEMON=1` polls a daemon every few seconds for requests. [`attach`]
+//! acts as that daemon while it runs: it receives polls, chooses processes, sends a request to record some iterations,
+//! and waits for the traces. Between attaches there is no listener, and the processes poll a socket that does not
+//! exist.
 //!
-//! - [`wire`]: the messages as bytes; [`request`]: what is asked for.
-//! - [`daemon`]: who polled when, and what to answer; a state machine.
+//! - [`wire`]: the messages as bytes; [`request`]: the content of a request.
+//! - [`daemon`]: which process polled when, and the answers; a state machine.
 //! - [`roles`]: which of the processes trains.
 //! - [`align`]: windows of several ranks on the same steps.
 //! - `session`: sockets, and the choice; `place` and `work`: the recording.
-//! - `starting`: when nobody may listen.
+//! - `starting`: when it is not safe to listen.
 //!
-//! Only Linux has it.
+//! Linux only.
 
 pub mod align;
 mod attached;

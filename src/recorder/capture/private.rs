@@ -1,16 +1,14 @@
-//! A folder that nobody but the user can change, and nobody else make anew.
+//! A folder that only the user can change, and that no other user can recreate.
 //!
-//! A job's Python loads our hook from a folder that the job's environment names for as long
-//! as any of its processes lives, long after we have ended perhaps. Were that folder in one
-//! that everybody can write to, such as `/tmp`, any other user could make it again as soon
-//! as it was gone, and have their code run in the job. So it lies in the user's own cache
-//! folder, and stays there. Sockets and traces lie there too: what is written to a folder
-//! that somebody else made may go wherever a link in it points.
+//! A job's Python loads our hook from a folder named in the job's environment while any of its processes lives,
+//! possibly long after we have ended. If that folder were in a place that everyone can write to, such as `/tmp`,
+//! another user could recreate it once it is gone, and run code in the job. So it is in the user's own cache folder,
+//! and stays there. Sockets and traces are there too: files written to a folder that another user created may end up
+//! wherever a link in it points.
 //!
-//! What is in the home folder is as safe as the home folder: who can write there can change
-//! the user's Python without us. Everything else from the root on must belong to the user or
-//! to root and be writable by nobody else, or be a folder like `/tmp`, from which nobody can
-//! remove what belongs to the user.
+//! Files in the home folder are as safe as the home folder itself: anyone who can write there can change the user's
+//! Python without us. All other folders from the root on must belong to the user or to root and be writable for no one
+//! else, or be sticky like `/tmp`, where no one can remove the user's files.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,20 +20,20 @@ use nix::unistd::{Gid, Group, Uid, User, geteuid};
 
 use super::folder::{self, Folder};
 
-/// Our folder's name in a cache or run-time folder.
+/// Name of our folder within a cache or run-time folder.
 const NAME: &str = "habitat-tui";
-/// A folder that everybody may write to, and in which everybody can remove their own only.
+/// Sticky bit: everyone may write to the folder but remove only their own files.
 const STICKY: u32 = 0o1000;
 
 /// Our private folder.
 #[derive(Debug, Clone)]
 pub struct Private {
     path: PathBuf,
-    /// Where else it could be.
+    /// Alternative places.
     rest: Vec<PathBuf>,
 }
 
-/// Why there is none.
+/// Error if there is no such folder.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no folder was found that only you can change:{}\n  set XDG_CACHE_HOME to a folder of your own",
@@ -46,11 +44,11 @@ pub struct PrivateError {
 }
 
 impl Private {
-    /// Our folder in the user's cache folder, or where that cannot be used in the cache
-    /// folder of the home that the user database tells, or in `XDG_RUNTIME_DIR`.
+    /// Our folder in the user's cache folder; if that is unusable, in the cache folder of the home in the user
+    /// database, or in `XDG_RUNTIME_DIR`.
     ///
     /// # Errors
-    /// [`PrivateError`] with what was wrong with each of them.
+    /// [`PrivateError`] with the problem of each of them.
     pub fn find(cache: Option<PathBuf>) -> Result<Self, PrivateError> {
         let of_database = || Some(User::from_uid(geteuid()).ok()??.dir.join(".cache").join(NAME));
         let at_run_time = || Some(PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?).join(NAME));
@@ -72,37 +70,37 @@ impl Private {
         Err(PrivateError { tried })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Another one, where something cannot be in this one.
+    /// Another private folder, if this one is unsuitable.
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// Same as [`find`](Self::find).
     pub fn other(&self) -> Result<Self, PrivateError> {
         Self::first(self.rest.clone())
     }
 
-    /// A folder in it for one recording. What recordings that were killed have left goes.
+    /// Creates a folder in it for one recording, and removes those of killed recordings.
     pub(super) fn recording(&self) -> io::Result<Folder> {
         folder::remove_dead(&self.path);
         Folder::new(&self.path)
     }
 
-    /// A folder in it that stays.
+    /// Creates a permanent folder in it.
     ///
     /// # Errors
-    /// Those of making it.
+    /// Errors of creating it.
     pub fn folder(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         Ok(path)
     }
 
-    /// The folder with exactly these files in it. It stays: a process may load them at any
-    /// time, and other files have a folder of another name.
+    /// A folder in it with exactly these files. It is permanent, because a process may load them at any time; other
+    /// files get a folder of another name.
     pub(super) fn unpacked(&self, name: &str, files: &[(&str, &[u8])]) -> io::Result<PathBuf> {
         let mut hasher = DefaultHasher::new();
         files.hash(&mut hasher);
@@ -114,7 +112,7 @@ impl Private {
             }
             let parent = path.parent().unwrap_or(&folder);
             DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
-            // Whole or not at all: another job may load it at this moment.
+            // Atomic, because another job may be loading it at this moment.
             let mut new = tempfile::NamedTempFile::new_in(parent)?;
             new.write_all(content)?;
             new.persist(&path).map_err(|error| error.error)?;
@@ -123,13 +121,13 @@ impl Private {
     }
 }
 
-/// Makes the folder where it is not there, and checks it; its name without links.
+/// Creates the folder if necessary and checks it; returns its path without links.
 fn prepare(place: &Path, home: Option<&Path>) -> Result<PathBuf, String> {
     let told = |error: io::Error| error.to_string();
     if !place.is_absolute() {
         return Err("is not an absolute path".to_owned());
     }
-    // Nothing is made where it would be somebody else's.
+    // Do not create anything in another user's folder.
     let there = place.ancestors().find_map(|path| path.canonicalize().ok()).unwrap_or_else(|| PathBuf::from("/"));
     check(&there, home)?;
     DirBuilder::new().recursive(true).mode(0o700).create(place).map_err(told)?;
@@ -142,18 +140,18 @@ fn prepare(place: &Path, home: Option<&Path>) -> Result<PathBuf, String> {
     if own.mode() & 0o077 != 0 {
         fs::set_permissions(&path, Permissions::from_mode(0o700)).map_err(told)?;
     }
-    // It may be full, or of a file system that can only be read.
+    // It may be full or read-only.
     tempfile::tempfile_in(&path).map_err(told)?;
     Ok(path)
 }
 
-/// Whether nobody else can change what is at `path` (a path without links), nor put
-/// something else there; else who could, and where.
+/// Checks that no other user can change or replace the file at `path` (a path without links); otherwise returns who
+/// could, and where.
 pub(super) fn check(path: &Path, home: Option<&Path>) -> Result<(), String> {
     let own = geteuid();
     let is_root_or_own = |uid: u32| uid == 0 || uid == own.as_raw() || is_unmapped(uid);
     let home = home.and_then(|home| home.canonicalize().ok());
-    // Root is nobody's guest: in another's home it would leave folders that are not theirs.
+    // Root must not leave folders in another user's home that do not belong to that user.
     let home = home.filter(|home| !own.is_root() || fs::metadata(home).is_ok_and(|home| is_root_or_own(home.uid())));
     let mut all: Vec<&Path> = path.ancestors().collect();
     all.reverse();
@@ -176,15 +174,14 @@ fn is_open(there: &Metadata, own: Uid) -> bool {
     mode & 0o002 != 0 || (mode & 0o020 != 0 && !is_private_group(Gid::from_raw(there.gid()), own))
 }
 
-/// Whether a group is the user's alone: many systems give each user one of the same name, and
-/// let it write to what the user makes.
+/// Whether a group contains only the user: many systems create a group of the same name for each user, with write
+/// permission for the user's files.
 fn is_private_group(group: Gid, own: Uid) -> bool {
     let (Ok(Some(user)), Ok(Some(group))) = (User::from_uid(own), Group::from_gid(group)) else { return false };
     user.name == group.name && group.mem.iter().all(|member| *member == user.name)
 }
 
-/// Whether it stands for users whom our user namespace does not know: the root of the host,
-/// seen from a container.
+/// Whether this id represents users unknown to our user namespace: the root of the host, seen from a container.
 fn is_unmapped(uid: u32) -> bool {
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u32>().ok();
     let is_within = || {
@@ -220,10 +217,10 @@ mod tests {
         for part in ["other users can write to", "shared/x", "not an absolute path", "set XDG_CACHE_HOME"] {
             assert!(error.contains(part), "{part:?} is not in {error}");
         }
-        // In one like /tmp nobody can take away what is ours.
+        // In a sticky folder like /tmp, no one can remove our files.
         mode(&shared, 0o1777);
         assert!(Private::first(vec![shared.join("a")]).is_ok());
-        // A link is followed once, and where it leads is what counts.
+        // A link is resolved once, and its target is checked.
         mode(&shared, 0o777);
         symlink(&shared, place.path().join("link")).unwrap();
         assert!(Private::first(vec![place.path().join("link/a")]).is_err());
@@ -255,7 +252,7 @@ mod tests {
         fs::write(folder.join("b/c.py"), "changed").unwrap();
         assert_eq!(private.unpacked("hook", &files).unwrap(), folder);
         assert_eq!(fs::read_to_string(folder.join("b/c.py")).unwrap(), "two");
-        assert_eq!(fs::metadata(folder.join("a.py")).unwrap().ino(), before, "what is right is left alone");
+        assert_eq!(fs::metadata(folder.join("a.py")).unwrap().ino(), before, "an unchanged file is not rewritten");
         let newer = private.unpacked("hook", &[("a.py", b"newer")]).unwrap();
         assert!(newer != folder && folder.join("a.py").exists(), "a job may still use it");
     }

@@ -1,4 +1,4 @@
-//! What has been seen of the job: the messages of all its processes put together.
+//! State of a recorded job, accumulated from the messages of all its processes.
 
 use std::collections::BTreeMap;
 
@@ -11,54 +11,54 @@ pub use process::{CudaWindow, Process, Recorded, StepTimes, Timed};
 use self::process::{WARM_UP, keep, short};
 use super::messages::{Message, World};
 
-/// Everything that was heard.
+/// State of a recorded job.
 #[derive(Debug, Clone, Default)]
 pub struct Recording {
-    /// By process.
+    /// Processes by id.
     pub processes: BTreeMap<u32, Process>,
-    /// Conversations that made no sense, the first ones.
+    /// Errors of malformed conversations, the first ones.
     pub garbled: Vec<String>,
-    /// Connections refused, as there were too many.
+    /// Number of connections refused because there were too many.
     pub refused: u64,
-    /// Messages heard, to order processes in time.
+    /// Number of messages received, to order processes in time.
     messages: u64,
 }
 
-/// Processes that are kept: whoever speaks on the socket may say anything.
+/// Maximum number of processes to keep: any process may send anything to the socket.
 const MOST_PROCESSES: usize = 1000;
 
-/// What came of it, seen from the end.
+/// Outcome of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordingStatus {
-    /// At least one window.
+    /// At least one window was recorded.
     Recorded,
-    /// No Python with the hook.
+    /// No Python loaded the hook.
     NoPython,
-    /// Python, but nothing imported `torch.optim`.
+    /// Python ran but did not import `torch.optim`.
     NoTorch,
-    /// A PyTorch that is too old.
+    /// PyTorch is too old.
     TooOld(String),
-    /// PyTorch, but no optimizer made a step.
+    /// PyTorch was imported, but no optimizer made a step.
     NoSteps,
-    /// Steps, but the window was not reached, or not left.
+    /// There were steps, but the window was not reached or not completed.
     TooFew {
         /// Steps seen.
         steps: u64,
-        /// Whether the end came in a window.
+        /// Whether the job ended within a window.
         in_window: bool,
-        /// Whether the process said so at its end; else it may have made more.
+        /// Whether the process reported the number at its end; otherwise it may have made more.
         is_all: bool,
     },
-    /// Steps, but only in processes that were not to record.
+    /// There were steps, but only in processes that do not record.
     OtherRanks,
-    /// All windows were dropped; the reasons.
+    /// All windows were dropped, with reasons.
     Dropped(Vec<String>),
-    /// CUDA programs that could not be recorded, or ended in the window; the reasons.
+    /// CUDA programs could not be recorded or ended within the window, with reasons.
     NoKernels(Vec<String>),
 }
 
 impl Recording {
-    /// Takes a message in.
+    /// Handles a message.
     pub fn hear(&mut self, pid: u32, message: Message) {
         if !self.processes.contains_key(&pid) && self.processes.len() >= MOST_PROCESSES {
             let is_nothing = |process: &Process| !process.has_torch && !process.has_cuda && process.steps == 0;
@@ -104,7 +104,7 @@ impl Recording {
         }
     }
 
-    /// Takes in that a conversation made no sense.
+    /// Records a malformed conversation.
     pub(super) fn garble(&mut self, problem: String) {
         keep(&mut self.garbled, problem);
     }
@@ -114,8 +114,8 @@ impl Recording {
         self.processes.iter().filter(|(_, process)| process.steps > 0)
     }
 
-    /// Whether everything asked for is there: the windows of every process that records,
-    /// and `steps` steps outside of them.
+    /// Whether the requested recording is complete: the windows of every recording process, and `steps` steps outside
+    /// of them.
     pub fn is_complete(&self, windows: u32, steps: usize) -> bool {
         let mut recording = self
             .processes
@@ -130,7 +130,7 @@ impl Recording {
             })
     }
 
-    /// What came of it.
+    /// Outcome so far.
     pub fn seen(&self) -> RecordingStatus {
         if self.processes.values().any(|process| !process.windows.is_empty()) {
             return RecordingStatus::Recorded;
@@ -232,7 +232,7 @@ mod tests {
         let mut dropped = recording.clone();
         dropped.hear(1, Message::Window(Window::Dropped { step: 11, reason: "users_profiler".into(), number: None }));
         assert_eq!(dropped.seen(), RecordingStatus::Dropped(vec!["users_profiler".into()]));
-        // The trace may be there before the window is said to be closed.
+        // The trace may arrive before the window is reported as closed.
         recording.hear(1, written(1));
         recording.hear(1, closed());
         assert_eq!(recording.seen(), RecordingStatus::Recorded);
@@ -249,7 +249,7 @@ mod tests {
         assert!(recording.is_complete(1, 0) && !recording.is_complete(2, 0) && !recording.is_complete(1, 2));
         recording.hear(1, steps(15, 2));
         assert!(recording.is_complete(1, 2));
-        // A worker without steps does not matter, another rank in its window does.
+        // A worker without steps does not matter; another rank in its window does.
         recording.hear(2, hello(Stage::Torch));
         assert!(recording.is_complete(1, 2));
         recording.hear(3, Message::Window(Window::Opened { step: 10, cost_us: 1.0, note: None }));
@@ -267,7 +267,7 @@ mod tests {
         let lost = Window::Dropped { step: 13, reason: "the disk is full".into(), number: Some(2) };
         recording.hear(1, Message::Window(lost));
         assert!(!recording.processes[&1].is_writing());
-        // The trace may be there before the window is said to be closed.
+        // The trace may arrive before the window is reported as closed.
         recording.hear(1, written(3));
         assert!(!recording.processes[&1].is_writing());
     }
@@ -293,7 +293,7 @@ mod tests {
         };
         assert_eq!(pace(&[]), None);
         assert_eq!(pace(&[2.0, 1.0, 6.0]), Some([1.0, 3.0, 6.0]), "of few steps the shortest and the longest");
-        // A checkpoint in every tenth step is in every part.
+        // A checkpoint in every tenth step occurs in every part.
         let even: Vec<f64> = (0..100).map(|step| if step % 10 == 0 { 11.0 } else { 1.0 }).collect();
         assert_eq!(pace(&even), Some([2.0, 2.0, 2.0]));
         let slower: Vec<f64> = (0..100).map(|step| if step < 90 { 1.0 } else { 2.0 }).collect();
@@ -310,9 +310,9 @@ mod tests {
             recording.processes[&1].waiting().map(|it| ((it.share * 1e3).round() / 1e3, it.steps, it.workers))
         };
         assert_eq!(waiting(&[(2, vec![10.0; 9], vec![])]), None, "an older hook, or no loader");
-        assert_eq!(waiting(&[(2, vec![10.0; 9], vec![1.0])]), None, "that is none of these steps");
+        assert_eq!(waiting(&[(2, vec![10.0; 9], vec![1.0])]), None, "not one of these steps");
         assert_eq!(waiting(&[(2, vec![10.0; 9], vec![2.5; 9])]), Some((0.25, 5, Some(2))), "without the first ones");
-        // The loader was asked late; and no step waits longer than it takes.
+        // The loader was first used late; and no step can wait longer than it takes.
         let late = [(6, vec![10.0; 4], vec![]), (10, vec![10.0; 2], vec![2.0, 99.0])];
         assert_eq!(waiting(&late), Some((0.6, 2, Some(2))));
         let long = [(6, vec![10.0; 500], vec![9.0; 500]), (506, vec![10.0; 50], vec![0.0; 50])];
@@ -340,13 +340,13 @@ mod tests {
         for length in [process.faults.len(), process.dropped.len(), process.costs.len(), process.windows.len()] {
             assert!(length <= MOST_NOTES);
         }
-        assert_eq!(process.costs.iter().sum::<f64>(), 5000.0, "what all of them cost");
+        assert_eq!(process.costs.iter().sum::<f64>(), 5000.0, "the cost of all of them");
         assert_eq!(process.windows.last().unwrap().number, 4999, "the last windows are kept");
         assert!(recording.garbled.len() <= MOST_NOTES && process.faults[0].chars().count() <= LONGEST);
         assert!(process.times.len() <= MOST_TIMES && process.times.len() >= MOST_TIMES / 2);
         assert_eq!(process.times.last().unwrap().step, 5998, "the last ones are kept");
         assert!(process.shortened.as_ref().unwrap().chars().count() <= LONGEST);
-        // Of one large message too, and no room for the rest of it.
+        // The same for one large message, and no memory for the rest of it.
         recording.hear(1, steps(1, 500_000));
         let process = &recording.processes[&1];
         assert!(process.times.capacity() <= MOST_TIMES);

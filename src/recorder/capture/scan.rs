@@ -1,5 +1,5 @@
-//! Processes of a job without its hook, and processes that outlive its command. Linux; elsewhere
-//! none are found.
+//! Finds processes of a job without its hook, and processes that outlive its command. Linux only; elsewhere it finds
+//! none.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,58 +12,58 @@ use super::recording::Recording;
 /// Processes of a job without its hook, and processes that outlive its command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessScan {
-    /// Pythons that ran without the hook, the last ones.
+    /// Pythons that ran without the hook; the last ones.
     pub without_hook: Vec<WithoutHook>,
-    /// Processes that still ran when the command had ended: number and command.
+    /// Processes that still ran when the command had ended: id and command.
     pub survivors: Vec<(u32, String)>,
 }
 
 /// A Python that does not load the hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WithoutHook {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
     /// Program and arguments.
     pub command: String,
-    /// Whether it had loaded `PyTorch` when it was seen last.
+    /// Whether it had loaded `PyTorch` when last seen.
     pub has_torch: bool,
-    /// Why it does not load it.
+    /// Reason why it does not load the hook.
     pub why: Barrier,
 }
 
-/// The reason why a Python does not load the hook.
+/// Reason why a Python does not load the hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Barrier {
-    /// `PYTHONPATH` as it is there.
+    /// Another `PYTHONPATH`, with its value.
     SearchPath(String),
-    /// A switch, as `-I`.
+    /// A switch, such as `-I`.
     Switch(char),
-    /// The variables of the hook are not set there, or cannot be read.
+    /// The variables of the hook are not set there, or unreadable.
     Environment,
 }
 
-/// Processes kept at most.
+/// Maximum number of processes to keep.
 const MOST: usize = 8;
-/// The first look after the job's start, and the longest time between two.
+/// Time from the job's start to the first scan, and maximum interval between scans.
 const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Looks at the processes of a job, the less often the longer it runs.
+/// Scans the processes of a job, at intervals that grow.
 #[derive(Debug)]
 pub(super) struct Scanner {
     job: u32,
     socket: OsString,
     search_path: Option<OsString>,
     found: BTreeMap<u32, WithoutHook>,
-    /// What was found so far.
+    /// Result so far.
     pub(super) scan: ProcessScan,
     wait: Duration,
-    /// When to look next.
+    /// Time of the next scan.
     pub(super) next: Option<Instant>,
 }
 
 impl Scanner {
-    /// Of the job whose first process is `job`, started with these variables.
+    /// A scanner for the job whose first process is `job`, started with these variables.
     pub(super) fn new(job: u32, variables: &[(&'static str, OsString)]) -> Self {
         let own = |name: &str| variables.iter().find(|(given, _)| *given == name).map(|(_, value)| value.clone());
         let search_path = own("PYTHONPATH");
@@ -72,7 +72,7 @@ impl Scanner {
         Self { job, socket, search_path, found: BTreeMap::new(), scan: ProcessScan::default(), wait: FIRST, next }
     }
 
-    /// Looks if it is time, until a process of the job trains.
+    /// Scans if it is time, until a process of the job trains.
     pub(super) fn look(&mut self, recording: &Recording, now: Instant) {
         if self.next.is_none_or(|next| next > now) {
             return;
@@ -106,7 +106,7 @@ impl Scanner {
             self.found.insert(pid, WithoutHook { pid, command: in_short(&command), has_torch, why });
         }
         while self.found.len() > MOST {
-            // Those that load PyTorch stay.
+            // Keep those that have loaded PyTorch.
             let least = self.found.values().min_by_key(|one| (one.has_torch, one.pid)).map(|one| one.pid);
             least.and_then(|pid| self.found.remove(&pid));
         }
@@ -115,7 +115,7 @@ impl Scanner {
     #[cfg(not(target_os = "linux"))]
     fn pythons(&mut self, _recording: &Recording) {}
 
-    /// What was found, once the command has ended.
+    /// Final result, once the command has ended.
     pub(super) fn finish(self, recording: &Recording) -> ProcessScan {
         let survivors = self.survivors(recording);
         let mut scan = self.scan;
@@ -128,14 +128,14 @@ impl Scanner {
         let is_over = |pid: u32| recording.processes.get(&pid).is_some_and(|process| process.exited);
         let all = process::of_job(self.job, &self.socket).into_iter().filter(|pid| !is_over(*pid));
         let named = all.map(|pid| (pid, settled_command(pid)));
-        // Python's own helpers end a moment after their program.
+        // Python's own helpers end shortly after their program.
         let is_helper = |command: &[String]| {
             let helpers = ["multiprocessing.resource_tracker", "multiprocessing.forkserver", "compile_worker"];
             command.iter().any(|word| helpers.iter().any(|helper| word.contains(helper)))
         };
         let mut left: Vec<(u32, Vec<String>)> =
             named.filter(|(_, command)| !command.is_empty() && !is_helper(command)).collect();
-        // A Python trains rather than what started it.
+        // A Python is more likely to train than its launcher.
         left.sort_by_key(|(_, command)| !command[0].contains("python"));
         left.truncate(MOST);
         left.into_iter().map(|(pid, command)| (pid, in_short(&command))).collect()
@@ -147,7 +147,7 @@ impl Scanner {
     }
 }
 
-/// The command of a process, which has none for a moment while another program takes its place.
+/// Command of a process; waits while it is briefly empty during an exec.
 #[cfg(target_os = "linux")]
 fn settled_command(pid: u32) -> Vec<String> {
     for _ in 0..20 {
@@ -160,12 +160,12 @@ fn settled_command(pid: u32) -> Vec<String> {
     Vec::new()
 }
 
-/// The first entry of a search path.
+/// First entry of a search path.
 fn first_entry(path: &OsStr) -> Option<&str> {
     path.to_str()?.split(':').next()
 }
 
-/// The command in a line, its program by name alone.
+/// The command on one line, with the program's name only.
 fn in_short(command: &[String]) -> String {
     let (program, rest) = command.split_first().map_or(("", &[][..]), |(program, rest)| (program, rest));
     let program = program.rsplit('/').next().unwrap_or(program);
@@ -173,7 +173,7 @@ fn in_short(command: &[String]) -> String {
     habitat_base::text::clean(&words.join(" "), 120)
 }
 
-/// The reason why a Python does not load the hook in the folder `hook`; `None` if none is seen.
+/// Reason why a Python does not load the hook in the folder `hook`; `None` if there is none.
 fn barrier(
     command: &[String],
     search_path: Option<String>,
@@ -190,14 +190,14 @@ fn barrier(
     (!path.split(':').any(|entry| entry == hook)).then_some(Barrier::SearchPath(habitat_base::text::clean(&path, 120)))
 }
 
-/// A switch of Python by which it loads no `sitecustomize`, or none from `PYTHONPATH`.
+/// A Python switch that disables `sitecustomize` or `PYTHONPATH`.
 fn shutting(command: &[String]) -> Option<char> {
     let mut words = command.iter().skip(1);
     while let Some(switches) = words.next().and_then(|word| word.strip_prefix('-')) {
         if switches.starts_with('-') {
             continue;
         }
-        // What follows these is for the program, or their own.
+        // The text after these belongs to the program or is their own argument.
         let own = switches.split(['m', 'c', 'W', 'X']).next().unwrap_or_default();
         if let Some(switch) = own.chars().find(|switch| matches!(switch, 'I' | 'E' | 'S')) {
             return Some(switch);

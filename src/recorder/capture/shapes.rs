@@ -1,8 +1,7 @@
-//! A step traced by its shapes: the user's function, in the user's Python, on tensors that
-//! have no values.
+//! Traces a step by its shapes: runs the user's function, in the user's Python, on tensors without values.
 //!
-//! The Python that does it (`profiler/shapes`) is in our private folder, is told what to
-//! trace by a file, and leaves an op list for every batch size and one answer beside it. What the user's code prints goes to our standard error.
+//! The Python code for it (`profiler/shapes`) is in our private folder. It reads the request from a file and writes an
+//! op list per batch size, and one answer. Output of the user's code goes to our standard error.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,9 +19,26 @@ use habitat_step::profile::{Profile, ProfileError};
 
 /// Version of request and answer.
 const VERSION: u32 = 1;
-/// The script that is started.
+/// The script to start.
 const START: &str = "start.py";
-/// How often the end is looked for.
+/// All its files; the first is the script.
+const FILES: [(&str, &[u8]); 14] = [
+    (START, include_bytes!("../../profiler/shapes/start.py")),
+    ("habitat_shapes/__init__.py", include_bytes!("../../profiler/shapes/habitat_shapes/__init__.py")),
+    ("habitat_shapes/as_on_gpu.py", include_bytes!("../../profiler/shapes/habitat_shapes/as_on_gpu.py")),
+    ("habitat_shapes/drive.py", include_bytes!("../../profiler/shapes/habitat_shapes/drive.py")),
+    ("habitat_shapes/failure.py", include_bytes!("../../profiler/shapes/habitat_shapes/failure.py")),
+    ("habitat_shapes/flex.py", include_bytes!("../../profiler/shapes/habitat_shapes/flex.py")),
+    ("habitat_shapes/jagged.py", include_bytes!("../../profiler/shapes/habitat_shapes/jagged.py")),
+    ("habitat_shapes/losses.py", include_bytes!("../../profiler/shapes/habitat_shapes/losses.py")),
+    ("habitat_shapes/memory.py", include_bytes!("../../profiler/shapes/habitat_shapes/memory.py")),
+    ("habitat_shapes/compiled.py", include_bytes!("../../profiler/shapes/habitat_shapes/compiled.py")),
+    ("habitat_shapes/recorder.py", include_bytes!("../../profiler/shapes/habitat_shapes/recorder.py")),
+    ("habitat_shapes/norms.py", include_bytes!("../../profiler/shapes/habitat_shapes/norms.py")),
+    ("habitat_shapes/recurrent.py", include_bytes!("../../profiler/shapes/habitat_shapes/recurrent.py")),
+    ("habitat_shapes/values.py", include_bytes!("../../profiler/shapes/habitat_shapes/values.py")),
+];
+/// Interval for checking whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The function to trace.
@@ -30,7 +46,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct Target {
     /// A Python file, or the name of a module.
     pub place: String,
-    /// The function's name in it.
+    /// Name of the function in it.
     pub function: String,
     /// Whether `place` is a file.
     pub is_file: bool,
@@ -42,59 +58,59 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// What to trace, and how.
+/// Options of a trace.
 #[derive(Debug, Clone)]
 pub struct ShapesOrder {
     /// The function.
     pub target: Target,
-    /// What to call the workload.
+    /// Name of the workload.
     pub name: String,
-    /// Batch sizes to call it with; none leaves it to the function.
+    /// Batch sizes to call it with; empty leaves it to the function.
     pub batch_sizes: Vec<u64>,
-    /// Its other arguments, as typed.
+    /// Other arguments, as typed.
     pub arguments: BTreeMap<String, String>,
     /// The interpreter.
     pub python: OsString,
-    /// How long all of it may take.
+    /// Time limit in total.
     pub timeout: Duration,
-    /// Whether models are traced as compiled (`torch.compile`), whatever the function does.
+    /// Whether to trace models as compiled (`torch.compile`), whatever the function does.
     pub compile: bool,
-    /// Whether to show the whole traceback of a failure and PyTorch's own log.
+    /// Whether to show the whole traceback of a failure, and PyTorch's own log.
     pub verbose: bool,
 }
 
-/// Why there is no trace.
+/// Reason why tracing failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ShapesError {
     /// The interpreter cannot be started.
     #[error("{}: {source}; name the Python that has PyTorch with --python", .python.to_string_lossy())]
     NotStarted {
-        /// As typed or found.
+        /// Path as typed or found.
         python: OsString,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
     /// There is no private folder.
     #[error(transparent)]
     Private(#[from] PrivateError),
-    /// A signal asked us to end.
+    /// We received a signal to end.
     #[error("interrupted")]
     Interrupted {
         /// The signal.
         signal: i32,
     },
-    /// The folder for the exchange cannot be made, written or read.
+    /// The folder for the exchange cannot be created, written or read.
     #[error("{}: {source}; set XDG_CACHE_HOME to a folder of your own with room", .path.display())]
     Folder {
-        /// Where.
+        /// Path of the folder.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
-    /// It took too long.
+    /// The time limit was exceeded.
     #[error(
-        "{target}: not done after {} s, and ended; a trace takes seconds: does the function read data, or train? \
-         (--timeout gives it longer)", .after.as_secs()
+        "{target}: stopped after {} s; a trace takes seconds: does the function read data, or train? \
+         (--timeout allows more)", .after.as_secs()
     )]
     TimedOut {
         /// The function.
@@ -103,16 +119,16 @@ pub enum ShapesError {
         after: Duration,
     },
     /// The interpreter ended without an answer.
-    #[error("{}: ended without an answer ({status}); its last words are above", .python.to_string_lossy())]
+    #[error("{}: ended without an answer ({status}); its last output is above", .python.to_string_lossy())]
     NoAnswer {
         /// The interpreter.
         python: OsString,
         /// How it ended.
         status: ExitStatus,
     },
-    /// The interpreter crashed, in native code that the function called.
+    /// The interpreter crashed in native code that the function called.
     #[error(
-        "{target}: native code crashed ({status}): a kernel of its own may have been given a tensor without values; \
+        "{target}: native code crashed ({status}): a custom kernel may have received a tensor without values; \
          leave it out of the traced step, or record a real step: `habitat-tui run -- python ...`\n{stack}"
     )]
     Crashed {
@@ -120,26 +136,26 @@ pub enum ShapesError {
         target: String,
         /// How the interpreter ended.
         status: ExitStatus,
-        /// The Python lines that were being run, the innermost first.
+        /// The running Python lines, innermost first.
         stack: String,
     },
     /// The answer cannot be read.
     #[error("the answer of the traced function cannot be read: {0}")]
     Garbled(String),
-    /// What was traced is no profile.
+    /// The trace is not a valid profile.
     #[error("the trace at batch size {batch}: {source}")]
     Profile {
-        /// The batch size.
+        /// Batch size.
         batch: String,
-        /// Why.
+        /// Reason.
         source: ProfileError,
     },
-    /// The function, its module or its step failed; what is told names it.
+    /// The function, its module or its step failed; the message names it.
     #[error("{0}")]
     Refused(Box<Refusal>),
 }
 
-/// A failure in the user's code, as it is told.
+/// A failure in the user's code, as reported by the script.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Refusal {
     kind: String,
@@ -149,7 +165,7 @@ pub struct Refusal {
     places: Vec<Place>,
     remedy: Option<String>,
     trace: Option<String>,
-    /// Whether the trace is shown.
+    /// Whether to show the traceback.
     #[serde(skip)]
     verbose: bool,
 }
@@ -185,13 +201,12 @@ impl std::fmt::Display for Refusal {
             "old_torch" => write!(f, "PyTorch {what} is too old; tracing by shapes needs 2.2 or newer")?,
             "old_python" => write!(f, "Python {what} is too old; tracing by shapes needs 3.8 or newer")?,
             "no_module" => write!(f, "{what}: no such module; run this where it can be imported, or name its file")?,
-            "trains_at_import" => write!(
-                f,
-                "{what}: trains when it is imported; put what starts training under `if __name__ == \"__main__\":`"
-            )?,
+            "trains_at_import" => {
+                write!(f, "{what}: trains when it is imported; put the training under `if __name__ == \"__main__\":`")?
+            }
             "rebuilds" => write!(
                 f,
-                "{what}: every call makes model and optimizer anew, so there is no second step; \
+                "{what}: every call creates a new model and optimizer, so there is no second step; \
                  return a function that makes one step, or (model, inputs, optimizer)"
             )?,
             "no_step" => write!(f, "{what}: its step called no operation of PyTorch")?,
@@ -247,10 +262,10 @@ struct Trace {
     batch_size: Option<u64>,
 }
 
-/// Traces what is ordered: a profile a batch size, in their order.
+/// Traces the function; returns one profile per batch size, in their order.
 ///
 /// # Errors
-/// [`ShapesError`] naming the function, what is wrong and the remedy.
+/// [`ShapesError`] naming the function, the problem and the remedy.
 pub fn trace(order: &ShapesOrder, private: &Private) -> Result<Vec<Profile>, ShapesError> {
     let failed = |source| ShapesError::Folder { path: private.path().to_owned(), source };
     let scripts = private.unpacked("shapes", &habitat_profiler::SHAPES).map_err(failed)?;
@@ -261,7 +276,7 @@ pub fn trace(order: &ShapesOrder, private: &Private) -> Result<Vec<Profile>, Sha
         .arg(scripts.join(START))
         .arg(request)
         .stdin(Stdio::null())
-        // Ours is for the answer.
+        // Our standard output is for results.
         .stdout(io::stderr())
         .spawn()
         .map_err(|source| ShapesError::NotStarted { python: order.python.clone(), source })?;
@@ -279,7 +294,7 @@ pub fn trace(order: &ShapesOrder, private: &Private) -> Result<Vec<Profile>, Sha
     };
     let answer: Answer = serde_json::from_slice(&answer).map_err(|error| ShapesError::Garbled(error.to_string()))?;
     if answer.version != VERSION {
-        return Err(ShapesError::Garbled(format!("version {} in place of {VERSION}", answer.version)));
+        return Err(ShapesError::Garbled(format!("version {} instead of {VERSION}", answer.version)));
     }
     if let Some(refusal) = answer.failure {
         return Err(ShapesError::Refused(Box::new(Refusal { verbose: order.verbose, ..refusal })));
@@ -300,7 +315,7 @@ pub fn trace(order: &ShapesOrder, private: &Private) -> Result<Vec<Profile>, Sha
         .collect()
 }
 
-/// Puts the request into `folder`; its path.
+/// Writes the request to `folder`; returns its path.
 fn request(order: &ShapesOrder, folder: &Path) -> io::Result<PathBuf> {
     let request = Request {
         version: VERSION,
@@ -317,8 +332,8 @@ fn request(order: &ShapesOrder, folder: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// The lines that Python's `faulthandler` left of a crash, the innermost first; `None` where
-/// there was none. Those of PyTorch are passed over where there are others.
+/// Lines from Python's `faulthandler` after a crash, innermost first; `None` if there was no crash. Leaves out
+/// PyTorch's lines if there are others.
 fn crashed(text: &str) -> Option<String> {
     const MOST: usize = 3;
     let lines: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with("File ")).collect();
@@ -328,7 +343,7 @@ fn crashed(text: &str) -> Option<String> {
     (!text.trim().is_empty()).then(|| shown.join("\n"))
 }
 
-/// Waits for the interpreter's end, and ends it where it takes too long or we are to end.
+/// Waits for the interpreter to end, and kills it at the time limit or if we receive a signal to end.
 fn wait(child: &mut Child, order: &ShapesOrder, signals: &Signals) -> Result<ExitStatus, ShapesError> {
     let unstarted = |source| ShapesError::NotStarted { python: order.python.clone(), source };
     let deadline = Instant::now().checked_add(order.timeout);
@@ -338,7 +353,7 @@ fn wait(child: &mut Child, order: &ShapesOrder, signals: &Signals) -> Result<Exi
         }
         let ending = signals.came();
         if ending.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            // Gone already is as well.
+            // Having ended already is fine too.
             let _ = child.kill();
             child.wait().map_err(unstarted)?;
             return Err(match ending {

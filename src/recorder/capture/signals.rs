@@ -1,4 +1,4 @@
-//! Signals that ask us to end, where something is to be cleared away before.
+//! Signals that ask us to end, for code that must clean up first.
 
 use std::io;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Notes those that come, in place of ending at once.
+/// Records these signals instead of ending at once.
 #[derive(Debug)]
 pub(super) struct Signals(Vec<(i32, Arc<AtomicBool>)>);
 
 impl Signals {
-    /// From now on.
+    /// Starts watching.
     pub(super) fn watch() -> io::Result<Self> {
         let watched = |signal| {
             let flag = Arc::new(AtomicBool::new(false));
@@ -20,7 +20,7 @@ impl Signals {
         [SIGINT, SIGTERM, SIGHUP].into_iter().map(watched).collect::<io::Result<_>>().map(Self)
     }
 
-    /// One that came.
+    /// A received signal, if any.
     pub(super) fn came(&self) -> Option<i32> {
         self.0.iter().find(|(_, came)| came.load(Ordering::Relaxed)).map(|(signal, _)| *signal)
     }

@@ -1,8 +1,8 @@
-//! What `nvidia-smi` says of a board: limits, clocks and what holds them down.
+//! Queries `nvidia-smi` for the state of a board: limits, clocks and throttle reasons.
 //!
-//! The program comes with the driver and asks the driver's management library (NVML), so
-//! nothing of ours has to follow that library's versions. Fields that a driver does not know
-//! are asked for no more; what it does not say is absent. Nothing is ever set.
+//! The program comes with the driver and uses the driver's management library (NVML), so our code does not depend on
+//! that library's versions. Fields that a driver does not know are not queried again; unreported values are absent.
+//! Nothing is ever changed.
 
 mod boards;
 
@@ -17,11 +17,11 @@ pub use boards::Boards;
 
 use habitat_step::catalog::calibration::{CalibratedDevice, UnderLoad};
 
-/// How long an answer may take; a broken driver never answers.
+/// Time limit for an answer; with a broken driver it never comes.
 const PATIENCE: Duration = Duration::from_secs(15);
 const EVERY: Duration = Duration::from_millis(5);
 
-/// What holds the clocks down, by NVML's bits (`nvmlClocksEventReason…`).
+/// Throttle reasons by NVML bit (`nvmlClocksEventReason…`).
 const REASONS: [(u64, &str); 8] = [
     (0x02, "application clocks"),
     (0x04, "power cap"),
@@ -33,29 +33,29 @@ const REASONS: [(u64, &str); 8] = [
     (0x100, "display clocks"),
 ];
 
-/// One board, asked through `nvidia-smi`.
+/// One board, queried through `nvidia-smi`.
 #[derive(Debug, Clone)]
 pub struct Smi {
     program: OsString,
     board: String,
 }
 
-/// Who else uses a board.
+/// Use of a board by other programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InUse {
-    /// Share of the last moments in which a kernel ran, in per cent; `None` where not said.
+    /// Share of the last moments in which a kernel ran, in percent; `None` if not reported.
     pub utilisation: Option<u32>,
-    /// Programs that compute on it.
+    /// Number of programs that compute on it.
     pub programs: usize,
 }
 
 impl Smi {
-    /// Asks for the board of that PCI address (`0000:01:00.0`).
+    /// The board with this PCI address (`0000:01:00.0`).
     pub fn new(board: impl Into<String>) -> Self {
         Self { program: "nvidia-smi".into(), board: board.into() }
     }
 
-    /// Whether `nvidia-smi` is there, and what it answers to a bare question.
+    /// Whether `nvidia-smi` can be started.
     pub fn is_there() -> bool {
         Command::new("nvidia-smi")
             .arg("-L")
@@ -91,7 +91,7 @@ impl Smi {
             if fine {
                 return values(&left, &text);
             }
-            // Field "x" is not a valid field to query.
+            // Error message: Field "x" is not a valid field to query.
             let before = left.len();
             left.retain(|field| !text.contains(&format!("\"{field}\"")));
             if left.len() == before {
@@ -101,7 +101,7 @@ impl Smi {
         BTreeMap::new()
     }
 
-    /// Adds to `device` what the driver's library did not say.
+    /// Adds facts to `device` that the driver's library does not report.
     pub fn describe(&self, device: &mut CalibratedDevice) {
         let found = self.fields(&[
             "driver_version",
@@ -132,7 +132,7 @@ impl Smi {
         device.mig = switch("mig.mode.current");
     }
 
-    /// Who uses the board now; `None` where it is not said.
+    /// Current use of the board; `None` if not reported.
     pub fn in_use(&self) -> Option<InUse> {
         let found = self.fields(&["utilization.gpu"]);
         let utilisation = found.get("utilization.gpu").and_then(|value| value.parse().ok());
@@ -141,7 +141,7 @@ impl Smi {
         Some(InUse { utilisation, programs: programs.lines().filter(is_pid).count() })
     }
 
-    /// What the board does at this moment.
+    /// Current state of the board.
     pub fn state(&self) -> Option<UnderLoad> {
         let found = self.fields(&[
             "clocks.sm",
@@ -162,7 +162,7 @@ impl Smi {
     }
 }
 
-/// What holds the clocks down, by whichever of the names for it the driver knows.
+/// Throttle reasons, from whichever field name the driver knows.
 fn limited_by(found: &BTreeMap<&'static str, String>) -> impl Iterator<Item = &'static str> {
     let bits = found
         .get("clocks_event_reasons.active")
@@ -172,7 +172,7 @@ fn limited_by(found: &BTreeMap<&'static str, String>) -> impl Iterator<Item = &'
     REASONS.iter().filter(move |(bit, _)| bits & bit != 0).map(|(_, name)| *name)
 }
 
-/// Whether it ended well; `None` where it did not end in time (and was ended).
+/// Whether it exited successfully; `None` if it was killed at the time limit.
 fn wait(child: &mut std::process::Child) -> Option<bool> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -188,12 +188,12 @@ fn wait(child: &mut std::process::Child) -> Option<bool> {
     }
 }
 
-/// The fields of one line; `[N/A]`, `[Not Supported]` and the like are absent.
+/// Fields of the first line; `[N/A]`, `[Not Supported]` and the like are absent.
 fn values(fields: &[&'static str], text: &str) -> BTreeMap<&'static str, String> {
     of_line(fields, text.lines().next().unwrap_or_default())
 }
 
-/// The same of that line.
+/// Fields of one line.
 fn of_line(fields: &[&'static str], line: &str) -> BTreeMap<&'static str, String> {
     fields
         .iter()
@@ -207,7 +207,7 @@ fn of_line(fields: &[&'static str], line: &str) -> BTreeMap<&'static str, String
 mod tests {
     use super::*;
 
-    /// A script that answers as `nvidia-smi` of a driver that knows but the older name.
+    /// A script that answers like `nvidia-smi` with a driver that knows only the older name.
     fn fake(folder: &std::path::Path, reasons: &str) -> Smi {
         let program = folder.join("nvidia-smi");
         let script = format!(
@@ -221,8 +221,8 @@ case "$3" in
 esac
 "#
         );
-        // Another process writes the program: a test beside this one that starts a program at that moment
-        // would hold a file written here open, and Linux does not run such a file (ETXTBSY).
+        // Another process writes the program: if this process wrote it, a program started at that moment by a
+        // concurrent test would hold the file open, and Linux does not execute such a file (ETXTBSY).
         let source = folder.join("script");
         std::fs::write(&source, script).unwrap();
         let installed = std::process::Command::new("install").args(["-m", "755"]).args([&source, &program]).status();

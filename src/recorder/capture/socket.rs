@@ -1,8 +1,8 @@
-//! The private socket that the hook speaks to.
+//! The private socket for the hook's messages.
 //!
-//! Any process of the user can connect. So the connections at a time are bounded, and with
-//! them threads and memory: each has one message under way, the next is read when that was
-//! taken, and one message of all is looked into at a time.
+//! Any process of the user can connect, so the number of concurrent connections is limited, and with it threads and
+//! memory. Each connection has one message in flight and reads the next after the current one was handled, and only one
+//! message at a time is parsed.
 
 use std::io::{self, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -19,24 +19,24 @@ use super::folder::Folder;
 use super::messages::{self, Hello, Message};
 use super::private::Private;
 
-/// Connections at a time. A rank has two at most, a Python that starts one for a moment.
+/// Maximum number of concurrent connections. A rank has at most two, a starting Python one for a moment.
 const MOST: usize = 128;
-/// How long a further one may wait for another's end.
+/// Maximum time that a further connection waits for another to end.
 const TURN: Duration = Duration::from_millis(100);
-/// How long a connection may take until it has greeted.
+/// Time limit for a connection's greeting.
 const GREETING: Duration = Duration::from_secs(5);
-/// Bytes of a thread's stack.
+/// Stack size of a thread in bytes.
 const STACK: usize = 1 << 19;
 
-/// A folder with a socket, removed when dropped.
+/// A folder with a socket; removed when dropped.
 pub(super) struct Socket {
     pub(super) path: PathBuf,
     events: Sender<Event>,
-    /// Where it is not in the recording's own folder.
+    /// Folder of the socket, if it is not in the recording's own folder.
     _folder: Option<Folder>,
 }
 
-/// Sends what was heard, and waits until it was taken; `false` where nobody will.
+/// Sends an event and waits until it was handled; returns `false` if there is no receiver any more.
 fn send(events: &Sender<Event>, what: Heard) -> bool {
     let (until, taken) = mpsc::channel::<()>();
     // Dropped with the event.
@@ -46,8 +46,8 @@ fn send(events: &Sender<Event>, what: Heard) -> bool {
 }
 
 impl Socket {
-    /// Connects last: connections are taken in order, so once this one is heard, all
-    /// that were made before are.
+    /// Connects last: connections are accepted in order, so once this message arrives, all earlier connections have
+    /// been accepted.
     pub(super) fn close_the_line(&self) {
         let (path, events) = (self.path.clone(), self.events.clone());
         let version = messages::VERSION;
@@ -57,18 +57,17 @@ impl Socket {
             stream.write_all(&u32::try_from(text.len()).unwrap_or_default().to_le_bytes())?;
             stream.write_all(text.as_bytes())
         };
-        // It would wait where others are many.
+        // It would have to wait if there are many others.
         thread::spawn(move || {
             if connect().is_err() {
-                // Nobody else can be heard either.
+                // No other process can be heard either.
                 send(&events, Heard::Message { pid: OURSELVES, message: Message::Unknown });
             }
         });
     }
 }
 
-/// Listens in `folder`, or where no socket can be there in another private one, and sends
-/// on what is said.
+/// Listens in `folder`, or in another private folder if a socket cannot be created there, and forwards the messages.
 pub(super) fn listen(folder: &Path, private: &Private, events: Sender<Event>) -> Result<Socket, CaptureError> {
     let (listener, path, folder) = match bind(folder) {
         Ok((listener, path)) => (listener, path, None),
@@ -118,11 +117,11 @@ fn bind(folder: &Path) -> Result<(UnixListener, PathBuf), CaptureError> {
     }
 }
 
-/// Room for connections.
+/// Counter of connections.
 #[derive(Default, Clone)]
 struct Slots(Arc<(Mutex<usize>, Condvar)>);
 
-/// Room for one, given back when dropped.
+/// Permission for one connection; returned when dropped.
 struct Slot(Slots);
 
 impl Slots {
@@ -146,19 +145,19 @@ impl Drop for Slot {
     }
 }
 
-/// A message as it came, and where it goes parsed.
+/// A message as received, and the channel for the parsed one.
 struct Unparsed {
     text: Vec<u8>,
     answer: Sender<io::Result<Message>>,
 }
 
-/// A thread that parses the messages of all connections, one after the other: every thread
-/// that parses large ones keeps memory for the next.
+/// Starts a thread that parses the messages of all connections one after another: a thread that parses large messages
+/// retains memory, so there should be only one.
 fn parser() -> Sender<Unparsed> {
     let (sender, unparsed) = mpsc::channel::<Unparsed>();
     thread::spawn(move || {
         for Unparsed { text, answer } in unparsed {
-            // Who asked may have ended.
+            // The requester may have ended.
             let _ = answer.send(messages::parse(&text));
         }
     });
@@ -177,7 +176,7 @@ fn converse(stream: UnixStream, events: &Sender<Event>, parser: &Sender<Unparsed
         let message = parsed.recv().map_err(|_| io::ErrorKind::BrokenPipe)??;
         let from = match (pid, &message) {
             (_, Message::Hello(Hello { version, .. })) if *version != messages::VERSION => {
-                return wrong(format!("the hook speaks version {version}, this program {}", messages::VERSION));
+                return wrong(format!("the hook uses protocol version {version}, this program {}", messages::VERSION));
             }
             (None, Message::Hello(hello)) => {
                 stream.get_ref().set_read_timeout(None)?;
@@ -247,8 +246,7 @@ mod tests {
         assert!(problem.contains("version 9"), "{problem}");
     }
 
-    /// Whoever connects without end gets no more threads than there may be, and does not
-    /// shut out for good who comes after.
+    /// Unlimited connections create only a limited number of threads, and do not permanently block later ones.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_flood_of_connections_takes_a_bounded_number_of_threads() {
@@ -269,9 +267,9 @@ mod tests {
             }
         }
         assert_eq!(connected, MOST);
-        // Other tests run in threads too.
+        // Other tests also run in threads.
         assert!(threads() <= before + 2 * MOST, "{} of {before}", threads());
-        // All of them end, by their own end or for want of a greeting.
+        // All of them end, on their own or for lack of a greeting.
         let flood = flood.join().unwrap();
         drop(flood);
         let mut ended = 0;

@@ -1,36 +1,36 @@
-//! The last lines of what a program writes, as a terminal would leave them.
+//! The last lines of a program's output, as a terminal would show them.
 
 use std::collections::VecDeque;
 
-/// Lines kept.
+/// Maximum number of lines.
 const LINES: usize = 1000;
-/// Characters kept of a line.
+/// Maximum characters per line.
 const WIDTH: usize = 2000;
 /// Columns between two tab stops.
 const TAB: usize = 8;
 
-/// Where in an escape sequence the text is.
+/// State within an escape sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Escape {
-    /// In none.
+    /// Not in a sequence.
     #[default]
     Text,
-    /// Behind ESC.
+    /// After ESC.
     Begun,
     /// In a control sequence (`ESC [`), up to its final letter.
     Control,
     /// In a string (`ESC ]`, `ESC P` …), up to BEL or `ESC \`.
     String,
-    /// Behind an ESC in a string.
+    /// After an ESC in a string.
     StringEnd,
-    /// Behind `ESC (` and the like: one more character.
+    /// After `ESC (` and the like: one more character.
     One,
 }
 
-/// Takes in bytes and keeps the last lines.
+/// Receives bytes and keeps the last lines.
 ///
-/// Control sequences are dropped. A carriage return begins the line anew, so that of a
-/// progress bar only its last form is left; a backspace takes a character back.
+/// Control sequences are dropped. A carriage return restarts the line, so only the last state of a progress bar
+/// remains; a backspace removes a character.
 ///
 /// ```
 /// let mut tail = habitat_tui::live::Tail::default();
@@ -41,15 +41,15 @@ enum Escape {
 pub struct Tail {
     lines: VecDeque<String>,
     line: Vec<char>,
-    /// The next character begins the line anew.
+    /// Whether the next character restarts the line.
     returned: bool,
     escape: Escape,
-    /// The beginning of a character whose other bytes are still to come.
+    /// Incomplete bytes of a character.
     partial: Vec<u8>,
 }
 
 impl Tail {
-    /// Takes in what was written.
+    /// Receives output.
     pub fn feed(&mut self, bytes: &[u8]) {
         let mut held = std::mem::take(&mut self.partial);
         held.extend_from_slice(bytes);
@@ -74,14 +74,14 @@ impl Tail {
         }
     }
 
-    /// Forgets the unfinished line: what follows is not what came next.
+    /// Discards the unfinished line, because the following output does not continue it.
     pub fn skip(&mut self) {
         let Self { lines, .. } = std::mem::take(self);
         self.lines = lines;
         self.push("… (left out)".to_owned());
     }
 
-    /// The lines, the oldest first.
+    /// Lines, oldest first.
     pub fn lines(&self) -> Vec<String> {
         let unfinished = (!self.line.is_empty()).then(|| self.line.iter().collect());
         self.lines.iter().cloned().chain(unfinished).collect()
@@ -97,7 +97,7 @@ impl Tail {
     fn take(&mut self, c: char) {
         self.escape = match (self.escape, c) {
             (Escape::Text, '\u{1b}') => Escape::Begun,
-            // A sequence may begin with one character in place of two.
+            // A sequence may start with one character instead of two.
             (Escape::Text, '\u{9b}') | (Escape::Begun, '[') => Escape::Control,
             (Escape::Text, '\u{90}' | '\u{9d}') | (Escape::Begun, ']' | 'P' | 'X' | '^' | '_') => Escape::String,
             (Escape::Text, c) => {
@@ -106,7 +106,7 @@ impl Tail {
             }
             (Escape::Begun, '(' | ')' | '*' | '+' | '#' | '%' | ' ') => Escape::One,
             (Escape::Control | Escape::String, '\n') => {
-                // Cut off: no sequence goes over a line.
+                // Cut off: sequences do not span lines.
                 self.put('\n');
                 Escape::Text
             }

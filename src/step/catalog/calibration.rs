@@ -1,7 +1,7 @@
-//! What `habitat-tui calibrate` measured of a board: an overlay over its catalog entry.
+//! Measurements of a board by `habitat-tui calibrate`, which supplement its catalog entry.
 //!
-//! Format `habitat-calibration`, version 1, TOML; `catalog/README.md` has every key. It
-//! names the GPU it is of and leaves the entry's own figures alone.
+//! Format `habitat-calibration`, version 1, TOML; `catalog/README.md` lists the keys. A calibration names its GPU and
+//! leaves the figures of the catalog entry unchanged.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +9,14 @@ use super::error::SpecError;
 use habitat_base::text;
 use habitat_base::units::{BytesPerSecond, FlopsPerSecond, GpuSlug};
 
-/// The format's name.
+/// Name of the format.
 pub const FORMAT: &str = "habitat-calibration";
-/// Its version.
+/// Version of the format.
 pub const VERSION: u32 = 1;
-/// Element types of measured products.
+/// Element types of the measured matrix products.
 pub const PRODUCT_TYPES: [&str; 5] = ["fp32", "tf32", "bf16", "fp16", "fp8"];
 
-/// What was measured of one board on one machine.
+/// Measurements of one board in one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
@@ -24,24 +24,24 @@ pub struct Calibration {
     pub format: String,
     /// 1.
     pub version: u32,
-    /// The catalog entry it is of.
+    /// Slug of the catalog entry.
     pub gpu: GpuSlug,
-    /// When, in UTC: `2026-11-21T10:00:00Z`.
+    /// Time of the measurement in UTC: `2026-11-21T10:00:00Z`.
     pub date: String,
-    /// What measured: the program and its version.
+    /// Program that measured, with its version.
     pub program: String,
-    /// What could not be measured, and why.
+    /// Measurements that failed, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
-    /// What is to be said of the figures.
+    /// Remarks on the measurements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The board as its driver describes it.
     pub device: CalibratedDevice,
-    /// Memory bandwidth reached; `None` where it was not measured.
+    /// Achieved memory bandwidth, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<MeasuredBandwidth>,
-    /// What launches cost.
+    /// Launch costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<MeasuredLaunch>,
     /// Rates of matrix products.
@@ -49,141 +49,141 @@ pub struct Calibration {
     pub product: Vec<MeasuredProduct>,
 }
 
-/// A board as its driver describes it. Neither its uuid nor its serial number is kept.
+/// A board as its driver reports it, without uuid and serial number.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CalibratedDevice {
-    /// The driver's name for it.
+    /// Name from the driver.
     pub name: String,
-    /// CUDA compute capability, as `9.0`.
+    /// CUDA compute capability, such as `9.0`.
     pub compute_capability: String,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub sm_count: u32,
-    /// Memory in bytes, as the driver counts it.
+    /// Memory in bytes, as the driver reports it.
     pub memory_bytes: u64,
-    /// Version of the driver.
+    /// Driver version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// The CUDA version that the driver speaks, as `12.8`.
+    /// Highest CUDA version that the driver supports, such as `12.8`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
-    /// Highest clock of the multiprocessors, in MHz.
+    /// Maximum SM clock in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_clock_max_mhz: Option<f64>,
-    /// Highest clock of the memory, in MHz.
+    /// Maximum memory clock in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_clock_max_mhz: Option<f64>,
-    /// Power limit in force, in watts.
+    /// Current power limit in watts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_limit_w: Option<f64>,
-    /// Power limit that the board comes with, in watts.
+    /// Default power limit in watts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_limit_default_w: Option<f64>,
-    /// PCI Express generation that the board and the machine have in common.
+    /// PCI Express generation that both board and machine support.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcie_generation: Option<u8>,
-    /// PCI Express lanes in use.
+    /// Number of PCI Express lanes in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcie_lanes: Option<u8>,
-    /// Whether error correction is on.
+    /// Whether ECC is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecc: Option<bool>,
-    /// Whether the board is divided (Multi-Instance GPU).
+    /// Whether MIG (Multi-Instance GPU) is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mig: Option<bool>,
 }
 
-/// A figure and how it varied over the regions it was timed in.
+/// A measurement and its variation over the timed regions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
-    /// The middle one.
+    /// Median.
     pub median: f64,
-    /// The 10th percentile.
+    /// 10th percentile.
     pub low: f64,
-    /// The 90th percentile.
+    /// 90th percentile.
     pub high: f64,
-    /// Timed regions.
+    /// Number of timed regions.
     pub regions: u32,
 }
 
-/// Memory bandwidth reached, in GB/s (10⁹ bytes).
+/// Achieved memory bandwidth in GB/s (10⁹ bytes).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredBandwidth {
-    /// Size of a buffer, in bytes.
+    /// Buffer size in bytes.
     pub buffer_bytes: u64,
-    /// Copying, bytes read and bytes written counted: what predictions take.
+    /// Copy bandwidth, counting bytes read and written; predictions use this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_gbps: Option<Spread>,
-    /// Reading alone.
+    /// Read-only bandwidth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_gbps: Option<Spread>,
-    /// Writing alone.
+    /// Write-only bandwidth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_gbps: Option<Spread>,
 }
 
-/// What launches cost, in microseconds.
+/// Launch costs in microseconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredLaunch {
-    /// One of a chain of empty kernels.
+    /// Time per empty kernel in a chain of launches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_us: Option<Spread>,
-    /// One empty kernel and the wait for its end, by the host's clock.
+    /// Time to launch one empty kernel and wait for it, on the host's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_us: Option<Spread>,
 }
 
-/// The rate that products of one element type held under load for seconds.
+/// Rate that matrix products of one element type sustain under load for seconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredProduct {
     /// `fp32`, `tf32`, `bf16`, `fp16` or `fp8`.
     pub dtype: String,
-    /// M x N x K.
+    /// Shape as M x N x K.
     pub shape: String,
-    /// The library that computed them.
+    /// Library that computed the products.
     pub software: String,
-    /// TFLOP/s.
+    /// Rate in TFLOP/s.
     pub tflops: Spread,
-    /// What the board did meanwhile.
+    /// State of the board during the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under_load: Option<UnderLoad>,
 }
 
-/// A board at work.
+/// State of a board under load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnderLoad {
-    /// Clock of the multiprocessors, in MHz.
+    /// SM clock in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_clock_mhz: Option<f64>,
-    /// Clock of the memory, in MHz.
+    /// Memory clock in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_clock_mhz: Option<f64>,
-    /// Power drawn, in watts.
+    /// Power draw in watts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
     /// Temperature, in °C.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<f64>,
-    /// What held the clocks down, in the driver's words; empty where nothing did.
+    /// Reasons for reduced clocks, as the driver names them; empty if there were none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limited_by: Vec<String>,
 }
 
 impl Calibration {
-    /// Whether a file's text is meant to be a calibration.
+    /// Whether a table claims to be a calibration.
     pub fn is_one(table: &toml::Table) -> bool {
         table.get("format").is_some_and(|format| format.as_str() == Some(FORMAT))
     }
 
-    /// Reads the file form.
+    /// Parses a calibration file.
     ///
     /// # Errors
-    /// [`SpecError`] naming the key (and, for a text that is not TOML, the line).
+    /// [`SpecError`] naming the key, or the line if the text is not TOML.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let table: toml::Table =
             text.parse().map_err(|error: toml::de::Error| SpecError(error.to_string().trim_end().to_owned()))?;
@@ -209,7 +209,7 @@ impl Calibration {
         if texts.any(|text| text::is_unsafe(text)) {
             return Err(SpecError("a text has control or invisible characters; write plain text".to_owned()));
         }
-        // `2026-11-21…`: what is shown with every figure.
+        // Every figure is shown with this day, `2026-11-21…`.
         let day = self.date.get(..10).unwrap_or_default();
         let is_day = day.len() == 10
             && day.bytes().enumerate().all(|(at, c)| if at == 4 || at == 7 { c == b'-' } else { c.is_ascii_digit() });
@@ -230,7 +230,7 @@ impl Calibration {
         for product in &self.product {
             if !PRODUCT_TYPES.contains(&product.dtype.as_str()) {
                 let known = PRODUCT_TYPES.join(", ");
-                return Err(SpecError(format!("product.dtype: {:?} is none of {known}", product.dtype)));
+                return Err(SpecError(format!("product.dtype: unknown type {:?}; known: {known}", product.dtype)));
             }
             add("product.tflops", Some(product.tflops));
         }
@@ -245,37 +245,37 @@ impl Calibration {
         Ok(())
     }
 
-    /// The file form.
+    /// Formats the calibration as TOML.
     ///
     /// # Errors
-    /// [`SpecError`] where it cannot be written as TOML, or would not be read back.
+    /// [`SpecError`] if it cannot be written as TOML or could not be parsed again.
     pub fn to_toml(&self) -> Result<String, SpecError> {
         self.check()?;
         let text = toml::to_string(self).map_err(|error| SpecError(error.to_string()))?;
         Ok(format!(
             "# Measured by `habitat-tui calibrate`. In catalog/ of the configuration folder these figures\n\
-             # stand in for published ones in every prediction for this GPU; delete the file to go back.\n{text}"
+             # replace published ones in every prediction for this GPU; delete the file to undo this.\n{text}"
         ))
     }
 
-    /// The day it was made, as `2026-11-21`.
+    /// Day of the measurement, such as `2026-11-21`.
     pub fn day(&self) -> &str {
         self.date.get(..10).unwrap_or(&self.date)
     }
 
-    /// Bandwidth of copies, read and written bytes counted.
+    /// Copy bandwidth, counting bytes read and written.
     pub fn bandwidth(&self) -> Option<BytesPerSecond> {
         let copy = self.bandwidth.as_ref()?.copy_gbps?;
         Some(BytesPerSecond::known(copy.median * 1e9))
     }
 
-    /// The rate of products of that element type (`fp32`, `tf32`, `bf16`, `fp16`, `fp8`).
+    /// Rate of matrix products of one element type (`fp32`, `tf32`, `bf16`, `fp16`, `fp8`).
     pub fn rate(&self, dtype: &str) -> Option<FlopsPerSecond> {
         let product = self.product.iter().find(|product| product.dtype == dtype)?;
         Some(FlopsPerSecond::known(product.tflops.median * 1e12))
     }
 
-    /// The same board with another memory bandwidth.
+    /// The same calibration with all bandwidths multiplied by `factor`.
     #[must_use]
     pub fn with_bandwidth_times(mut self, factor: f64) -> Self {
         if let Some(bandwidth) = &mut self.bandwidth {
@@ -356,7 +356,7 @@ mod tests {
         assert!(message("high = 2929.0", "high = 1e300").starts_with("bandwidth.copy_gbps"));
         assert!(message("median = 2900.0", "median = nan").starts_with("bandwidth.copy_gbps"));
         assert!(message("median = 700.0", "median = 1700.0").contains("in this order"));
-        assert!(message("\"bf16\"", "\"int8\"").contains("product.dtype: \"int8\" is none of fp32, tf32"));
+        assert!(message("\"bf16\"", "\"int8\"").contains("product.dtype: unknown type \"int8\"; known: fp32, tf32"));
         assert!(message("2026-11-21T10", "yesterday").contains("date: \"yesterday"));
         assert!(message("sm_count = 132", "sm_count = 132\nuuid = \"x\"").contains("uuid"));
         assert!(message("NVIDIA H100 80GB HBM3", "\\u001b[31m").contains("control"));
@@ -370,7 +370,7 @@ mod tests {
         catalog.calibrate(calibration("h100-sxm5-80gb")).unwrap();
         let gpu = catalog.find("h100-sxm5-80gb").unwrap();
         assert_eq!(gpu.memory_bandwidth, shipped.memory_bandwidth);
-        // The newer one counts, in whatever order they come.
+        // The newer one wins, in either order.
         let older = Calibration { date: "2025-01-01T00:00:00Z".to_owned(), ..calibration("h100-sxm5-80gb") };
         catalog.calibrate(older).unwrap();
         assert_eq!(catalog.find("h100-sxm5-80gb").unwrap().calibration.as_ref().unwrap().day(), "2026-11-21");

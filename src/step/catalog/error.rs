@@ -1,7 +1,6 @@
-//! Why a file of the catalog cannot be used.
+//! Errors of catalog files.
 
-/// Why a text is not a GPU of the catalog, or no calibration; the message names key, value
-/// and place.
+/// Error for an invalid GPU or calibration file. The message gives key, value and line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SpecError(pub(super) String);

@@ -1,7 +1,7 @@
-//! The file form of a GPU: `catalog/<slug>.toml`.
+//! File format of a GPU: `catalog/<slug>.toml`.
 //!
-//! Flat keys, the unit in the name; a figure that is not known is left out. See
-//! `catalog/README.md` for every key and for the keys of `sources`.
+//! Flat keys with the unit in the name; unknown figures are left out. `catalog/README.md` explains every key and the
+//! abbreviations in `sources`.
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use super::error::SpecError;
 use super::spec::{AchievedMatmul, GpuSpec, Layer, PeakRates, SmLimits, StreamingShare, Vendor};
 use habitat_base::units::{Bytes, BytesPerSecond, FlopsPerSecond, GIB, GpuSlug, Megahertz, QuantityError, Watts, most};
 
-/// The schema number of catalog files.
+/// Schema number of catalog files.
 const SCHEMA: u32 = 1;
 
 #[derive(Deserialize)]
@@ -54,10 +54,10 @@ struct File {
 }
 
 impl GpuSpec {
-    /// Reads one catalog file; `layer` says whose it is.
+    /// Parses one catalog file; `layer` is its origin.
     ///
     /// # Errors
-    /// [`SpecError`] naming the key (and, for a text that is not TOML, the line).
+    /// [`SpecError`] naming the key, or the line if the text is not TOML.
     pub fn parse(text: &str, layer: Layer) -> Result<Self, SpecError> {
         if text.trim().is_empty() {
             return Err(SpecError(
@@ -90,7 +90,7 @@ impl File {
             return Err(SpecError(format!("{key}: has control or invisible characters; write plain text")));
         }
         if self.sources.is_empty() {
-            return Err(SpecError("sources: empty; say where the figures come from".to_owned()));
+            return Err(SpecError("sources: empty; name the source of the figures".to_owned()));
         }
         for (key, count) in [("sm_count", self.sm_count), ("fp32_cores_per_sm", self.fp32_cores_per_sm)] {
             if count == 0 {
@@ -109,7 +109,7 @@ impl File {
                 return Err(SpecError(format!("streaming.share: {share:?}; it must be above 0 and at most 1")));
             }
             if streaming.source.trim().is_empty() {
-                return Err(SpecError("streaming.source: empty; say where the share comes from".to_owned()));
+                return Err(SpecError("streaming.source: empty; name the source of the share".to_owned()));
             }
         }
         Ok(GpuSpec {
@@ -130,7 +130,7 @@ impl File {
                     tera,
                 )?,
             },
-            // Zero is a statement here: the board has no NVLink.
+            // Zero is valid here: the board has no NVLink.
             nvlink: self
                 .nvlink_gbps_bidirectional
                 .map(|gbps| {
@@ -160,7 +160,7 @@ impl File {
         })
     }
 
-    /// The five limits belong together: occupancy needs all of them.
+    /// Either all five limits or none: occupancy needs all of them.
     fn limits(&self) -> Result<Option<SmLimits>, SpecError> {
         let shared = known("shared_memory_per_sm_kb", self.shared_memory_per_sm_kb, |kb| Bytes::new(kb * 1024.0))?;
         match (self.max_threads_per_sm, self.max_blocks_per_sm, self.max_warps_per_sm, self.registers_per_sm, shared) {
@@ -197,10 +197,10 @@ fn tera(value: f64) -> Result<FlopsPerSecond, QuantityError> {
 
 fn positive<T>(key: &str, value: f64, make: impl Fn(f64) -> Result<T, QuantityError>) -> Result<T, SpecError> {
     match make(value) {
-        // Smaller figures are mistakes, and times by them would be infinite.
+        // Smaller values are mistakes and would lead to infinite times.
         Ok(quantity) if value >= 1e-6 => Ok(quantity),
         _ => Err(SpecError(format!(
-            "{key}: {value:?}; it must be a finite number above 0 that a GPU can have (leave the key out where it is not known)"
+            "{key}: {value:?}; it must be a finite number above 0 that a GPU can have (leave the key out if unknown)"
         ))),
     }
 }
@@ -261,7 +261,7 @@ sources = ["test"]
         );
         assert!(error("sm_count = 40", "sm_count = 0").contains("sm_count: 0"));
         assert!(error("= 320", "= -320").contains("memory_bandwidth_gbps: -320"));
-        // A bandwidth that makes every time infinite is none.
+        // A bandwidth that makes every time infinite is rejected.
         assert!(error("= 320", "= 1e-300").contains("memory_bandwidth_gbps: 1e-300"));
         assert!(error("= 320", "= nan").contains("memory_bandwidth_gbps: NaN"));
         assert!(error("= 320", "= \"fast\"").contains("memory_bandwidth_gbps"));

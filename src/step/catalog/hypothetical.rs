@@ -1,5 +1,5 @@
-//! GPUs that do not exist: one of the catalog with some of its figures changed (the case study of Li et
-//! al., MICRO '23, varies the memory bandwidth).
+//! Hypothetical GPUs: a catalog GPU with some specifications changed (the case study of Li et al., MICRO '23, varies
+//! the memory bandwidth).
 
 use std::fmt;
 
@@ -7,26 +7,26 @@ use super::{AchievedMatmul, GpuSpec, Layer, PeakRates};
 use habitat_base::text;
 use habitat_base::units::{FlopsPerSecond, GpuSlug};
 
-/// What of a GPU can be changed.
+/// A specification that can be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     /// Memory bandwidth.
     Bandwidth,
-    /// Multiprocessors, with all rates of arithmetic.
+    /// Multiprocessors, which scale all arithmetic rates.
     Multiprocessors,
-    /// Clock, with all rates of arithmetic.
+    /// Clock, which scales all arithmetic rates.
     Clock,
-    /// Rates of matrix products on tensor or matrix cores.
+    /// Matrix-product rates on tensor cores (AMD: matrix cores).
     Tensor,
     /// Memory size.
     Memory,
 }
 
 impl Figure {
-    /// All, in the order shown.
+    /// All figures in display order.
     pub const ALL: [Self; 5] = [Self::Bandwidth, Self::Multiprocessors, Self::Clock, Self::Tensor, Self::Memory];
 
-    /// Its name on the command line.
+    /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bandwidth => "bandwidth",
@@ -37,7 +37,7 @@ impl Figure {
         }
     }
 
-    /// What it is, in words.
+    /// Label for display.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Bandwidth => "memory bandwidth",
@@ -49,7 +49,7 @@ impl Figure {
     }
 }
 
-/// Each figure in times of the real one.
+/// Factors by which each figure differs from the real GPU's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Changes([f64; 5]);
 
@@ -60,55 +60,48 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// The least and the most that a figure can be in times of the real one.
+    /// Smallest and largest factor.
     pub const LIMITS: [f64; 2] = [0.1, 10.0];
 
-    /// That of one figure.
+    /// Factor of one figure.
     pub const fn get(&self, figure: Figure) -> f64 {
         self.0[figure as usize]
     }
 
-    /// With one figure so many times the real one.
+    /// The same changes with another factor for one figure.
     #[must_use]
     pub const fn with(mut self, figure: Figure, times: f64) -> Self {
         self.0[figure as usize] = times;
         self
     }
 
-    /// One figure so many times the real one.
+    /// Changes with a factor for one figure.
     pub fn of(figure: Figure, times: f64) -> Self {
         Self::default().with(figure, times)
     }
 
-    /// Whether nothing is changed.
+    /// Whether nothing changes.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Reads `bandwidth=2,sms=1.5`: figures by name, in times of the real ones.
+    /// Parses factors by name: `bandwidth=2,sms=1.5`.
     ///
     /// # Errors
-    /// What is wrong, with what is understood.
+    /// A message with the invalid part and the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut changes = Self::default();
         for change in text.split(',').map(str::trim).filter(|change| !change.is_empty()) {
             let known = Figure::ALL.map(Figure::name).join(", ");
             let (name, times) = change.split_once('=').ok_or_else(|| {
-                format!(
-                    "{:?}: write a figure and in how many times the real one, such as bandwidth=2; figures: {known}",
-                    text::clean(change, 40)
-                )
+                format!("{:?}: expected NAME=FACTOR, such as bandwidth=2; names: {known}", text::clean(change, 40))
             })?;
             let figure = Figure::ALL.into_iter().find(|figure| figure.name().eq_ignore_ascii_case(name.trim()));
-            let figure = figure.ok_or_else(|| format!("{:?} is none of {known}", text::clean(name, 40)))?;
+            let figure = figure.ok_or_else(|| format!("unknown name {:?}; names: {known}", text::clean(name, 40)))?;
             let [least, most] = Self::LIMITS;
             let value = times.trim().trim_end_matches(['x', '×']).trim().parse::<f64>();
             let value = value.ok().filter(|value| (least..=most).contains(value)).ok_or_else(|| {
-                format!(
-                    "{}={}: write a number from {least} to {most}, in times of the real one",
-                    figure.name(),
-                    text::clean(times, 40)
-                )
+                format!("{}={}: the factor must be from {least} to {most}", figure.name(), text::clean(times, 40))
             })?;
             changes = changes.with(figure, value);
         }
@@ -116,7 +109,7 @@ impl Changes {
     }
 }
 
-/// In words: `2 × memory bandwidth, 1.5 × clock`.
+/// For display: `2 × memory bandwidth, 1.5 × clock`.
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changed = Figure::ALL.into_iter().filter(|figure| self.get(*figure) != 1.0);
@@ -127,9 +120,9 @@ impl fmt::Display for Changes {
 }
 
 impl GpuSpec {
-    /// This GPU with changed figures, under another slug. What was measured of it changes with the
-    /// figure that it is about. The power limit grows with the arithmetic, so that it holds the clock
-    /// down no more than on the real GPU; caches stay as they are.
+    /// This GPU with changed figures under another slug. Measurements scale with the figure they belong to. The power
+    /// limit grows with the arithmetic rates, so that it does not throttle more than on the real GPU; caches stay the
+    /// same.
     #[must_use]
     pub fn hypothetical(&self, slug: GpuSlug, changes: &Changes) -> Self {
         let sm_count = ((f64::from(self.sm_count) * changes.get(Figure::Multiprocessors)).round() as u32).max(1);
@@ -210,12 +203,12 @@ mod tests {
         assert_eq!(all("sms=0.5"), [1.0, 0.5, 0.5, 1.0, 0.5]);
         assert_eq!(all("sms=0.5,clock=2, tensor = 3x"), [1.0, 1.0, 3.0, 1.0, 3.0]);
         assert_eq!(all("memory=1.5"), [1.0, 1.0, 1.0, 1.5, 1.0]);
-        // Whole multiprocessors: 132 × 0.1.
+        // Rounded to whole multiprocessors: 132 × 0.1.
         assert_eq!(changed("sms=0.1").sm_count, 13);
         assert_eq!(all("sms=0.1")[1], ratio(13.0, 132.0));
         let rate = |gpu: &GpuSpec| gpu.fastest_published("bf16").map(FlopsPerSecond::get);
         assert_eq!(rate(&changed("tensor=2")), rate(&real).map(|rate| rate * 2.0));
-        // Nothing changed is the same GPU under another name.
+        // Without changes it is the same GPU under another name.
         let same = GpuSpec { slug: real.slug.clone(), name: real.name.clone(), layer: Layer::Shipped, ..changed("") };
         assert_eq!(Catalog::new([same]), Catalog::new([real]));
     }

@@ -1,4 +1,4 @@
-//! Which GPU of the catalog a recording was made on: by the name that the driver gives it, and by its figures.
+//! Matches a recording's GPU with the catalog by the driver's name and the specifications.
 
 use std::collections::BTreeSet;
 
@@ -6,62 +6,62 @@ use super::{Catalog, GpuSpec, Vendor};
 use habitat_base::text;
 use habitat_base::units::{GIB, GpuSlug};
 
-/// A recording's facts about its GPU.
+/// Facts about the GPU of a recording.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceIdentity {
-    /// Name the driver gives.
+    /// Name from the driver.
     pub name: String,
     /// CUDA compute capability.
     pub compute_capability: Option<(u8, u8)>,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub sm_count: Option<u32>,
     /// Device memory in bytes.
     pub memory_bytes: Option<u64>,
 }
 
-/// Why a recording's GPU is none of the catalog's.
+/// Reason why a recording's GPU does not match the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unrecognised {
-    /// No GPU of the catalog has the name.
-    #[error("the catalog has no GPU that is {name:?}")]
+    /// No GPU of the catalog has this name.
+    #[error("no GPU in the catalog matches {name:?}")]
     Name {
-        /// The driver's name, or figures of a GPU without one.
+        /// Name from the driver, or specifications of a GPU without a name.
         name: String,
     },
-    /// A part of a GPU, as MIG divides them.
+    /// A MIG slice.
     #[error(
-        "{name:?} is a MIG slice of {whole} ({found}; the whole GPU has {expected}): predictions from the catalog's figures of the whole GPU do not hold for it"
+        "{name:?} is a MIG slice of {whole} ({found}; the whole GPU has {expected}): predictions for the whole GPU do not apply to it"
     )]
     Slice {
-        /// The driver's name.
+        /// Name from the driver.
         name: String,
         /// The whole GPU.
         whole: GpuSlug,
-        /// What was recorded.
+        /// Specifications in the recording.
         found: String,
-        /// Figures of the whole GPU.
+        /// Specifications of the whole GPU.
         expected: String,
     },
-    /// The name is that of a GPU of the catalog, and its figures are not.
+    /// A GPU of the catalog has the name but other specifications.
     #[error(
-        "the catalog has {name:?} as {known} with {expected}, the recording has {found}: another edition of it, or a part of one"
+        "{name:?} is {known} in the catalog, with {expected}, but the recording has {found}: another variant, or part of a GPU"
     )]
     Figures {
-        /// The driver's name.
+        /// Name from the driver.
         name: String,
-        /// The catalog's GPU of that name.
+        /// The catalog's GPU with this name.
         known: GpuSlug,
-        /// What was recorded.
+        /// Specifications in the recording.
         found: String,
-        /// Figures of the catalog.
+        /// Specifications in the catalog.
         expected: String,
     },
-    /// Several GPUs of the catalog fit.
+    /// Several GPUs of the catalog match.
     #[error("{name:?} may be {}", list(.fitting))]
     Several {
-        /// The driver's name, or figures of a GPU without one.
+        /// Name from the driver, or specifications of a GPU without a name.
         name: String,
-        /// These.
+        /// The matching GPUs.
         fitting: Vec<GpuSlug>,
     },
 }
@@ -71,7 +71,7 @@ fn list(slugs: &[GpuSlug]) -> String {
 }
 
 impl DeviceIdentity {
-    /// Whether the name has a model in it: drivers call GPUs that they do not know "Graphics Device".
+    /// Whether the name contains a model: drivers call unknown GPUs "Graphics Device".
     fn has_model(&self) -> bool {
         !words(&self.name).is_empty()
     }
@@ -80,14 +80,14 @@ impl DeviceIdentity {
         words(&self.name).iter().any(|word| word == "mig")
     }
 
-    /// Multiprocessors and memory, in words.
+    /// Multiprocessors and memory, for display.
     fn figures(&self) -> String {
         let facts = [
             self.sm_count.map(|count| format!("{count} multiprocessors")),
             self.memory_bytes.map(|bytes| format!("{:.1} GiB", bytes as f64 / GIB)),
         ];
         let facts: Vec<String> = facts.into_iter().flatten().collect();
-        if facts.is_empty() { "no figures recorded".to_owned() } else { facts.join(", ") }
+        if facts.is_empty() { "no specifications recorded".to_owned() } else { facts.join(", ") }
     }
 
     fn has_capability_of(&self, gpu: &GpuSpec) -> bool {
@@ -102,8 +102,8 @@ impl DeviceIdentity {
 }
 
 impl GpuSpec {
-    /// The compute capability that drivers report: of AMD's GPUs the major and minor number of their instruction set,
-    /// as 9 and 4 of gfx942 (`hipDeviceProp_t`).
+    /// Compute capability that drivers report. For AMD's GPUs it is the major and minor number of the instruction set,
+    /// such as 9 and 4 of gfx942 (`hipDeviceProp_t`).
     pub fn reported_capability(&self) -> Option<(u8, u8)> {
         self.compute_capability.or(match (self.vendor, self.architecture.as_str()) {
             (Vendor::Amd, "CDNA 1" | "CDNA 2") => Some((9, 0)),
@@ -119,11 +119,8 @@ impl GpuSpec {
 }
 
 impl Catalog {
-    /// The GPU that a recording was made on: by its name and figures, or, if it has no name, by its figures if only one
-    /// GPU has them.
-    ///
-    /// # Errors
-    /// [`Unrecognised`] with the reason.
+    /// The GPU of a recording, from its name and specifications. Without a name, the specifications must match exactly
+    /// one GPU.
     pub fn recognise(&self, identity: &DeviceIdentity) -> Result<&GpuSpec, Unrecognised> {
         let name = text::clean(identity.name.trim(), 120);
         let name = if name.is_empty() { identity.figures() } else { name };
@@ -154,11 +151,11 @@ impl Catalog {
         })
     }
 
-    /// The GPU a driver calls `identity.name`, distinguished from its siblings by compute
-    /// capability, multiprocessors and memory; `None` unless exactly one remains best.
+    /// The GPU that a driver calls `identity.name`, distinguished from its siblings by compute capability,
+    /// multiprocessors and memory; `None` unless exactly one has the best score.
     ///
-    /// Boards that differ only in facts that drivers do not report (SXM or `PCIe` with equal
-    /// memory and multiprocessors) are distinguished by the words of the name.
+    /// Boards that differ only in facts that drivers do not report (SXM or `PCIe` with equal memory and
+    /// multiprocessors) are distinguished by the words of the name.
     pub fn identify(&self, identity: &DeviceIdentity) -> Option<&GpuSpec> {
         if identity.is_mig() {
             return None;
@@ -170,8 +167,7 @@ impl Catalog {
         }
     }
 
-    /// The GPUs of the model that a driver calls `identity.name`, so far as its figures
-    /// agree, the likeliest first.
+    /// GPUs of the model that a driver calls `identity.name` with matching specifications, the likeliest first.
     pub fn alike(&self, identity: &DeviceIdentity) -> Vec<&GpuSpec> {
         self.scored(identity).into_iter().map(|(_, gpu)| gpu).collect()
     }
@@ -180,9 +176,9 @@ impl Catalog {
         self.of_name(identity).into_iter().filter(|(_, gpu)| identity.has_figures_of(gpu)).collect()
     }
 
-    /// The GPUs of a driver's name and compute capability, the likeliest first.
+    /// GPUs with the driver's name and compute capability, the likeliest first.
     fn of_name(&self, identity: &DeviceIdentity) -> Vec<(i32, &GpuSpec)> {
-        // "MI250X / MI250" names two boards of one chip.
+        // "MI250X / MI250" is one chip on two boards.
         let names: Vec<Vec<String>> = identity.name.split('/').map(words).filter(|name| !name.is_empty()).collect();
         let mut scored: Vec<(i32, &GpuSpec)> = self
             .gpus
@@ -194,8 +190,8 @@ impl Catalog {
         scored
     }
 
-    /// The GPUs with these multiprocessors and this memory, and this compute capability if it was recorded, for
-    /// recordings that do not name theirs; none if one of the former is missing.
+    /// GPUs with these multiprocessors and this memory, and this compute capability if recorded, for recordings without
+    /// a GPU name. Empty if multiprocessors or memory are missing.
     pub fn with_figures(&self, identity: &DeviceIdentity) -> Vec<&GpuSpec> {
         if identity.sm_count.is_none() || identity.memory_bytes.is_none() {
             return Vec::new();
@@ -205,7 +201,7 @@ impl Catalog {
     }
 }
 
-/// Of GPUs with one name the one with the memory in that name: `80gb` of an A100-SXM4-80GB.
+/// Among GPUs with the best score, the one with the memory size in the driver's name: `80gb` in A100-SXM4-80GB.
 fn likeliest<'a>(named: &[(i32, &'a GpuSpec)], name: &str) -> Option<&'a GpuSpec> {
     let (best, first) = named.first()?;
     let name = name.to_lowercase();
@@ -215,12 +211,13 @@ fn likeliest<'a>(named: &[(i32, &'a GpuSpec)], name: &str) -> Option<&'a GpuSpec
     alike.into_iter().find(|gpu| has_size(gpu)).or(Some(first))
 }
 
-/// Drivers report 1 to 8 % less than the nominal size (ECC, firmware), in powers of two.
+/// Whether a reported memory size matches a nominal one. Drivers report 1 to 8 % less than the nominal size (ECC,
+/// firmware), in powers of two.
 fn memory_agrees(reported: f64, nominal: f64) -> bool {
     (0.90..=1.03).contains(&(reported / nominal))
 }
 
-/// The words of a name that identify a board: model numbers and form factors, not makers.
+/// Words of a name that identify a board: model numbers and form factors, not vendors.
 fn words(name: &str) -> Vec<String> {
     const SILENT: [&str; 13] = [
         "nvidia",
@@ -244,8 +241,8 @@ fn words(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// `32gb` says nothing that the memory size does not; `sxm2`, `sxm4` and `sxm5` are one word, but
-/// `sxm3` is another: the V100 exists as SXM2 and as SXM3.
+/// Normalises a word. Drops memory sizes such as `32gb`, because the memory is compared separately. `sxm2`, `sxm4` and
+/// `sxm5` become one word, but not `sxm3`: the V100 exists as SXM2 and as SXM3.
 fn split_memory(word: &str) -> Option<String> {
     if word.strip_suffix("gb").is_some_and(|digits| digits.chars().all(|c| c.is_ascii_digit())) {
         return None;
@@ -257,13 +254,13 @@ fn split_memory(word: &str) -> Option<String> {
     })
 }
 
-/// Words that make a board another one than that without them: an `RTX 2060 SUPER` is no `RTX
-/// 2060`, and no desktop board is a `Laptop GPU`.
+/// Words that mark a different board: an `RTX 2060 SUPER` is not an `RTX 2060`, and a `Laptop GPU` is not a desktop
+/// board.
 const VARIANTS: [&str; 9] = ["ti", "super", "laptop", "mobile", "max", "sff", "server", "workstation", "d"];
 
-/// Shared words count for, words of either name alone against; `None` when the model
-/// (the first word with a digit; of names without digits, as TITAN V, every word of the slug) is not
-/// among the words of both, or the name has a word of another variant.
+/// Score of a name: shared words add, words in only one of the two names subtract. `None` if a variant word is missing
+/// from the GPU's name or the model does not match. The model is the first word with a digit; in names without digits,
+/// such as TITAN V, it is all words of the slug.
 fn name_score(wanted: &[String], gpu: &GpuSpec) -> Option<i32> {
     let slug = words(gpu.slug.as_str());
     let own: Vec<String> = words(&gpu.name).into_iter().chain(slug.iter().cloned()).collect();

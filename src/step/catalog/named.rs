@@ -1,4 +1,4 @@
-//! Names of GPUs as people type them: `4090`, `a100-80`, `rtx4090`, `A100 80GB`, `h100`.
+//! Informal names of GPUs: `4090`, `a100-80`, `rtx4090`, `A100 80GB`, `h100`.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::GpuSpec;
 use habitat_base::text;
 use habitat_base::units::GIB;
 
-/// Words that do not tell one board from another.
+/// Words that do not distinguish boards.
 const SILENT: [&str; 21] = [
     "nvidia",
     "amd",
@@ -30,12 +30,12 @@ const SILENT: [&str; 21] = [
     "gddr6x",
     "ampere",
 ];
-/// Names of boards are shorter.
+/// Upper bound for the length of a board's name.
 const LONGEST: usize = 60;
 
-/// The GPUs that a name fits, in their order: every word of it is made of words of the slug
-/// or of the board's name, in any order and with or without what separates them. Of two GPUs of which one has all
-/// the words of the other and more, the one with fewer is meant: `2080` is no `2080 Ti`.
+/// GPUs that match a name, in their order: every word of it consists of words of the slug or of the board's name, in
+/// any order, with or without separators. If one GPU has all unmatched words of another and more, the one with fewer
+/// wins: `2080` does not match `2080 Ti`.
 pub(super) fn fitting<'a>(name: &str, gpus: &(impl Iterator<Item = &'a GpuSpec> + Clone)) -> Vec<&'a GpuSpec> {
     let name = name.to_lowercase();
     if name.len() > LONGEST {
@@ -56,13 +56,13 @@ pub(super) fn fitting<'a>(name: &str, gpus: &(impl Iterator<Item = &'a GpuSpec> 
         .unwrap_or_default()
 }
 
-/// How many near names an error shows.
+/// Number of suggestions in an error.
 const NEAR: usize = 5;
-/// Likeness below which a name is not near, of the 3 that two equal names have.
+/// Similarity below which a name is not suggested; equal names have 3.
 const LIKE: f64 = 1.3;
 
-/// The slugs nearest to a name that fits none, best first. The numbers of a name count most: of a
-/// `4090ti`, which does not exist, the RTX 4090 is nearest, then others of its series.
+/// Slugs nearest to a name without a match, best first. Numbers count most: for `4090ti`, which does not exist, the RTX
+/// 4090 is nearest, followed by others of its series.
 pub(super) fn near<'a>(name: &str, gpus: impl Iterator<Item = &'a GpuSpec>) -> Vec<String> {
     let slugs: Vec<&str> = gpus.map(|gpu| gpu.slug.as_str()).collect();
     let by_spelling = || text::nearest(name, slugs.iter().copied(), NEAR).into_iter().map(str::to_owned).collect();
@@ -87,33 +87,33 @@ pub(super) fn near<'a>(name: &str, gpus: impl Iterator<Item = &'a GpuSpec>) -> V
     found.into_iter().take(NEAR).map(|(_, slug)| slug.to_owned()).collect()
 }
 
-/// The numbers in a name, sizes of memory left out.
+/// Numbers in a name, except memory sizes.
 fn numbers(name: &str) -> Vec<&str> {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !is_memory(word));
     words.flat_map(|word| word.split(|c: char| !c.is_ascii_digit())).filter(|number| number.len() > 1).collect()
 }
 
-/// A name without separators and words that all boards share.
+/// A name without separators and without words that all boards share.
 fn squeezed(name: &str) -> String {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric());
     words.filter(|word| !SILENT.contains(word) && *word != "rtx" && *word != "gtx").collect()
 }
 
-/// How alike two numbers are, 1 for equal ones: by their first digits, then by their difference.
+/// Similarity of two numbers, 1 if equal: common leading digits first, then the difference.
 fn alike(a: &str, b: &str) -> f64 {
     let common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let value = |number: &str| number.parse::<f64>().unwrap_or(f64::INFINITY);
     let apart = (value(a) - value(b)).abs() / value(a).max(value(b));
     if common == 0 {
-        // A first digit mistyped.
+        // The first digit may be mistyped.
         0.5 * strsim::normalized_levenshtein(a, b)
     } else {
         0.7 * common as f64 / a.len().max(b.len()) as f64 + 0.3 * (1.0 - 100.0 * apart).max(0.0)
     }
 }
 
-/// The words that tell a GPU: those of its slug, then those that only its name has
-/// (`workstation`, `sxm`), without remarks in brackets.
+/// Words that identify a GPU: those of its slug, then those only in its name (`workstation`, `sxm`), without remarks in
+/// brackets.
 fn own_words(gpu: &GpuSpec) -> Vec<String> {
     let mut own: Vec<String> = gpu.slug.as_str().split('-').map(str::to_owned).collect();
     let name = gpu.name.split('(').next().unwrap_or_default().to_lowercase();
@@ -126,12 +126,11 @@ fn own_words(gpu: &GpuSpec) -> Vec<String> {
     own
 }
 
-/// The words of the GPU that are not among those typed; `None` where the name is not this
-/// GPU's.
+/// Words of the GPU that do not occur among the typed words; `None` if the name does not match.
 fn unsaid(words: &[&str], gpu: &GpuSpec) -> Option<BTreeSet<String>> {
     let own = own_words(gpu);
     let size = format!("{:.0}", gpu.memory.get() / GIB);
-    // Each form in which a word of the slug is typed; memory that the slug leaves out counts too.
+    // Every way to type each word of the slug; the memory size counts even if the slug lacks it.
     let mut forms: Vec<(String, usize)> = Vec::new();
     for (place, word) in own.iter().enumerate() {
         forms.push((word.clone(), place));
@@ -146,7 +145,7 @@ fn unsaid(words: &[&str], gpu: &GpuSpec) -> Option<BTreeSet<String>> {
     for word in words {
         said = consumed(word, &forms, &said)?;
     }
-    // Memory or a form factor alone names no board.
+    // A memory size or a form factor alone does not identify a board.
     let names = |place: &usize| own.get(*place).is_some_and(|word| !is_memory(word) && !is_form(word));
     said.iter().any(names).then(|| {
         own.iter().enumerate().filter(|(place, _)| !said.contains(place)).map(|(_, word)| word.clone()).collect()
@@ -161,7 +160,7 @@ fn is_form(word: &str) -> bool {
     word == "pcie" || word.starts_with("sxm")
 }
 
-/// The places said once `word` is said too, as a row of forms; no place twice.
+/// Word positions matched after consuming `word` as a sequence of forms; each position matches at most once.
 fn consumed(word: &str, forms: &[(String, usize)], said: &BTreeSet<usize>) -> Option<BTreeSet<usize>> {
     if word.is_empty() {
         return Some(said.clone());
@@ -250,7 +249,7 @@ mod tests {
         assert_eq!(named("titan"), ["titan-rtx", "titan-v", "titan-xp"]);
     }
 
-    /// What the program prints, anything that takes a name takes.
+    /// Every name that the program prints is accepted as input.
     #[test]
     fn every_slug_and_every_full_name_is_its_own() {
         let catalog = shipped::catalog();
@@ -260,7 +259,7 @@ mod tests {
                 let found: Vec<&str> = catalog.named(typed).into_iter().map(|gpu| gpu.slug.as_str()).collect();
                 assert_eq!(found, [slug], "{typed}");
             }
-            // In words it may be the beginning of another's name as well.
+            // Split into words, it may also match the beginning of another GPU's name.
             assert!(catalog.named(&slug.replace('-', " ")).contains(&gpu), "{slug}");
         }
     }

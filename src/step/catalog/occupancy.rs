@@ -1,37 +1,37 @@
-//! Thread blocks that one multiprocessor holds at a time, and the wave size of a GPU.
+//! Resident thread blocks per multiprocessor, and the wave size of a GPU.
 //!
-//! The rules are those of NVIDIA's CUDA occupancy calculator: registers are allocated per
-//! warp in units of 256, warps in groups of 4 (2 on compute capability 6.0), shared memory in units of 128 bytes from
-//! compute capability 8.0 (256 before), where the system also keeps 1 KiB of every block.
+//! The rules are those of NVIDIA's CUDA occupancy calculator. Registers are allocated per warp in units of 256, and
+//! warps in groups of 4 (2 on compute capability 6.0). Shared memory is allocated in units of 128 bytes from compute
+//! capability 8.0 (256 before), where the system also reserves 1 KiB per block.
 
 use super::spec::{GpuSpec, SmLimits};
 
-/// Threads of a warp.
+/// Threads per warp.
 const WARP: u64 = 32;
-/// Register allocation unit of one warp.
+/// Register allocation unit per warp.
 const REGISTER_UNIT: u64 = 256;
-/// Registers one block may use; multiprocessors of 3.7 have twice as many in all.
+/// Maximum registers per block; multiprocessors of 3.7 have twice as many in total.
 const REGISTERS_PER_BLOCK: u64 = 65_536;
-/// Shared memory the system keeps of every block from compute capability 8.0 on.
+/// Shared memory that the system reserves per block from compute capability 8.0, in bytes.
 const RESERVED_SHARED: u64 = 1024;
-/// Threads of one block, at most.
+/// Maximum threads per block.
 const THREADS_PER_BLOCK: u64 = 1024;
 
-/// What one block of a kernel needs.
+/// Resources that one block of a kernel needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockNeeds {
-    /// Threads of a block.
+    /// Threads per block.
     pub threads: u64,
-    /// Registers of a thread; 0 where not known (registers then never limit).
+    /// Registers per thread; 0 if unknown, which never limits.
     pub registers_per_thread: u64,
     /// Static and dynamic shared memory in bytes.
     pub shared_memory_bytes: u64,
 }
 
-/// Blocks of a kernel that one multiprocessor of `gpu` holds at a time.
+/// Blocks of a kernel resident on one multiprocessor of `gpu`.
 ///
-/// `None` where the limits are not known (AMD); `Some(0)` where such a block cannot run
-/// there at all (too much shared memory, too many threads or registers).
+/// `None` if the limits are unknown (AMD); `Some(0)` if the GPU cannot run such a block (too much shared memory, too
+/// many threads or registers).
 pub fn blocks_per_sm(gpu: &GpuSpec, needs: BlockNeeds) -> Option<u64> {
     let (capability, limits) = (gpu.compute_capability?, gpu.limits?);
     if needs.threads == 0 || needs.threads > THREADS_PER_BLOCK {
@@ -51,7 +51,7 @@ fn by_registers(capability: (u8, u8), limits: SmLimits, registers_per_thread: u6
     if registers_per_thread == 0 {
         return u64::MAX;
     }
-    // Warps are allocated in groups, one a sub-partition: 2 on 6.0, 4 on all others here.
+    // Warps are allocated in groups, one per sub-partition: 2 on 6.0, 4 on all others here.
     let granularity = if capability == (6, 0) { 2 } else { 4 };
     let per_warp = registers_per_thread.saturating_mul(WARP).div_ceil(REGISTER_UNIT).saturating_mul(REGISTER_UNIT);
     let file = u64::from(limits.registers);
@@ -81,7 +81,7 @@ mod tests {
         blocks_per_sm(&spec(slug), BlockNeeds { threads, registers_per_thread, shared_memory_bytes }).unwrap()
     }
 
-    /// Values of NVIDIA's occupancy calculator, by the limit that decides.
+    /// Values of NVIDIA's occupancy calculator, by the limiting resource.
     #[test]
     fn known_launches() {
         // Threads: 2048 on Volta, 1024 on Turing, 1536 on 8.6, 2048 on 8.0 and 9.0.
@@ -92,16 +92,16 @@ mod tests {
         // Blocks: 32 on Volta and 8.0, 16 on Turing and 8.6.
         assert_eq!(blocks("v100-sxm2-16gb", 32, 16, 0), 32);
         assert_eq!(blocks("a10", 32, 16, 0), 16);
-        // Registers: 48 a thread are 1,536 a warp: 42 warps, 40 in groups of 4, 5 blocks of 8.
+        // Registers: 48 per thread are 1,536 per warp: 42 warps, 40 in groups of 4, 5 blocks of 8.
         assert_eq!(blocks("a10", 256, 48, 0), 5);
-        // 122 a thread round up to 4,096 a warp: 16 warps, 4 blocks of 4.
+        // 122 per thread round up to 4,096 per warp: 16 warps, 4 blocks of 4.
         assert_eq!(blocks("v100-sxm2-16gb", 128, 122, 12_288), 4);
         assert_eq!(blocks("a100-sxm4-80gb", 256, 255, 0), 1);
-        // Shared memory: 48 KiB + 1 KiB kept by the system, in 164 KiB.
+        // Shared memory: 48 KiB + 1 KiB reserved by the system, out of 164 KiB.
         assert_eq!(blocks("a100-sxm4-40gb", 128, 32, 49_152), 3);
         assert_eq!(blocks("v100-sxm2-16gb", 128, 32, 49_152), 2);
         assert_eq!(blocks("h100-sxm5-80gb", 128, 32, 232_448), 1);
-        // P100: 40 registers are 1,280 a warp: 51 warps, 50 in groups of 2, 25 blocks of 2.
+        // P100: 40 registers are 1,280 per warp: 51 warps, 50 in groups of 2, 25 blocks of 2.
         assert_eq!(blocks("p100-pcie-16gb", 64, 40, 0), 25);
         assert_eq!(blocks("p4", 64, 40, 0), 24);
         // The K80's register file holds two blocks of 65,536.
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_block_that_cannot_run_there() {
-        // A Hopper kernel's 200 KiB of shared memory on Turing.
+        // A Hopper kernel with 200 KiB of shared memory does not fit on Turing.
         assert_eq!(blocks("t4", 128, 32, 204_800), 0);
         assert_eq!(blocks("t4", 2048, 32, 0), 0);
         assert_eq!(blocks("a10", 128, 32, u64::MAX), 0);

@@ -4,42 +4,42 @@ use super::name::AttentionForm;
 use super::{Arithmetic, Pass, Primitive, Work, volume};
 use crate::profile::{Attribute, Operation, Shape};
 
-/// `FlashAttention`-2 reaches up to 73 % of the peak forward and 63 % backward on an A100
-/// (Dao 2023, section 4.1), less on short sequences.
+/// Share of the product rate that fused attention sustains in the forward pass. `FlashAttention`-2 reaches up to 73 %
+/// of the peak forward and 63 % backward on an A100 (Dao 2023, section 4.1), less on short sequences.
 const FORWARD_SHARE: f64 = 0.6;
-/// Backward.
+/// The same in the backward pass.
 const BACKWARD_SHARE: f64 = 0.5;
 
-/// Every query compared with every key, and the values added up accordingly.
+/// Fused attention: products of queries with keys, softmax, and the weighted sum of values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Attention {
-    /// Sequences.
+    /// Number of sequences.
     pub batch: f64,
-    /// Heads of the queries.
+    /// Query heads.
     pub heads: f64,
-    /// Queries of a sequence.
+    /// Queries per sequence.
     pub queries: f64,
-    /// Keys of a sequence.
+    /// Keys per sequence.
     pub keys: f64,
-    /// Elements of a query and of a key.
+    /// Size of a query or key in one head.
     pub head_size: f64,
-    /// Elements of a value.
+    /// Size of a value in one head.
     pub value_size: f64,
-    /// The part of all pairs of queries and keys that a causal mask leaves; 1 without one.
+    /// Share of the query–key pairs left by a causal mask or window; 1 without one.
     pub seen: f64,
-    /// Whether it forms gradients.
+    /// Whether it computes gradients.
     pub is_backward: bool,
     /// Elements read and written.
     pub moved: f64,
-    /// The factor, 1 or more, by which there may be more or fewer pairs of queries and keys: the lengths of packed
-    /// sequences are values of a tensor, which recordings seldom have.
+    /// Factor, 1 or more, by which the number of query–key pairs may be above or below the count: the lengths of packed
+    /// sequences are tensor values, which recordings seldom have.
     pub doubt: f64,
 }
 
 impl Attention {
-    /// Query, key and value as `[batch, heads, length, head size]`, with heads and length
-    /// exchanged unless they come first, or as `[positions of all sequences, heads, head size]`.
-    /// Backward lists the gradient of the output before them, that of flex attention behind.
+    /// Sizes from query, key and value as `[batch, heads, length, head size]`, `[batch, length, heads, head size]` or
+    /// packed `[positions of all sequences, heads, head size]`. In the backward pass the gradient of the output
+    /// precedes them; flex attention puts it after them.
     pub(super) fn of(operation: &Operation, pass: Pass, form: AttentionForm) -> Option<Self> {
         let is_backward = pass.is_backward();
         let first = usize::from(is_backward && form != AttentionForm::Flex);
@@ -74,15 +74,17 @@ impl Attention {
                 let (queries, keys) = (query[0] as f64, key[0] as f64);
                 Self { batch: 1.0, heads: query[1] as f64, queries, keys, ..sized }.packed(operation)?
             }
-            // Without heads.
+            // One head, folded into the batch.
             _ => sized,
         };
         Some(Self { seen: seen(operation, form, sized.queries, sized.keys), ..sized })
     }
 
-    /// Sequences that lie one after another, as sequences of one length with the same number of pairs of queries
-    /// and keys: as recorded, else somewhere between those of equal lengths, which are the fewest, and those of as
-    /// many sequences of the longest length as fit. `None` if the number of sequences is unknown.
+    /// Replaces packed sequences by sequences of equal length with the same number of query–key pairs.
+    ///
+    /// Uses the recorded number of pairs. Without one, takes the geometric mean of two bounds: equal lengths give the
+    /// fewest pairs, and as many sequences of the longest length as fit give the most. Returns `None` if the number of
+    /// sequences is unknown.
     fn packed(self, operation: &Operation) -> Option<Self> {
         let number = |name: &str| operation.attributes.get(name).and_then(Attribute::as_int);
         let (queries, keys) = (self.queries, self.keys);
@@ -102,8 +104,8 @@ impl Attention {
         Some(Self { batch, queries: queries / batch, keys: keys / batch, doubt, ..self })
     }
 
-    /// Products over all pairs of positions that are seen: with the keys and with the values;
-    /// in backward three with queries or keys and two with values.
+    /// FLOPs of the products over all unmasked pairs: one with the keys and one with the values; backward has three
+    /// with queries or keys and two with values.
     fn flops(&self) -> f64 {
         let pairs = self.batch * self.heads * self.queries * self.keys * self.seen;
         let sizes = if self.is_backward {
@@ -124,26 +126,26 @@ impl Attention {
     }
 }
 
-/// Sequences that lie one after another in the tensors: the ends of all follow as a tensor of one dimension.
+/// Number of packed sequences: a 1-D tensor holds the cumulative lengths, one more than the sequences.
 fn sequences(operation: &Operation) -> Option<f64> {
     let is_packed = ["max_q", "pairs"].iter().any(|name| operation.attributes.contains_key(*name));
     let ends = || operation.inputs.iter().find(|shape| shape.len() == 1 && shape[0] > 1);
     if is_packed { ends().map(|ends| ends[0] as f64 - 1.0) } else { None }
 }
 
-/// Whether an operator that takes both orders was given tensors with heads before lengths (`SageAttention`).
+/// Whether an operator that accepts both layouts received heads before lengths (`SageAttention`).
 fn has_heads_first(operation: &Operation) -> bool {
     operation.attributes.get("tensor_layout").and_then(Attribute::as_int) == Some(1)
 }
 
-/// The part of the pairs that a causal mask or a window leaves. Of unequal lengths, `PyTorch`'s operators
-/// let the first query see the first key; libraries let the last query see the last key.
+/// Share of the query–key pairs left by a causal mask or window. With unequal lengths, `PyTorch`'s operators align the
+/// mask at the first query and key; libraries align it at the last.
 fn seen(operation: &Operation, form: AttentionForm, queries: f64, keys: f64) -> f64 {
     if queries == 0.0 || keys == 0.0 {
         return 1.0;
     }
     let attribute = |name: &str| operation.attributes.get(name);
-    // Of block masks `trace-shapes` has the part.
+    // `trace-shapes` records the share for block masks.
     match attribute("seen") {
         Some(Attribute::Float(seen)) => return seen.clamp(0.0, 1.0),
         Some(Attribute::Int(seen)) => return (*seen as f64).clamp(0.0, 1.0),
@@ -157,19 +159,20 @@ fn seen(operation: &Operation, form: AttentionForm, queries: f64, keys: f64) -> 
         (_, Some(Attribute::Int(2))) => true,
         _ if causal_by_window => true,
         _ => {
-            // A window to both sides, in sequences longer than it.
+            // A two-sided window in sequences longer than it.
             let beyond = |side: Option<f64>| side.map_or(0.0, |side| (keys - side).max(0.0).powi(2));
             return 1.0 - (beyond(left) + beyond(right)) / (2.0 * keys * keys);
         }
     };
     let shorter = queries.min(keys) / queries.max(keys) / 2.0;
     let causal = if from_the_end == (queries <= keys) { 1.0 - shorter } else { shorter };
-    // Of a causal sequence longer than its window, the pairs further apart are left out.
+    // A causal window also excludes the pairs further apart than its length.
     let beyond = left.map_or(0.0, |left| (keys - left - 1.0).max(0.0).powi(2) / (2.0 * keys * keys));
     (causal - beyond).max(causal / keys.max(1.0))
 }
 
-/// Keys that a query sees before and after its own place; `None` for all. `PyTorch` and libraries write -1 for all.
+/// Number of keys that a query attends to before and after its own position; `None` if unlimited. `PyTorch` and
+/// libraries write -1 for unlimited.
 fn window(operation: &Operation) -> [Option<f64>; 2] {
     let attribute = |name: &str| operation.attributes.get(name);
     let listed = attribute("window_size").and_then(Attribute::as_ints).filter(|sides| sides.len() == 2);
@@ -193,7 +196,7 @@ mod tests {
         Profile::from_json(json.as_bytes()).unwrap().0.operations.remove(0)
     }
 
-    /// FLOPs over those of one head and element of every pair of 1024 positions, and their doubt.
+    /// FLOPs relative to one head of size 64 with all pairs of 1024 positions, and their uncertainty factor.
     fn counted(name: &str, inputs: &str, attributes: &str) -> (f64, f64) {
         let op = Op::of(&operation(name, inputs, attributes));
         let unit = 4.0 * 1024.0 * 1024.0 * 8.0 * 64.0;
@@ -217,7 +220,7 @@ mod tests {
             let name = if name.ends_with("_varlen_attn") { format!("{name}_backward") } else { name };
             assert_eq!(counted(&name, &backward, attributes), (2.5, 1.0), "{name}");
         }
-        // xFormers' and PyTorch's memory-efficient kernels have a batch of one.
+        // The memory-efficient kernels of xFormers and PyTorch have a batch of one.
         let inputs = "[[1, 1024, 8, 64], [1, 1024, 8, 64], [1, 1024, 8, 64], [5], [5]]";
         assert_eq!(counted("aten::_efficient_attention_forward", inputs, r#"{"max_q": 256}"#), (0.25, 1.0));
         assert_eq!(
@@ -230,13 +233,13 @@ mod tests {
     fn lengths_that_are_unknown_are_doubted() {
         let inputs = "[[1024, 8, 64], [1024, 8, 64], [1024, 8, 64], [17], [17]]";
         let attributes = r#"{"max_q": 256, "max_k": 256}"#;
-        // Between 16 of 64 and 4 of 256.
+        // Between 16 sequences of 64 and 4 of 256.
         assert_eq!(counted("torch_attn::_varlen_attn", inputs, attributes), (0.125, 2.0));
         assert_eq!(
             counted("torch_attn::_varlen_attn", inputs, r#"{"max_q": 256, "max_k": 256, "pairs": 65536}"#),
             (0.0625, 1.0)
         );
-        // How many sequences there are is unknown: nothing is counted, and that is known.
+        // The number of sequences is unknown: the FLOPs are not counted, and the operator reports this.
         let paged = operation("vllm::unified_attention", "[[1024, 8, 64], [1024, 8, 64], [1024, 8, 64]]", "{}");
         assert!(Op::of(&paged).is_uncounted());
         assert!(!Op::of(&operation("torch_attn::_varlen_attn", inputs, attributes)).is_uncounted());
@@ -249,7 +252,7 @@ mod tests {
         assert_eq!(of(r#"{"is_causal": true}"#), 0.5);
         assert_eq!(of(r#"{"window_size_left": -1, "window_size_right": 0}"#), 0.5);
         assert_eq!(of(r#"{"window_size_left": -1, "window_size_right": -1}"#), 1.0);
-        // 256 keys before each of 1024 places: 1024 × 256, less those before the first.
+        // 256 keys before each of 1024 positions: 1024 × 256, minus those before the first position.
         let seen = of(r#"{"is_causal": true, "window_size_left": 255, "window_size_right": 0}"#);
         assert!((seen - 0.25 * (1.0 - 0.125)).abs() < 0.001, "{seen}");
         assert_eq!(of(r#"{"window_size_left": 512, "window_size_right": 512}"#), 0.75);

@@ -7,41 +7,40 @@ use crate::profile::tensors::is_channels_last;
 use crate::profile::{Attribute, Operation, Shape};
 use habitat_base::units::{Bytes, Flops};
 
-/// A convolution, or gradients of one: the sizes are those of the forward pass.
+/// A convolution or its gradients. The sizes are those of the forward pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Convolution {
-    /// Images.
+    /// Batch size in images.
     pub images: f64,
-    /// Groups of channels that do not meet.
+    /// Channel groups.
     pub groups: f64,
-    /// Input channels, of all groups.
+    /// Input channels of all groups.
     pub in_channels: f64,
-    /// Output channels, of all groups.
+    /// Output channels of all groups.
     pub out_channels: f64,
-    /// Extents of an input image.
+    /// Spatial extents of an input image.
     pub image: Vec<u64>,
-    /// Extents of the filter.
+    /// Spatial extents of the filter.
     pub filter: Vec<u64>,
-    /// From one output pixel to the next, in each dimension or in all.
+    /// Stride, per dimension or one for all.
     pub stride: Vec<i64>,
-    /// Pixels added on each side.
+    /// Padding on each side in pixels, per dimension or one for all.
     pub padding: Vec<i64>,
-    /// From one element of the filter to the next.
+    /// Dilation, per dimension or one for all.
     pub dilation: Vec<i64>,
-    /// Extents of an output image; `None` of a transposed convolution of which neither the result
-    /// nor the stride was recorded.
+    /// Spatial extents of an output image; `None` for a transposed convolution recorded without result and stride.
     pub out_image: Option<Vec<u64>>,
-    /// Whether it is the gradient of an ordinary one by its data.
+    /// Whether it is transposed, that is, computes like the data gradient of an ordinary convolution.
     pub transposed: bool,
-    /// Whether gradients are formed, and of what: the data, the weight.
+    /// Gradients that it computes, by data and by weight; `None` in the forward pass.
     pub gradients: Option<[bool; 2]>,
-    /// Whether the channels of a pixel lie side by side in memory (NHWC), as far as was recorded.
+    /// Whether the memory layout is channels-last (NHWC), as far as recorded.
     pub channels_last: bool,
 }
 
 impl Convolution {
-    /// Forward `[input, weight, …]`, backward `[grad_output, input, weight, …]`;
-    /// `output_mask`, where recorded, says which gradients are formed.
+    /// Sizes from the shapes: forward `[input, weight, …]`, backward `[grad_output, input, weight, …]`. A recorded
+    /// `output_mask` lists the gradients that are computed.
     pub(super) fn of(operation: &Operation, pass: Pass, transposed: bool) -> Option<Self> {
         Self::from_shapes(&operation.inputs, &operation.outputs, &operation.attributes, pass, transposed)
     }
@@ -58,7 +57,7 @@ impl Convolution {
         let tensors: Vec<&Shape> = inputs.iter().filter(|shape| shape.len() >= 3).collect();
         let backward = pass.is_backward();
         let [input, weight] = tensors.get(usize::from(backward)..usize::from(backward) + 2)? else { return None };
-        // A single image has no dimension of images.
+        // A single image has no batch dimension.
         let (images, input) = match (input.len().checked_sub(weight.len()), &input[..]) {
             (Some(0), [images, rest @ ..]) => (*images as f64, rest),
             (None, input) if input.len() + 1 == weight.len() => (1.0, input),
@@ -69,12 +68,12 @@ impl Convolution {
         let gradients = match (pass, attributes.get("output_mask")) {
             (Pass::Forward, _) => None,
             (_, Some(Attribute::List(mask))) => Some([is_true(mask.first()), is_true(mask.get(1))]),
-            // The separate kernels of older releases form one gradient each.
+            // The separate kernels of older releases compute one gradient each.
             (Pass::DataGradient, _) => Some([true, false]),
             (Pass::WeightGradient, _) => Some([false, true]),
             (Pass::Backward, _) => Some([true, true]),
         };
-        // [out, in / groups, …]; of a transposed one [in, out / groups, …].
+        // Weight shape: [out, in / groups, …]; transposed [in, out / groups, …].
         let (in_channels, first, second) = (input[0] as f64, weight[0] as f64, weight[1].max(1) as f64);
         let groups = if transposed {
             let counted = attributes.get("groups").and_then(Attribute::as_int).map(|groups| groups as f64);
@@ -102,7 +101,7 @@ impl Convolution {
         };
         let is_same = matches!(attributes.get("padding"), Some(Attribute::Text(word)) if word == "same");
         if is_same {
-            // An even filter reaches one pixel further on one side.
+            // "Same" padding of an even filter is one pixel larger on one side.
             let reach = |(index, kernel): (usize, &u64)| {
                 Some(at(&found.dilation, index)?.checked_mul(kernel.checked_sub(1)?)?.cast_signed() / 2)
             };
@@ -117,8 +116,8 @@ impl Convolution {
         Some(found)
     }
 
-    /// Extents of a result image, of a transposed convolution `extra` pixels larger; `None` where
-    /// the filter does not fit.
+    /// Spatial extents of the result; `extra` is the output padding of a transposed convolution. `None` if the filter
+    /// does not fit.
     fn result(&self, extra: &[i64]) -> Option<Vec<u64>> {
         let sizes = self.image.iter().zip(&self.filter).enumerate();
         let extents = sizes.map(|(index, (&size, &kernel))| {
@@ -135,7 +134,7 @@ impl Convolution {
         extents.collect()
     }
 
-    /// How many gradients are formed; 1 of a forward pass.
+    /// Number of gradients computed; 1 in the forward pass.
     pub fn passes(&self) -> f64 {
         self.gradients.map_or(1.0, |formed| formed.into_iter().filter(|formed| *formed).count() as f64)
     }
@@ -144,9 +143,9 @@ impl Convolution {
         self.out_channels * elements(&self.filter) * self.in_channels / self.groups
     }
 
-    /// FLOPs: 2 · outputs · (weights of one output channel); of a transposed convolution
-    /// 2 · inputs · (weights of one input channel), as it is the gradient of an ordinary one.
-    /// As much for each gradient. Results that are not known are left out of the traffic.
+    /// Work of all passes. FLOPs are 2 · output pixels · weights; for a transposed convolution 2 · input pixels ·
+    /// weights, because it computes like the data gradient of an ordinary one. Each gradient costs the same. Results of
+    /// unknown size do not count as traffic.
     pub(super) fn work(&self, element: f64) -> Work {
         let in_pixels = elements(&self.image);
         let out_pixels = self.out_image.as_deref().map_or(0.0, elements);
@@ -157,8 +156,8 @@ impl Convolution {
         Work { flops: Flops::known(flops), bytes: Bytes::known(moved * element), arithmetic: Arithmetic::Convolution }
     }
 
-    /// The gradient of the data is a convolution with the channels exchanged; that of the
-    /// weights is taken to run as the forward pass does, with which it shares the arithmetic.
+    /// Parts for the learned models. The data gradient is a convolution with the channels exchanged. The weight
+    /// gradient has the FLOPs of the forward pass and is assumed to run like it.
     pub(super) fn primitives(&self) -> Vec<(Primitive, f64)> {
         let (in_pixels, taps) = (elements(&self.image), elements(&self.filter));
         let out_pixels = self.out_image.as_deref().map_or(in_pixels * taps.sqrt(), elements);
@@ -183,7 +182,7 @@ impl Convolution {
     }
 }
 
-/// One value for each dimension, or one for all.
+/// Value for one dimension, from a list or one value for all.
 fn at(values: &[i64], index: usize) -> Option<u64> {
     u64::try_from(*values.get(index).or(values.first())?).ok()
 }

@@ -1,11 +1,11 @@
-//! Kinds of operators that share a way of running.
+//! Families: kinds of operators that run alike.
 
-/// Kinds of operations that share a way of running.
+/// Kind of operation; operations of one kind run alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Matrix products.
     Gemm,
-    /// Convolutions.
+    /// Convolutions and their gradients.
     Convolution,
     /// LSTM, GRU, RNN.
     Recurrent,
@@ -15,30 +15,30 @@ pub enum Family {
     Softmax,
     /// Batch, layer, group and RMS normalisation.
     Normalisation,
-    /// Pooling.
+    /// Batch, layer, group, instance and RMS normalisation.
     Pooling,
     /// Table look-ups.
     Embedding,
-    /// Sums, means, norms.
+    /// Sums, means, norms and losses.
     Reduction,
-    /// One result an element: arithmetic, activations, copies, optimizer updates.
+    /// Element-wise work: arithmetic, activations, copies, optimizer updates.
     Elementwise,
-    /// Nothing runs on the device: views and bookkeeping.
+    /// Views and bookkeeping, without device work.
     View,
     /// Collectives between GPUs.
     Communication,
-    /// An operator not known here.
+    /// An unknown operator.
     Unknown,
 }
 
 impl Family {
-    /// Whether libraries choose another kernel on another GPU (Habitat section 3.4), so
-    /// that a launch configuration says little about the destination.
+    /// Whether libraries select different kernels on different GPUs (Habitat section 3.4), so that a launch
+    /// configuration does not carry over to another GPU.
     pub const fn varies_kernels(self) -> bool {
         matches!(self, Self::Gemm | Self::Convolution | Self::Recurrent | Self::Attention)
     }
 
-    /// The name on screen.
+    /// Name on screen.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gemm => "matrix product",

@@ -1,46 +1,46 @@
-//! Kinds of operators: one vocabulary for `TensorFlow`'s types and `PyTorch`'s operators.
+//! Kinds of operators: one vocabulary for `TensorFlow`'s op types and `PyTorch`'s operators.
 
 use super::Op;
 use super::name::{Form, ReductionForm, StreamForm};
 use crate::profile::{Operation, Phase};
 
-/// A kind of operator: what it does and in which direction, nothing of its size.
+/// A kind of operator: its function and direction, independent of its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperatorKind {
     /// Convolutions, forward.
     Convolution,
-    /// Their gradients, by input and by weight.
+    /// Gradients of convolutions, by input and by weight.
     ConvolutionBackward,
     /// Normalisation, forward.
     Normalisation,
-    /// Its gradient.
+    /// Gradient of a normalisation.
     NormalisationBackward,
-    /// Windows over pixels with next to no arithmetic: pooling.
+    /// Pooling: windows over pixels with almost no arithmetic.
     Window,
-    /// Its gradient.
+    /// Gradient of pooling.
     WindowBackward,
-    /// Convolutions of one channel each.
+    /// Depthwise convolutions, forward.
     Depthwise,
-    /// Their gradients, by input and by weight.
+    /// Gradients of depthwise convolutions, by input and by weight.
     DepthwiseBackward,
-    /// Matrix products, forward and backward; recurrent cells and attention by libraries.
+    /// Matrix products, forward and backward; also library calls for recurrent layers and attention.
     MatrixProduct,
-    /// Element by element: activations, sums, bias, dropout.
+    /// Element-wise operators: activations, additions, bias, dropout.
     Elementwise,
-    /// Gradients of the same.
+    /// Gradients of element-wise operators.
     ElementwiseBackward,
-    /// Sums and means, gradients of biases.
+    /// Sums and means, including gradients of biases.
     Reduction,
-    /// The parameter update.
+    /// Parameter updates.
     Optimizer,
     /// Softmax and the loss.
     Softmax,
-    /// The same numbers at other places: transposition, padding, concatenation, look-up.
+    /// Data movement within the device: transposition, padding, concatenation, look-up.
     Rearrangement,
     /// Copies between host and device.
     Transfer,
-    /// Anything else.
+    /// Everything else.
     Other,
 }
 
@@ -66,7 +66,7 @@ impl OperatorKind {
         Self::Other,
     ];
 
-    /// The name in files and on screen.
+    /// Name in files and on screen.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Convolution => "convolution",
@@ -89,13 +89,12 @@ impl OperatorKind {
         }
     }
 
-    /// Whether arithmetic, not memory, is likely to be what takes the time.
+    /// Whether it is likely to be compute-bound rather than memory-bound.
     pub const fn computes(self) -> bool {
         matches!(self, Self::Convolution | Self::ConvolutionBackward | Self::MatrixProduct)
     }
 
-    /// The kind of an operation of a profile; `None` for communication between GPUs, which is
-    /// no part of a step on one.
+    /// Kind of an operation of a profile; `None` for communication between GPUs, which a single-GPU step does not have.
     pub fn of_operation(operation: &Operation) -> Option<Self> {
         let op = Op::of(operation);
         let backward = operation.phase == Phase::Backward;
@@ -141,13 +140,13 @@ mod tests {
         assert_eq!(kind("aten::convolution_backward", "backward", dense), Some(OperatorKind::ConvolutionBackward));
         let depthwise = "[[8, 64, 56, 56], [64, 1, 3, 3]]";
         assert_eq!(kind("aten::cudnn_convolution", "forward", depthwise), Some(OperatorKind::Depthwise));
-        // One channel in, as in a first layer on grey pictures, is an ordinary convolution.
+        // One input channel, as in a first layer on greyscale images, is an ordinary convolution.
         let grey = "[[8, 1, 28, 28], [32, 1, 5, 5]]";
         assert_eq!(kind("aten::cudnn_convolution", "forward", grey), Some(OperatorKind::Convolution));
         let grey = "[[8, 32, 24, 24], [8, 1, 28, 28], [32, 1, 5, 5]]";
         let backward = Some(OperatorKind::ConvolutionBackward);
         assert_eq!(kind("aten::convolution_backward", "backward", grey), backward);
-        // Nor is one with a single channel out, as at the end of a discriminator.
+        // The same holds for one output channel, as at the end of a discriminator.
         let single = "[[8, 1, 1, 1], [8, 64, 4, 4], [1, 64, 4, 4]]";
         assert_eq!(kind("aten::convolution_backward", "backward", single), backward);
         assert_eq!(kind("aten::threshold_backward", "backward", "[]"), Some(OperatorKind::ElementwiseBackward));

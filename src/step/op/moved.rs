@@ -1,4 +1,4 @@
-//! What is read and written, every tensor with elements of its own type.
+//! Memory traffic of tensors, each with its own element type.
 
 use std::ops::{Add, Mul};
 
@@ -6,7 +6,7 @@ use super::volume;
 use crate::profile::tensors::{INPUT_DTYPES, OUTPUT_DTYPES};
 use crate::profile::{Attribute, DType, Operation, Shape};
 
-/// What is read or written of tensors.
+/// Memory traffic: reads, writes or both.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Moved {
     /// Elements of the operation's own type.
@@ -16,22 +16,22 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    /// Elements of the operation's own type.
+    /// Traffic of elements of the operation's own type.
     pub(super) fn own(elements: f64) -> Self {
         Self { elements, other_bytes: 0.0 }
     }
 
-    /// Bytes of elements of another type.
+    /// Traffic in bytes of elements of other types.
     pub(super) fn other(bytes: f64) -> Self {
         Self { elements: 0.0, other_bytes: bytes }
     }
 
-    /// Each input of an operation, read once.
+    /// Traffic of each input of an operation, read once.
     pub(super) fn inputs(operation: &Operation) -> Vec<Self> {
         Self::each(operation, &operation.inputs, INPUT_DTYPES)
     }
 
-    /// Each result of an operation, written once.
+    /// Traffic of each result of an operation, written once.
     pub(super) fn outputs(operation: &Operation) -> Vec<Self> {
         Self::each(operation, &operation.outputs, OUTPUT_DTYPES)
     }

@@ -1,4 +1,4 @@
-//! What an operator's name says. Nowhere else is a name looked at.
+//! Operator names. No other module interprets them.
 
 mod arguments;
 mod calls;
@@ -37,52 +37,52 @@ use tables::{
 };
 use traits::is_generated;
 
-/// What the name of an operator says of it.
+/// A decoded operator name.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Name {
-    /// What it does.
+    /// Function of the operator.
     pub form: Form,
-    /// The direction it goes in.
+    /// Direction.
     pub pass: Pass,
     /// Whether it computes a loss or its gradient.
     pub loss: bool,
 }
 
-/// The direction of an operator.
+/// Direction of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     /// From inputs to results.
     Forward,
-    /// From the gradient of the results to that of the data.
+    /// Backward, gradient of the data only.
     DataGradient,
-    /// From the gradient of the results to that of the weights.
+    /// Backward, gradient of the weights only.
     WeightGradient,
-    /// Both gradients.
+    /// Backward, both gradients.
     Backward,
 }
 
 impl Pass {
-    /// Whether it forms gradients.
+    /// Whether it computes gradients.
     pub fn is_backward(self) -> bool {
         self != Self::Forward
     }
 }
 
-/// What an operator does, as far as its name says.
+/// Function of an operator, as far as its name identifies it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Form {
     /// A matrix product.
     Product(ProductForm),
     /// A convolution.
     Convolution {
-        /// Whether it is the gradient of an ordinary one by its data.
+        /// Whether it is transposed, that is, computes like the data gradient of an ordinary convolution.
         transposed: bool,
-        /// Whether every channel has its own filter.
+        /// Whether it is depthwise: each channel has its own filter.
         depthwise: bool,
     },
     /// A recurrent layer or cell.
     Recurrent {
-        /// Whether it is one position of a sequence.
+        /// Whether it is a cell, which computes one position of a sequence.
         cell: bool,
     },
     /// Fused attention.
@@ -95,64 +95,64 @@ pub enum Form {
     Pooling,
     /// A table look-up.
     Lookup(LookupForm),
-    /// A sum, mean or norm.
+    /// A sum, mean, norm or loss.
     Reduction(ReductionForm),
-    /// One result an element.
+    /// Element-wise work.
     Stream(StreamForm),
-    /// Memory described anew.
+    /// A view: only the description of the memory changes.
     View,
     /// A collective between GPUs.
     Communication,
-    /// Not known here.
+    /// An unknown operator.
     Unknown,
 }
 
-/// The arguments of a matrix product.
+/// Argument layout of a matrix product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProductForm {
     /// Two factors.
     Plain,
-    /// What is added, then two factors.
+    /// A summand, then two factors.
     BiasFirst,
-    /// The second factor is held as `[columns, reduction]`.
+    /// The second factor is stored as `[columns, reduction]`.
     Linear,
     /// Input, gradient and weight of a linear layer.
     LinearBackward,
-    /// Indices of both factors and the result are written out in an equation.
+    /// An equation gives the indices of both factors and of the result.
     Einsum,
-    /// Every group of rows meets a matrix of its own.
+    /// Each group of rows has its own matrix.
     Grouped,
-    /// The second factor is held as integers of fewer bits, columns first.
+    /// The second factor is quantized to integers of 4 or 8 bits, columns first.
     Packed {
-        /// Columns to a word of the first extent.
+        /// Columns per word of the first extent.
         word: u64,
     },
-    /// Both factors of a bilinear form: an input, a matrix for each result, another input.
+    /// Bilinear form: an input, one matrix per result, another input.
     Trilinear,
-    /// Of one factor two of four numbers are kept.
+    /// One factor has 2:4 sparsity: two of four numbers are kept.
     Sparse {
-        /// Whether it is the weight of a linear layer; else the first factor.
+        /// Whether the sparse factor is the weight of a linear layer; otherwise it is the first factor.
         linear: bool,
     },
 }
 
-/// The arguments of fused attention.
+/// Argument layout of fused attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttentionForm {
     /// Tensors are `[batch, heads, length, head size]`.
     HeadsFirst,
     /// Tensors are `[batch, length, heads, head size]`.
     LengthFirst,
-    /// As [`AttentionForm::HeadsFirst`], the gradient of the result behind the tensors.
+    /// Like [`AttentionForm::HeadsFirst`], with the gradient of the result after the tensors.
     Flex,
 }
 
-/// What a normalisation takes its mean over.
+/// Set of elements over which a normalisation computes mean and variance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NormalisationForm {
-    /// A channel, over the batch or of one image.
+    /// A channel, over the batch or one image.
     Channel,
-    /// None: mean and variance are those of earlier steps.
+    /// None: uses running statistics.
     ChannelWithStatistics,
     /// A group of channels.
     Group,
@@ -160,85 +160,86 @@ pub enum NormalisationForm {
     Row,
 }
 
-/// What a look-up does with its table.
+/// Access pattern of a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookupForm {
-    /// Rows of the table by index, the table first.
+    /// Reads rows of a table by index; the table is the first input.
     Embedding,
-    /// One element an index.
+    /// Reads one element per index.
     Gather,
-    /// Values go to elements of a tensor.
+    /// Writes values to elements of a tensor.
     Scatter {
-        /// Whether the tensor itself changes, not a copy.
+        /// Whether it changes the tensor itself instead of a copy.
         in_place: bool,
     },
-    /// Values go to rows of a tensor.
+    /// Writes values to rows of a tensor.
     Put {
-        /// Whether the tensor itself changes, not a copy.
+        /// Whether it changes the tensor itself instead of a copy.
         in_place: bool,
     },
-    /// Slices of a tensor by index.
+    /// Reads slices of a tensor by index.
     Index,
 }
 
 /// Kinds of reductions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReductionForm {
-    /// A sum, mean, norm or order.
+    /// A sum, mean, norm or sort.
     Sum,
-    /// The negative log likelihood, which picks one number of each row.
+    /// The negative log likelihood, which reads one element of each row.
     Likelihood,
     /// Another loss.
     Loss,
-    /// The distance of every row of a matrix from every row of another.
+    /// Distance of every row of a matrix to every row of another.
     Distances,
-    /// A result as large as what is read: sums so far, an order.
+    /// A result as large as the input: cumulative sums, sorting.
     Scan,
 }
 
-/// Kinds of operators with one result an element.
+/// Kinds of element-wise operators.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StreamForm {
     /// Arithmetic.
     Plain,
-    /// A fused parameter update that writes all its lists but the gradients: how many there may
-    /// be, the usual number first.
+    /// A fused parameter update that writes all its lists except the gradients: possible numbers of lists, the usual
+    /// one first.
     Update(&'static [usize]),
-    /// One operator on all tensors of lists, the first of which is as large as the result.
+    /// One operator on all tensors of lists; the result is as large as the first list.
     Foreach {
-        /// How many lists there may be, the usual number first.
+        /// Possible numbers of lists, the usual one first.
         lists: &'static [usize],
-        /// How many of them are overwritten without being read.
+        /// Number of lists that are overwritten without being read.
         unread: f64,
     },
-    /// Arithmetic with truth values as its result, of one byte each.
+    /// Arithmetic with Boolean results of one byte each.
     Comparison,
-    /// Arithmetic with a mask of one byte an element, which is this input.
+    /// Arithmetic with a mask of one byte per element; the value is the mask's input position.
     Masked(usize),
-    /// Dropout, which writes such a mask.
+    /// Dropout, which also writes a mask of one byte per element.
     Dropout,
-    /// The gradient of a slice: zeros, but for what comes in.
+    /// The gradient of a slice: zeros outside the slice.
     SliceGradient,
-    /// A tensor filled without being looked at.
+    /// Fills a tensor without reading it.
     Fill,
-    /// A copy into a tensor.
+    /// Copies into a tensor.
     Copy,
-    /// Tensors one after another.
+    /// Concatenates tensors.
     Concatenation,
-    /// The same numbers elsewhere.
+    /// Reorders elements.
     Rearrangement,
 }
 
 impl Name {
-    /// What `name` says; kernels stand for operators where none was recorded.
+    /// Decodes `name`, which may be a kernel's if no operator was recorded.
     pub fn of(name: &str) -> Self {
         let full = name.to_ascii_lowercase().replace("(anonymous namespace)::", "");
-        // The templates and arguments of kernels name other things.
+        // Template parameters and arguments of kernels would match other operators.
         let whole = full.split(['<', '(']).next().unwrap_or(&full).trim();
         let bare = whole.rsplit("::").next().unwrap_or(whole).trim_start_matches("void ").trim_start_matches('_');
         let form = form(&full, bare);
         let pass = if is_generated(bare) {
-            // What it is made of is in its name, backward parts too; it passes over its tensors.
+            // A generated kernel lists the operators fused into it, including backward ones, but runs as one pass over
+            // its tensors.
             Pass::Forward
         } else if full.contains("backward_input") {
             Pass::DataGradient
@@ -252,7 +253,7 @@ impl Name {
         Self { form, pass, loss: full.contains("loss") || full.contains("entropy") }
     }
 
-    /// The kind of operator.
+    /// Kind of operator.
     pub fn family(self) -> Family {
         match self.form {
             Form::Product(_) => Family::Gemm,
@@ -272,9 +273,9 @@ impl Name {
     }
 }
 
-/// The name without name space and library, one for operators of one work.
+/// Name without namespace and library; equivalent operators get the same one.
 pub fn label(name: &str) -> String {
-    /// Operators of one work under several names.
+    /// Prefixes of equivalent operators and their replacements.
     const SAME: [(&str, &str); 4] =
         [("cudnn_", ""), ("miopen_", ""), ("native_", ""), ("max_pool2d_with_indices", "max_pool2d")];
     let bare = name.rsplit("::").next().unwrap_or(name).trim_matches('_');
@@ -287,23 +288,23 @@ pub fn label(name: &str) -> String {
     bare
 }
 
-/// The name without the name space that nearly all share.
+/// Name without the namespace `aten`, which nearly all share.
 pub fn short(name: &str) -> &str {
     name.strip_prefix("aten::").unwrap_or(name)
 }
 
-/// Whether it is an operator of `PyTorch` itself, not a compiled kernel or an extension's.
+/// Whether it is one of `PyTorch`'s own operators, not a compiled kernel or an extension's.
 pub fn is_own(name: &str) -> bool {
     short(name) != name
 }
 
-/// Of the name in lower case, in full and without name space and leading underscores.
+/// Decodes a name in lower case: `full`, and `bare` without namespace and leading underscores.
 fn form(full: &str, bare: &str) -> Form {
     let has = |parts: &[&str]| parts.iter().any(|part| bare.contains(part));
     let stem = bare.trim_end_matches('_').trim_end_matches("_backward");
     let stems = |known: &[&str]| {
         known.iter().any(|known| {
-            // Of `slice_backward` the stem is a view.
+            // The stem of `slice_backward` is a view.
             let is_known = |name: &str| {
                 name.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '.', ' ']))
             };
@@ -405,8 +406,8 @@ fn lookup(bare: &str) -> LookupForm {
 
 fn stream(bare: &str) -> StreamForm {
     let stem = bare.trim_end_matches('_');
-    // Parameter, gradient and what the optimizer keeps: two moments of Adam, with AMSGrad the
-    // largest second one too; a sum of squares of Adagrad; the momentum of SGD, if it has one.
+    // Parameter, gradient and optimizer state: two moments for Adam, plus the largest second moment with AMSGrad; a sum
+    // of squares for Adagrad; the momentum for SGD, if any.
     if stem.starts_with("fused_adagrad") {
         StreamForm::Update(&[3])
     } else if stem.starts_with("fused_sgd") {
@@ -460,7 +461,7 @@ mod tests {
             ("aten::_foreach_addcdiv_", Family::Elementwise),
             ("aten::add_", Family::Elementwise),
             ("aten::_cudnn_rnn", Family::Recurrent),
-            // What compiled kernels are made of is in their names.
+            // Names of compiled kernels list the operators fused into them.
             ("triton_poi_fused_convolution_backward_native_batch_norm_backward_67", Family::Elementwise),
             ("triton_red_fused_convolution_native_layer_norm_13", Family::Reduction),
             ("aten::_scaled_dot_product_efficient_attention_backward", Family::Attention),

@@ -1,5 +1,4 @@
-//! Which optimizer updates the weights: what it keeps of each parameter, by the operators of its
-//! update.
+//! The optimizer of a step, and the state it keeps per parameter, from the operators of its update.
 
 use super::name::{UpdateStep, update_step};
 use crate::profile::{DType, Operation, Phase};
@@ -7,18 +6,18 @@ use crate::profile::{DType, Operation, Phase};
 /// The optimizer of a recorded step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Optimizer {
-    /// Numbers that it keeps of each parameter at least: 2 of Adam, 1 of SGD with momentum, `RMSprop`
-    /// and Adagrad, 0 of plain SGD.
+    /// Numbers that it keeps per parameter, at least: 2 for Adam, 1 for SGD with momentum, `RMSprop` and Adagrad, 0 for
+    /// plain SGD.
     pub states: u8,
-    /// The type of its numbers, where it is known.
+    /// Element type of the update, if known.
     pub dtype: Option<DType>,
 }
 
 impl Optimizer {
-    /// From the operations of the update; `None` where they are not there or do not tell.
+    /// Identifies the optimizer from the operations of the update; `None` if they are missing or ambiguous.
     ///
-    /// What could be clipping of gradients is not taken for momentum: that scales a buffer and
-    /// adds twice, the gradient to it and it to the parameter.
+    /// Gradient clipping also scales and adds. Momentum is recognized by two additions per scaling: the gradient to the
+    /// buffer, and the buffer to the parameter.
     pub fn of(operations: &[Operation]) -> Option<Self> {
         let steps = || {
             let updates = operations.iter().filter(|operation| operation.phase == Phase::Optimizer);
@@ -79,10 +78,10 @@ mod tests {
         assert_eq!(states(&[("_foreach_mul_", 1), ("_foreach_add_", 2)]), Some(1));
         assert_eq!(states(&[("mul_", 161), ("add_", 322)]), Some(1));
         assert_eq!(states(&[("_foreach_add_", 1)]), Some(0));
-        // Gradients clipped before plain SGD.
+        // Gradient clipping before plain SGD.
         assert_eq!(states(&[("mul_", 43), ("_foreach_add_", 1)]), Some(0));
         assert_eq!(states(&[("_foreach_mul_", 1), ("_foreach_add_", 1)]), Some(0));
-        // With momentum or without.
+        // Momentum is unknown.
         assert_eq!(states(&[("_fused_sgd_", 1)]), None);
         assert_eq!(states(&[("empty", 1)]), None);
     }

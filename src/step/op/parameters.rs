@@ -1,10 +1,10 @@
-//! Which tensors of an operator are parameters, and which have the batch.
+//! Parameters and batch dimensions among the tensors of an operator.
 
 use super::name::{LookupForm, ProductForm};
 use super::{Form, Name};
 use crate::profile::{Operation, Phase, Shape};
 
-/// Which inputs of an operator are parameters, by the operator's meaning.
+/// Input positions that hold parameters, by the operator's meaning.
 pub fn parameters(operation: &Operation) -> Vec<usize> {
     let name = Name::of(&operation.name);
     let inputs = &operation.inputs;
@@ -21,7 +21,7 @@ pub fn parameters(operation: &Operation) -> Vec<usize> {
             from(0, &|_| true).into_iter().take(1).collect()
         }
         Form::Product(form) if operation.phase == Phase::Forward => match form {
-            // The weight and what belongs to it: a bias, scales.
+            // The weight and tensors that belong to it: a bias, scales.
             ProductForm::Linear | ProductForm::Packed { .. } | ProductForm::Grouped => from(1, &|_| true),
             ProductForm::LinearBackward => from(2, &|_| true),
             ProductForm::BiasFirst => {
@@ -36,22 +36,23 @@ pub fn parameters(operation: &Operation) -> Vec<usize> {
     }
 }
 
-/// Where the batch may be among the extents of a tensor.
+/// Possible positions of the batch among the extents of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchAxis {
-    /// In none: a parameter, its gradient, or one number for each channel.
+    /// Nowhere: a parameter, its gradient, or one number per channel.
     None,
-    /// In the first, if in any.
+    /// The first extent, or nowhere.
     First,
-    /// In any.
+    /// Any extent.
     Any,
 }
 
-/// Where the batch may be in each input and each output of an operator.
+/// Possible positions of the batch in each input and each output of an operator.
 pub fn batch_axes(operation: &Operation) -> [Vec<BatchAxis>; 2] {
     let name = Name::of(&operation.name);
     let parameters = parameters(operation);
-    // Of convolutions and normalisations, all gradients that have not the shape of the input.
+    // Outputs of the backward pass of convolutions and normalisations whose shape differs from the input's: gradients
+    // of parameters.
     let forms_gradients =
         name.pass.is_backward() && matches!(name.form, Form::Convolution { .. } | Form::Normalisation(_));
     let input = operation.inputs.get(1).filter(|_| forms_gradients);

@@ -1,7 +1,6 @@
-//! What an operation consists of for the learned models: matrix products, convolutions,
-//! passes over rows, streams through memory.
+//! Parts of an operation for the learned models: matrix products, convolutions, row operations, memory streams.
 
-/// A unit of work that one model answers for. Sizes are in elements (bytes where said).
+/// A unit of work that one model predicts. Sizes are in elements unless noted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Primitive {
     /// `batch` products of `rows × reduction` with `reduction × columns`.
@@ -19,37 +18,36 @@ pub enum Primitive {
     Convolution {
         /// Images.
         batch: f64,
-        /// Groups of channels that do not meet.
+        /// Channel groups.
         groups: f64,
-        /// Input channels, of all groups.
+        /// Input channels of all groups.
         in_channels: f64,
-        /// Output channels, of all groups.
+        /// Output channels of all groups.
         out_channels: f64,
-        /// Places of the filter (9 of a 3 × 3 one).
+        /// Filter size in pixels (9 for 3 × 3).
         taps: f64,
-        /// Places of one input image.
+        /// Pixels of one input image.
         in_places: f64,
-        /// Places of one output image.
+        /// Pixels of one output image.
         out_places: f64,
     },
-    /// Every row of a matrix reduced and rewritten.
+    /// Every row of a matrix, reduced and rewritten.
     Rows {
-        /// What is done.
+        /// Operation on each row.
         kind: RowsKind,
         /// Rows.
         rows: f64,
         /// Elements of a row.
         width: f64,
-        /// Elements read and written in all.
+        /// Elements read and written.
         moved: f64,
     },
-    /// Elements read and written in passing.
+    /// One pass over memory.
     Stream {
-        /// Elements read and written in all.
+        /// Elements read and written.
         moved: f64,
     },
-    /// Products that are never written out (fused attention): arithmetic at a known share
-    /// of the product rate.
+    /// Products whose intermediate results stay on chip (fused attention): FLOPs at a known share of the product rate.
     Fused {
         /// Floating-point operations.
         flops: f64,
@@ -69,24 +67,24 @@ pub enum RowsKind {
     Normalisation,
 }
 
-/// A primitive, how often an operation does it, and the size of an element.
+/// A primitive, the number of times that an operation runs it, and its element size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Part {
-    /// What is done.
+    /// The primitive.
     pub primitive: Primitive,
-    /// How often.
+    /// Number of runs.
     pub times: f64,
     /// Bytes of an element.
     pub element_bytes: f64,
 }
 
 impl Primitive {
-    /// Whether there is something to do, and not more than numbers hold.
+    /// Whether all sizes are positive and finite, within limits.
     pub(super) fn is_sound(&self) -> bool {
         self.sizes().iter().all(|size| size.is_finite() && *size > 0.0 && *size < 1e18)
     }
 
-    /// Its sizes in order; 1 where it has fewer.
+    /// Sizes in a fixed order, padded with 1.
     pub fn sizes(&self) -> [f64; 7] {
         match *self {
             Self::Product { batch, rows, columns, reduction } => [batch, rows, columns, reduction, 1.0, 1.0, 1.0],
@@ -99,7 +97,7 @@ impl Primitive {
         }
     }
 
-    /// Floating-point operations of products and convolutions.
+    /// Floating-point operations; 0 for row operations and streams.
     pub fn flops(&self) -> f64 {
         match *self {
             Self::Product { batch, rows, columns, reduction } => 2.0 * batch * rows * columns * reduction,
@@ -111,7 +109,7 @@ impl Primitive {
         }
     }
 
-    /// Elements read and written at least.
+    /// Minimum number of elements read and written.
     pub fn moved(&self) -> f64 {
         match *self {
             Self::Product { batch, rows, columns, reduction } => {
@@ -134,7 +132,7 @@ mod tests {
     use super::*;
     use crate::profile::Operation;
 
-    /// An operation with these inputs, outputs and whatever else, in JSON.
+    /// An operation with these inputs, and more fields in JSON.
     fn operation(name: &str, inputs: &str, rest: &str) -> Operation {
         let json =
             format!(r#"{{"name": "aten::{name}", "phase": "forward", "inputs": {inputs}, "dtype": "float32"{rest}}}"#);
@@ -182,7 +180,7 @@ mod tests {
         assert_eq!(flops(&backward), counted(&backward));
     }
 
-    /// Whatever the order of the indices, an equation is a batch of products.
+    /// An equation is a batch of products, whatever the order of its indices.
     #[test]
     fn equations_are_products_by_their_indices() {
         let einsum = |equation: &str, inputs: &str| {
@@ -251,7 +249,7 @@ mod tests {
         assert_eq!(flops(&depthwise), counted(&depthwise));
     }
 
-    /// A layer of DCGAN's generator, 4 × 4 to 8 × 8: every place of the input meets all taps.
+    /// A layer of DCGAN's generator, 4 × 4 to 8 × 8: every input pixel meets all taps.
     #[test]
     fn transposed_convolutions() {
         let rest = r#", "outputs": [[64, 512, 8, 8]], "attributes": {"transposed": true, "stride": [2, 2], "padding": [1, 1]}"#;
@@ -260,8 +258,8 @@ mod tests {
         assert_eq!(flops(&transposed), counted(&transposed));
     }
 
-    /// Ten steps of a batch of 4, 32 inputs, 64 states, one layer: the input's weights meet
-    /// the whole sequence at once, the state's a step at a time.
+    /// Ten steps of a batch of 4, 32 inputs, 64 states, one layer: the input weights meet the whole sequence at once,
+    /// the state weights one step at a time.
     #[test]
     fn lstm_weights_come_in_pairs() {
         let inputs = "[[10, 4, 32], [1, 4, 64], [1, 4, 64], [256, 32], [256, 64], [256], [256]]";
@@ -269,7 +267,7 @@ mod tests {
         let state = Primitive::Product { batch: 1.0, rows: 4.0, columns: 256.0, reduction: 64.0 };
         let gates = Primitive::Stream { moved: 2.0 * 10.0 * 4.0 * 256.0 };
         assert_eq!(found, [product(1.0, 40.0, 256.0, 32.0), (state, 10.0), (gates, 1.0)]);
-        // The same with the batch first, and packed: the batch sizes of ten steps come last.
+        // The same with the batch first, and packed: the batch sizes of ten steps are the last input.
         let first = inputs.replace("[10, 4, 32]", "[4, 10, 32]");
         assert_eq!(of("lstm", &first, r#", "attributes": {"batch_first": true}"#), found);
         let packed = inputs.replace("[10, 4, 32]", "[40, 32]").replace("[256]]", "[256], [10]]");
@@ -282,11 +280,11 @@ mod tests {
         let size = 8.0 * 128.0 * 768.0;
         let norm = |rows_, width, passes| rows(RowsKind::Normalisation, rows_, width, size * passes);
         assert_eq!(of("layer_norm", "[[8, 128, 768], [768]]", ""), norm(1024.0, 768.0, 2.0));
-        // Over the last two dimensions, as the scale says.
+        // Normalised over the last two dimensions, as the shape of the scale shows.
         assert_eq!(of("layer_norm", "[[8, 128, 768], [128, 768]]", ""), norm(8.0, 98_304.0, 2.0));
         let softmax = rows(RowsKind::Softmax, 12_288.0, 512.0, 2.0 * 12_288.0 * 512.0);
         assert_eq!(of("_softmax", "[[8, 12, 128, 512]]", ""), softmax);
-        // Backward is given the mean of each row too, which is no scale.
+        // Backward also receives the mean of each row, which is not a scale.
         let inputs = "[[8, 128, 768], [8, 128, 768], [8, 128, 1], [8, 128, 1], [768], [768]]";
         assert_eq!(of("native_layer_norm_backward", inputs, ""), norm(1024.0, 768.0, 5.0));
         let backward = rows(RowsKind::Softmax, 100.0, 512.0, 3.0 * 51_200.0);
@@ -300,7 +298,7 @@ mod tests {
         assert_eq!(of("native_batch_norm", "[[32, 64, 56, 56], [64], [64]]", ""), stream(3.0));
         let inputs = "[[32, 64, 56, 56], [32, 64, 56, 56], [64]]";
         assert_eq!(of("native_batch_norm_backward", inputs, ""), stream(5.0));
-        // With statistics of earlier steps, nothing is read to find them.
+        // Running statistics need no extra read.
         let evaluated = r#", "attributes": {"training": false}"#;
         assert_eq!(of("native_batch_norm", "[[32, 64, 56, 56], [64], [64]]", evaluated), stream(2.0));
         assert_eq!(of("_native_batch_norm_legit_no_training", "[[32, 64, 56, 56], [64], [64]]", ""), stream(2.0));
@@ -316,7 +314,7 @@ mod tests {
         assert!(matches!(parts(&fused, None)[..], [Part { primitive: Primitive::Fused { share: 0.6, .. }, .. }]));
     }
 
-    /// Every operator of which parts are known, with the most tensors one takes.
+    /// Operators with parts, and the most tensors each takes.
     const OPERATORS: [(&str, usize); 12] = [
         ("mm", 2),
         ("addmm", 3),

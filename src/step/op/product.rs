@@ -19,12 +19,12 @@ pub struct Product {
     pub columns: f64,
     /// The dimension summed over.
     pub reduction: f64,
-    /// Whether it is the backward pass of a linear layer: the gradients of its input
-    /// (`rows × reduction`) and of its weight, each as much arithmetic as its forward pass.
+    /// Whether it is the backward pass of a linear layer: the gradients of its input (`rows × reduction`) and of its
+    /// weight, each with the FLOPs of the forward pass.
     pub is_backward: bool,
     /// Elements of the operation's own type read and written.
     pub moved: f64,
-    /// Bytes read and written of elements of other types, such as a packed factor.
+    /// Bytes read and written of elements of other types, such as a quantized factor.
     pub other_bytes: f64,
 }
 
@@ -52,11 +52,11 @@ impl Product {
         let outer = elements(&left[..left.len() - 1]);
         let (batch, rows, columns) = match right[..] {
             [_] => (1.0, outer, 1.0),
-            // Each row meets the matrix of its group only; rows are taken as spread evenly.
+            // Each row meets only the matrix of its group; assumes rows spread evenly over groups.
             [groups, _, columns] if form == ProductForm::Grouped && left.len() == 2 => {
                 (groups as f64, outer / groups as f64, columns as f64)
             }
-            // `linear` has its weight as [columns, reduction]; kernels do not say which they take.
+            // `linear` stores its weight as [columns, reduction]; kernel names do not show the order.
             [.., inner, last] if inner == reduction || last == reduction => {
                 let columns = if inner == reduction { last } else { inner } as f64;
                 let (batch, rows) = batches(left, right)?;
@@ -64,7 +64,7 @@ impl Product {
             }
             _ => return None,
         };
-        // What `beta` times 0 is added of is not read.
+        // With `beta` 0 the summand is not read.
         let ignores_first = form == ProductForm::BiasFirst
             && operation.attributes.get("beta").is_some_and(|beta| matches!(beta, Attribute::Int(0)));
         let from: Moved = Moved::inputs(operation).into_iter().skip(usize::from(ignores_first)).sum();
@@ -83,8 +83,8 @@ impl Product {
         Some(nonzero.map_or(sizes, |count| sizes.of_sparse(count as f64)))
     }
 
-    /// The same with a sparse first factor of `nonzero` elements, each with its place in 64 bits: a row sums over the mean
-    /// number of elements in a row.
+    /// The same with a sparse first factor of `nonzero` elements, each with a 64-bit index. A row sums over the mean
+    /// number of elements per row.
     fn of_sparse(self, nonzero: f64) -> Self {
         let all = self.batch * self.rows * self.reduction;
         let nonzero = nonzero.min(all);
@@ -102,7 +102,7 @@ impl Product {
         if self.is_backward { 2.0 * forward } else { forward }
     }
 
-    /// Empty tensors do nothing.
+    /// Work; `None` for empty tensors.
     pub(super) fn work(&self, element: f64) -> Option<Work> {
         Work::of_products(self.flops(), self.moved * element + self.other_bytes, Arithmetic::Product)
     }
@@ -118,16 +118,15 @@ impl Product {
     }
 }
 
-/// The two factors of a product of one equation's order.
+/// The two factors of a product.
 pub fn factors(operation: &Operation, form: ProductForm) -> Option<[&Shape; 2]> {
     let skip = usize::from(form == ProductForm::BiasFirst);
     let [left, right] = operation.inputs.get(skip..skip + 2)? else { return None };
     Some([left, right])
 }
 
-/// How many products two factors form, and the rows of each: a second factor that is one matrix
-/// meets all rows at once, else their leading dimensions are spread over each other. `None` where
-/// these do not fit.
+/// Number of products of two factors, and the rows of each. A single matrix as second factor meets all rows at once;
+/// otherwise the leading dimensions are broadcast. `None` if they do not match.
 fn batches(left: &Shape, right: &Shape) -> Option<(f64, f64)> {
     let (rows, lead) = left[..left.len() - 1].split_last().map_or((1, &[][..]), |(rows, lead)| (*rows, lead));
     let others = &right[..right.len() - 2];
@@ -140,22 +139,22 @@ fn batches(left: &Shape, right: &Shape) -> Option<(f64, f64)> {
     Some((elements(&broadcast(&[lead, others])?), rows as f64))
 }
 
-/// A product of `[.., reduction]` with `[columns, ..]` in integers of fewer bits, `columns` in
-/// words of `word` to the first extent where no result is recorded.
+/// A product of `[.., reduction]` with a quantized `[columns, ..]`. Without a recorded result, the columns are `word`
+/// times the first extent.
 fn packed(operation: &Operation, word: u64) -> Option<Product> {
     let [left, weight] = operation.inputs.get(..2)? else { return None };
     let reduction = *left.last()? as f64;
     let rows = volume(left) / reduction;
     let result = operation.outputs.first().and_then(|result| result.last());
     let columns = result.copied().unwrap_or(weight.first()?.saturating_mul(word)) as f64;
-    // Eight numbers of four bits to a word of four bytes, else one byte each.
+    // Eight 4-bit numbers per 4-byte word, otherwise one byte each.
     let other_bytes = volume(weight) * if word > 1 { 4.0 } else { 1.0 };
     let moved = total(&operation.inputs) - volume(weight) + rows * columns;
     Some(Product { batch: 1.0, rows, columns, reduction, is_backward: false, moved, other_bytes })
 }
 
-/// The product of `[.., reduction]` with `[results, reduction, others]`, which is the larger part of a bilinear form;
-/// what it gives meets `[.., others]` element by element.
+/// The product of `[.., reduction]` with `[results, reduction, others]`, the larger part of a bilinear form. Its result
+/// is multiplied element-wise with `[.., others]`.
 fn trilinear(operation: &Operation, read: f64) -> Option<Product> {
     let [left, weight, _] = operation.inputs.get(..3)? else { return None };
     let &[results, inner, others] = &weight[..] else { return None };
@@ -168,15 +167,14 @@ fn trilinear(operation: &Operation, read: f64) -> Option<Product> {
     Some(Product { batch: 1.0, rows, columns, reduction, is_backward: false, moved, other_bytes: 0.0 })
 }
 
-/// A product with a factor of which two of four numbers are kept: the operations that are done,
-/// half of those of the whole matrices.
+/// A product with a factor in 2:4 sparsity, at half the FLOPs of the dense product.
 fn sparse(operation: &Operation, linear: bool, read: f64) -> Option<Product> {
     let matrices: Vec<&Shape> = operation.inputs.iter().filter(|shape| shape.len() >= 2).collect();
     let (rows, columns, reduction) = if linear {
         let [left, kept, ..] = matrices[..] else { return None };
         (volume(left) / (2.0 * kept[1] as f64), kept[0] as f64, kept[1] as f64)
     } else {
-        // Kept numbers, what tells their places, and the other factor.
+        // Non-zero values, their positions, and the other factor.
         let [.., kept, _, right] = matrices[..] else { return None };
         (kept[0] as f64, right[1] as f64, kept[1] as f64)
     };
@@ -184,9 +182,8 @@ fn sparse(operation: &Operation, linear: bool, read: f64) -> Option<Product> {
     Some(Product { batch: 1.0, rows, columns, reduction, is_backward: false, moved, other_bytes: 0.0 })
 }
 
-/// `einsum` of two factors, where its equation was recorded without an ellipsis. Indices of
-/// both factors and the result count the products, those of one factor and the result its
-/// rows or columns, and the rest is summed over.
+/// `einsum` of two factors; `None` without a recorded equation or with an ellipsis. Indices of both factors and the
+/// result make the batch, those of one factor and the result its rows or columns; the rest are summed over.
 fn einsum(operation: &Operation, read: f64) -> Option<Product> {
     let Some(Attribute::Text(equation)) = operation.attributes.get("equation") else { return None };
     let (factors, result) = equation.split_once("->")?;

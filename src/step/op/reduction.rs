@@ -5,10 +5,10 @@ use super::name::ReductionForm;
 use super::{Pass, Stream, largest, total, volume};
 use crate::profile::{Operation, Shape};
 
-/// Inputs read, the (small) result written.
+/// Traffic of a reduction: all inputs read, the small result written.
 ///
-/// The negative log likelihood picks one number of each row and writes a whole matrix in
-/// backward; the gradients of other losses are as large as their largest input.
+/// The negative log likelihood reads one element of each row, and its gradient writes a whole matrix. Gradients of
+/// other losses are as large as their largest input.
 pub(super) fn moved(operation: &Operation, pass: Pass, form: ReductionForm) -> Option<Stream> {
     if form == ReductionForm::Distances {
         return distances(operation, pass);
@@ -35,9 +35,9 @@ pub(super) fn moved(operation: &Operation, pass: Pass, form: ReductionForm) -> O
     (read > 0.0).then_some(Stream { moved: moved.elements, other_bytes: moved.other_bytes, flops })
 }
 
-/// Distances between the rows of two matrices, feature by feature: a difference, its absolute value or power, and a sum.
-/// Backward takes the gradient, both matrices and the distances; it writes the gradient of every difference, and then
-/// sums these (`cdist_backward` in `PyTorch`'s DistanceKernel.cu).
+/// Distances between the rows of two matrices, per feature: a difference, its absolute value or power, and a sum.
+/// Backward reads the gradient, both matrices and the distances, writes the gradient of every difference and then sums
+/// these (`cdist_backward` in `PyTorch`'s DistanceKernel.cu).
 fn distances(operation: &Operation, pass: Pass) -> Option<Stream> {
     let first = usize::from(pass.is_backward());
     let [one, other] = operation.inputs.get(first..first + 2)? else { return None };

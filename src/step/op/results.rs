@@ -1,4 +1,4 @@
-//! Shapes of results, where they follow from the inputs.
+//! Result shapes that follow from the inputs.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::profile::{Attribute, Shape};
 
 type Attributes = BTreeMap<String, Attribute>;
 
-/// The result shapes that the inputs and attributes leave no doubt about.
+/// Result shapes that the inputs and attributes determine.
 pub fn results(name: &str, inputs: &[Shape], attributes: &Attributes) -> Vec<Shape> {
     let input = |index: usize| inputs.get(index).filter(|shape| !shape.is_empty());
     let shape = match result(name) {
@@ -28,8 +28,7 @@ pub fn results(name: &str, inputs: &[Shape], attributes: &Attributes) -> Vec<Sha
     shape.into_iter().collect()
 }
 
-/// Stride and padding of a convolution of whose arguments none are recorded, where its result
-/// tells them.
+/// Stride and padding of a convolution recorded without arguments, if its result shape determines them.
 pub fn convolution_geometry(name: &str, inputs: &[Shape], outputs: &[Shape]) -> Option<Geometry> {
     let (input, weight, output) = match result(name)? {
         ResultForm::Convolution => (inputs.first()?, inputs.get(1)?, outputs.first()?),
@@ -44,7 +43,7 @@ fn product(a: &Shape, b: &Shape, batch: usize) -> Option<Shape> {
         .then(|| a[..=batch].iter().copied().chain([b[batch + 1]]).collect())
 }
 
-/// The extents of tensors spread over each other.
+/// Shape of tensors broadcast together.
 pub(super) fn broadcast<S: AsRef<[u64]>>(shapes: &[S]) -> Option<Shape> {
     let length = shapes.iter().map(|shape| shape.as_ref().len()).max().filter(|length| *length > 0)?;
     let mut out = vec![1; length];
@@ -60,7 +59,7 @@ pub(super) fn broadcast<S: AsRef<[u64]>>(shapes: &[S]) -> Option<Shape> {
     Some(out)
 }
 
-/// The result of a convolution whose arguments are all recorded.
+/// Result shape of a convolution with all arguments recorded.
 fn convolved(inputs: &[Shape], attributes: &Attributes) -> Option<Shape> {
     let [input, weight] = inputs.get(..2)? else { return None };
     let known = ["stride", "padding", "dilation"].iter().all(|name| attributes.contains_key(*name));
@@ -69,19 +68,19 @@ fn convolved(inputs: &[Shape], attributes: &Attributes) -> Option<Shape> {
         .then(|| [input[0], weight[0]].into_iter().chain(layer.out_image.into_iter().flatten()).collect())
 }
 
-/// What a convolution does to its image.
+/// Geometry of a convolution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Geometry {
-    /// From one output pixel to the next.
+    /// Stride per dimension.
     pub stride: Vec<u64>,
-    /// Pixels added on each side.
+    /// Padding on each side in pixels, per dimension.
     pub padding: Vec<u64>,
-    /// Groups of channels that do not meet.
+    /// Channel groups.
     pub groups: u64,
 }
 
-/// Stride and padding that turn `input` into `output`, with dilation 1: the smallest
-/// stride that fits, with "same" padding if that fits and none otherwise.
+/// Stride and padding that turn `input` into `output`, with dilation 1: the smallest stride that fits, with "same"
+/// padding if that fits, otherwise with none.
 fn geometry(input: &[u64], weight: &[u64], output: &[u64]) -> Option<Geometry> {
     let dims = input.len().checked_sub(2).filter(|dims| (1..=3).contains(dims))?;
     let fits = weight.len() == input.len()

@@ -1,4 +1,4 @@
-//! Operators that reduce and rewrite rows: softmax and normalisation.
+//! Row operations: softmax and normalisation.
 
 use super::name::{NormalisationForm, StreamForm};
 use super::{Pass, Primitive, RowsKind, Stream, largest, volume};
@@ -7,21 +7,20 @@ use crate::profile::{Attribute, Operation, Shape};
 /// Softmax or a normalisation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rows {
-    /// What is done to a row; `None` of normalisations by channels, which pass over the whole
-    /// tensor.
+    /// Operation on each row; `None` for normalisation by channels, which passes over the whole tensor.
     pub kind: Option<RowsKind>,
     /// Elements of the tensor.
     pub size: f64,
     /// Elements of a row.
     pub width: f64,
-    /// Times that the tensor is read or written.
+    /// Number of times that the tensor is read or written.
     pub passes: f64,
-    /// The least that is moved.
+    /// Minimum traffic and FLOPs.
     pub stream: Stream,
 }
 
 impl Rows {
-    /// Rows along the last dimension of the largest tensor.
+    /// Softmax along the last dimension of the largest tensor.
     pub(super) fn softmax(operation: &Operation, pass: Pass) -> Option<Self> {
         let stream = Stream::with(operation, StreamForm::Plain, 5.0)?;
         let (size, width) = extents(operation);
@@ -29,14 +28,13 @@ impl Rows {
         Some(Self { kind: Some(RowsKind::Softmax), size, width, passes, stream })
     }
 
-    /// Rows along the last dimension of the largest tensor, or over as many elements as the
-    /// scale has.
+    /// Normalisation along the last dimension of the largest tensor, or over the extents of the scale.
     pub(super) fn normalisation(operation: &Operation, pass: Pass, form: NormalisationForm) -> Option<Self> {
         let stream = Stream::with(operation, StreamForm::Plain, 7.0)?;
         let (size, last) = extents(operation);
         if form != NormalisationForm::Row {
-            // Statistics first, then the result: two reads and a write; backward reads both
-            // tensors twice. With statistics of earlier steps one pass is enough.
+            // First the statistics, then the result: two reads and a write. Backward reads both tensors twice. With
+            // running statistics one pass is enough.
             let size = largest(&operation.inputs).max(largest(&operation.outputs));
             let is_known = form == NormalisationForm::ChannelWithStatistics
                 || operation.attributes.get("training") == Some(&Attribute::Bool(false));
@@ -47,12 +45,11 @@ impl Rows {
             };
             return Some(Self { kind: None, size, width: size, passes, stream });
         }
-        // The mean of each row, which backward is given, has no extents of the scale's.
+        // Backward also receives the mean of each row, whose extents do not match a scale's.
         let tensor = operation.inputs.iter().max_by(|a, b| volume(a).total_cmp(&volume(b)))?;
         let is_scale = |shape: &&Shape| shape.len() > 1 && shape.len() < tensor.len() && tensor.ends_with(shape);
         let width = operation.inputs.iter().skip(1).find(is_scale).map_or(last, volume);
-        // Backward: two tensors read for the gradient of the input, and again for those of
-        // scale and shift.
+        // Backward reads two tensors for the gradient of the input, and again for those of scale and shift.
         let passes = if pass.is_backward() { 5.0 } else { 2.0 };
         Some(Self { kind: Some(RowsKind::Normalisation), size, width, passes, stream })
     }
@@ -66,7 +63,7 @@ impl Rows {
     }
 }
 
-/// Elements of the largest input and of its last dimension; 0 where there is none.
+/// Elements of the largest input and of its last dimension; 0 without inputs.
 fn extents(operation: &Operation) -> (f64, f64) {
     let tensor = operation.inputs.iter().max_by(|a, b| volume(a).total_cmp(&volume(b)));
     let last = tensor.and_then(|tensor| tensor.last()).map_or(0.0, |&last| last as f64);

@@ -1,4 +1,4 @@
-//! Operators that pass over memory: one result an element, parameter updates, copies.
+//! Element-wise operators, parameter updates and copies: one pass over memory.
 
 use super::moved::Moved;
 use super::name::StreamForm;
@@ -7,7 +7,7 @@ use crate::profile::tensors::OUTPUT_DTYPES;
 use crate::profile::{Attribute, Operation, Shape};
 use habitat_base::units::{Bytes, Flops};
 
-/// Elements read and written in passing.
+/// One pass over memory.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Stream {
     /// Elements of the operation's own type read and written.
@@ -23,8 +23,8 @@ impl Stream {
         Self::with(operation, form, 1.0)
     }
 
-    /// Inputs read, outputs written, `per_element` operations on each element of the result;
-    /// a missing output is taken to be as large as the largest input.
+    /// Traffic of inputs read and outputs written, with `per_element` operations per element of the result. A missing
+    /// output is assumed to be as large as the largest input.
     pub(super) fn with(operation: &Operation, form: StreamForm, per_element: f64) -> Option<Self> {
         let (inputs, outputs) = (&operation.inputs, &operation.outputs);
         if inputs.is_empty() && outputs.is_empty() {
@@ -35,7 +35,7 @@ impl Stream {
         if let StreamForm::Masked(mask) = form
             && let Some(mask) = each.get_mut(mask)
         {
-            // One byte an element, told or not.
+            // A mask has one byte per element, whether its type was recorded or not.
             *mask = Moved::other(mask.elements + mask.other_bytes);
         }
         let from: Moved = each.iter().copied().sum();
@@ -52,10 +52,10 @@ impl Stream {
                 let to = if is_known { to } else { from * (1.0 / lists(inputs, most)) };
                 (from + to * (1.0 - unread), per_element * read)
             }
-            // What is overwritten is not read.
+            // The overwritten tensor is not read.
             StreamForm::Fill => (if written < largest { Moved::own(largest) } else { to }, 0.0),
             StreamForm::Copy => match each[..] {
-                // Where to, and from where: what is spread over the whole is read once.
+                // Destination and source; a broadcast source is read once.
                 [to, from] if outputs.first().is_none_or(|result| result == &inputs[0]) => (from + to, 0.0),
                 _ => (Moved::own(2.0 * largest), 0.0),
             },
@@ -65,7 +65,7 @@ impl Stream {
                 let whole = sizes.map_or(0.0, |sizes| sizes.iter().map(|&size| size.max(0) as f64).product());
                 (from + if is_known { to } else { Moved::own(written.max(whole)) }, 0.0)
             }
-            // A mask of one byte an element is written beside the result.
+            // Dropout also writes a mask of one byte per element.
             StreamForm::Dropout => (from + Moved::own(largest) + Moved::other(largest), per_element * largest),
             StreamForm::Plain | StreamForm::Rearrangement | StreamForm::Comparison | StreamForm::Masked(_) => {
                 (from + to, per_element * written.max(largest))
@@ -74,7 +74,7 @@ impl Stream {
         Some(Self { moved: moved.elements, other_bytes: moved.other_bytes, flops })
     }
 
-    /// Elements of `element` bytes that are as much traffic.
+    /// Equivalent traffic in elements of `element` bytes.
     pub(super) fn elements(&self, element: f64) -> f64 {
         self.moved + self.other_bytes / element
     }
@@ -88,8 +88,8 @@ impl Stream {
     }
 }
 
-/// How many lists of equal tensors an operator was given, of the numbers there may be: numbers
-/// without an extent, as fused optimizers count steps, are one to each tensor of a list.
+/// Number of equally long lists among the inputs, out of `may_be`. Scalars, such as the step counts of fused
+/// optimizers, come once per tensor of a list.
 fn lists(inputs: &[Shape], may_be: &[usize]) -> f64 {
     let tensors: Vec<&Shape> = inputs.iter().filter(|shape| !shape.is_empty()).collect();
     let steps = inputs.len() - tensors.len();

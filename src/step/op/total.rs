@@ -4,27 +4,26 @@ use super::{Arithmetic, Family, Op, element_bytes};
 use crate::profile::{Phase, Profile};
 use habitat_base::units::{Bytes, Flops};
 
-/// What one step does, by the least an implementation needs.
+/// Minimum work of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StepWork {
-    /// Floating-point operations of the products (matrix products, convolutions, attention,
-    /// recurrent layers) of the forward pass, a multiply-add counted as two: twice what
-    /// tables of models list as multiply-adds.
+    /// FLOPs of the products of the forward pass (matrix products, convolutions, attention, recurrent layers). A
+    /// multiply-add counts as two: twice the multiply-adds that model tables list.
     pub forward: Flops,
-    /// Those of the backward pass.
+    /// FLOPs of the products of the backward pass.
     pub backward: Flops,
-    /// Those of the products of other phases.
+    /// FLOPs of the products of other phases.
     pub other: Flops,
     /// Bytes read and written by all operations.
     pub bytes: Bytes,
-    /// Calls that compute, views left out.
+    /// Calls with device work.
     pub calls: u64,
-    /// Calls among them whose work is unknown, or known only roughly.
+    /// Calls among them with unknown or only roughly known work.
     pub unknown: u64,
 }
 
 impl StepWork {
-    /// Of a profile.
+    /// Total work of a profile.
     pub fn of(profile: &Profile) -> Self {
         let mut sum = Self::default();
         for operation in &profile.operations {
@@ -55,7 +54,7 @@ impl StepWork {
         sum
     }
 
-    /// Floating-point operations of all products.
+    /// FLOPs of all products.
     pub fn flops(&self) -> Flops {
         self.forward + self.backward + self.other
     }
@@ -65,7 +64,7 @@ impl StepWork {
 mod tests {
     use super::*;
 
-    /// 32 × 64 by 64 × 16 twice: 2 · 2 · 32 · 64 · 16; what is added is no product.
+    /// 32 × 64 by 64 × 16 twice: 2 · 2 · 32 · 64 · 16; the addition is not a product.
     #[test]
     fn products_are_counted_by_phase_and_bytes_of_everything() {
         let json = r#"{"format": "habitat-profile", "version": 1, "workload": {"name": "w", "mode": "training"}, "operations": [

@@ -1,41 +1,39 @@
 //! Arithmetic and memory traffic of an operation.
 //!
-//! Counts are the least an implementation needs: every input read once, every output
-//! written once, a multiply-add counted as two operations. They serve the roofline and
-//! the arithmetic intensity of wave scaling.
+//! Counts are the minimum of any implementation: every input read once, every output written once, a multiply-add
+//! counted as two operations. The roofline and the arithmetic intensity of wave scaling use them.
 
 use habitat_base::units::{Bytes, Flops};
 
-/// Kinds of arithmetic, by the rate that GPUs sustain for them.
+/// Kind of arithmetic; GPUs sustain a different rate for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arithmetic {
-    /// Element by element, on the vector units.
+    /// Element-wise, on the vector units.
     Vector,
-    /// Long products: on matrix units where the precision has them.
+    /// Products, on tensor cores if the precision has them.
     Product,
-    /// Convolutions: as products, but in FP32 with more reuse, so that GPUs hold their
-    /// rate better.
+    /// Convolutions: like products, but with more reuse in FP32, so that GPUs sustain a higher share of their peak.
     Convolution,
 }
 
-/// What one occurrence of an operation does.
+/// Work of one call of an operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Work {
     /// Floating-point operations.
     pub flops: Flops,
     /// Bytes read and written.
     pub bytes: Bytes,
-    /// The units its arithmetic runs on.
+    /// Units that the arithmetic runs on.
     pub arithmetic: Arithmetic,
 }
 
 impl Work {
-    /// Operations per byte; `None` where nothing is moved.
+    /// Floating-point operations per byte; `None` without traffic.
     pub fn intensity(&self) -> Option<f64> {
         (self.bytes.get() > 0.0).then(|| self.flops.get() / self.bytes.get())
     }
 
-    /// Of products that move this many bytes; empty tensors do nothing.
+    /// Work of products that move `bytes` bytes; `None` for empty tensors.
     pub(super) fn of_products(flops: f64, bytes: f64, arithmetic: Arithmetic) -> Option<Self> {
         (flops > 0.0).then(|| Self { flops: Flops::known(flops), bytes: Bytes::known(bytes), arithmetic })
     }
@@ -76,8 +74,7 @@ pub(super) mod tests {
         assert_eq!(bmm.flops.get(), 2.0 * 16.0 * 512.0 * 64.0 * 256.0);
     }
 
-    /// ResNet-50's first layer: 7×7, 3 → 64 channels, 224 → 112: 118,013,952 multiply-adds
-    /// an image.
+    /// ResNet-50's first layer: 7×7, 3 → 64 channels, 224 → 112: 118,013,952 multiply-adds per image.
     #[test]
     fn convolutions() {
         let mut forward = operation("aten::cudnn_convolution", &[&[32, 3, 224, 224], &[64, 3, 7, 7]], &[]);
@@ -87,7 +84,7 @@ pub(super) mod tests {
         let backward =
             operation("aten::convolution_backward", &[&[32, 64, 112, 112], &[32, 3, 224, 224], &[64, 3, 7, 7]], &[]);
         assert_eq!(work(&backward, None).unwrap().flops.get(), 2.0 * 2.0 * 32.0 * 118_013_952.0);
-        // Grouped: the weight holds the channels of one group only.
+        // Grouped: the weight has the channels of one group only.
         let depthwise = operation("aten::conv2d", &[&[1, 8, 10, 10], &[8, 1, 3, 3]], &[&[1, 8, 8, 8]]);
         assert_eq!(work(&depthwise, None).unwrap().flops.get(), 2.0 * 8.0 * 64.0 * 9.0);
     }
@@ -116,7 +113,7 @@ pub(super) mod tests {
         let megabytes = |operation: &Operation| work(operation, None).unwrap().bytes.get() / 1e6;
         let embedding = operation("aten::embedding", &[&[50257, 1600], &[8, 1024]], &[]);
         assert!((megabytes(&embedding) - 2.0 * 8.0 * 1024.0 * 1600.0 * 4.0 / 1e6).abs() < 1e-9);
-        // A table of two rows is read once, however often it is asked.
+        // A table of two rows is read once, however many look-ups hit it.
         let small = operation("aten::embedding", &[&[2, 16], &[1000]], &[]);
         assert!((megabytes(&small) - (2.0 + 1000.0) * 16.0 * 4.0 / 1e6).abs() < 1e-12);
         let mut gradient = operation("aten::embedding_dense_backward", &[&[8, 1024, 1600], &[8, 1024]], &[]);
@@ -152,7 +149,7 @@ pub(super) mod tests {
         assert_eq!(bytes("aten::zero_", &[&[100]], &[&[100]]), 400.0);
         assert_eq!(bytes("aten::copy_", &[&[100], &[100]], &[&[100]]), 800.0);
         assert_eq!(bytes("aten::cat", &[&[100], &[50]], &[]), 1200.0);
-        // 64 numbers of 64 rows; their gradient fills all of the matrix.
+        // 64 elements from 64 rows; their gradient fills the whole matrix.
         assert_eq!(bytes("aten::nll_loss_forward", &[&[64, 1000], &[64]], &[&[], &[]]), 4.0 * 64.0);
         let backward = bytes("aten::nll_loss_backward", &[&[], &[64, 1000], &[64], &[]], &[&[64, 1000]]);
         assert_eq!(backward, 4.0 * (64_000.0 + 64.0 + 2.0));
@@ -165,11 +162,11 @@ pub(super) mod tests {
     fn optimizers_read_lists_and_write_them_back() {
         let list: &[u64] = &[100];
         let bytes = |name, inputs: &[&[u64]]| work(&operation(name, inputs, &[]), None).unwrap().bytes.get();
-        // Parameter, gradient and two moments read; all but the gradient written.
+        // Parameter, gradient and two moments read; all except the gradient written.
         assert_eq!(bytes("aten::_fused_adamw_", &[list; 4]), 7.0 * 400.0);
         assert_eq!(bytes("aten::_foreach_mul_", &[list; 4]), 2.0 * 4.0 * 400.0);
         assert_eq!(bytes("aten::_foreach_addcdiv_", &[list; 3]), 4.0 * 400.0);
-        // Parameter, gradient and momentum or sum of squares read, two of them written.
+        // Parameter, gradient and momentum (or sum of squares) read; all except the gradient written.
         assert!((bytes("aten::_fused_sgd_", &[list; 3]) - 5.0 * 400.0).abs() < 1e-9);
         assert!((bytes("aten::_fused_adagrad_", &[list; 3]) - 5.0 * 400.0).abs() < 1e-9);
     }
@@ -241,7 +238,7 @@ pub(super) mod tests {
         let rest = r#"{"groups": 4, "stride": [2, 2], "padding": [1, 1]}"#;
         let forward = with("aten::cudnn_convolution_transpose", &[image, weight], rest);
         assert_eq!((flops(&forward), bytes(&forward)), (2.0 * 2.0 * 64.0 * 64.0 * 8.0 * 16.0, moved));
-        // Where the groups were not recorded, the channels of the result tell them.
+        // Without recorded groups, the channels of the result determine them.
         let known = operation("aten::conv_transpose2d", &[image, weight], &[&[2, 32, 16, 16]]);
         assert_eq!((flops(&known), bytes(&known)), (flops(&forward), moved));
         let gradient: &[u64] = &[2, 32, 16, 16];
@@ -261,7 +258,7 @@ pub(super) mod tests {
         assert_eq!(flops(&operation("aten::conv2d", &[&[8, 10, 10], &[16, 8, 3, 3]], &[])), 64.0 * pixel);
         let line = with("aten::conv1d", &[&[4, 8, 100], &[16, 8, 5]], r#"{"dilation": [2], "stride": [3]}"#);
         assert_eq!(flops(&line), 2.0 * 4.0 * 31.0 * 16.0 * 8.0 * 5.0);
-        // A filter larger than its image: the shapes do not tell.
+        // A filter larger than its image is invalid.
         assert_eq!(work(&operation("aten::conv2d", &[&[1, 8, 2, 2], &[16, 8, 3, 3]], &[]), None), None);
     }
 
@@ -273,16 +270,16 @@ pub(super) mod tests {
         assert_eq!(flops([&[1, 5, 6], &[32, 6, 7]]), full);
         assert_eq!(flops([&[8, 4, 5, 6], &[6, 7]]), full);
         assert_eq!(flops([&[5, 6], &[32, 6, 7]]), full);
-        // Neither order of the second factor fits: these are no factors of one product.
+        // The second factor fits in neither order, so these are not factors of one product.
         assert_eq!(flops([&[5, 6], &[9, 7]]), None);
-        // `beta` 0: what would be added is not read.
+        // With `beta` 0 the summand is not read.
         let inputs: [&[u64]; 3] = [&[8, 5, 7], &[8, 5, 6], &[8, 6, 7]];
         let ignored =
             bytes(&operation("aten::baddbmm", &inputs, &[])) - bytes(&with("aten::baddbmm", &inputs, r#"{"beta": 0}"#));
         assert_eq!(ignored, 4.0 * 8.0 * 5.0 * 7.0);
     }
 
-    /// 32 rows, 256 → 512: integers of 4 and of 8 bits, and two of four numbers kept.
+    /// 32 rows, 256 → 512: 4-bit and 8-bit integers, and 2:4 sparsity.
     #[test]
     fn weights_held_in_fewer_bits() {
         let (left, result) = (32.0 * 256.0, 32.0 * 512.0);
@@ -303,10 +300,10 @@ pub(super) mod tests {
         let (all, few) = (2.0 * 16.0 * 512.0 * 64.0, 2.0 * 4.0 * 512.0 * 64.0);
         let name = "aten::_scaled_dot_product_flash_attention_backward";
         let backward = operation(name, &[query, query, key, key, query], &[]);
-        // Gradient, query, key, value and result in; the gradients of query, key and value out.
+        // Reads gradient, query, key, value and result; writes the gradients of query, key and value.
         assert_eq!(bytes(&backward), 4.0 * (3.0 * all + 2.0 * few + all + 2.0 * few));
         assert_eq!(flops(&backward), 10.0 * all * 512.0);
-        // Flex attention has the gradient behind the tensors.
+        // Flex attention puts the gradient after the tensors.
         let flex = operation("flex_attention_backward", &[query, key, key, query, query], &[]);
         assert_eq!((flops(&flex), bytes(&flex)), (flops(&backward), bytes(&backward)));
     }
@@ -317,7 +314,7 @@ pub(super) mod tests {
         let inputs: [&[u64]; 3] = [&[1, 8, 128, 64], &[1, 8, 512, 64], &[1, 8, 512, 32]];
         let pairs = 8.0 * 128.0 * 512.0;
         assert_eq!(flops(&operation("aten::scaled_dot_product_attention", &inputs, &[])), 2.0 * pairs * 96.0);
-        // One query after 511 others sees all keys in a library, and the first alone in PyTorch.
+        // One query after 511 others attends to all keys in a library, but only to the first in PyTorch.
         let causal = |name: &str, inputs: [&[u64]; 3]| flops(&with(name, &inputs, r#"{"is_causal": true}"#));
         let library = causal("aten::_flash_attention_forward", [&[1, 1, 8, 64], &[1, 512, 8, 64], &[1, 512, 8, 64]]);
         assert_eq!(library, 4.0 * 8.0 * 64.0 * 511.5);
@@ -332,11 +329,11 @@ pub(super) mod tests {
     fn optimizers_with_other_lists() {
         let bytes = |name, inputs: &[&[u64]]| bytes(&operation(name, inputs, &[]));
         let (a, b, step): (&[u64], &[u64], &[u64]) = (&[60], &[40], &[]);
-        // AMSGrad keeps a third moment: five lists read, four written.
+        // AMSGrad keeps a third moment: reads five lists, writes four.
         assert!((bytes("aten::_fused_adam_", &[a, b, a, b, a, b, a, b, a, b]) - 9.0 * 400.0).abs() < 1e-9);
         let steps = bytes("aten::_fused_adam_", &[a, a, a, a, a, a, a, a, a, a, step, step]);
         assert!((steps - 9.0 * 480.0 - 1.8 * 8.0).abs() < 1e-9, "{steps}");
-        // SGD without momentum: two read, one written.
+        // SGD without momentum: reads two, writes one.
         assert!((bytes("aten::_fused_sgd_", &[a, b, a, b]) - 3.0 * 400.0).abs() < 1e-9);
         assert_eq!(bytes("aten::_foreach_copy_", &[a, b, a, b]), 2.0 * 400.0);
         assert_eq!(bytes("aten::_foreach_zero_", &[a, b]), 400.0);
@@ -349,10 +346,10 @@ pub(super) mod tests {
     fn gradients_of_slices_and_tables_fill_the_whole() {
         let slice = with("aten::slice_backward", &[&[8, 10]], r#"{"input_sizes": [8, 1000]}"#);
         assert_eq!(bytes(&slice), 4.0 * (80.0 + 8000.0));
-        // 8192 positions of a table of 100 rows: these are what is written.
+        // 8192 positions of a table of 100 rows: both are written.
         let table = with("aten::embedding_dense_backward", &[&[8, 1024, 16], &[8, 1024]], r#"{"num_weights": 100}"#);
         assert_eq!(bytes(&table), 4.0 * (8192.0 + 100.0) * 16.0);
-        // Bags of four rows each are read in full, and their sums written.
+        // Bags of four rows each are read in full and their sums written.
         let bag = operation("aten::_embedding_bag", &[&[1000, 16], &[64], &[16]], &[&[16, 16], &[64]]);
         assert_eq!(bytes(&bag), 4.0 * (64.0 + 16.0) * 16.0);
         let rows = with("aten::index_select", &[&[8, 100, 16], &[10]], r#"{"dim": 1}"#);
@@ -371,7 +368,7 @@ pub(super) mod tests {
         assert_eq!(bytes("aten::masked_fill_", &[&[8, 100], &[100]]), 6500.0);
     }
 
-    /// A cell of 64 states for 256 samples: as many as there are gates.
+    /// A cell of 64 states for 256 samples: one product per gate.
     #[test]
     fn recurrent_cells_and_packed_sequences() {
         let cell =
@@ -394,12 +391,12 @@ pub(super) mod tests {
         let mut eight = operation("aten::mm", &[&[8, 8], &[8, 8]], &[]);
         eight.dtype = None;
         assert_eq!(work(&eight, Some(Precision::Fp8)).unwrap().bytes.get(), 3.0 * 64.0);
-        // Under FP8 only products run in 8 bits.
+        // FP8 applies to products only.
         eight.name = "aten::add".to_owned();
         assert_eq!(work(&eight, Some(Precision::Fp8)).unwrap().bytes.get(), 3.0 * 64.0 * 2.0);
     }
 
-    /// An operation with the type of each input and result told.
+    /// An operation with the type of each input and result.
     fn typed(name: &str, inputs: &[(&[u64], &str)], outputs: &[(&[u64], &str)], own: DType) -> Operation {
         let shapes = |tensors: &[(&[u64], &str)]| tensors.iter().map(|(shape, _)| shape.to_vec()).collect();
         let types = |tensors: &[(&[u64], &str)]| {
@@ -418,13 +415,13 @@ pub(super) mod tests {
         assert_eq!(bytes(&cast), 600.0);
         let back = typed("aten::_to_copy", &[(row, half)], &[(row, single)], DType::Float16);
         assert_eq!(bytes(&back), 600.0);
-        // Where to, from where: the result is the first of them.
+        // Destination, then source; the result is the destination.
         let copy = typed("aten::copy_", &[(row, half), (row, single)], &[(row, half)], DType::Float16);
         assert_eq!(bytes(&copy), 600.0);
         assert_eq!(bytes(&operation("aten::copy_", &[row, &[]], &[row])), 404.0);
-        // No copy of one tensor into another, whatever its name says.
+        // Not a copy of one tensor into another, despite the name.
         assert_eq!(bytes(&operation("aten::copy_", &[row, &[]], &[&[]])), 800.0);
-        // Read and written in 16 bits, with six rows of 64 statistics in 32.
+        // Reads and writes in 16 bits, plus six rows of 64 statistics in 32.
         let inputs = [(image, half), (scale, single), (scale, single), (scale, single), (scale, single)];
         let outputs = [(image, half), (scale, single), (scale, single)];
         let norm = typed("aten::native_batch_norm", &inputs, &outputs, DType::Float16);
@@ -433,7 +430,7 @@ pub(super) mod tests {
         let pool = "aten::max_pool2d_with_indices";
         let pool = typed(pool, &[(image, half)], &[(pooled, half), (pooled, long)], DType::Float16);
         assert_eq!(bytes(&pool), 2.0 * 131_072.0 + 10.0 * 32_768.0);
-        // Weights in 32 bits copied to those in 16; an update of the former by gradients in the latter.
+        // 32-bit weights copied to 16-bit ones; a 32-bit update from 16-bit gradients.
         let weights = [(row, half), (scale, half), (row, single), (scale, single)];
         let narrowed = typed("aten::_foreach_copy_", &weights, &weights[..2], DType::Float16);
         assert_eq!(bytes(&narrowed), 6.0 * 164.0);
@@ -452,12 +449,12 @@ pub(super) mod tests {
         let factors: [(&[u64], &str); 2] = [(&[32, 64], "float8_e4m3"), (&[64, 16], "float8_e4m3")];
         let product = typed("aten::_scaled_mm", &factors, &[(&[32, 16], "bfloat16")], DType::Float8E4m3);
         assert_eq!(bytes(&product), 2048.0 + 1024.0 + 2.0 * 512.0);
-        // A list that does not fit the tensors says nothing.
+        // A type list of the wrong length is ignored.
         let broken = Operation { inputs: vec![vec![100]; 2], ..cast };
         assert_eq!(bytes(&broken), 1000.0);
     }
 
-    /// With statistics of earlier steps: one read, one write.
+    /// With running statistics: one read, one write.
     #[test]
     fn normalisation_in_evaluation_passes_once() {
         let image: &[u64] = &[8, 64, 16, 16];

@@ -1,35 +1,35 @@
-//! Where the time of a recorded step goes: what the screens and the reports show.
+//! Breakdown of a recorded step's time, for screens and reports.
 //!
-//! Device time of an entry = Σ over its operations of `device_time × count`; of a kernel,
-//! Σ `duration × launches × count`. Operations without a measured time count as zero and
-//! are reported in [`Breakdown::unmeasured`], so a sum is never silently too small.
+//! Device time of an entry = Σ over its operations of `device_time × count`; for a kernel, Σ `duration × launches ×
+//! count`. Operations without a measured time count as zero and are reported in [`Breakdown::unmeasured`], so that a
+//! sum is never silently too small.
 
 use std::collections::HashMap;
 
 use super::{Operation, Phase, Profile};
 use habitat_base::units::Micros;
 
-/// What the entries of a table stand for.
+/// Grouping of the entries of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GroupBy {
-    /// One entry an operation of the profile (name, shapes, phase).
+    /// One entry per operation of the profile (name, shapes, phase).
     #[default]
     Operation,
-    /// One entry an operator name.
+    /// One entry per operator name.
     Name,
-    /// One entry a family of operators (matrix products, convolutions …).
+    /// One entry per operator family (matrix products, convolutions …).
     Family,
-    /// One entry a kernel name.
+    /// One entry per kernel name.
     Kernel,
-    /// One entry a module.
+    /// One entry per module.
     Module,
 }
 
 impl GroupBy {
-    /// All of them, in the order they are cycled through.
+    /// All groupings, in the order of the key that cycles through them.
     pub const ALL: [Self; 5] = [Self::Operation, Self::Name, Self::Family, Self::Kernel, Self::Module];
 
-    /// The word on screen.
+    /// Label on screen.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Operation => "operation",
@@ -41,28 +41,28 @@ impl GroupBy {
     }
 }
 
-/// What stands for the module of operations that have none.
+/// Label for operations outside of all modules.
 pub const OUTSIDE: &str = "outside modules";
 
 /// One entry of a breakdown.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Entry {
-    /// Name as in the profile (not made safe for a terminal).
+    /// Name as in the profile (not sanitised for a terminal).
     pub label: String,
     /// Device time in the step.
     pub time: Micros,
-    /// Share of the device time of all operations (of all kernels, for kernels), 0 to 1.
+    /// Share of the device time of all operations (for kernels, of all kernels), 0 to 1.
     pub share: f64,
-    /// Occurrences in the step (launches, for kernels).
+    /// Occurrences in the step (for kernels, launches).
     pub count: u64,
-    /// The phase, where all of it is in one.
+    /// Phase, if all its operations have the same one.
     pub phase: Option<Phase>,
-    /// Indexes into the profile's operations.
+    /// Indices into the profile's operations.
     pub operations: Vec<usize>,
 }
 
 impl Entry {
-    /// Device time of one occurrence; `None` without any.
+    /// Device time of one occurrence; `None` if there are none.
     pub fn per_call(&self) -> Option<Micros> {
         (self.count > 0).then(|| self.time * (1.0 / self.count as f64))
     }
@@ -79,52 +79,52 @@ pub struct PhaseTime {
     pub share: f64,
 }
 
-/// A part of the step's time: the operations of a kind in a phase, other work of the device, or none.
+/// A part of the step's time: operations of one kind in one phase, other device work, or idle time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Segment {
-    /// The phase of the operations.
+    /// Phase of the operations.
     pub phase: Option<Phase>,
-    /// The family of the operations, `other work` or `idle`.
+    /// Family of the operations, `other work` or `idle`.
     pub kind: &'static str,
     /// Share of the step, 0 to 1.
     pub share: f64,
-    /// Indexes into the profile's operations; none of other work and idle time.
+    /// Indices into the profile's operations; empty for other work and idle time.
     pub operations: Vec<usize>,
 }
 
 impl Segment {
-    /// What the device does while it does nothing.
+    /// Kind of the idle segment.
     pub const IDLE: &'static str = "idle";
 }
 
-/// How a step splits into device busy and device idle.
+/// Busy and idle time of the device in a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BusyIdle {
     /// Wall time of the step.
     pub step: Micros,
-    /// Device busy: the recorded union of intervals, else the sum of operations.
+    /// Device busy time: recorded as a union of intervals, otherwise the sum of operations.
     pub busy: Micros,
-    /// The rest.
+    /// Idle time.
     pub idle: Micros,
-    /// Whether `busy` was recorded (else it is the sum of operations, at most the step).
+    /// Whether `busy` was recorded (otherwise it is the sum of operations, at most the step).
     pub recorded: bool,
 }
 
-/// The time of a profile, seen from several sides.
+/// Time of a profile by phase, and busy and idle time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Breakdown {
     /// Device time of all operations: [`Profile::total_device_time`].
     pub total: Micros,
-    /// By phase, in the order of a step, phases without time left out.
+    /// Time by phase, in the order of a step, without empty phases.
     pub phases: Vec<PhaseTime>,
-    /// Busy and idle, where the step's wall time was measured.
+    /// Busy and idle time, if the step's wall time was measured.
     pub busy_idle: Option<BusyIdle>,
-    /// Operations without a measured device time.
+    /// Number of operations without a measured device time.
     pub unmeasured: usize,
 }
 
 impl Breakdown {
-    /// The breakdown of a profile.
+    /// Computes the breakdown of a profile.
     pub fn of(profile: &Profile) -> Self {
         let total = profile.total_device_time();
         let phases = Phase::ALL
@@ -144,10 +144,10 @@ impl Breakdown {
         Self { total, phases, busy_idle, unmeasured }
     }
 
-    /// The step as a line: its operations phase by phase and kind by kind, the most time first, then what
-    /// else the device was busy with, then its idle time. The shares add up to 1; where operations run side
-    /// by side, each kind has its part of the busy time. Of the device time alone where the step was not
-    /// timed; empty where nothing was. `family` as for [`Breakdown::entries`].
+    /// Segments of the step: its operations by phase and by kind, longest first, then other device work, then idle
+    /// time. The shares add up to 1; if operations run concurrently, each kind gets its proportion of the busy time.
+    /// Without a measured step time, the segments cover the device time only; without any measurement there are none.
+    /// `family` as for [`Breakdown::entries`].
     pub fn segments(profile: &Profile, family: impl Fn(&Operation) -> &'static str) -> Vec<Segment> {
         let whole = Self::of(profile);
         let total = whole.total.get();
@@ -177,10 +177,9 @@ impl Breakdown {
         segments
     }
 
-    /// The entries of a grouping, the most time first, of one phase or of all.
+    /// Entries of a grouping, longest first, for one phase or all.
     ///
-    /// `family` names the family of an operation: which operator belongs to which is the
-    /// predictors' knowledge.
+    /// `family` names the family of an operation; only the predictors know the families.
     pub fn entries(
         profile: &Profile,
         by: GroupBy,
@@ -231,7 +230,7 @@ impl Breakdown {
                 }
             }
         }
-        // The share is of the whole step even when one phase is shown.
+        // The share is of the whole step even if only one phase is shown.
         let whole: Micros = match by {
             GroupBy::Kernel => profile.operations.iter().map(kernel_time_of).sum(),
             _ => profile.total_device_time(),
@@ -335,9 +334,9 @@ mod tests {
                 (None, "idle", 250.0)
             ]
         );
-        // Side by side: 110 us in 55.
+        // Concurrent: 110 µs in 55.
         assert_eq!(of(r#"{"duration_us": 100, "device_busy_us": 55}"#)[0].2, 300.0);
-        // Without a timed step the device time is all there is.
+        // Without a step time, the segments cover the device time only.
         assert_eq!(of("{}").len(), 3);
         assert!(Breakdown::segments(&profile().without_origin(), family).is_empty());
     }

@@ -1,8 +1,8 @@
-//! Two steps compared: which of their parts make one longer than the other.
+//! Compares two steps and attributes the difference to their parts.
 //!
-//! The steps may be predictions of one recording on two GPUs (`predict/difference.rs`), or two
-//! recordings, whose parts are matched here. What the parts do not take of a step is its rest, so
-//! that the changes of all parts and of the rest are exactly the change of the step.
+//! The steps may be predictions of one recording on two GPUs (`predict/difference.rs`), or two recordings, whose parts
+//! are matched here. The rest of a step is the time outside of its parts, so the changes of all parts and of the rest
+//! add up exactly to the change of the step.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -10,63 +10,62 @@ use super::breakdown::{Breakdown, Entry, GroupBy};
 use super::{Operation, Phase, Profile};
 use habitat_base::units::Micros;
 
-/// Two steps, the second compared with the first.
+/// Difference between two steps, second minus first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference<'a, S> {
-    /// What is compared.
+    /// The compared steps.
     pub steps: [&'a S; 2],
-    /// The times of the two steps.
+    /// Times of the two steps.
     pub totals: [Micros; 2],
-    /// The parts, by what they add to the difference, the most first; empty where nothing is known
-    /// of single parts.
+    /// Parts by their share of the difference, largest first; empty if no times of parts are known.
     pub parts: Vec<Changed>,
-    /// What of each step is no part's time: waiting for the host, less what runs side by side.
-    /// Microseconds; below zero where more runs side by side than is waited for.
+    /// Time of each step outside of its parts, in microseconds: waiting for the host, minus concurrent work. Negative
+    /// if more work runs concurrently than the step waits.
     pub rest: [f64; 2],
 }
 
 /// A part of both steps, such as all occurrences of one operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Changed {
-    /// Its name.
+    /// Name of the part.
     pub name: String,
-    /// Its phase, where all of it is in one.
+    /// Phase, if all of the part has the same one.
     pub phase: Option<Phase>,
-    /// Occurrences in each step (launches, of kernels).
+    /// Occurrences in each step (for kernels, launches).
     pub counts: [u64; 2],
-    /// Device time of all of them in each step, microseconds; what is not known counts nothing.
+    /// Total device time in each step in microseconds; unknown times count as zero.
     pub times: [f64; 2],
-    /// Occurrences of which nothing is known in one of the steps.
+    /// Number of occurrences with unknown time in one of the steps.
     pub unknown: u64,
-    /// How the two sides belong together.
+    /// How the two sides were matched.
     pub matched: Match,
-    /// Indexes into the operations of each step.
+    /// Indices into the operations of each step.
     pub operations: [Vec<usize>; 2],
 }
 
 impl Changed {
-    /// By how much it takes longer in the second step, microseconds.
+    /// Increase in time in the second step, in microseconds.
     pub fn change(&self) -> f64 {
         self.times[1] - self.times[0]
     }
 }
 
-/// How the two sides of a part belong together.
+/// How the two sides of a part were matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Match {
-    /// They are the same.
+    /// Identical.
     #[default]
     Same,
-    /// They have one name and phase, and other shapes or another element type.
+    /// Same name and phase, but different shapes or element type.
     OtherShapes,
-    /// There is none in the second step.
+    /// Missing in the second step.
     OnlyFirst,
-    /// There is none in the first step.
+    /// Missing in the first step.
     OnlySecond,
 }
 
 impl Match {
-    /// The name in files.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Same => "same",
@@ -78,8 +77,8 @@ impl Match {
 }
 
 impl<'a, S> Difference<'a, S> {
-    /// Of two steps of which these are the parts.
-    pub fn new(steps: [&'a S; 2], totals: [Micros; 2], mut parts: Vec<Changed>) -> Self {
+    /// Difference of two steps with these parts.
+    pub(crate) fn new(steps: [&'a S; 2], totals: [Micros; 2], mut parts: Vec<Changed>) -> Self {
         if parts.iter().all(|part| part.times == [0.0; 2]) {
             parts.clear();
         }
@@ -89,26 +88,26 @@ impl<'a, S> Difference<'a, S> {
         Self { steps, totals, parts, rest }
     }
 
-    /// By how much the second step is longer, as a share of the first; `None` where that takes no time.
+    /// Increase of the second step as a share of the first; `None` if the first takes no time.
     pub fn share(&self) -> Option<f64> {
         let [first, second] = self.totals.map(Micros::get);
         (first > 0.0).then(|| second / first - 1.0)
     }
 }
 
-/// Whether two recorded steps differ by more than the steps of one recording do among themselves.
+/// Whether two recorded steps differ by more than the steps within one recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// Every recorded step of one is longer than every one of the other.
+    /// Every recorded step of one is longer than every step of the other.
     Beyond,
-    /// They overlap, so the difference may be chance.
+    /// The recorded steps overlap, so the difference may be chance.
     Within,
-    /// One of the recordings has a single step, or does not say how its steps differ.
+    /// One of the recordings has a single step or does not report the spread of its steps.
     Unknown,
 }
 
 impl Spread {
-    /// The name in files.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Beyond => "beyond",
@@ -118,10 +117,10 @@ impl Spread {
     }
 }
 
-/// Why a recording cannot be compared by its times.
+/// Reason why a recording cannot be compared by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotMeasured {
-    /// The whole step was not timed.
+    /// The step as a whole was not timed.
     #[error("no step time was measured on a GPU")]
     Step,
     /// Its operations were not timed.
@@ -129,10 +128,10 @@ pub enum NotMeasured {
     Operations,
 }
 
-/// Whether a recording has the times that a comparison needs.
+/// Checks that a recording has the times that a comparison needs.
 ///
 /// # Errors
-/// [`NotMeasured`] says what it lacks.
+/// [`NotMeasured`] with the missing measurement.
 pub fn check_measured(profile: &Profile) -> Result<(), NotMeasured> {
     if profile.measured_step().is_none() {
         return Err(NotMeasured::Step);
@@ -142,10 +141,10 @@ pub fn check_measured(profile: &Profile) -> Result<(), NotMeasured> {
 }
 
 impl<'a> Difference<'a, Profile> {
-    /// Of two recordings, in the parts of a grouping; `family` as for [`Breakdown::entries`].
+    /// Difference of two recordings, in the parts of a grouping; `family` as for [`Breakdown::entries`].
     ///
     /// # Errors
-    /// The place of the recording without times, and what it lacks.
+    /// Index of the recording without times, and the missing measurement.
     pub fn of_recordings(
         steps: [&'a Profile; 2],
         by: GroupBy,
@@ -172,7 +171,7 @@ impl<'a> Difference<'a, Profile> {
         Ok(Self::new(steps, totals, pairs(steps, by, None, family).into_iter().map(part).collect()))
     }
 
-    /// Whether the steps differ by more than those of one recording do.
+    /// Whether the steps differ by more than those within one recording.
     pub fn spread(&self) -> Spread {
         match self.steps.map(spread) {
             [Some([_, high]), Some([low, _])] | [Some([low, _]), Some([_, high])] if high.get() < low.get() => {
@@ -184,28 +183,28 @@ impl<'a> Difference<'a, Profile> {
     }
 }
 
-/// The shortest and the longest of the recorded steps, where there were several.
+/// Shortest and longest recorded step, if there were several.
 pub fn spread(profile: &Profile) -> Option<[Micros; 2]> {
     let step = profile.step.as_ref()?;
     step.duration_range.filter(|_| step.samples.is_none_or(|samples| samples > 1))
 }
 
-/// Entries of two breakdowns that belong together; one of them is there.
+/// Matched entries of two breakdowns; at least one is present.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pair {
-    /// The entry of each recording.
+    /// Entry of each recording.
     pub entries: [Option<Entry>; 2],
-    /// How they belong together.
+    /// How they were matched.
     pub matched: Match,
 }
 
-/// The entries of two recordings in a grouping, matched with each other; `phase` and `family` as for
+/// Entries of two recordings in a grouping, matched with each other; `phase` and `family` as for
 /// [`Breakdown::entries`].
 ///
-/// Operations are those of one name, phase, shapes and element type, whatever their modules and other
-/// arguments; where one recording has no shapes, those of one name and phase. What finds none of its own shapes goes with one of its name and phase, both in the order
-/// in which they first occur, so that as many extents as possible agree: a change of the batch size
-/// changes all shapes and no order, and a layer more or less leaves the others together.
+/// Operations match by name, phase, shapes and element type, whatever their modules and other arguments; by name and
+/// phase only if one recording has no shapes. Operations without a match by shape are aligned with those of the same
+/// name and phase, both in order of first occurrence, so that as many extents as possible agree. A different batch size
+/// changes all shapes but not the order, and an additional layer leaves the other matches intact.
 pub fn pairs(
     steps: [&Profile; 2],
     by: GroupBy,
@@ -263,7 +262,7 @@ pub fn has_shapes(profile: &Profile) -> bool {
     profile.operations.iter().any(|operation| !operation.inputs.is_empty())
 }
 
-/// Entries of one signature as one.
+/// Merges entries with the same signature.
 fn merged(profile: &Profile, entries: Vec<Entry>, signature: impl Fn(&Operation) -> String) -> Vec<Entry> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut merged: Vec<Entry> = Vec::new();
@@ -286,11 +285,10 @@ fn merged(profile: &Profile, entries: Vec<Entry>, signature: impl Fn(&Operation)
     merged
 }
 
-/// Pairs of places compared at most, before those of one place are taken for the same.
+/// Maximum number of pairs to compare; beyond it, entries are matched by position.
 const MOST_COMPARED: usize = 1_000_000;
 
-/// Which entries of one name go together: the longest common subsequence, in which two that agree in
-/// more extents count for more.
+/// Aligns entries of one name: the longest common subsequence, weighted by the agreement of extents.
 fn aligned(steps: [&Profile; 2], sides: &[Vec<Entry>; 2]) -> Vec<[usize; 2]> {
     let [rows, columns] = [sides[0].len(), sides[1].len()];
     if rows.saturating_mul(columns) > MOST_COMPARED {
@@ -302,7 +300,7 @@ fn aligned(steps: [&Profile; 2], sides: &[Vec<Entry>; 2]) -> Vec<[usize; 2]> {
     let alike = |one: usize, other: usize| {
         operation(0, one).zip(operation(1, other)).map_or(1.0, |(one, other)| 1.0 + agreement(one, other))
     };
-    // best[row][column]: what is reached from there on.
+    // best[row][column]: best score from there to the end.
     let mut best = vec![vec![0.0_f64; columns + 1]; rows + 1];
     for row in (0..rows).rev() {
         for column in (0..columns).rev() {
@@ -313,7 +311,7 @@ fn aligned(steps: [&Profile; 2], sides: &[Vec<Entry>; 2]) -> Vec<[usize; 2]> {
     let (mut row, mut column, mut found) = (0, 0, Vec::new());
     while row < rows && column < columns {
         let here = best[row][column];
-        // Of equals the first go together.
+        // Among equals, match the first.
         if here <= alike(row, column) + best[row + 1][column + 1] {
             found.push([row, column]);
             (row, column) = (row + 1, column + 1);
@@ -326,7 +324,7 @@ fn aligned(steps: [&Profile; 2], sides: &[Vec<Entry>; 2]) -> Vec<[usize; 2]> {
     found
 }
 
-/// The share of extents that two operations have in common, 0 to 1.
+/// Share of extents that two operations have in common, 0 to 1.
 fn agreement(one: &Operation, other: &Operation) -> f64 {
     let extents = |operation: &Operation| operation.inputs.iter().map(|shape| shape.len().max(1)).sum::<usize>();
     let most = extents(one).max(extents(other));

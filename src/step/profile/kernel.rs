@@ -1,4 +1,4 @@
-//! One kernel launch configuration, as the recorder saw it.
+//! Kernels with their launch configuration.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,9 +8,9 @@ use habitat_base::units::{Bytes, Flops, Micros};
 /// A kernel that ONE occurrence of an operation launches `count` times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
-    /// The kernel's (demangled) name.
+    /// The kernel's demangled name.
     pub name: String,
-    /// Launches in one occurrence of the operation.
+    /// Launches per occurrence of the operation.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub count: u32,
     /// Device time of one launch, mean over launches and recorded steps.
@@ -19,39 +19,39 @@ pub struct Kernel {
     /// Thread blocks in x, y and z.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grid: Option<[u32; 3]>,
-    /// Threads of a block in x, y and z.
+    /// Threads per block in x, y and z.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<[u32; 3]>,
-    /// Registers of one thread.
+    /// Registers per thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registers_per_thread: Option<u32>,
-    /// Static shared memory of one block. Recorders that give only the sum of static and
-    /// dynamic shared memory put it here.
+    /// Static shared memory per block. Recorders that report only the sum of static and dynamic shared memory put it
+    /// here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub static_shared_memory_bytes: Option<u64>,
-    /// Dynamic shared memory of one block.
+    /// Dynamic shared memory per block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dynamic_shared_memory_bytes: Option<u64>,
-    /// Floating-point operations of one launch, where hardware counters were read.
+    /// Floating-point operations per launch, if hardware counters were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<Flops>,
-    /// DRAM traffic of one launch, where hardware counters were read.
+    /// DRAM traffic per launch, if hardware counters were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dram_bytes: Option<Bytes>,
 }
 
 impl Kernel {
-    /// Thread blocks in the grid, where recorded.
+    /// Number of thread blocks in the grid, if recorded.
     pub fn blocks(&self) -> Option<u64> {
         self.grid.map(volume)
     }
 
-    /// Threads in one block, where recorded.
+    /// Number of threads per block, if recorded.
     pub fn threads_per_block(&self) -> Option<u64> {
         self.block.map(volume)
     }
 
-    /// Static and dynamic shared memory of one block; `None` where neither is known.
+    /// Static and dynamic shared memory per block in bytes; `None` if neither is known.
     pub fn shared_memory_bytes(&self) -> Option<u64> {
         match (self.static_shared_memory_bytes, self.dynamic_shared_memory_bytes) {
             (None, None) => None,
@@ -60,8 +60,7 @@ impl Kernel {
     }
 }
 
-/// Whether a kernel (or operation) of that name is a copy between host and device, in the
-/// words of CUDA and `ROCm`.
+/// Whether a kernel (or operation) with this name is a copy between host and device, in the naming of CUDA and `ROCm`.
 pub fn is_host_transfer(name: &str) -> bool {
     ["HtoD", "DtoH", "HostToDevice", "DeviceToHost"].iter().any(|word| name.contains(word))
 }

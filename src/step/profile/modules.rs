@@ -1,39 +1,39 @@
-//! Modules within modules, from paths such as `BertModel.BertEncoder.BertLayer`.
+//! Tree of modules, from paths such as `BertModel.BertEncoder.BertLayer`.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Modules within one another that are told apart: what lies deeper belongs to the last.
+/// Maximum depth of modules; deeper ones belong to their ancestor at this depth.
 const DEEPEST: usize = 64;
 
-/// A module, with what lies in it and in the modules within.
+/// A module with its own contents and those of its submodules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Modules around it.
+    /// Number of enclosing modules.
     pub depth: usize,
-    /// Its path.
+    /// Path of the module.
     pub path: String,
-    /// Places of the paths that are its own or those of modules within.
+    /// Indices of the paths of the module and its submodules.
     pub places: Vec<usize>,
 }
 
-/// The last part of a path.
+/// Last component of a path.
 pub fn name(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// Modules around one of this path.
+/// Number of modules that enclose this path.
 pub fn depth(path: &str) -> usize {
     around(path).count()
 }
 
-/// The modules around one of this path, from the outermost.
+/// Modules that enclose this path, outermost first.
 pub fn around(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('.').take(DEEPEST - 1).map(|(end, _)| &path[..end])
 }
 
-/// Every module of `paths` and those around them, each before the modules within; of those within one
-/// module the weightiest first, by the sum of the weights of their paths.
+/// All modules of `paths` and the modules around them, each before its submodules. Siblings are sorted by the sum of
+/// the weights of their paths, heaviest first.
 pub fn tree(paths: &[&str], weight: impl Fn(usize) -> f64) -> Vec<Node> {
     let mut places: BTreeMap<Vec<&str>, Vec<usize>> = BTreeMap::new();
     for (place, path) in paths.iter().enumerate() {
@@ -81,11 +81,11 @@ mod tests {
             ]
         );
         assert!(nodes.iter().all(|node| node.depth == depth(&node.path)));
-        // A module that has no operation of its own, and one of the same name elsewhere.
+        // A module without operations of its own, and one of the same name elsewhere.
         let found: Vec<_> = tree(&["A.B.C", "D.B"], |_| 1.0).into_iter().map(|node| node.path).collect();
         assert_eq!(found, ["A", "A.B", "A.B.C", "D", "D.B"]);
         assert_eq!(around("A.B.C").collect::<Vec<_>>(), ["A", "A.B"]);
-        // However deep a path says it is.
+        // A path of any depth is accepted.
         let deep = "a.".repeat(100_000);
         assert_eq!((tree(&[&deep], |_| 1.0).len(), depth(&deep)), (DEEPEST, DEEPEST - 1));
     }

@@ -1,14 +1,12 @@
-//! Op lists of a step that was traced and not run → [`Profile`] without origin.
+//! Converts op lists, of steps that were traced but not run, to a [`Profile`] without origin.
 //!
-//! The form: one JSON object of `info` (what was traced) and `ops`, one record for every
-//! distinct `ATen` call with its phase, arguments, results and count, as a
-//! `TorchDispatchMode` under `FakeTensorMode` sees them. A tensor is `{"shape": […],
-//! "dtype": "float32"}`, with `"layout": "channels_last"` where channels come last in memory and
-//! the usual order does not hold as well; a record has `"access": "strided"` or `"transposed"` where the call
-//! does not pass over its tensors as they lie in memory; everything else among the arguments is a plain value. Calls that
-//! only view a tensor (`"view": true`) are left out. `habitat-tui trace-shapes` makes
-//! version 1 of it with `"format": "habitat-op-list"` (`profiler/shapes/README.md` has every
-//! field); lists without a format are those of older scripts.
+//! An op list is a JSON object with `info` (the traced model) and `ops`, one record per distinct `ATen` call with its
+//! phase, arguments, results and count, as a `TorchDispatchMode` under `FakeTensorMode` sees them. A tensor is
+//! `{"shape": […], "dtype": "float32"}`, with `"layout": "channels_last"` if it is channels-last and not also
+//! contiguous. A record has `"access": "strided"` or `"transposed"` if the call does not read its tensors in memory
+//! order. All other arguments are plain values. Calls that only create a view (`"view": true`) are left out.
+//! `habitat-tui trace-shapes` writes version 1 with `"format": "habitat-op-list"` (`profiler/shapes/README.md`
+//! documents every field); lists without a format come from older scripts.
 
 use std::collections::BTreeMap;
 
@@ -25,14 +23,14 @@ use crate::op;
 use habitat_base::text;
 use habitat_base::units::Bytes;
 
-/// Characters of a textual argument.
+/// Maximum characters of a text argument.
 const TEXT: usize = 64;
-/// Characters of a module's path.
+/// Maximum characters of a module path.
 const MODULE: usize = 160;
-/// Notes taken over, and their length.
+/// Maximum number of notes, and characters per note.
 const NOTES: usize = 16;
 const NOTE: usize = 400;
-/// The form of a list that says its form.
+/// Format name in lists that state their format.
 const FORMAT: &str = "habitat-op-list";
 const VERSION: u32 = 1;
 
@@ -57,10 +55,11 @@ struct Info {
     /// Whether products of 32-bit tensors run in TF32.
     #[serde(default)]
     tf32: bool,
-    /// Whether cuDNN's convolutions and recurrent layers of 32-bit tensors do. Lists of older programs do not say.
+    /// Whether cuDNN's convolutions and recurrent layers of 32-bit tensors run in TF32; missing in lists of older
+    /// programs.
     cudnn_tf32: Option<bool>,
     mode: Option<Mode>,
-    /// How its kernels are launched, where not one by one.
+    /// Launch mode, unless kernels are launched one by one.
     execution: Option<Execution>,
     #[serde(default)]
     memory: Listed,
@@ -70,14 +69,14 @@ struct Info {
 
 #[derive(Default, Deserialize)]
 struct Listed {
-    /// Bytes by kind of tensor and in all (`Total`), by device, as `mem_tracker` has them.
+    /// Bytes by kind of tensor and in total (`Total`), by device, as in `mem_tracker`.
     #[serde(default)]
     peak: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Bytes by kind at the moment at which most is allocated.
+    /// Bytes by kind at the peak of allocated memory.
     kinds: Option<Kinds>,
-    /// Bytes by kind at the moment at which what forward and backward make is most.
+    /// Bytes by kind when the memory for gradients, activations and temporaries peaks.
     working: Option<Kinds>,
-    /// The phase of the peak.
+    /// Phase of the peak.
     peak_phase: Option<Phase>,
 }
 
@@ -91,7 +90,7 @@ struct Kinds {
 }
 
 impl Listed {
-    /// Memory by kind, from either form.
+    /// Memory by kind, from either format.
     fn by_kind(&self) -> Option<Memory> {
         let of = |names: &[&str]| {
             let sizes = self.peak.values().flat_map(|kinds| names.iter().filter_map(|name| kinds.get(*name)));
@@ -120,7 +119,7 @@ impl Listed {
         (memory.total().get() > 0.0).then_some(memory)
     }
 
-    /// The largest sum, where it is told.
+    /// Peak memory, if given.
     fn total(&self) -> Option<Bytes> {
         let total = self
             .peak
@@ -152,16 +151,16 @@ struct Record {
     access: Option<String>,
 }
 
-/// Whether the beginning of a text has the marks of an op list.
+/// Whether the beginning of a text looks like an op list.
 pub fn looks_like_op_list(head: &[u8]) -> bool {
     let has = |mark: &str| head.windows(mark.len()).any(|window| window == mark.as_bytes());
     has("\"ops\"") && has("\"op\"") && has("\"inputs\"") && !has(super::FORMAT) && !has("\"traceEvents\"")
 }
 
-/// Reads an op list; `name` stands in for a missing name of the case.
+/// Parses an op list; `name` replaces a missing case name.
 ///
 /// # Errors
-/// [`ProfileError`] naming the field and the place.
+/// [`ProfileError`] naming the field and its position.
 pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
     if json.iter().all(u8::is_ascii_whitespace) {
         return Err(ProfileError::Empty);
@@ -185,7 +184,7 @@ pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
     }
     let operations = list.ops.iter().filter(|record| !record.view).map(operation).collect::<Vec<_>>();
     if operations.is_empty() {
-        return Err(refused("ops", "no operation but views; a step has at least one that computes".to_owned()));
+        return Err(refused("ops", "only views; a step has at least one operation that computes".to_owned()));
     }
     let info = &list.info;
     let workload = Workload {
@@ -211,11 +210,11 @@ pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
         execution: info.execution,
         ..Step::default()
     });
-    let mut notes = vec!["traced without running: nothing was measured on a GPU, all times are predicted".to_owned()];
+    let mut notes = vec!["traced without running: no GPU measurements, all times are predicted".to_owned()];
     if peak.is_some() {
         let place = info.memory.peak_phase.map_or_else(String::new, |phase| format!(", largest in {phase}"));
         notes.push(format!(
-            "peak memory is the sum of the traced tensors{place}; workspaces of libraries and what the allocator loses come on top"
+            "peak memory is the sum of the traced tensors{place}; library workspaces and allocator overhead come on top"
         ));
     }
     notes.extend(info.notes.iter().take(NOTES).map(|note| text::clean(note, NOTE)));
@@ -230,8 +229,8 @@ pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
     Ok(profile)
 }
 
-/// Python writes numbers that JSON does not have as `NaN` and `Infinity`; they stand for no
-/// size, so an empty list takes their place, and all other text keeps its own.
+/// Replaces `NaN` and `Infinity`, which Python writes but JSON lacks, by empty lists, because they are never sizes.
+/// Other text keeps its position.
 fn without_bare_words(json: &[u8]) -> Vec<u8> {
     let mut text = json.to_vec();
     let (mut quoted, mut at) = (false, 0);
@@ -256,7 +255,7 @@ fn without_bare_words(json: &[u8]) -> Vec<u8> {
 
 fn precision(info: &Info, operations: &[Operation]) -> Option<Precision> {
     let multiplying = || operations.iter().filter(|operation| op::family(operation).varies_kernels());
-    // Only products are in 8 bits, and not all of them.
+    // In FP8 only products use 8 bits, and not all of them.
     if multiplying().any(|operation| matches!(operation.dtype, Some(DType::Float8E4m3 | DType::Float8E5m2))) {
         return Some(Precision::Fp8);
     }
@@ -265,7 +264,7 @@ fn precision(info: &Info, operations: &[Operation]) -> Option<Precision> {
         Some("float16") => return Some(Precision::AmpFp16),
         _ => {}
     }
-    // Models in 16 bits compute some small products, as of positions, in FP32.
+    // 16-bit models compute some small products, such as those of positions, in FP32.
     let mut by_type: BTreeMap<&DType, f64> = BTreeMap::new();
     for operation in multiplying() {
         if let Some(dtype) = &operation.dtype {
@@ -291,7 +290,7 @@ fn operation(record: &Record) -> Operation {
     record.outputs.iter().for_each(|value| collect(value, &mut results));
     let dtype = dtype(&given).or_else(|| dtype(&results));
     if results.is_empty() && op::name::is_foreach(&name) && op::name::is_in_place(&name) {
-        // In place: the first list is the result.
+        // In place: the result is the first list.
         record.inputs.iter().take(1).for_each(|value| collect(value, &mut results));
     }
     let mut attributes: BTreeMap<String, Attribute> = op::name::positions(&name)
@@ -305,7 +304,7 @@ fn operation(record: &Record) -> Operation {
         let typed = listed.iter().map(|tensor| (&tensor.shape, tensor.dtype.as_ref()));
         note_dtypes(&mut attributes, key, dtype.as_ref(), typed);
     }
-    // The lists of an update hold parameters in every order.
+    // The lists of an update mix parameters of all memory layouts.
     if !op::name::takes_lists(&name) {
         if given.iter().any(|tensor| tensor.channels_last) {
             note_channels_last(&mut attributes);
@@ -336,7 +335,7 @@ fn operation(record: &Record) -> Operation {
     }
 }
 
-/// `aten.add_.Tensor` is `aten::add_` elsewhere.
+/// Other recordings write `aten.add_.Tensor` as `aten::add_`.
 fn name(op: &str) -> String {
     let mut parts = op.splitn(3, '.');
     match (parts.next(), parts.next()) {
@@ -345,14 +344,14 @@ fn name(op: &str) -> String {
     }
 }
 
-/// A tensor as the list has it.
+/// A tensor in the list.
 struct Tensor {
     shape: Shape,
     dtype: Option<DType>,
     channels_last: bool,
 }
 
-/// The tensors of a value: itself, or those of a list.
+/// Collects the tensors of a value: itself, or those of a list.
 fn collect(value: &Value, tensors: &mut Vec<Tensor>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect(item, tensors)),
@@ -368,8 +367,7 @@ fn collect(value: &Value, tensors: &mut Vec<Tensor>) {
     }
 }
 
-/// The element type of an operation: that of its first floating-point tensor with an
-/// extent, else of its first tensor.
+/// Element type of an operation: that of its first floating-point tensor with an extent, otherwise of its first tensor.
 fn dtype(tensors: &[Tensor]) -> Option<DType> {
     let floating = |dtype: &DType| dtype.name().starts_with("float") || *dtype == DType::Bfloat16;
     let known = || tensors.iter().filter_map(|tensor| Some((tensor.shape.is_empty(), tensor.dtype.as_ref()?)));
@@ -421,7 +419,7 @@ mod tests {
             );
             from_op_list(json.as_bytes(), "x").unwrap().workload.precision
         };
-        // Positions in FP32 come first in a model in BF16.
+        // In a BF16 model, products for positions in FP32 come first.
         assert_eq!(precision(&[product(8, "float32"), product(64, "bfloat16")]), Some(Precision::Bf16));
         assert_eq!(precision(&[product(8, "float32")]), Some(Precision::Fp32));
         assert_eq!(precision(&[product(64, "float64"), product(8, "float32")]), None);
@@ -446,7 +444,7 @@ mod tests {
         assert_eq!(update.outputs, [vec![64, 3, 7, 7], vec![64]]);
     }
 
-    /// `PyTorch` has names of its own for element types of 8 bits.
+    /// `PyTorch` has its own names for 8-bit element types.
     #[test]
     fn products_in_8_bits_are_known_as_such() {
         let text = r#"{"ops": [
@@ -498,7 +496,7 @@ mod tests {
         let error = |text: &str| from_op_list(text.as_bytes(), "f").expect_err("must be refused").to_string();
         assert!(error("").contains("empty"));
         assert!(error("{\"info\": {}}").contains("missing field `ops`"));
-        assert!(error("{\"ops\": []}").starts_with("ops: no operation"));
+        assert!(error("{\"ops\": []}").starts_with("ops: only views"));
         let count = error(&LIST.replacen("\"count\": 1", "\"count\": -1", 1));
         assert!(count.starts_with("ops[0].count: invalid value"), "{count}");
         let zero = error(&LIST.replacen("\"count\": 1,", "\"count\": 0,", 1));

@@ -1,4 +1,4 @@
-//! One operation of the step: name, phase, shapes, and what was measured of it.
+//! Operations of a step: name, phase, shapes, and measurements.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,16 +13,16 @@ use habitat_base::units::{Micros, most};
 
 /// An operator call of the framework, at the lowest level that has shapes.
 ///
-/// `count` identical occurrences (same name, shapes, dtype, attributes, phase and module
-/// group) are one operation; times and kernels are those of ONE occurrence.
+/// `count` identical occurrences (same name, shapes, dtype, attributes, phase and module group) are one operation;
+/// times and kernels are those of ONE occurrence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
     /// The framework's operator name, such as `aten::mm`.
     pub name: String,
-    /// The module it belongs to, where known.
+    /// The module it belongs to, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
-    /// Which part of the step it belongs to.
+    /// The part of the step it belongs to.
     pub phase: Phase,
     /// Occurrences in the step.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -36,29 +36,28 @@ pub struct Operation {
     /// Element type of the (first floating-point) input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<DType>,
-    /// Non-tensor arguments by name, such as `stride` or `groups`; `memory_format`,
-    /// `access`, `input_dtypes` and `output_dtypes` say how its tensors lie in memory and what differs from
-    /// tensor to tensor.
+    /// Non-tensor arguments by name, such as `stride` or `groups`. `memory_format`, `access`, `input_dtypes` and
+    /// `output_dtypes` describe the memory layout of its tensors, and types that differ between tensors.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Attribute>,
     /// Device time of one occurrence on the origin GPU, mean over occurrences and steps.
     #[serde(default, rename = "device_time_us", skip_serializing_if = "Option::is_none")]
     pub device_time: Option<Micros>,
-    /// The kernels one occurrence launches.
+    /// Kernels that one occurrence launches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<Kernel>,
 }
 
 impl Operation {
-    /// Device time of all occurrences together; `None` where nothing was measured.
+    /// Device time of all occurrences; `None` if not measured.
     pub fn total_device_time(&self) -> Option<Micros> {
         self.device_time.map(|time| time * f64::from(self.count))
     }
 
-    /// The field whose value no step has, and what about it.
-    pub fn beyond(&self) -> Option<(String, String)> {
+    /// First field with a value beyond all limits, and the problem.
+    pub(crate) fn beyond(&self) -> Option<(String, String)> {
         if self.count > most::OCCURRENCES {
-            return Some(("count".to_owned(), format!("{}; at most {} is taken", self.count, most::OCCURRENCES)));
+            return Some(("count".to_owned(), format!("{}; the limit is {}", self.count, most::OCCURRENCES)));
         }
         for (field, shapes) in [("inputs", &self.inputs), ("outputs", &self.outputs)] {
             let is_beyond = |shape: &&Shape| {
@@ -68,7 +67,7 @@ impl Operation {
             if let Some(shape) = shapes.iter().find(is_beyond) {
                 let shown = habitat_base::text::clean(&format!("{shape:?}"), 80);
                 let problem = format!(
-                    "{shown} is no tensor: at most {} dimensions and {:e} elements are taken",
+                    "{shown} is too large: the limits are {} dimensions and {:e} elements",
                     most::DIMENSIONS,
                     most::ELEMENTS
                 );
@@ -80,16 +79,13 @@ impl Operation {
         self.kernels.iter().enumerate().find_map(|(index, kernel)| {
             let at = |field: &str| format!("kernels[{index}].{field}");
             if kernel.count > most::OCCURRENCES {
-                return Some((at("count"), format!("{}; at most {} is taken", kernel.count, most::OCCURRENCES)));
+                return Some((at("count"), format!("{}; the limit is {}", kernel.count, most::OCCURRENCES)));
             }
             let extents = [("grid", kernel.grid, most::BLOCKS), ("block", kernel.block, most::THREADS)];
             let (field, extents, most) = extents.into_iter().find(|(_, extents, most)| volume(*extents) > *most)?;
             Some((
                 at(field),
-                format!(
-                    "{:?} is no launch: at most {most} of all three together is taken",
-                    extents.unwrap_or_default()
-                ),
+                format!("{:?} is too large: the limit for the product is {most}", extents.unwrap_or_default()),
             ))
         })
     }
@@ -98,15 +94,15 @@ impl Operation {
 /// A tensor shape; empty for a scalar.
 pub type Shape = Vec<u64>;
 
-/// The part of the training step an operation belongs to.
+/// The part of the training step that an operation belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// The forward pass, loss included.
+    /// The forward pass, including the loss.
     Forward,
     /// The backward pass.
     Backward,
-    /// Adding gradients of micro-batches or of shared parameters.
+    /// Adding up gradients of micro-batches or of shared parameters.
     GradientAccumulation,
     /// The parameter update (and zeroing of gradients).
     Optimizer,
@@ -130,7 +126,7 @@ impl Phase {
         Self::Other,
     ];
 
-    /// The name in files and on screen.
+    /// Name in files and on screen.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
@@ -154,7 +150,7 @@ impl fmt::Display for Phase {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Attribute {
-    /// A switch.
+    /// A Boolean.
     Bool(bool),
     /// An integer.
     Int(i64),
@@ -162,11 +158,11 @@ pub enum Attribute {
     Float(f64),
     /// A text.
     Text(String),
-    /// Several of them.
+    /// A list of attributes.
     List(Vec<Attribute>),
 }
 
-/// Read without a copy of its own, which what is derived would make, and with a limit.
+/// Deserializes without the copy that the derived implementation makes, and limits the length of lists.
 impl<'de> Deserialize<'de> for Attribute {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct AnyAttribute;
@@ -202,7 +198,7 @@ impl<'de> Deserialize<'de> for Attribute {
                 let mut list = Vec::new();
                 while let Some(item) = items.next_element()? {
                     if list.len() >= most::VALUES {
-                        let problem = format!("a list of more than {} values, the most that are taken", most::VALUES);
+                        let problem = format!("a list of more than {} values, the limit", most::VALUES);
                         return Err(de::Error::custom(problem));
                     }
                     list.push(item);
@@ -216,7 +212,7 @@ impl<'de> Deserialize<'de> for Attribute {
 }
 
 impl Attribute {
-    /// The integer, if it is one.
+    /// The integer, if the attribute is one.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(value) => Some(*value),
@@ -234,7 +230,7 @@ impl Attribute {
     }
 }
 
-/// The element type of a tensor.
+/// Element type of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DType {
@@ -246,7 +242,7 @@ pub enum DType {
     Float16,
     /// 16-bit brain floating point.
     Bfloat16,
-    /// 8-bit floating point, 4 exponent bits; `PyTorch` has a name for each way to treat infinities.
+    /// 8-bit floating point, 4 exponent bits; `PyTorch` has several names, which differ in the treatment of infinities.
     #[serde(alias = "float8_e4m3fn", alias = "float8_e4m3fnuz")]
     Float8E4m3,
     /// 8-bit floating point, 5 exponent bits.
@@ -268,21 +264,21 @@ pub enum DType {
     Int8,
     /// 8-bit unsigned integer.
     Uint8,
-    /// Truth values.
+    /// Boolean.
     Bool,
-    /// A type this version does not know, by its name in the file.
+    /// An unknown type, by its name in the file.
     #[serde(untagged)]
     Other(String),
 }
 
 impl DType {
-    /// The type of a name, as files have it.
+    /// The type with this name, as written in files.
     pub fn named(name: &str) -> Self {
         let named: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
         Self::deserialize(named).unwrap_or_else(|_| Self::Other(name.to_owned()))
     }
 
-    /// Bytes of one element; `None` for a type not known here.
+    /// Bytes per element; `None` for an unknown type.
     pub const fn size_bytes(&self) -> Option<u64> {
         match self {
             Self::Complex128 => Some(16),
@@ -307,7 +303,7 @@ impl DType {
         matches!(self, Self::Complex32 | Self::Complex64 | Self::Complex128)
     }
 
-    /// The name in files and on screen.
+    /// Name in files and on screen.
     pub fn name(&self) -> &str {
         match self {
             Self::Complex32 => "complex32",

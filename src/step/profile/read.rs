@@ -1,48 +1,48 @@
-//! Parsing and validation of profile files.
+//! Parses and validates profile files.
 
 use std::fmt;
 
 use super::{FORMAT, Profile, VERSION};
 use habitat_base::units::most;
 
-/// Why a text is not a profile. The message names the field and the place.
+/// Error for an invalid profile. The message names the field and its position.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// Nothing in the file.
+    /// The file is empty.
     #[error("the file is empty; a profile is one JSON object with \"format\": \"{FORMAT}\"")]
     Empty,
     /// Not JSON, or a field of the wrong type or value.
     #[error("{}{problem} (line {line}, column {column})", at(.path))]
     Json {
-        /// The field, as in `operations[3].kernels[0].duration_us`; empty at the top.
+        /// Field, such as `operations[3].kernels[0].duration_us`; empty at the top level.
         path: String,
         /// Line of the text, from 1.
         line: usize,
         /// Column of the line, from 1.
         column: usize,
-        /// What is wrong there.
+        /// The problem.
         problem: String,
     },
     /// JSON of another kind.
     #[error(
-        "format: found {found:?}, expected \"{FORMAT}\"; a PyTorch trace is turned into a profile by `habitat-tui import TRACE -o FILE`, and a black box is read by `predict --black-box FILE`"
+        "format: found {found:?}, expected \"{FORMAT}\"; `habitat-tui import TRACE -o FILE` converts a PyTorch trace, and `predict --black-box FILE` reads a black box"
     )]
     Format {
-        /// The value of the field.
+        /// Value of the field.
         found: String,
     },
-    /// A version this program does not read.
+    /// An unsupported version.
     #[error("version: found {found}, but this program reads version {VERSION}; a newer habitat-tui may read it")]
     Version {
-        /// The value of the field.
+        /// Value of the field.
         found: u64,
     },
-    /// A value that contradicts the format.
+    /// A value that violates the format.
     #[error("{path}: {problem}")]
     Value {
         /// The field.
         path: String,
-        /// What is wrong and what is expected.
+        /// The problem and the expected value.
         problem: String,
     },
 }
@@ -51,12 +51,12 @@ fn at(path: &str) -> String {
     if path.is_empty() || path == "." { String::new() } else { format!("{path}: ") }
 }
 
-/// Something unusual in a profile that does not stop its use.
+/// An anomaly in a profile that does not prevent its use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     /// The field.
     pub path: String,
-    /// What about it.
+    /// The problem.
     pub problem: String,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Unknown fields reported one by one; further ones are only counted.
+/// Maximum number of unknown fields to report individually; further ones are only counted.
 const UNKNOWN_FIELDS_LISTED: usize = 8;
 
 pub(super) fn from_json(json: &[u8]) -> Result<(Profile, Vec<Warning>), ProfileError> {
@@ -93,8 +93,8 @@ pub(super) fn from_json(json: &[u8]) -> Result<(Profile, Vec<Warning>), ProfileE
     Ok((profile, unknown_field_warnings(unknown, unknown_count)))
 }
 
-/// Looks at `format` and `version` first: a file of another kind should be told so, not
-/// that it lacks a field.
+/// Checks `format` and `version` first: the error for a file of another kind should say so instead of reporting a
+/// missing field.
 fn check_head(json: &[u8]) -> Result<(), ProfileError> {
     #[derive(serde::Deserialize)]
     struct Head {
@@ -126,7 +126,7 @@ fn text_of(value: &serde_json::Value) -> String {
 
 pub(super) fn json_error(error: &serde_json::Error, path: &str) -> ProfileError {
     let message = error.to_string();
-    // serde_json appends the position; it is carried separately here.
+    // serde_json appends the position; it is a separate field here.
     let problem = message.split(" at line ").next().unwrap_or(&message).to_owned();
     ProfileError::Json { path: path.to_owned(), line: error.line(), column: error.column(), problem }
 }
@@ -142,7 +142,7 @@ fn unknown_field_warnings(unknown: Vec<String>, total: usize) -> Vec<Warning> {
 }
 
 impl Profile {
-    /// Checks what the types alone cannot.
+    /// Checks constraints that the types alone cannot express.
     pub(super) fn validate(&self) -> Result<(), ProfileError> {
         let fail = |path: String, problem: &str| Err(ProfileError::Value { path, problem: problem.to_owned() });
         if self.operations.is_empty() {
@@ -150,7 +150,7 @@ impl Profile {
         }
         if self.operations.len() > most::OPERATIONS {
             let problem = format!(
-                "{} different ones; at most {} are taken: import or record fewer steps (`import --max-steps 1`)",
+                "{} different ones; the limit is {}: import or record fewer steps (`import --max-steps 1`)",
                 self.operations.len(),
                 most::OPERATIONS
             );
@@ -166,13 +166,13 @@ impl Profile {
         {
             return Err(ProfileError::Value {
                 path: field.to_owned(),
-                problem: format!("{count}; at most {most} is taken"),
+                problem: format!("{count}; the limit is {most}"),
             });
         }
         if self.workload.batch_size == Some(0) {
             return fail(
                 "workload.batch_size".to_owned(),
-                "0; a step processes at least one sample (leave the field out if it is not known)",
+                "0; a step processes at least one sample (leave the field out if unknown)",
             );
         }
         if let Some([shortest, longest]) = self.step.as_ref().and_then(|step| step.duration_range)
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(profile, again);
     }
 
-    /// To the last digit: by its hash a plan knows the step that it was made from.
+    /// Exact to the last digit: a plan identifies its step by the profile's hash.
     #[test]
     fn times_are_read_as_they_were_written() {
         let (mut profile, _) = from_json(MINIMAL.as_bytes()).unwrap();
@@ -313,7 +313,7 @@ mod tests {
         let (again, _) = Profile::from_json(&profile.to_json().unwrap()).unwrap();
         assert_eq!(profile, again);
         for (from, to, said) in [
-            ("[1, 5]", "[5, 1]", "timeline.lanes[0].start_us[1]: 1 comes before"),
+            ("[1, 5]", "[5, 1]", "timeline.lanes[0].start_us[1]: 1 is before"),
             ("[1, 5]", "[1, 1e999]", "timeline.lanes[0].start_us[1]: number out of range"),
             ("[1, 5]", "[-1, 5]", "timeline.lanes[0].start_us[0]: -1 is not a valid time"),
             ("[2, 3]", "[2]", "timeline.lanes[0].duration_us: has 1 values"),

@@ -1,6 +1,6 @@
-//! Names of the recorded steps that the program carries (their bytes: `store::bundled`).
+//! Names of the recorded steps embedded in the program (their bytes: `store::bundled`).
 
-/// A recorded step inside the program. The first of [`Sample::ALL`] opens without a file.
+/// A recorded step embedded in the program. The first of [`Sample::ALL`] opens without a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sample {
     /// BERT-large in BF16 on an H100, with modules.
@@ -16,7 +16,7 @@ impl Sample {
     /// All samples, the default first.
     pub const ALL: [Self; 3] = [Self::BertLargeH100, Self::ResNet50H200, Self::ResNet50V100];
 
-    /// The name on the command line and in plan files.
+    /// Name on the command line and in plan files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::BertLargeH100 => "bert-large-h100",
@@ -25,7 +25,7 @@ impl Sample {
         }
     }
 
-    /// What was recorded, where and when.
+    /// Description: model, precision, batch size, GPU and year.
     pub const fn about(self) -> &'static str {
         match self {
             Self::BertLargeH100 => "BERT-large in BF16, batch 32, recorded on an H100 in 2026",
@@ -34,12 +34,12 @@ impl Sample {
         }
     }
 
-    /// How screens, reports and errors name it: never as the user's own recording.
+    /// Label in screens, reports and errors, which never present it as the user's own recording.
     pub fn label(self) -> String {
         format!("embedded sample: {} (not your program)", self.about())
     }
 
-    /// The sample of this name.
+    /// The sample with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|sample| sample.name() == name)
     }

@@ -1,51 +1,50 @@
-//! What the attributes of an operation say of its tensors: their order in memory, and the types
-//! of elements that are not the operation's own.
+//! Attributes that describe the tensors of an operation: memory layout, and element types other than the operation's
+//! own.
 //!
-//! `memory_format` is [`CHANNELS_LAST`] where a tensor of four or five dimensions has the
-//! channels of a pixel side by side (NHWC, NDHWC) and is not in the usual order as well.
-//! `access` is there where a call does not pass over its tensors as they lie in memory ([`Access`]): of any operation of
-//! an op list; in a trace of those with one result an element, since others copy first, and traces list such copies.
-//! `input_dtypes` and `output_dtypes` name the type of each tensor, and are there only where a
-//! tensor with an extent has another type than the operation.
+//! `memory_format` is [`CHANNELS_LAST`] if a tensor of four or five dimensions has the channels of a pixel adjacent in
+//! memory (NHWC, NDHWC) and is not also contiguous. `access` is present if a call does not read its tensors in memory
+//! order ([`Access`]): for any operation of an op list, but only for element-wise ones in a trace, because others copy
+//! first, and traces list such copies. `input_dtypes` and `output_dtypes` name the type of each tensor; they are
+//! present only if a tensor with an extent has another type than the operation.
 
 use std::collections::BTreeMap;
 
 use super::{Attribute, DType, Operation, Shape};
 
-/// The attribute with the order in memory.
+/// Attribute for the memory layout.
 pub const MEMORY_FORMAT: &str = "memory_format";
-/// Its value where channels come last.
+/// Value of [`MEMORY_FORMAT`] for channels-last tensors.
 pub const CHANNELS_LAST: &str = "channels_last";
-/// The attribute of calls that do not pass over their tensors as they lie in memory.
+/// Attribute for calls that do not read their tensors in memory order.
 pub const ACCESS: &str = "access";
-/// The attribute with the type of each input.
+/// Attribute for the type of each input.
 pub const INPUT_DTYPES: &str = "input_dtypes";
-/// The attribute with the type of each result.
+/// Attribute for the type of each result.
 pub const OUTPUT_DTYPES: &str = "output_dtypes";
 
 type Attributes = BTreeMap<String, Attribute>;
 
-/// Notes that channels come last.
+/// Sets the channels-last attribute.
 pub fn note_channels_last(attributes: &mut BTreeMap<String, Attribute>) {
     attributes.insert(MEMORY_FORMAT.to_owned(), Attribute::Text(CHANNELS_LAST.to_owned()));
 }
 
-/// Whether that was noted.
+/// Whether the channels-last attribute is set.
 pub fn is_channels_last(attributes: &BTreeMap<String, Attribute>) -> bool {
     matches!(attributes.get(MEMORY_FORMAT), Some(Attribute::Text(order)) if order == CHANNELS_LAST)
 }
 
-/// How a call passes over its tensors, where not as they lie in memory.
+/// Access pattern of a call that does not read its tensors in memory order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Over parts of rows, or rows in another order.
+    /// Parts of rows, or rows in another order.
     Strided,
-    /// Neighbours in one tensor are none in another.
+    /// Adjacent elements of one tensor are not adjacent in another.
     Transposed,
 }
 
 impl Access {
-    /// The name in files.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Strided => "strided",
@@ -53,12 +52,12 @@ impl Access {
         }
     }
 
-    /// By its name in files.
+    /// The pattern with this name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Strided, Self::Transposed].into_iter().find(|access| access.name() == name)
     }
 
-    /// What is said of an operation.
+    /// Pattern of an operation, if it has one.
     pub fn of(operation: &Operation) -> Option<Self> {
         match operation.attributes.get(ACCESS) {
             Some(Attribute::Text(name)) => Self::named(name),
@@ -66,15 +65,15 @@ impl Access {
         }
     }
 
-    /// Notes it.
-    pub fn note(self, attributes: &mut Attributes) {
+    /// Sets the attribute.
+    pub(super) fn note(self, attributes: &mut Attributes) {
         attributes.insert(ACCESS.to_owned(), Attribute::Text(self.name().to_owned()));
     }
 }
 
-/// Notes the types of tensors under `name`, where one with an extent has another than `own`; a
-/// type that is not known is taken to be `own`.
-pub fn note_dtypes<'a>(
+/// Sets the types of tensors as attribute `name` if one with an extent differs from `own`; an unknown type counts as
+/// `own`.
+pub(super) fn note_dtypes<'a>(
     attributes: &mut Attributes,
     name: &str,
     own: Option<&DType>,
@@ -102,7 +101,7 @@ mod tests {
             attributes.remove(INPUT_DTYPES)
         };
         assert_eq!(noted(&[(&matrix, Some(&half)), (&matrix, None)]), None);
-        // A number wrapped in a tensor is a number.
+        // A scalar wrapped in a tensor does not count.
         assert_eq!(noted(&[(&matrix, Some(&half)), (&number, Some(&double))]), None);
         let named = ["float16", "float32", "float16"].map(|name| Attribute::Text(name.to_owned()));
         let mixed = noted(&[(&matrix, Some(&half)), (&matrix, Some(&single)), (&matrix, None)]);

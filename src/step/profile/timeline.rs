@@ -1,5 +1,5 @@
-//! When what ran in one recorded step: lanes of the host and of the device, each with intervals in
-//! order, and what they tell beyond sums: when the device waited, and what the host did meanwhile.
+//! Timeline of one recorded step: lanes of the host and the device with intervals in order, and analyses beyond sums:
+//! when the device was idle, and what the host did meanwhile.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,91 +8,90 @@ use super::Profile;
 use super::read::ProfileError;
 use habitat_base::units::{Micros, most};
 
-/// One recorded step, the one nearest the median of those recorded. Times are microseconds from its start.
+/// One recorded step, the one nearest the median. Times are microseconds from its start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timeline {
-    /// How long it took.
+    /// Length of the step.
     #[serde(rename = "duration_us")]
     pub duration: Micros,
-    /// Where there were more intervals than a profile keeps: neighbours that together last no longer than this are one
-    /// interval of the longest among them, and the short gaps in it are not seen. Left out where only neighbours of one
-    /// operation without a gap are one interval.
+    /// Resolution, if there were more intervals than a profile keeps: neighbours that together last no longer than this
+    /// are merged into one interval of the longest among them, without the short gaps between them. Left out if only
+    /// gapless neighbours of one operation were merged.
     #[serde(default, rename = "resolution_us", skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Micros>,
-    /// What intervals are of; they name it by its place here, from 0.
+    /// Labels of the intervals, which refer to them by index, from 0.
     pub parts: Vec<Part>,
-    /// Threads of the host first, then what the device did.
+    /// Host threads first, then the lanes of the device.
     pub lanes: Vec<Lane>,
 }
 
-/// What an interval is of.
+/// Label of an interval.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// An operation, by its place in the profile's `operations`, from 0.
+    /// An operation, by its index in the profile's `operations`, from 0.
     Operation(u32),
-    /// Something that is no operation of the step: an operator that launched nothing, a wait for data.
+    /// Something other than an operation of the step: an operator that launched nothing, or a wait for data.
     Name(String),
 }
 
-/// What runs on a lane.
+/// Kind of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneKind {
-    /// A thread of the host: its outermost operators, divided where they launch several operations.
+    /// A host thread: its outermost operators, divided where they launch several operations.
     Host,
-    /// Kernels, of one stream where there are several.
+    /// Kernels; of one stream if there are several.
     Compute,
-    /// Copies of memory, and memory set to a value.
+    /// Memory copies and fills.
     Copies,
     /// Kernels of collectives.
     Communication,
 }
 
-/// Intervals that follow one another, as columns of equal length. They may overlap where several streams are on one
-/// lane.
+/// Consecutive intervals, as columns of equal length. They may overlap if several streams share a lane.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lane {
-    /// What runs on it.
+    /// Kind of the lane.
     pub kind: LaneKind,
-    /// The stream, or which thread, where there are several; left out of several for the rest of them.
+    /// Number of the stream or thread, if there are several; left out for the lane that combines the remaining ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
-    /// When each interval starts, in order.
+    /// Start of each interval, in order.
     #[serde(rename = "start_us")]
     pub start: Vec<Micros>,
-    /// How long each lasts.
+    /// Length of each interval.
     #[serde(rename = "duration_us")]
     pub duration: Vec<Micros>,
-    /// What each is of: its place in `parts`.
+    /// Label of each interval: its index in `parts`.
     pub part: Vec<u32>,
 }
 
 /// An interval of a lane, in microseconds from the start of the step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// When it starts.
+    /// Start.
     pub start: f64,
-    /// When it ends.
+    /// End.
     pub end: f64,
-    /// What it is of: its place in [`Timeline::parts`].
+    /// Index in [`Timeline::parts`].
     pub part: usize,
 }
 
-/// A time in which nothing ran on the device.
+/// A gap in which the device is idle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gap {
-    /// When it starts, from the start of the step.
+    /// Start, from the start of the step.
     pub start: Micros,
-    /// How long it lasts.
+    /// Length.
     pub duration: Micros,
-    /// What the host did meanwhile and for how long, the longest first; `None` = in no recorded operator. Empty where
-    /// the host was not recorded.
+    /// Host activity during the gap with its time, longest first; `None` = in no recorded operator. Empty if the host
+    /// was not recorded.
     pub host: Vec<(Option<Part>, Micros)>,
 }
 
 impl Lane {
-    /// Its intervals, in order.
+    /// Intervals in order.
     pub fn intervals(&self) -> impl Iterator<Item = Interval> + '_ {
         (0..self.start.len()).map(|place| self.interval(place))
     }
@@ -102,17 +101,17 @@ impl Lane {
         Interval { start, end: start + self.duration[place].get(), part: self.part[place] as usize }
     }
 
-    /// The interval at a time, the last to start of several.
+    /// The interval at a time; of several, the last to start.
     pub fn at(&self, time: f64) -> Option<Interval> {
         let after = self.start.partition_point(|start| start.get() <= time);
-        // Those that overlap are few, so the one around a time is near.
+        // Few intervals overlap, so the one that contains a time is near.
         let near = (after.saturating_sub(64)..after).rev();
         near.map(|place| self.interval(place)).find(|interval| time < interval.end)
     }
 }
 
 impl Timeline {
-    /// What a lane is called: `host`, `stream 7`, `copies`.
+    /// Label of a lane: `host`, `stream 7`, `copies`.
     pub fn label(&self, lane: &Lane) -> String {
         let several = self.lanes.iter().filter(|other| other.kind == lane.kind).count() > 1;
         match (lane.kind, lane.number) {
@@ -127,7 +126,7 @@ impl Timeline {
         }
     }
 
-    /// The name of a part of the timeline of `profile`.
+    /// Name of a part of the timeline of `profile`.
     pub fn name<'a>(&self, part: &'a Part, profile: &'a Profile) -> &'a str {
         match part {
             Part::Operation(place) => profile.operations.get(*place as usize).map_or("", |operation| &operation.name),
@@ -135,13 +134,13 @@ impl Timeline {
         }
     }
 
-    /// When nothing runs on the device, in order, from start and to end in microseconds. The step ends with work of
-    /// the device, and where a step is ahead of it the time since the end of that belongs to it.
+    /// Idle intervals of the device in order, as start and end in microseconds. A step ends with device work, so the
+    /// idle time after the end of the previous step belongs to this one.
     pub fn idle(&self) -> Vec<[f64; 2]> {
         outside(&self.union(|kind| kind != LaneKind::Host), [0.0, self.duration.get()])
     }
 
-    /// The intervals of some lanes as one, disjoint and in order.
+    /// Union of the intervals of some lanes, disjoint and in order.
     fn union(&self, of: impl Fn(LaneKind) -> bool) -> Vec<[f64; 2]> {
         let lanes = self.lanes.iter().filter(|lane| of(lane.kind));
         let mut all: Vec<[f64; 2]> =
@@ -157,7 +156,7 @@ impl Timeline {
         union
     }
 
-    /// The longest times in which the device waited, the longest first, at most `count`.
+    /// The longest gaps in which the device is idle, longest first, at most `count`.
     pub fn gaps(&self, count: usize) -> Vec<Gap> {
         let mut idle = self.idle();
         idle.sort_by(|a, b| (b[1] - b[0]).total_cmp(&(a[1] - a[0])));
@@ -166,7 +165,7 @@ impl Timeline {
         idle.into_iter().map(|[from, to]| self.gap(&host, from, to)).collect()
     }
 
-    /// The time around `time` in which nothing runs on the device.
+    /// The gap that contains `time`, if the device is idle then.
     pub fn gap_at(&self, time: f64) -> Option<Gap> {
         let [from, to] = self.idle().into_iter().find(|[from, to]| (*from..*to).contains(&time))?;
         Some(self.gap(&self.union(|kind| kind == LaneKind::Host), from, to))
@@ -189,7 +188,7 @@ impl Timeline {
         Gap { start: Micros::known(from), duration: Micros::known(to - from), host: did }
     }
 
-    /// Checks what the types alone cannot, for a step of so many operations.
+    /// Checks constraints that the types alone cannot express, for a step with `operations` operations.
     pub(super) fn validate(&self, operations: usize) -> Result<(), ProfileError> {
         let fail =
             |path: String, problem: String| Err(ProfileError::Value { path: format!("timeline.{path}"), problem });
@@ -197,7 +196,7 @@ impl Timeline {
         if intervals > most::INTERVALS || self.lanes.len() > LANES || self.parts.len() > most::INTERVALS {
             let most = most::INTERVALS;
             let problem = format!(
-                "{} lanes, {} parts and {intervals} intervals; at most {LANES}, {most} and {most} are taken",
+                "{} lanes, {} parts and {intervals} intervals; the limits are {LANES}, {most} and {most}",
                 self.lanes.len(),
                 self.parts.len()
             );
@@ -227,11 +226,11 @@ impl Timeline {
             for (place, interval) in lane.intervals().enumerate() {
                 let Interval { start, end, part } = interval;
                 if start < before {
-                    let problem = format!("{start} comes before the interval ahead of it, which starts at {before}");
+                    let problem = format!("{start} is before the previous interval, which starts at {before}");
                     return fail(format!("lanes[{number}].start_us[{place}]"), problem);
                 }
                 before = start;
-                // Starts and durations are rounded one by one.
+                // Starts and durations are rounded separately.
                 if end > self.duration.get() + 1.0 {
                     let problem =
                         format!("the interval ends at {end}, after the step, which lasts {}", self.duration.get());
@@ -247,10 +246,10 @@ impl Timeline {
     }
 }
 
-/// Lanes of a timeline that are taken.
+/// Maximum number of lanes in a timeline.
 const LANES: usize = 64;
 
-/// What is left of a window outside of disjoint intervals in order.
+/// Parts of a window outside of disjoint, ordered intervals.
 fn outside(intervals: &[[f64; 2]], [from, to]: [f64; 2]) -> Vec<[f64; 2]> {
     let mut at = from;
     let mut left = Vec::new();
@@ -327,7 +326,7 @@ mod tests {
         assert_eq!(said(&|_| {}), "taken");
         assert_eq!(
             said(&|it| it.lanes[1].start.swap(0, 1)),
-            "timeline.lanes[1].start_us[1]: 5 comes before the interval ahead of it, which starts at 60"
+            "timeline.lanes[1].start_us[1]: 5 is before the previous interval, which starts at 60"
         );
         assert_eq!(
             said(&|it| it.lanes[2].part[0] = 2),

@@ -1,5 +1,4 @@
-//! What was run, on what, and how it was recorded: the parts of a profile around its
-//! operations.
+//! Workload, origin, measurements and recording: the parts of a profile other than its operations.
 
 use std::fmt;
 use std::ops::Mul;
@@ -9,24 +8,24 @@ use serde::{Deserialize, Serialize};
 
 use habitat_base::units::{Bytes, GpuSlug, Micros};
 
-/// The job whose step a profile holds.
+/// The job that the profile's step belongs to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workload {
-    /// A name for it.
+    /// Name of the workload.
     pub name: String,
     /// Training or inference.
     pub mode: Mode,
-    /// Samples in one step on one GPU.
+    /// Samples per step on one GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u64>,
-    /// Micro-batches that these samples come in, where their gradients are accumulated for one update: operations
-    /// have the extents of one.
+    /// Number of micro-batches that make up these samples, if gradients are accumulated for one update; the shapes of
+    /// operations are those of one micro-batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_batches: Option<u64>,
-    /// Tokens of one sample, for sequence models.
+    /// Tokens per sample, for sequence models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence_length: Option<u64>,
-    /// What the step ran in.
+    /// Precision of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
     /// Trainable parameters of the model.
@@ -45,10 +44,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Both of them.
+    /// Both modes.
     pub const ALL: [Self; 2] = [Self::Training, Self::Inference];
 
-    /// The name in files and on screen.
+    /// Name in files and on screen.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Training => "training",
@@ -63,19 +62,18 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The arithmetic a step ran in.
+/// Precision of a step's arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
-    /// 32-bit tensors as PyTorch computes with them by default: on GPUs that have TF32, cuDNN's convolutions
-    /// and recurrent layers run in it (`torch.backends.cudnn.allow_tf32`), matrix products do not
-    /// (`torch.backends.cuda.matmul.allow_tf32`).
+    /// 32-bit tensors with PyTorch's defaults: on GPUs with TF32, cuDNN's convolutions and recurrent layers use it
+    /// (`torch.backends.cudnn.allow_tf32`), matrix products do not (`torch.backends.cuda.matmul.allow_tf32`).
     Fp32,
-    /// 32-bit floating point throughout, TF32 nowhere.
+    /// 32-bit floating point throughout, without TF32.
     Fp32Strict,
-    /// 32-bit tensors, products, convolutions and recurrent layers in TF32 on tensor cores.
+    /// 32-bit tensors; products, convolutions and recurrent layers use TF32 on tensor cores.
     Tf32,
-    /// 32-bit tensors, matrix products in TF32, convolutions and recurrent layers not.
+    /// 32-bit tensors; matrix products use TF32, convolutions and recurrent layers do not.
     Tf32Products,
     /// Automatic mixed precision with float16.
     AmpFp16,
@@ -90,7 +88,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// All of them.
+    /// All precisions.
     pub const ALL: [Self; 9] = [
         Self::Fp32,
         Self::Fp32Strict,
@@ -103,7 +101,7 @@ impl Precision {
         Self::Fp8,
     ];
 
-    /// The name in files and on screen.
+    /// Name in files and on screen.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fp32 => "fp32",
@@ -118,7 +116,8 @@ impl Precision {
         }
     }
 
-    /// Whether products have the same element type in both; in FP8 not all of them have.
+    /// Whether products have the same element type in both; FP8 matches every precision, because not all of its
+    /// products use 8 bits.
     pub const fn has_types_of(self, other: Self) -> bool {
         match self {
             _ if self.is_32_bits() => other.is_32_bits() || matches!(other, Self::Fp8),
@@ -128,7 +127,7 @@ impl Precision {
         }
     }
 
-    /// 32-bit tensors with TF32 allowed or not, by PyTorch's two flags.
+    /// Precision of 32-bit tensors, given PyTorch's two TF32 flags.
     pub const fn with_tf32(products: bool, convolutions: bool) -> Self {
         match (products, convolutions) {
             (false, true) => Self::Fp32,
@@ -138,24 +137,23 @@ impl Precision {
         }
     }
 
-    /// Whether tensors have 32 bits, TF32 allowed or not.
+    /// Whether tensors have 32 bits, with or without TF32.
     pub const fn is_32_bits(self) -> bool {
         matches!(self, Self::Fp32 | Self::Fp32Strict | Self::Tf32 | Self::Tf32Products)
     }
 
-    /// Whether matrix products of 32-bit tensors may run in TF32. Off by default in PyTorch.
+    /// Whether matrix products of 32-bit tensors may use TF32; off by default in PyTorch.
     pub const fn allows_tf32_products(self) -> bool {
         matches!(self, Self::Tf32 | Self::Tf32Products)
     }
 
-    /// Whether convolutions and recurrent layers of 32-bit tensors may run in TF32. On by
-    /// default in PyTorch.
+    /// Whether convolutions and recurrent layers of 32-bit tensors may use TF32; on by default in PyTorch.
     pub const fn allows_tf32_convolutions(self) -> bool {
         !matches!(self, Self::Fp32Strict | Self::Tf32Products)
     }
 }
 
-/// Precisions whose errors count together.
+/// Precisions whose prediction errors are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PrecisionClass {
@@ -181,7 +179,7 @@ impl fmt::Display for PrecisionClass {
 }
 
 impl Precision {
-    /// Its class.
+    /// Class of the precision.
     pub const fn class(self) -> PrecisionClass {
         match self {
             Self::Fp32 | Self::Fp32Strict => PrecisionClass::Fp32,
@@ -201,11 +199,11 @@ impl fmt::Display for Precision {
 /// The GPU and software a profile was measured on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Origin {
-    /// The GPU's slug in the catalog; left out where the recording does not name a GPU
-    /// that the catalog has (`gpu_name` says what it named, and `--origin` sets it).
+    /// The GPU's slug in the catalog; left out if the catalog lacks the recording's GPU (`gpu_name` has its name, and
+    /// `--origin` sets the slug).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuSlug>,
-    /// The GPU's name as the driver gives it.
+    /// The GPU's name from the driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_name: Option<String>,
     /// Framework and version, such as `pytorch 2.1.0`.
@@ -219,24 +217,24 @@ pub struct Origin {
     pub driver: Option<String>,
 }
 
-/// What a recording says of the GPU it was made on.
+/// Information about the GPU of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// The driver's name, such as `NVIDIA H100 80GB HBM3`.
+    /// Name from the driver, such as `NVIDIA H100 80GB HBM3`.
     pub name: String,
-    /// Major and minor compute capability (of AMD GPUs the architecture, as 9 and 4).
+    /// Major and minor compute capability (for AMD GPUs the architecture, such as 9 and 4).
     pub compute_capability: Option<(u32, u32)>,
-    /// Streaming multiprocessors (compute units).
+    /// Number of streaming multiprocessors (AMD: compute units).
     pub multiprocessors: Option<u32>,
     /// Device memory in bytes.
     pub memory_bytes: Option<u64>,
 }
 
 impl DeviceInfo {
-    /// What stands in front of a name that is made of figures.
+    /// Prefix of a name made from specifications.
     pub const UNNAMED: &'static str = "unnamed ";
 
-    /// A GPU of which figures alone were recorded, with these for a name; no name at all without any.
+    /// A GPU recorded without a name, named after its specifications; the name is empty if there are none.
     pub fn unnamed(
         vendor: &str,
         compute_capability: Option<(u32, u32)>,
@@ -260,61 +258,60 @@ impl DeviceInfo {
     }
 }
 
-/// What was measured of the step as a whole.
+/// Measurements of the step as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// Wall time, median over the recorded steps.
     #[serde(default, rename = "duration_us", skip_serializing_if = "Option::is_none")]
     pub duration: Option<Micros>,
-    /// Shortest and longest recorded step, where there were several.
+    /// Shortest and longest recorded step, if there were several.
     #[serde(default, rename = "duration_range_us", skip_serializing_if = "Option::is_none")]
     pub duration_range: Option<[Micros; 2]>,
     /// Union of the device's kernel and copy intervals in the step, median over steps.
     #[serde(default, rename = "device_busy_us", skip_serializing_if = "Option::is_none")]
     pub device_busy: Option<Micros>,
-    /// Time of the step in which the device did nothing but communicate, mean over the steps; only if it
-    /// communicated.
+    /// Time in which the device only communicated, mean over the steps; present only if the step communicates.
     #[serde(default, rename = "exposed_communication_us", skip_serializing_if = "Option::is_none")]
     pub exposed_communication: Option<Micros>,
-    /// What a recorded step waited for its data loader, mean over the steps; only where the rest of it was not
-    /// measured on a GPU, whose idle time holds it.
+    /// Time that a recorded step waited for its data loader, mean over the steps. Present only if the rest was not
+    /// measured on a GPU; otherwise the wait is part of the GPU's idle time.
     #[serde(default, rename = "data_wait_us", skip_serializing_if = "Option::is_none")]
     pub data_wait: Option<Micros>,
-    /// Least time from step to step that the worker processes of the data loader allow: time of a batch in a worker ÷
-    /// workers × batches of a step.
+    /// Minimum step time that the worker processes of the data loader allow: time per batch in a worker ÷ workers ×
+    /// batches per step.
     #[serde(default, rename = "loader_period_us", skip_serializing_if = "Option::is_none")]
     pub loader_period: Option<Micros>,
-    /// Largest device memory allocated in the step.
+    /// Peak device memory allocated in the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<Bytes>,
-    /// What the memory holds when most of it is allocated.
+    /// Contents of the memory at its peak.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
-    /// Steps the medians are over.
+    /// Number of steps in the medians.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u32>,
-    /// Whether the wall time is of steps that were recorded by `torch.profiler`, which slows the
-    /// host down: without it, waiting for the host is at most as long.
+    /// Whether the wall time is of steps recorded by `torch.profiler`, which slows the host: without it, waiting for
+    /// the host takes at most as long.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub profiled: bool,
-    /// How most of the step's kernels were launched; left out where that was operation by
-    /// operation, or the recording does not tell.
+    /// Launch mode of most of the step's kernels; left out if they were launched operation by operation or the mode is
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Execution>,
 }
 
-/// How the kernels of a step are launched, where not operation by operation.
+/// Launch mode of the kernels of a step, other than operation by operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Execution {
-    /// By the code that `torch.compile` made of the operations.
+    /// By code that `torch.compile` generated.
     Compiled,
-    /// Replayed as CUDA graphs, each launched at once.
+    /// Replayed as CUDA graphs, each with one launch.
     CudaGraphs,
 }
 
 impl Execution {
-    /// What the step is, in words.
+    /// Label for display.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Compiled => "compiled code (torch.compile)",
@@ -323,7 +320,7 @@ impl Execution {
     }
 }
 
-/// Device memory by what it holds, at the moment of the step at which most is allocated.
+/// Device memory by content, at the peak of the step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
     /// Whether it was recorded on a device or computed from shapes.
@@ -334,28 +331,28 @@ pub struct Memory {
     /// Gradients of parameters.
     #[serde(rename = "gradients_bytes")]
     pub gradients: Bytes,
-    /// What the optimizer keeps between steps, such as moments.
+    /// State that the optimizer keeps between steps, such as moments.
     #[serde(rename = "optimizer_state_bytes")]
     pub optimizer_state: Bytes,
-    /// What the forward pass keeps for the backward pass, and the step's inputs.
+    /// Tensors kept from the forward pass for the backward pass, and the inputs of the step.
     #[serde(rename = "activations_bytes")]
     pub activations: Bytes,
-    /// Everything else: results in the making, workspaces.
+    /// Everything else: intermediate results, workspaces.
     #[serde(rename = "temporary_bytes")]
     pub temporary: Bytes,
-    /// What forward and backward take at another moment, where that is known.
+    /// Memory of forward and backward at its own peak, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working: Option<Working>,
 }
 
-/// Device memory beside parameters and optimizer state at the moment of forward and backward at which activations
-/// and what is temporary are most together: these grow with the batch, and are not divided with the state.
+/// Device memory other than parameters and optimizer state, at the peak of activations and temporaries in forward and
+/// backward. These two grow with the batch and are not sharded with the state.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Working {
     /// Gradients of parameters.
     #[serde(rename = "gradients_bytes")]
     pub gradients: Bytes,
-    /// What the forward pass keeps for the backward pass, and the step's inputs.
+    /// Tensors kept from the forward pass for the backward pass, and the inputs of the step.
     #[serde(rename = "activations_bytes")]
     pub activations: Bytes,
     /// Everything else.
@@ -364,7 +361,7 @@ pub struct Working {
 }
 
 impl Working {
-    /// What grows with the batch.
+    /// Memory that grows with the batch.
     pub fn growing(&self) -> Bytes {
         self.activations + self.temporary
     }
@@ -373,19 +370,19 @@ impl Working {
 impl Mul<f64> for Working {
     type Output = Self;
 
-    /// At so many times the batch.
+    /// Scales the batch by `times`.
     fn mul(self, times: f64) -> Self {
         Self { activations: self.activations * times, temporary: self.temporary * times, ..self }
     }
 }
 
 impl Memory {
-    /// The sum of all kinds.
+    /// Sum of all kinds.
     pub fn total(&self) -> Bytes {
         self.parameters + self.gradients + self.optimizer_state + self.activations + self.temporary
     }
 
-    /// Every kind with its name, in the order in which a job's life brings them.
+    /// Every kind with its name, in order of allocation.
     pub fn kinds(&self) -> [(&'static str, Bytes); 5] {
         [
             ("parameters", self.parameters),
@@ -397,35 +394,35 @@ impl Memory {
     }
 }
 
-/// Where a memory figure is from.
+/// Source of a memory figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemorySource {
     /// Allocations of a step on a device.
     Recorded,
-    /// A run of the step's shapes, with no device.
+    /// Computed from the shapes of the step, without a device.
     Computed,
 }
 
-/// How the profile came about: not needed by any predictor, shown to the user.
+/// How the profile was made, for the user's information; predictors do not need it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recording {
-    /// The form it was made from, such as `kineto trace`.
+    /// Format it was made from, such as `kineto trace`.
     pub source: String,
-    /// How the step's boundaries were found, such as `ProfilerStep marks`.
+    /// Source of the step boundaries, such as `ProfilerStep marks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_marks: Option<String>,
-    /// Ranks whose traces were joined.
+    /// Number of ranks whose traces were joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
-    /// Share of kernel time that was joined to an operator, 0 to 1.
+    /// Share of kernel time matched to operators, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined_share: Option<f64>,
-    /// Whether the program's TF32 flags were recorded, or kernels or operators that show them; else PyTorch's
+    /// Whether the program's TF32 flags were recorded, or kernels or operators that reveal them; otherwise PyTorch's
     /// defaults are assumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tf32_known: bool,
-    /// Anything the reader should know: what was missing, assumed or left out.
+    /// Notes for the user: missing, assumed or omitted data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

@@ -1,7 +1,7 @@
-//! Marked parts of a step made one: micro-batches whose gradients are accumulated.
+//! Joins marked micro-batches, whose gradients are accumulated, into steps.
 //!
-//! Programs that call `prof.step()` for every micro-batch mark parts of a step. The optimizer
-//! runs in every n-th of them, and n make one step.
+//! Programs that call `prof.step()` for every micro-batch mark parts of a step. If the optimizer runs in every n-th of
+//! them, n make one step.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use crate::{RangeKind, Span, Trace};
 use habitat_step::op::name;
 use habitat_step::profile::Phase;
 
-/// What a marked range does.
+/// Contents of a marked range.
 #[derive(Debug, Clone, Copy, Default)]
 struct Marked {
-    /// Kernels or operators of the backward pass.
+    /// Number of kernels or operators of the backward pass.
     backward: u64,
-    /// The optimizer steps in it, or checks whether it can.
+    /// Whether the optimizer steps in it, or checks whether it can.
     updates: bool,
-    /// Kernels or operators of the update.
+    /// Number of kernels or operators of the update.
     optimizer: u64,
 }
 
-/// The steps that marked micro-batches make, with a note. `None` if every mark is a step.
+/// Steps made of marked micro-batches, with a note; `None` if every mark is a step.
 pub(super) fn steps(trace: &Trace, joined: &Joined, spans: &[Span]) -> Option<(Vec<Span>, String)> {
     let marked = marked(trace, joined, spans);
     let updating: Vec<usize> = (0..spans.len()).filter(|span| marked[*span].updates).collect();
@@ -33,7 +33,7 @@ pub(super) fn steps(trace: &Trace, joined: &Joined, spans: &[Span]) -> Option<(V
     }
     let count = spans.len();
     if let [only] = updating[..] {
-        // How often it runs is not known: at most once in the longer part before or after it.
+        // The interval between updates is unknown: at least the longer part before or after the one update.
         let (before, after) = (only, count - 1 - only);
         let range = if before >= after { 0..only + 1 } else { only..count };
         if !marked[range.clone()].iter().all(is_part) {
@@ -79,7 +79,7 @@ pub(super) fn steps(trace: &Trace, joined: &Joined, spans: &[Span]) -> Option<(V
     (!steps.is_empty()).then_some((steps, note))
 }
 
-/// Several spans that follow one another as one.
+/// Joins consecutive spans.
 fn merged(parts: &[Span]) -> Option<Span> {
     let ([first, ..], [rest @ .., last]) = (parts, parts) else { return None };
     rest.iter().all(|part| part.followed).then(|| Span {
@@ -108,13 +108,13 @@ fn marked(trace: &Trace, joined: &Joined, spans: &[Span]) -> Vec<Marked> {
         }
     }
     if updates.is_empty() {
-        // Ranges of the program that say so: zeroing gradients is less than an update.
+        // Fall back on the program's own ranges. Zeroing gradients has less work than an update.
         let most = marked.iter().map(|one| one.optimizer).max().unwrap_or(0);
         for one in &mut marked {
             one.updates = one.optimizer > 0 && 2 * one.optimizer > most;
         }
     }
-    // A scaler of gradients that finds infinite ones skips the update, and the step is one still.
+    // A gradient scaler that finds infinite values skips the update, but the step still ends there.
     for range in trace.ranges.iter().filter(|range| range.kind == RangeKind::Operator) {
         if name::checks_gradients(trace.name(range.name))
             && let Some(span) = Span::at(spans, range.start)

@@ -1,23 +1,23 @@
-//! Which of the recorded steps are alike enough to be one profile.
+//! Chooses recorded steps that are alike enough to form one profile.
 
 use super::timing::{StepWork, median};
 use crate::Span;
 
-/// Kernels of a step may differ by this much: a scheduler or a metric now and then adds some.
+/// Allowed relative difference in the number of kernels: a scheduler or a metric occasionally adds some.
 const KERNEL_TOLERANCE: f64 = 0.1;
-/// Device time of a step may differ by this much.
+/// Allowed relative difference in device time.
 const TIME_TOLERANCE: f64 = 0.25;
-/// Share of a step's launches that may have lost their kernels where every step has lost some.
+/// Allowed extra share of a step's launches without kernels, if every step has lost some.
 const LOST_TOLERANCE: f64 = 0.01;
-/// Times the median deviation from which on a device time is a stall.
+/// Multiple of the median deviation beyond which a device time counts as a stall.
 const STALL: f64 = 5.0;
-/// Steps that are named one by one in the notes.
+/// Maximum number of steps that the notes name individually.
 const NAMED: usize = 3;
 
-/// The steps to use, and why others are left out.
+/// Chooses the steps to use, and gives the reasons for leaving others out.
 ///
-/// Steps that lost kernels are left out first. The largest group of the others that agrees is
-/// used: in the kernels of backward pass and update, then in those before, then in device time.
+/// First leaves out steps that lost kernels. Of the others, uses the largest group that agrees: first in the kernels of
+/// the backward pass and update, then in those before, then in device time.
 pub(super) fn choose(work: &[StepWork], spans: &[Span]) -> (Vec<usize>, Vec<String>) {
     let kept: Vec<usize> = (0..work.len()).filter(|step| work[*step].device_time > 0.0).collect();
     let empty = work.len() - kept.len();
@@ -40,12 +40,12 @@ pub(super) fn choose(work: &[StepWork], spans: &[Span]) -> (Vec<usize>, Vec<Stri
     (choice.kept, choice.notes)
 }
 
-/// Which of two equally large groups is used.
+/// Which of two equally large groups to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tie {
-    /// The one that has less: the other stalled, or did something else besides.
+    /// The smaller measure: the other group stalled or did additional work.
     Least,
-    /// The one that has more: the other may be cut off.
+    /// The larger measure: the other group may be truncated.
     Most,
 }
 
@@ -57,7 +57,7 @@ struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// Leaves out steps whose kernels were lost, if others have lost fewer.
+    /// Leaves out steps that lost kernels, if other steps lost fewer.
     fn without_damage(&mut self) {
         let missing = |step: usize| self.work[step].lost + self.work[step].untimed;
         let launched = |step: usize| self.work[step].kernels + self.work[step].lost;
@@ -77,8 +77,8 @@ impl Choice<'_> {
         self.notes.extend(notes);
     }
 
-    /// Leaves out steps with a validation: more than twice the kernels of others before the
-    /// backward pass, and more than the backward pass and the update have.
+    /// Leaves out steps with a validation: more than twice the kernels of other steps before the backward pass, and
+    /// more than the backward pass and update have.
     fn without_validation(&mut self) {
         let least = self.kept.iter().map(|step| self.work[*step].forward).min().unwrap_or(0) as f64;
         let validates = |step: &usize| {
@@ -91,8 +91,8 @@ impl Choice<'_> {
         });
     }
 
-    /// Of groups that differ in what they ran: fewer of the same operators launch anything in a
-    /// step that lost launches and kernels.
+    /// Tie rule for groups with different kernels. If a step has the same operators but fewer of them launched work, it
+    /// lost launches and kernels.
     fn tie(&self) -> Tie {
         let of = |measure: fn(&StepWork) -> u64| {
             let values = || self.kept.iter().map(|step| measure(&self.work[*step]));
@@ -112,8 +112,7 @@ impl Choice<'_> {
         self.keep(like, &unlike, &why, measure);
     }
 
-    /// Leaves out steps whose device time is far from the others', compared with how far those
-    /// are apart: their kernels waited.
+    /// Leaves out steps whose device time is far from the others', relative to their spread: their kernels waited.
     fn without_stalls(&mut self) {
         if self.kept.len() < 3 {
             return;
@@ -124,10 +123,10 @@ impl Choice<'_> {
         let allowed = (KERNEL_TOLERANCE * middle).max(STALL * deviation);
         let (like, unlike): (Vec<usize>, Vec<usize>) =
             self.kept.iter().partition(|step| (time(step) - middle).abs() <= allowed);
-        self.keep(like, &unlike, "in device time, in which the others agree", |work| work.device_time);
+        self.keep(like, &unlike, "in device time, which is alike in the others", |work| work.device_time);
     }
 
-    /// Keeps these steps; the others differ from them in a measure, and the notes say why.
+    /// Keeps the steps `like`. The steps `unlike` differ from them in a measure; the notes give the reason.
     fn keep(&mut self, like: Vec<usize>, unlike: &[usize], why: &str, measure: impl Fn(&StepWork) -> f64) {
         if unlike.is_empty() {
             return;
@@ -142,7 +141,7 @@ impl Choice<'_> {
             let names: Vec<String> = unlike.iter().take(NAMED).map(|step| name(self.spans, *step)).collect();
             let of = |steps: &[usize]| median(steps.iter().map(|step| measure(&self.work[*step])));
             self.notes.push(format!(
-                "{} of {} steps were left out ({}, …): they differ {why} ({:.2} times in the median); one profile holds one kind of step",
+                "{} of {} steps were left out ({}, …): they differ {why} ({:.2} times in the median); a profile has one kind of step",
                 unlike.len(),
                 like.len() + unlike.len(),
                 names.join(", "),
@@ -156,7 +155,7 @@ impl Choice<'_> {
         format!("{} was left out: {why}", name(self.spans, step))
     }
 
-    /// That a step took much longer than others, if it did.
+    /// Text for a step that took much longer than others; empty otherwise.
     fn slower(&self, step: usize, like: &[usize]) -> String {
         let times = self.spans[step].duration / median(like.iter().map(|step| self.spans[*step].duration));
         if times.is_finite() && times >= 1.5 {
@@ -168,8 +167,8 @@ impl Choice<'_> {
     }
 }
 
-/// The value that most values are within the tolerance of; of several the one nearest the median,
-/// then the tie decides. `None` of no values.
+/// The value with the most values within tolerance; of several, the one nearest the median, then by `tie`. `None`
+/// without values.
 fn centre(values: &[f64], tolerance: f64, tie: Tie) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -182,7 +181,7 @@ fn centre(values: &[f64], tolerance: f64, tie: Tie) -> Option<f64> {
     if tie == Tie::Most {
         candidates.reverse();
     }
-    // The first of the best: `min_by` keeps it.
+    // `min_by` keeps the first of equals.
     let rank = |centre: &f64| (std::cmp::Reverse(near(*centre)), (centre - middle).abs());
     candidates.iter().copied().min_by(|a, b| {
         let ((near_a, far_a), (near_b, far_b)) = (rank(a), rank(b));
@@ -190,7 +189,7 @@ fn centre(values: &[f64], tolerance: f64, tie: Tie) -> Option<f64> {
     })
 }
 
-/// A step as it is called in notes.
+/// Name of a step in notes.
 pub(super) fn name(spans: &[Span], step: usize) -> String {
     match spans[step].number {
         Some(number) => format!("step {number}"),
@@ -242,7 +241,7 @@ mod tests {
         assert_eq!(kept(&[step(4, 6, 21.0), step(4, 6, 20.0)]), [0, 1]);
     }
 
-    /// Whether it is in one of three steps or in two.
+    /// The result does not depend on whether one or two of three steps have a validation.
     #[test]
     fn a_validation_is_no_part_of_a_step() {
         let step = |forward| step(forward, 20, 1.0);
@@ -265,7 +264,7 @@ mod tests {
         let (kept, notes) = choose(&[damaged(1), damaged(0), damaged(3), damaged(2)], &spans(&[1.0; 4]));
         assert_eq!(kept, [1]);
         assert_eq!(notes[1], "step 13 was left out: 3 of its 100 kernels are not in the recording or have no times");
-        // Every step has lost some: the figures are short, and that is another note.
+        // Every step lost some: the times are too short, and another note reports that.
         assert_eq!(choose(&[damaged(2), damaged(3), damaged(2)], &spans(&[1.0; 3])).0, [0, 1, 2]);
         assert_eq!(choose(&[damaged(2), damaged(9), damaged(2)], &spans(&[1.0; 3])).0, [0, 2]);
     }
@@ -277,7 +276,7 @@ mod tests {
         assert_eq!(kept, [0, 2, 4, 6, 8, 10]);
         assert!(notes[0].starts_with("6 of 12 steps were left out (step 12, step 14, step 16, …)"), "{notes:?}");
         assert!(notes[0].contains("(2.00 times in the median)"), "{notes:?}");
-        // One more of the larger ones.
+        // One more of the longer ones.
         assert_eq!(kept_of(&[106.0, 53.0, 106.0, 53.0, 106.0]), [0, 2, 4]);
     }
 
@@ -290,7 +289,7 @@ mod tests {
         assert_eq!(kept_of(&[53.0, 53.0, 64.0]), [0, 1]);
         assert_eq!(kept_of(&[53.0, 54.0, 56.0, 58.0, 60.0]), [0, 1, 2, 3, 4]);
         assert_eq!(kept_of(&[50.0, 56.0, 62.0, 70.0, 64.0]), [0, 1, 2, 3, 4], "dynamic shapes");
-        // Far apart: those around the middle one.
+        // Far apart: keeps those around the median.
         assert_eq!(kept_of(&[30.0, 40.0, 50.0, 60.0, 70.0]), [1, 2, 3]);
         assert_eq!(kept_of(&[30.0, 60.0, 120.0]), [1]);
     }

@@ -1,5 +1,5 @@
-//! From a call's arguments to what a profile says of it. Result shapes, which traces do not
-//! record, are filled in where they follow from the inputs.
+//! Describes a call from its arguments. Traces do not record the shapes of results; they are filled in if they follow
+//! from the inputs.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use habitat_step::op::{convolution_geometry, name, results, volume};
 use habitat_step::profile::tensors::{INPUT_DTYPES, note_channels_last, note_dtypes};
 use habitat_step::profile::{Attribute, DType, Shape};
 
-/// What is known of an operator call.
+/// Description of an operator call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Description {
     pub(super) name: String,
@@ -17,11 +17,11 @@ pub(super) struct Description {
     pub(super) outputs: Vec<Shape>,
     pub(super) dtype: Option<DType>,
     pub(super) attributes: BTreeMap<String, Attribute>,
-    /// Stride and padding were worked out from shapes.
+    /// Stride and padding were derived from shapes.
     pub(super) inferred: bool,
 }
 
-/// Describes a call from its arguments, and the shapes of its results where those are known.
+/// Describes a call from its arguments, and from the shapes of its results if known.
 pub(super) fn describe(operator: &str, tensors: &Tensors, scalars: &Scalars, known_outputs: &[Shape]) -> Description {
     let attribute =
         |(position, attribute): &(usize, &str)| Some(((*attribute).to_owned(), scalars.get(*position)?.clone()?));
@@ -41,7 +41,7 @@ pub(super) fn describe(operator: &str, tensors: &Tensors, scalars: &Scalars, kno
     description
 }
 
-/// Notes what is said of single tensors, after all that looks at the arguments of the call.
+/// Adds attributes of single tensors, after everything else has read the arguments.
 fn note_tensors(call: &mut Description, dtypes: &[Option<DType>], layout: Layout) {
     let Description { name, inputs, outputs, dtype, attributes, .. } = call;
     let typed = inputs.iter().zip(dtypes.iter().map(Option::as_ref).chain(std::iter::repeat(None)));
@@ -49,8 +49,8 @@ fn note_tensors(call: &mut Description, dtypes: &[Option<DType>], layout: Layout
     if layout.channels_last {
         note_channels_last(attributes);
     }
-    // Softmax and norms copy first, which is an operator of its own. A compiled kernel was made for its tensors, and a
-    // result that is larger than each of them is passed over as it lies.
+    // Softmax and norms copy non-contiguous inputs first, and that copy is an operator of its own. A compiled kernel is
+    // specialised for its layout. A result larger than all inputs is written in memory order.
     let elements = |shapes: &[Shape]| shapes.iter().map(volume).fold(0.0, f64::max);
     let is_eager = name::is_own(name) && matches!(Name::of(name).form, Form::Stream(_));
     if let Some(access) = layout.access.filter(|_| is_eager && elements(outputs) <= elements(inputs)) {
@@ -58,8 +58,7 @@ fn note_tensors(call: &mut Description, dtypes: &[Option<DType>], layout: Layout
     }
 }
 
-/// Operators that PyTorch has renamed are written with their present name and argument
-/// order, so that predictors know one of them.
+/// Gives renamed operators their current name and argument order, so that predictors need to know only that one.
 fn present_name(description: &mut Description, dtypes: &mut [Option<DType>]) {
     if let Some(name) = name::gradients_since(&description.name)
         && description.inputs.len() >= 3
@@ -72,11 +71,9 @@ fn present_name(description: &mut Description, dtypes: &mut [Option<DType>]) {
     }
 }
 
-/// Fills in result shapes, and the stride and padding of a convolution of which the
-/// result shape is known and the arguments are not.
+/// Fills in result shapes, and the stride and padding of a convolution with a known result shape but unknown arguments.
 ///
-/// `known` are the shapes of the gradients that come back for the results; they equal
-/// those of the results.
+/// `known` are the shapes of the gradients of the results, which equal those of the results.
 fn complete(call: &mut Description, known: &[Shape]) {
     let certain = results(&call.name, &call.inputs, &call.attributes);
     call.outputs = if certain.is_empty() { known.to_vec() } else { certain };
@@ -172,10 +169,10 @@ mod tests {
         };
         assert_eq!(access("aten::copy_", &tensors), Some(Attribute::Text("strided".to_owned())));
         assert_eq!(access("triton_poi_fused_add_0", &tensors), None);
-        // Two vectors spread over a result.
+        // Two vectors broadcast to a result.
         let spread = Tensors { layout, ..Tensors::new([half(&[64, 1]), half(&[1, 64])]) };
         assert_eq!(access("aten::mul", &spread), None);
-        // Before PyTorch 1.10 the gradient of the result came second.
+        // Before PyTorch 1.10 the gradient of the result was the second argument.
         let tensors = Tensors::new([half(image), single(image), half(&[64, 64, 1, 1])]);
         let call = describe("aten::cudnn_convolution_backward", &tensors, &Scalars::new(), &[]);
         let named = ["float32", "float16", "float16"].map(|name| Attribute::Text(name.to_owned()));

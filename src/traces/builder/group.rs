@@ -1,9 +1,8 @@
-//! Equal occurrences made one operation.
+//! Groups equal occurrences into operations.
 //!
-//! Occurrences of one call (name, shapes, type, attributes), phase and module group are
-//! one operation if they launch the same kernels; where the library chose different
-//! kernels in different places they are several. Nothing is lost or counted twice: the
-//! sum of `count` × `device_time` over all operations is the mean device time of a step.
+//! Occurrences of one call (name, shapes, type, attributes), phase and module group form one operation if they launch
+//! the same kernels, or several if the library chose different kernels in different places. Nothing is lost or counted
+//! twice: the sum of `count` × `device_time` over all operations is the mean device time of a step.
 
 use std::collections::HashMap;
 
@@ -20,37 +19,37 @@ use habitat_step::profile::{Attribute, Kernel, Operation, Phase, Shape};
 struct Variant {
     /// Name and launch configuration of each kernel, in launch order.
     kernels: Vec<(u32, u32)>,
-    /// Device time of each, summed over the occurrences.
+    /// Device time of each kernel, summed over the occurrences.
     times: Vec<f64>,
     occurrences: u64,
     time: f64,
     first: usize,
-    /// All of them, by their place.
+    /// Indices of its occurrences.
     members: Vec<usize>,
 }
 
 type Key = (u32, Phase, u32);
 
-/// What an occurrence is described by, as numbers of the trace's tables.
+/// A call, as numbers of the trace's tables.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Call {
-    /// An operator: its name and arguments, and the tensors that come back for its results.
+    /// An operator: its name and arguments, and the tensors of the gradients of its results.
     Operator { name: u32, tensors: u32, scalars: u32, results: u32 },
     /// Work without an operator: its name, its launch, and the tensors of the range around it.
     Lone { name: u32, tensors: u32, configuration: u32 },
 }
 
-/// Calls described so far: the same call needs to be described only once.
+/// Descriptions of calls; each distinct call is described once.
 #[derive(Default)]
 struct Descriptions {
     by_call: Map<Call, u32>,
     by_value: HashMap<String, u32>,
-    /// By what the arguments alone tell.
+    /// By description from the arguments alone.
     by_bare: HashMap<String, u32>,
     list: Vec<Description>,
 }
 
-/// The operations of a step, from the occurrences of the `kept` steps.
+/// Operations of a step, from the occurrences of the `kept` steps.
 pub(super) fn operations(trace: &Trace, joined: &Joined, modules: &[String], kept: &[usize]) -> Grouped {
     let mut descriptions = Descriptions::default();
     let mut groups: Map<Key, Vec<Variant>> = Map::default();
@@ -85,12 +84,12 @@ pub(super) fn operations(trace: &Trace, joined: &Joined, modules: &[String], kep
     Grouped { operations: grouped.into_iter().map(|(_, operation, _)| operation).collect(), of, inferred }
 }
 
-/// The result of [`operations`].
+/// Result of [`operations`].
 pub(super) struct Grouped {
     pub(super) operations: Vec<Operation>,
-    /// For each occurrence its operation; none in steps that are left out.
+    /// Operation of each occurrence; `None` in steps left out.
     pub(super) of: Vec<Option<u32>>,
-    /// Operations whose stride and padding were worked out from shapes.
+    /// Number of operations whose stride and padding were derived from shapes.
     pub(super) inferred: usize,
 }
 
@@ -127,11 +126,11 @@ fn add(variants: &mut Vec<Variant>, trace: &Trace, occurrence: &Occurrence, orde
     }
 }
 
-/// Variants of one call told apart; an operator that never repeats its kernels (a graph
-/// launch) must not make the search quadratic.
+/// Maximum number of variants per call: an operator that never repeats its kernels (a graph launch) must not make the
+/// search quadratic.
 const VARIANTS: usize = 64;
 
-/// Variants that occur in fewer than half of the steps join the most frequent one.
+/// Merges variants that occur in fewer than half of the steps into the most frequent one.
 fn settle(mut variants: Vec<Variant>, steps: f64) -> Vec<Variant> {
     variants.sort_by(|a, b| b.occurrences.cmp(&a.occurrences).then(a.first.cmp(&b.first)));
     let (mut major, minor): (Vec<Variant>, Vec<Variant>) =
@@ -161,8 +160,8 @@ fn operation(
 ) -> Operation {
     let count = ((variant.occurrences as f64 / steps).round() as u32).max(1);
     let device_time = variant.time / steps / f64::from(count);
-    // Where variants were merged the kernels are those of the most frequent one, scaled
-    // so that they still add up to the device time.
+    // For merged variants, uses the kernels of the most frequent one, scaled so that they still add up to the device
+    // time.
     let own: f64 = variant.times.iter().sum();
     let scale = if own > 0.0 { device_time / own } else { 0.0 };
     let mut kernels: Vec<((u32, u32), u32, f64)> = Vec::new();
@@ -190,7 +189,7 @@ fn operation(
     }
 }
 
-/// Different kernels of one occurrence that are searched for repetitions.
+/// Maximum number of distinct kernels per occurrence that are searched for repetitions.
 const KERNELS: usize = 256;
 
 fn kernel(trace: &Trace, (name, shape): (u32, u32), count: u32, time: f64) -> Kernel {
@@ -237,7 +236,7 @@ impl Descriptions {
             description.name = shown_name(&description.name);
             description
         };
-        // The gradient of the first result comes first; others may be absent.
+        // The gradient of the first result is the first tensor; others may be missing.
         let known = match call {
             Call::Operator { results, .. } => trace.tensors.get(results).shapes.first(),
             Call::Lone { .. } => None,
@@ -248,8 +247,8 @@ impl Descriptions {
         number
     }
 
-    /// The number of a description, of which `bare` is what its own arguments tell. An
-    /// occurrence whose gradient is not in the trace tells no more, and is one of the others.
+    /// Number of a description; `bare` is the part that follows from its own arguments. An occurrence without a
+    /// recorded gradient adds no information and is merged with one that has it.
     fn number(&mut self, bare: &Description, full: Description) -> u32 {
         let (of_bare, of_full) = (format!("{bare:?}"), format!("{full:?}"));
         let alike = self.by_bare.get(&of_bare).copied();
@@ -271,7 +270,7 @@ impl Descriptions {
     }
 }
 
-/// Work without an operator is an operation named by its kernel.
+/// Describes work without an operator: an operation named after its kernel.
 fn lone(trace: &Trace, name: u32, tensors: u32, configuration: u32) -> Description {
     let tensors = trace.tensors.get(tensors).clone();
     let mut description = Description {
@@ -294,11 +293,11 @@ fn lone(trace: &Trace, name: u32, tensors: u32, configuration: u32) -> Descripti
     description
 }
 
-/// Finds the shapes of an operator's results in the autograd node they come back to: the
-/// gradients the node takes have the shapes of the results.
+/// Finds the shapes of an operator's results in its autograd node: the gradients passed to the node have the shapes of
+/// the results.
 struct Results<'a> {
     trace: &'a Trace,
-    /// Node by the sequence number of the operator that made it.
+    /// Node by sequence number of the operator that created it.
     nodes: Map<i64, (u32, u32)>,
     joined: &'a Joined,
 }
@@ -318,8 +317,8 @@ impl<'a> Results<'a> {
         node.map_or(NONE, |node| self.trace.ranges[node as usize].tensors)
     }
 
-    /// A convolution is made a node by `aten::convolution` and carried out two levels
-    /// below; the result is the same.
+    /// `aten::convolution` creates the node of a convolution, but an operator two levels below computes it; the result
+    /// is the same.
     fn through_maker(&self, operator: u32) -> Option<u32> {
         let host = &self.trace.ranges[operator as usize];
         let name = self.trace.name(host.name);

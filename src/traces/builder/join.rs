@@ -1,18 +1,16 @@
-//! Kernels joined to the operators that launched them, step by step.
+//! Matches kernels to the operators that launched them, step by step.
 //!
-//! kernel → launch by `correlation` → innermost operator in time on the launching thread.
-//! `External id` is not used: from mid-2022 to 2023 it repeats the correlation.
+//! kernel → launch by `correlation` → innermost operator in time on the launching thread. `External id` is not used:
+//! from mid-2022 to 2023 it repeats the correlation.
 //!
-//! Which operator of a chain such as `aten::linear` → `aten::addmm` is *the* operation:
-//! the innermost one, except that
-//! - an operator that only carries out another (`cudnn_convolution_backward_input`,
-//!   `_flash_attention_forward`) gives way to that one, see
-//!   [`carried_out_for`];
-//! - in a trace with shapes, an operator without any gives way to the innermost operator
-//!   around it that has them, as far as the autograd node.
+//! In a chain such as `aten::linear` → `aten::addmm`, the innermost operator is *the* operation, with two exceptions:
+//! - an operator that only implements another one (`cudnn_convolution_backward_input`, `_flash_attention_forward`) is
+//!   replaced by that one, see [`carried_out_for`];
+//! - in a trace with shapes, an operator without shapes is replaced by the innermost operator around it that has
+//!   shapes, up to the autograd node.
 //!
-//! Kernels that an optimizer's step launches without any operator belong to the step's
-//! range. Collectives are operations of their own, named by their kernels.
+//! Kernels that an optimizer step launches without any operator belong to the range of that step. Collectives are
+//! operations of their own, named after their kernels.
 
 use super::Map;
 use super::launched::Launched;
@@ -27,38 +25,38 @@ use habitat_step::profile::{Phase, is_host_transfer};
 #[derive(Debug)]
 pub(super) struct Occurrence {
     pub(super) step: u32,
-    /// The operator, an index of `trace.ranges`; `None` where no operator launched it.
+    /// The operator, an index into `trace.ranges`; `None` if no operator launched it.
     pub(super) operator: Option<u32>,
-    /// The range with the shapes of a collective.
+    /// Range that has the shapes of a collective.
     pub(super) shapes_of: Option<u32>,
-    /// A collective launched within the range of its collective call.
+    /// Whether a collective was launched within the range of its collective call.
     pub(super) within_range: bool,
     pub(super) phase: Phase,
     pub(super) module: u32,
-    /// Indices of `trace.work`, in launch order.
+    /// Indices into `trace.work`, in launch order.
     pub(super) work: Vec<u32>,
 }
 
-/// What is joined, and what could not be.
+/// Matched work, and counts of work that was not matched.
 #[derive(Debug, Default)]
 pub(super) struct Joined {
-    /// In the order of their first launch.
+    /// In order of first launch.
     pub(super) occurrences: Vec<Occurrence>,
-    /// Device the step runs on.
+    /// Device that the step runs on.
     pub(super) device: u32,
-    /// Kernels launched outside every step.
+    /// Kernels launched outside of all steps.
     pub(super) outside: u64,
-    /// Kernels on other devices than the step's.
+    /// Kernels on other devices.
     pub(super) elsewhere: u64,
-    /// Autograd node that a forward operator's results come back to, by operator.
+    /// Autograd node of each forward operator.
     pub(super) node_of: Map<u32, u32>,
-    /// The other way round.
+    /// Forward operator of each autograd node.
     pub(super) maker_of: Map<u32, u32>,
-    /// The nearest operator with a sequence number around a convolution without one.
+    /// Nearest enclosing operator with a sequence number, for convolutions without one.
     pub(super) around: Map<u32, u32>,
 }
 
-/// The device with most kernel time.
+/// The device with the most kernel time.
 pub(super) fn main_device(devices: &[Work]) -> u32 {
     let mut times = std::collections::BTreeMap::<u32, f64>::new();
     for device in devices {
@@ -67,12 +65,12 @@ pub(super) fn main_device(devices: &[Work]) -> u32 {
     times.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))).map_or(0, |(device, _)| device)
 }
 
-/// Joins the work launched in `spans` to operators.
+/// Matches the work launched in `spans` to operators.
 pub(super) fn join(trace: &Trace, nesting: &Nesting, launched: &[Launched], spans: &[Span]) -> Joined {
     let mut joined = Joined { device: main_device(&trace.work), node_of: nesting.node_of.clone(), ..Joined::default() };
     joined.maker_of = joined.node_of.iter().map(|(maker, node)| (*node, *maker)).collect();
-    // By range: the operation that it is part of, and the last step in which that launched work, with its occurrence.
-    // Launches come in the order of steps.
+    // For each range: the operation it belongs to, and the last step in which that operation launched work, with its
+    // occurrence. Launches are in step order.
     let mut levels: Vec<u32> = vec![NO_RANGE; trace.ranges.len()];
     let mut open: Vec<(u32, u32)> = vec![(u32::MAX, 0); trace.ranges.len()];
     for launch in launched {
@@ -86,8 +84,8 @@ pub(super) fn join(trace: &Trace, nesting: &Nesting, launched: &[Launched], span
             joined.outside += is_kernel;
             continue;
         };
-        // Fused optimizers outside PyTorch (as Apex has them) call their kernels directly: the
-        // optimizer's step is around work that no operator launched.
+        // Fused optimizers outside PyTorch (such as Apex's) launch kernels directly; such work belongs to the range of
+        // the optimizer step.
         let operator = innermost_operator(nesting, launch.range)
             .map(|innermost| {
                 let known = &mut levels[innermost as usize];
@@ -102,7 +100,7 @@ pub(super) fn join(trace: &Trace, nesting: &Nesting, launched: &[Launched], span
             WorkKind::Copy => is_copy_between_gpus(trace.name(device.name)),
             WorkKind::Set => false,
         };
-        // A collective is an operation of its own, named by its kernel.
+        // A collective is an operation of its own, named after its kernel.
         if let (Some(operator), false) = (operator, collective) {
             let (last_step, index) = &mut open[operator as usize];
             if *last_step != step as u32 {
@@ -157,12 +155,12 @@ fn numbered_around(trace: &Trace, nesting: &Nesting, operator: u32) -> Option<u3
         .find(|range| trace.ranges[*range as usize].sequence >= 0)
 }
 
-/// What the ranges around a range, and itself, say of a range.
+/// A field of a range's context, if it is set.
 fn around(nesting: &Nesting, range: u32, which: impl Fn(&Context) -> u32) -> Option<u32> {
     nesting.contexts.get(range as usize).map(which).filter(|found| *found != NO_RANGE)
 }
 
-/// The range itself, or the nearest one around it, that is an operator.
+/// The range itself or the nearest range around it that is an operator.
 fn innermost_operator(nesting: &Nesting, range: u32) -> Option<u32> {
     around(nesting, range, |context| context.operator)
 }
@@ -171,7 +169,7 @@ pub(super) fn has_shapes(trace: &Trace, range: u32) -> bool {
     trace.tensors(&trace.ranges[range as usize]).has_extents()
 }
 
-/// The operator of the chain around `innermost` that is the operation.
+/// The operator in the chain around `innermost` that is the operation.
 pub(super) fn level(trace: &Trace, nesting: &Nesting, innermost: u32) -> u32 {
     let name = |range: u32| trace.name(trace.ranges[range as usize].name);
     let operators = || {
@@ -194,8 +192,7 @@ pub(super) fn level(trace: &Trace, nesting: &Nesting, innermost: u32) -> u32 {
         .unwrap_or(innermost)
 }
 
-/// The module of an operator; a backward operator has that of the forward operator whose
-/// node it runs in.
+/// Module of an operator. A backward operator has the module of the forward operator whose node it runs in.
 pub(super) fn module(nesting: &Nesting, operator: u32, maker_of: &Map<u32, u32>) -> u32 {
     let context = nesting.contexts[operator as usize];
     if context.module != 0 || nesting.modules.len() <= 1 {
@@ -212,7 +209,7 @@ fn range_with_shapes(trace: &Trace, nesting: &Nesting, range: u32) -> Option<u32
         .find(|range| has_shapes(trace, *range))
 }
 
-/// The phase of an operator that launched `work`.
+/// Phase of an operator that launched `work`.
 pub(super) fn phase(trace: &Trace, nesting: &Nesting, operator: u32, work: &[u32]) -> Phase {
     let context = nesting.contexts[operator as usize];
     let only_transfers = || {
@@ -242,7 +239,7 @@ pub(super) fn phase(trace: &Trace, nesting: &Nesting, operator: u32, work: &[u32
     }
 }
 
-/// The phase of device work that no operator launched.
+/// Phase of device work without an operator.
 fn lone_phase(nesting: &Nesting, device: &Work, launch: &Launched, collective: bool) -> Phase {
     let context = nesting.contexts.get(launch.range as usize).copied().unwrap_or_default();
     if collective || context.communication {
@@ -254,15 +251,14 @@ fn lone_phase(nesting: &Nesting, device: &Work, launch: &Launched, collective: b
     } else if context.optimizer {
         Phase::Optimizer
     } else if nesting.autograd_threads.contains(&launch.thread) {
-        // The engine itself adds gradients that meet in one place.
+        // The autograd engine itself adds gradients that meet in one place.
         Phase::Backward
     } else {
         Phase::Other
     }
 }
 
-/// The group of work that no operator launched: the ranges of the program around it, where
-/// the recorder has nothing better.
+/// Group of work without an operator: the program's ranges around it, if the recorder has nothing better.
 fn lone_module(trace: &Trace, nesting: &Nesting, range: u32) -> u32 {
     let context = nesting.contexts.get(range as usize);
     context.filter(|_| trace.recorder.grouping.is_by_range()).map_or(0, |context| context.module)

@@ -1,9 +1,8 @@
-//! The launch of every kernel, copy and fill.
+//! Finds the launch of every kernel, copy and fill.
 //!
-//! Work is joined to the call that launched it by their correlation number. Some work has no
-//! call in the recording: PyTorch before 2.1 did not record driver launches (those of Triton
-//! kernels), records get lost, and some AMD traces have no correlation. A stream runs its work
-//! in order, so such work was launched between its neighbours on the stream.
+//! Work is matched to the call that launched it by correlation id. Some work has no recorded call: PyTorch before 2.1
+//! did not record driver launches (those of Triton kernels), records get lost, and some AMD traces have no correlation
+//! ids. A stream runs its work in order, so such work was launched between its neighbours on the stream.
 
 use std::collections::HashMap;
 
@@ -11,9 +10,9 @@ use super::Map;
 use super::nest::{NO_RANGE, Nesting};
 use crate::{CallKind, Trace, WorkKind};
 
-/// Work of a device and its launch.
+/// Device work and its launch.
 pub(super) struct Launched {
-    /// When the call began.
+    /// Start of the call.
     pub(super) time: f64,
     /// Index of the call in `trace.launches`; `None` if it was not recorded.
     pub(super) call: Option<u32>,
@@ -28,13 +27,13 @@ pub(super) struct Launched {
 /// The launches of a trace.
 #[derive(Default)]
 pub(super) struct Launches {
-    /// In order of launch.
+    /// Launches in order of time.
     pub(super) list: Vec<Launched>,
-    /// Kernels launched before the recording began.
+    /// Number of kernels launched before the recording began.
     pub(super) before: u64,
-    /// Kernels without a call that were assigned by their time.
+    /// Number of kernels without a call, assigned by their time.
     pub(super) by_time: u64,
-    /// When kernels were launched that are not in the recording, in order.
+    /// Times of launches whose kernels are not in the recording, in order.
     pub(super) lost: Vec<f64>,
 }
 
@@ -61,7 +60,7 @@ impl Launches {
                     thread: launch.thread,
                 });
             } else if trace.launches.is_empty() {
-                // No call was recorded at all: the time on the device must serve.
+                // If no call was recorded at all, use the time on the device.
                 launches.list.push(Launched { time: work.start, call: None, device, range: NO_RANGE, thread: 0 });
             } else {
                 without.push(device);
@@ -82,7 +81,7 @@ impl Launches {
         launches
     }
 
-    /// Adds work whose call is not known, and takes from `lost` the calls that must be theirs.
+    /// Adds work without a recorded call, and removes the calls from `lost` that must have launched it.
     fn add_by_time(&mut self, trace: &Trace, nesting: &Nesting, mut without: Vec<u32>, lost: &mut Vec<u32>) {
         let start = |device: &u32| trace.work[*device as usize].start;
         without.sort_by(|a, b| start(a).total_cmp(&start(b)));
@@ -119,7 +118,7 @@ impl Launches {
     }
 }
 
-/// Work with a known launch: when it ran, when it was launched, and by which thread.
+/// Work with a known launch: device start, launch time and launching thread.
 #[derive(Clone, Copy)]
 struct Known {
     start: f64,
@@ -127,16 +126,15 @@ struct Known {
     thread: u32,
 }
 
-/// Work with known launches around work without.
+/// Work with known launches, for placing work without.
 struct Neighbours {
-    /// By device and stream, in order of their start.
+    /// By device and stream, in order of start.
     streams: HashMap<(u32, u32), Vec<Known>>,
-    /// The same by device, of all its streams.
+    /// By device, over all its streams.
     devices: HashMap<u32, Vec<Known>>,
-    /// By when everything had begun that was launched before the recording, as far as the device
-    /// was ever behind.
+    /// Time by which all work launched before the recording had started, given the longest lag of the device.
     drained: f64,
-    /// The least time from a launch to its work.
+    /// Shortest time from a launch to its work.
     delay: f64,
 }
 
@@ -170,15 +168,14 @@ impl Neighbours {
         Self { streams, devices, drained: began + longest, delay }
     }
 
-    /// The work of the stream before and after that which began at `start`.
+    /// Work on the stream before and after work that started at `start`.
     fn around(&self, device: u32, stream: u32, start: f64) -> (Option<Known>, Option<Known>) {
         let own = self.streams.get(&(device, stream)).map_or(&[][..], Vec::as_slice);
         let after = own.partition_point(|known| known.start <= start);
         (after.checked_sub(1).map(|before| own[before]), own.get(after).copied())
     }
 
-    /// When and by which thread work was launched that began at `start`; `None` if that was before
-    /// the recording.
+    /// Launch time and thread of work that started at `start`; `None` if it was launched before the recording.
     fn launch(&self, device: u32, stream: u32, start: f64) -> Option<(f64, u32)> {
         let own = self.streams.get(&(device, stream)).map_or(&[][..], Vec::as_slice);
         let is_after_first = own.first().is_some_and(|first| first.start <= start);
@@ -192,12 +189,12 @@ impl Neighbours {
         self.between(self.devices.get(&device)?, start)
     }
 
-    /// When it was launched, by the work before and after it.
+    /// Launch time estimated from the work before and after it.
     fn between(&self, list: &[Known], start: f64) -> Option<(f64, u32)> {
         let after = list.partition_point(|known| known.start <= start);
         let before = list[after.checked_sub(1)?];
-        // A device that is not behind runs work as soon as it is launched. One that is behind does
-        // not show when that was: the moment of the launch before is the nearest that is known.
+        // A device that does not lag runs work as soon as it is launched. For a lagging device the launch time is
+        // unknown; the previous launch is the nearest known one.
         let soon = start - self.delay;
         let time = match list.get(after) {
             Some(next) if soon < next.time => soon.max(before.time),
@@ -226,10 +223,10 @@ mod tests {
         let found = neighbours(list.clone(), list);
         let time = |start: f64| found.launch(0, 7, start).map(|(time, _)| time);
         assert_eq!(time(15.0), None, "before the first of its stream");
-        // The device is not behind: 40 - 5 lies before the launch of the next one.
+        // The device does not lag: 40 - 5 is before the next launch.
         assert_eq!(time(40.0), Some(35.0));
         assert_eq!(time(22.0), Some(17.0));
-        // It is behind: the launch of the one before.
+        // It lags: uses the previous launch.
         assert_eq!(time(150.0), Some(60.0));
         assert_eq!(time(400.0), Some(70.0));
     }
@@ -240,7 +237,7 @@ mod tests {
         let found = neighbours(Vec::new(), list.clone());
         assert_eq!(found.launch(0, 7, 150.0), Some((60.0, 1)));
         assert_eq!(found.launch(0, 7, 10.0), None);
-        // Later than anything launched before the recording.
+        // After everything launched before the recording.
         let late = neighbours(vec![known(200.0, 190.0)], list);
         assert_eq!(late.launch(0, 7, 49.0), None);
         assert_eq!(late.launch(0, 7, 150.0), Some((60.0, 1)));

@@ -1,8 +1,8 @@
-//! Which range contains which, on every host thread.
+//! Nests the ranges of every host thread.
 //!
-//! One sweep over all ranges by start time gives every operator its parent, every launch
-//! its innermost range, and to each what the ranges around it say: the phase and the
-//! module. Times are integers in traces until 2023, so ranges touch; see [`Sweep::insert`].
+//! One sweep over all ranges by start time gives every operator its parent, every launch its innermost range, and each
+//! of them a context (phase, module) from the ranges around it. Traces until 2023 have integer times, so ranges touch;
+//! see [`Sweep::insert`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,10 +12,10 @@ use crate::{Range, RangeKind, Trace};
 use habitat_step::op::name::{accumulates_gradients, is_autograd_node, is_collective_call};
 use habitat_step::profile::Phase;
 
-/// No range.
+/// Index for no range.
 pub(super) const NO_RANGE: u32 = u32::MAX;
 
-/// What the ranges around a range say.
+/// Context of a range, from the ranges around it.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts: an optimizer can run within backward")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Context {
@@ -23,21 +23,21 @@ pub(super) struct Context {
     pub(super) accumulation: bool,
     pub(super) optimizer: bool,
     pub(super) communication: bool,
-    /// Within a call for the next batch: work of the host beside the model.
+    /// Within a call for the next batch: host work outside the model.
     pub(super) input: bool,
-    /// Between the backward pass and the update: gradients are made ready for it.
+    /// Between the backward pass and the update, where gradients are prepared for it.
     pub(super) clipping: bool,
-    /// Number of the module path in [`Nesting::modules`], 0 outside modules.
+    /// Module path, an index into [`Nesting::modules`]; 0 outside modules.
     pub(super) module: u32,
-    /// The autograd node around it.
+    /// The enclosing autograd node.
     pub(super) node: Option<u32>,
-    /// The phase that the recorder gives.
+    /// Phase reported by the recorder.
     pub(super) given: Option<Phase>,
-    /// The innermost operator: the range itself, or one around it.
+    /// The innermost operator: the range itself or one around it.
     pub(super) operator: u32,
-    /// The outermost operator or wait for the next batch, likewise.
+    /// The outermost operator or wait for the next batch: the range itself or one around it.
     pub(super) outermost: u32,
-    /// The innermost range of an optimizer, likewise.
+    /// The innermost range of an optimizer: the range itself or one around it.
     pub(super) of_optimizer: u32,
 }
 
@@ -60,41 +60,41 @@ impl Default for Context {
     }
 }
 
-/// The result of the sweep.
+/// Result of the sweep.
 #[derive(Debug, Default)]
 pub(super) struct Nesting {
-    /// For each host range the one around it.
+    /// Parent of each host range.
     pub(super) parents: Vec<u32>,
-    /// For each launch the innermost range around it.
+    /// Innermost range around each launch.
     pub(super) of_launch: Vec<u32>,
     pub(super) contexts: Vec<Context>,
-    /// Module paths, as `Model.Block.Linear`.
+    /// Module paths, such as `Model.Block.Linear`.
     pub(super) modules: Vec<String>,
-    /// Ranges that overlap another of their thread without containing it.
+    /// Number of ranges that overlap another of their thread without nesting.
     pub(super) overlaps: u64,
-    /// Threads that only run backward work.
+    /// Threads that run only backward work.
     pub(super) autograd_threads: HashSet<u32>,
-    /// Forward operators and the autograd nodes they made.
+    /// Autograd node of each forward operator.
     pub(super) node_of: Map<u32, u32>,
-    /// The backward passes, in order.
+    /// Backward passes, in order.
     pub(super) passes: Vec<Pass>,
 }
 
 /// A backward pass.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pass {
-    /// When the first operator was called whose gradient it takes.
+    /// Start of the first operator that it differentiates.
     pub(super) made: f64,
     pub(super) start: f64,
     pub(super) end: f64,
 }
 
-/// How the ranges of calls for the next batch begin.
+/// Prefix of the ranges of calls for the next batch.
 pub(super) const LOADER: &str = "enumerate(DataLoader)";
 
-/// How far up the sweep looks for a range that contains an overlapping one.
+/// Maximum number of enclosing ranges to search for one that contains an overlapping range.
 const SEARCH: usize = 64;
-/// Characters of a module path.
+/// Maximum characters of a module path.
 const PATH: usize = 240;
 
 #[derive(Clone, Copy)]
@@ -112,8 +112,8 @@ pub(super) fn nest(trace: &Trace) -> Nesting {
     for (index, launch) in trace.launches.iter().enumerate() {
         order.push((launch.thread, launch.start, launch.end, Entry::Launch(index as u32)));
     }
-    // Outer ranges before inner ones; the sort is stable, so of equal ranges the first in
-    // the file is the outer one, and launches are innermost.
+    // Outer ranges before inner ones. The sort is stable, so of equal ranges the first in the file is the outer one,
+    // and launches are innermost.
     order.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(b.2.total_cmp(&a.2)));
     let node_of = makers(trace);
     let mut made: Vec<f64> = node_of.keys().map(|maker| trace.ranges[*maker as usize].start).collect();
@@ -154,13 +154,13 @@ pub(super) fn nest(trace: &Trace) -> Nesting {
 struct Sweep<'a> {
     trace: &'a Trace,
     stack: Vec<u32>,
-    /// Paths by the outer path and the call's name, and by their text.
+    /// Paths by outer path and call name, and by text.
     paths: Map<(u32, u32), u32>,
     numbers: HashMap<String, u32>,
     forward_threads: HashSet<u32>,
-    /// For optimizer steps with a closure, the backward passes in it.
+    /// Backward passes in each optimizer step with a closure.
     closures: Map<u32, std::ops::Range<usize>>,
-    /// By thread, when gradients are clipped or otherwise made ready for the update.
+    /// By thread, the intervals in which gradients are clipped or otherwise prepared for the update.
     clipping: Vec<(u32, f64, f64)>,
     nesting: Nesting,
 }
@@ -170,14 +170,14 @@ impl Sweep<'_> {
         let host = &self.trace.ranges;
         let end_of = |index: u32| host[index as usize].end;
         while let Some(&top) = self.stack.last() {
-            // A range of no length at the end of another is taken to be inside it.
+            // A range of zero length at the end of another counts as inside it.
             let over = if end > start { end_of(top) <= start } else { end_of(top) < start };
             if !over {
                 break;
             }
             self.stack.pop();
         }
-        // Rounding to whole microseconds can let an inner range end one later.
+        // Rounding to whole microseconds can make an inner range end one later.
         let contains = |index: u32| end_of(index) + 1.0 >= end && end_of(index) >= start;
         let parent = match self.stack.last() {
             None => NO_RANGE,
@@ -239,7 +239,7 @@ impl Sweep<'_> {
                         context.node = Some(index);
                     }
                 }
-                // Without CUDA the backward pass runs on the thread that asks for it.
+                // Without CUDA the backward pass runs on the thread that calls it.
                 if !context.backward && host.sequence >= 0 && !host.of_forward {
                     self.forward_threads.insert(host.thread);
                 }
@@ -251,11 +251,11 @@ impl Sweep<'_> {
         context
     }
 
-    /// Whether a range in an optimizer's step is of a run of its closure: from the step's beginning,
-    /// or the first operator whose gradient is taken, to the end of the backward pass.
+    /// Whether a range in an optimizer step belongs to a run of its closure: from the beginning of the step, or the
+    /// first differentiated operator, to the end of the backward pass.
     fn runs_closure(&self, step: u32, inside: &std::ops::Range<usize>, host: &Range) -> bool {
         let passes = &self.nesting.passes[inside.clone()];
-        // The operator around a maker begins before it.
+        // The operator around a maker starts before it.
         let from = passes.partition_point(|pass| pass.end <= host.start);
         passes[from..].iter().take(SEARCH).enumerate().any(|(index, pass)| {
             let begun = if from + index == 0 { self.trace.ranges[step as usize].start } else { pass.made };
@@ -263,15 +263,14 @@ impl Sweep<'_> {
         })
     }
 
-    /// Whether it begins where gradients are made ready for the update.
+    /// Whether it starts where gradients are prepared for the update.
     fn clips(&self, host: &Range) -> bool {
         let after = self.clipping.partition_point(|(thread, from, _)| (*thread, *from) <= (host.thread, host.start));
         let last = after.checked_sub(1).map(|last| self.clipping[last]);
         last.is_some_and(|(thread, _, to)| thread == host.thread && host.start < to)
     }
 
-    /// The path of a module called within another; calls are told by class, not by number,
-    /// so that equal layers are one group.
+    /// Path of a module called within another. Uses the class without its number, so that equal layers form one group.
     fn path(&mut self, outer: u32, host: &Range) -> u32 {
         if let Some(&path) = self.paths.get(&(outer, host.name)) {
             return path;
@@ -300,9 +299,8 @@ impl Sweep<'_> {
     }
 }
 
-/// Forward operators and the autograd nodes they made: the node carries the sequence
-/// number of its maker, and of the forward operators with that number the last to start
-/// made it.
+/// Autograd node of each forward operator. A node has the sequence number of the operator that created it; of the
+/// forward operators with that number, the last one to start created it.
 pub(super) fn makers(trace: &Trace) -> Map<u32, u32> {
     let mut makers: Map<i64, u32> = Map::default();
     let mut nodes: Map<i64, u32> = Map::default();
@@ -332,8 +330,8 @@ pub(super) fn makers(trace: &Trace) -> Map<u32, u32> {
         .collect()
 }
 
-/// The backward passes: runs of autograd nodes, none of whose makers was called after the
-/// run began. Several losses of one forward pass are one of them.
+/// Backward passes: runs of autograd nodes in which no node was created after the run began. Several losses of one
+/// forward pass form one run.
 pub(super) fn passes(trace: &Trace, node_of: &Map<u32, u32>) -> Vec<Pass> {
     let made: Map<i64, f64> =
         node_of.keys().map(|maker| &trace.ranges[*maker as usize]).map(|maker| (maker.sequence, maker.start)).collect();
@@ -347,7 +345,7 @@ pub(super) fn passes(trace: &Trace, node_of: &Map<u32, u32>) -> Vec<Pass> {
     for node in nodes {
         let made = made.get(&node.sequence).copied().filter(|_| node.of_forward);
         match passes.last_mut() {
-            // Within another node, as where a checkpointed block is computed again.
+            // Within another node, for example if a checkpointed block is recomputed.
             Some(pass) if node.start < pass.end => pass.end = pass.end.max(node.end),
             Some(pass) if made.is_none_or(|made| made < pass.end) => {
                 pass.made = made.map_or(pass.made, |made| made.min(pass.made));
@@ -359,7 +357,7 @@ pub(super) fn passes(trace: &Trace, node_of: &Map<u32, u32>) -> Vec<Pass> {
     passes
 }
 
-/// The steps of optimizers, in order.
+/// Optimizer steps, in order.
 pub(super) fn updates(trace: &Trace) -> Vec<(u32, &Range)> {
     let is_update =
         |host: &Range| host.kind == RangeKind::Annotation && trace.name(host.name).starts_with("Optimizer.step#");
@@ -368,20 +366,20 @@ pub(super) fn updates(trace: &Trace) -> Vec<(u32, &Range)> {
     updates
 }
 
-/// Optimizer steps in which backward passes run: `optimizer.step(closure)`, as Lightning
-/// calls it once and LBFGS several times. The forward and the backward pass are then inside
-/// of the step's range, and the update itself is what comes between and after them.
+/// Optimizer steps that contain backward passes: `optimizer.step(closure)`, which Lightning calls once and LBFGS
+/// several times. The forward and backward passes are then inside the range of the step, and the update itself is the
+/// time between and after them.
 fn closures(trace: &Trace, passes: &[Pass]) -> Map<u32, std::ops::Range<usize>> {
     let begun = |time: f64| passes.partition_point(|pass| pass.start < time);
     let inside = |(index, step): (u32, &Range)| (index, begun(step.start)..begun(step.end));
     updates(trace).into_iter().map(inside).filter(|(_, passes)| !passes.is_empty()).collect()
 }
 
-/// From the end of a backward pass to the update, where nothing is called in between whose
-/// gradient is taken: gradients are clipped there, or unscaled.
+/// Intervals from the end of a backward pass to the update in which no differentiated operator is called: gradients are
+/// clipped or unscaled there.
 fn clipping(trace: &Trace, passes: &[Pass], made: &[f64]) -> Vec<(u32, f64, f64)> {
     let mut between = Vec::new();
-    // The optimizers that have stepped since the last pass.
+    // Optimizers that have stepped since the last pass.
     let (mut stepped, mut last) = (HashSet::new(), 0);
     for (_, step) in updates(trace) {
         let before = passes.partition_point(|pass| pass.end <= step.start);
@@ -403,7 +401,7 @@ fn clipping(trace: &Trace, passes: &[Pass], made: &[f64]) -> Vec<(u32, f64, f64)
     between
 }
 
-/// Whether a user range is the parameter update or the zeroing of gradients.
+/// Whether a user range is the parameter update or zeroing of gradients.
 fn is_optimizer(name: &str) -> bool {
     name.starts_with("Optimizer.") || {
         let name = name.to_ascii_lowercase();

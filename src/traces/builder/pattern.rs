@@ -1,43 +1,40 @@
-//! The steps of a sequence of kernels, for recordings without any mark.
+//! Finds steps in a sequence of kernels, for recordings without marks.
 //!
-//! A kernel that runs once a step cuts the sequence into steps: between its launches every
-//! other kernel then runs as often as between any other two. So each kernel that recurs is
-//! tried as such a cut, and judged by how far the pieces differ: by the sum, over pieces
-//! and kernels, of how often a kernel runs in a piece more or less than in the median one,
-//! as a share of all launches. Some difference is allowed for, since programs validate,
-//! log and allocate now and then.
+//! A kernel that runs once per step cuts the sequence into steps: every other kernel runs equally often between any two
+//! of its launches. So each recurring kernel is tried as a cut and judged by how much the pieces differ: the sum over
+//! pieces and kernels of the deviation of the kernel's count from its median, as a share of all launches. Some
+//! difference is allowed, because programs occasionally validate, log and allocate.
 //!
-//! The layers of a network repeat too. What tells a step apart is that *everything*
-//! repeats with it: nothing runs before the first cut or after the last that does not run
-//! between the others, and the shortest pieces are taken only if they explain the sequence
-//! as well as longer ones do, which also hold what runs once in all layers. So what runs
-//! every so many steps without fail (validation every 16) makes those steps one: by kernels
-//! alone it is no different from an optimizer after 16 micro-batches. Named ranges tell.
+//! The layers of a network repeat too. A step differs from a layer in that *everything* repeats with it: no kernel runs
+//! only before the first cut or after the last. The shortest pieces are chosen only if they explain the sequence as
+//! well as longer ones, which also contain the kernels that run once for all layers. Therefore work that runs exactly
+//! every n steps (validation every 16) makes those n steps one: kernels alone cannot distinguish it from an optimizer
+//! after 16 micro-batches. Named ranges can.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{Span, StepMarks, Trace};
 
-/// Launches looked at.
+/// Maximum number of launches examined.
 const LONGEST: usize = 200_000;
-/// Cuts that are tried, and of those with equally many launches.
+/// Maximum number of cuts to try, and of cuts with the same number of launches.
 const CANDIDATES: usize = 96;
 const ALIKE: usize = 3;
-/// Pieces that are compared, spread over all.
+/// Maximum number of pieces to compare, spread over all.
 const PIECES: usize = 64;
-/// How much pieces may differ: where they are few, hardly.
+/// Allowed difference between pieces; much less if there are few.
 const FEW: usize = 4;
 const DIFFERENCE_OF_FEW: f64 = 0.01;
 const DIFFERENCE_OF_MANY: f64 = 0.05;
 
-/// Shares of a sequence that may be preparations, and how many steps have to follow.
+/// Fractions (1/n) of a sequence that may be warm-up, and the number of steps that must follow.
 const PREPARATIONS: [usize; 3] = [16, 4, 2];
 const MANY: usize = 16;
 
-/// A kernel's launch: when, and the numbers of its name and configuration.
+/// A kernel launch: time, and the numbers of name and configuration.
 pub(super) type Launch = (f64, u32, u32);
 
-/// The steps of a trace without marks.
+/// Steps of a trace without marks.
 pub(super) fn without_marks(trace: &Trace, launches: &[Launch]) -> (Vec<Span>, StepMarks) {
     let mut numbers = HashMap::<(u32, u32), u32>::new();
     let configured: Vec<u32> = launches
@@ -47,7 +44,7 @@ pub(super) fn without_marks(trace: &Trace, launches: &[Launch]) -> (Vec<Span>, S
             *numbers.entry((*name, *shape)).or_insert(new)
         })
         .collect();
-    // Where the size of a batch varies, so do configurations: then names must do.
+    // If the batch size varies, so do configurations; then only names are compared.
     let found = starts(&configured)
         .or_else(|| {
             let names: Vec<u32> = launches.iter().map(|(_, name, _)| *name).collect();
@@ -55,7 +52,7 @@ pub(super) fn without_marks(trace: &Trace, launches: &[Launch]) -> (Vec<Span>, S
         })
         .or_else(|| starts_after_preparations(&configured));
     let starts: Option<Vec<f64>> = found.map(|starts| starts.into_iter().map(|index| launches[index].0).collect());
-    // One backward pass in the whole trace is one step, however regular its layers are.
+    // A single backward pass in the trace is one step, however regular its layers are.
     if let Some(starts) = starts
         && (!has_backward(trace) || backward_in_each(trace, &starts))
     {
@@ -78,8 +75,8 @@ pub(super) fn without_marks(trace: &Trace, launches: &[Launch]) -> (Vec<Span>, S
 
 /// Everything as one step.
 pub(super) fn whole() -> (Vec<Span>, StepMarks) {
-    // What the host does before the first launch and after the last work is not known to
-    // be part of a step: the device's own span is the step time.
+    // Host work before the first launch and after the last device work may not belong to the step, so the span of the
+    // device work is the step time.
     let whole = Span { start: f64::NEG_INFINITY, end: f64::INFINITY, duration: 0.0, followed: false, number: None };
     (vec![whole], StepMarks::WholeTrace)
 }
@@ -97,17 +94,17 @@ fn backward_in_each(trace: &Trace, starts: &[f64]) -> bool {
     })
 }
 
-/// A way to cut the sequence.
+/// A candidate for cutting the sequence.
 struct Cut<'a> {
     positions: &'a [usize],
     /// Median length of a piece.
     period: usize,
-    /// How much pieces differ, 0 for not at all.
+    /// Difference between pieces, 0 for none.
     difference: f64,
 }
 
-/// Where steps begin in a sequence of kernels (numbers that stand for name and launch
-/// configuration); at least two whole ones, or `None`.
+/// Starts of steps in a sequence of kernels (numbers for name and launch configuration); at least two whole steps, or
+/// `None`.
 fn starts(kernels: &[u32]) -> Option<Vec<usize>> {
     let kernels = &kernels[..kernels.len().min(LONGEST)];
     let mut numbers = BTreeMap::<u32, usize>::new();
@@ -140,8 +137,8 @@ fn starts(kernels: &[u32]) -> Option<Vec<usize>> {
         .map(|cut| cut.positions.to_vec())
 }
 
-/// The same where a program was recorded from its start: what prepares the steps (weights are drawn, algorithms tried)
-/// never runs again. The rest has to be many steps, since layers that a head follows may be some.
+/// The same for a program recorded from its start, whose warm-up (weight initialisation, algorithm search) never runs
+/// again. Requires many steps in the rest, because a few could be layers before a head.
 fn starts_after_preparations(kernels: &[u32]) -> Option<Vec<usize>> {
     PREPARATIONS.into_iter().find_map(|share| {
         let from = kernels.len() / share;
@@ -150,8 +147,7 @@ fn starts_after_preparations(kernels: &[u32]) -> Option<Vec<usize>> {
     })
 }
 
-/// Kernels that may run once a step, those with the fewest launches first: where they run,
-/// and the median distance.
+/// Kernels that may run once per step, fewest launches first: their positions and the median distance.
 fn candidates(positions: &[Vec<usize>], length: usize) -> Vec<(&[usize], usize)> {
     let mut by_count = BTreeMap::<usize, Vec<(f64, usize, &[usize])>>::new();
     for list in positions.iter().filter(|list| list.len() >= 3) {
@@ -159,7 +155,7 @@ fn candidates(positions: &[Vec<usize>], length: usize) -> Vec<(&[usize], usize)>
         gaps.sort_unstable();
         let period = gaps[gaps.len() / 2];
         let (before, after) = (list[0], length - list[list.len() - 1]);
-        // Pieces of a step stand before the first cut and after the last, not more.
+        // At most one partial step lies before the first cut and one after the last.
         if period < 2 || 2 * before > 3 * period || 2 * after > 3 * period + 2 {
             continue;
         }
@@ -177,11 +173,10 @@ fn candidates(positions: &[Vec<usize>], length: usize) -> Vec<(&[usize], usize)>
         .collect()
 }
 
-/// How much the pieces between the cuts differ; `None` where kernels run only before the
-/// first or after the last.
+/// Difference between the pieces; `None` if some kernels run only before the first cut or after the last.
 fn difference(tokens: &[usize], kinds: usize, cuts: &[usize]) -> Option<f64> {
     let pieces: Vec<&[usize]> = cuts.windows(2).map(|pair| &tokens[pair[0]..pair[1]]).collect();
-    // A sample of the pieces can miss the same one of every step; lengths are those of all.
+    // A sample of the pieces can always miss the same piece of every step, so lengths are compared for all pieces.
     let by_length = length_difference(pieces.iter().map(|piece| piece.len()).collect());
     let stride = pieces.len().div_ceil(PIECES);
     let pieces: Vec<&[usize]> = pieces.into_iter().step_by(stride).collect();
@@ -201,7 +196,7 @@ fn difference(tokens: &[usize], kinds: usize, cuts: &[usize]) -> Option<f64> {
             median
         })
         .collect();
-    // With many pieces not all are compared, but all are looked at.
+    // If there are many pieces, only some are compared, but kernels from all of them count here.
     let mut between = vec![false; kinds];
     for token in &tokens[cuts[0]..cuts[cuts.len() - 1]] {
         between[*token] = true;
@@ -223,7 +218,7 @@ fn difference(tokens: &[usize], kinds: usize, cuts: &[usize]) -> Option<f64> {
     Some((differing as f64 / launches.max(1) as f64).max(by_length))
 }
 
-/// What the lengths of pieces alone say of their difference: no more than their kernels do.
+/// Lower bound for the difference, from the lengths of all pieces.
 fn length_difference(mut lengths: Vec<usize>) -> f64 {
     lengths.sort_unstable();
     let median = lengths[lengths.len() / 2];
@@ -236,8 +231,8 @@ mod tests {
     use super::{starts, starts_after_preparations};
     use proptest::prelude::*;
 
-    /// A network of `layers` layers of 3 kernels forward and 5 backward, with an embedding,
-    /// a loss and an optimizer of 4 kernels; `micro` batches a step.
+    /// A network of `layers` layers of 3 kernels forward and 5 backward, with an embedding, a loss and an optimizer of
+    /// 4 kernels; `micro` batches per step.
     fn step(layers: usize, micro: usize) -> Vec<u32> {
         let mut kernels = Vec::new();
         for _ in 0..micro {
@@ -256,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_step_repeats() {
-        // A prologue of one kernel that recurs, then three steps of "a b b c".
+        // A prologue of one recurring kernel, then three steps of "a b b c".
         let names = [3, 1, 2, 2, 3, 1, 2, 2, 3, 1, 2, 2, 3];
         assert_eq!(starts(&names), Some(vec![1, 5, 9]));
     }
@@ -277,7 +272,7 @@ mod tests {
 
     #[test]
     fn layers_within_several_steps_are_not_steps() {
-        // Inference: nothing but an embedding and a head is outside the layers.
+        // Inference: only an embedding and a head are outside the layers.
         let forward = &step(96, 1)[..=1 + 3 * 96];
         let found = starts(&forward.repeat(5)).unwrap();
         assert_eq!(gaps(&found), [forward.len(); 4]);
@@ -305,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_sequence_without_steps_has_none() {
-        // Fibonacci's word repeats everywhere and has no period.
+        // The Fibonacci word repeats everywhere but has no period.
         let (mut a, mut b) = (vec![1_u32], vec![1, 2]);
         while b.len() < 3000 {
             let next = [&b[..], &a].concat();
@@ -328,7 +323,7 @@ mod tests {
         assert_eq!(found.iter().filter(|gap| **gap == one.len()).count(), 36, "{found:?}");
     }
 
-    /// 16 pieces a step, of which a sample of every second one sees the short ones only.
+    /// 16 pieces per step; a sample of every second one contains only the short ones.
     #[test]
     fn a_sample_of_pieces_does_not_miss_the_long_ones() {
         let one = step(16, 1);
@@ -358,7 +353,7 @@ mod tests {
             let mut all = one.repeat(1 + 2400 / one.len());
             let last = all.len() - one.len();
             for at in wrong {
-                // Within the pieces: what is at the edges must be known.
+                // Within the pieces: kernels at the edges must be known.
                 let at = one.len() + at % (last - one.len());
                 all[at] = 1 + all[at] % 3;
             }

@@ -1,4 +1,4 @@
-//! Profiles of the ranks of one job made one.
+//! Combines the profiles of the ranks of one job.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,10 @@ use super::timing::median;
 use habitat_base::units::{Bytes, Micros};
 use habitat_step::profile::{Operation, Recording, Step};
 
-/// The rank with the median step, with every figure the median over the ranks.
+/// The rank with the median step, with all times as medians over the ranks.
 ///
-/// Kernels of a collective wait for the slowest rank, so their time differs from rank to
-/// rank; the median keeps one late rank from standing for all.
-/// `None` where there are none.
+/// Kernels of a collective wait for the slowest rank, so their time differs between ranks; the median keeps one late
+/// rank from representing all. `None` for an empty list.
 pub fn combine(mut imports: Vec<Import>) -> Option<Import> {
     let count = imports.len();
     if count <= 1 {
@@ -57,8 +56,7 @@ pub fn combine(mut imports: Vec<Import>) -> Option<Import> {
     Some(chosen)
 }
 
-/// What tells an operation apart in its rank: what it is, and of those that are the same
-/// but for how long they take, which.
+/// Identity of each operation in its rank, and a number among operations with the same identity.
 fn identities(operations: &[Operation]) -> Vec<(String, usize)> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let number = |operation: &Operation| {
@@ -79,7 +77,7 @@ fn identity(operation: &Operation) -> String {
         operation.inputs,
         operation.dtype,
         operation.attributes,
-        // The launch too: without shapes it is all that tells a large call from a small one.
+        // Include the launch: without shapes only it distinguishes a large call from a small one.
         operation.kernels.iter().map(|kernel| (&kernel.name, kernel.grid, kernel.block)).collect::<Vec<_>>()
     )
 }

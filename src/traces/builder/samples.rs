@@ -1,9 +1,8 @@
-//! How many samples a step processes.
+//! Number of samples per step.
 //!
-//! The first extent of the model's input is the batch, unless something speaks against it:
-//! then the number is not known, and the reason is given. From one call of the model to a
-//! step it is the structure of the step that tells: backward passes, updates, and batches
-//! that a `DataLoader` gave.
+//! The first extent of the model's input is the batch size unless there is evidence against it; then the number is
+//! unknown, and a reason is given. The structure of the step (backward passes, updates, batches from a `DataLoader`)
+//! determines how many calls of the model make a step.
 
 use super::loader;
 use super::nest::{LOADER, Nesting, updates};
@@ -12,31 +11,31 @@ use crate::{RangeKind, Span, Trace};
 use habitat_step::op::{Form, Name, name};
 use habitat_step::profile::Shape;
 
-/// What a step is made of, in means over the steps.
+/// Structure of a step, in means over the steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Parts {
     /// Backward passes.
     pub(super) passes: u64,
-    /// Of these, in the closure of an optimizer.
+    /// Backward passes within an optimizer closure.
     pub(super) in_closures: u64,
     /// Optimizer steps.
     pub(super) updates: u64,
-    /// Batches that a `DataLoader` gave.
+    /// Batches from a `DataLoader`.
     pub(super) fetches: u64,
-    /// Rows of the loss that has fewest.
+    /// Smallest number of rows of a loss.
     pub(super) loss_rows: Option<u64>,
 }
 
-/// The samples of a step, and where they were read off.
+/// Samples of a step, and their source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Samples {
     pub(super) count: u64,
-    /// Tokens of a sample.
+    /// Tokens per sample.
     pub(super) length: Option<u64>,
     pub(super) seen: String,
-    /// Parts that were added up; 1 where there is one.
+    /// Number of parts that were added up; 1 for a single call.
     pub(super) parts: u64,
-    /// Why the count may not be the user's.
+    /// Why the count may differ from the user's.
     pub(super) doubt: Option<String>,
 }
 
@@ -45,7 +44,7 @@ impl Parts {
         let inside = |time: f64| Span::at(spans, time).is_some();
         let mean = |count: usize| (count as f64 / spans.len().max(1) as f64).round() as u64;
         let updates = updates(trace);
-        // How far the updates that have begun before each reach.
+        // Latest end of the updates that start before each one.
         let reached = updates.iter().scan(f64::NEG_INFINITY, |reach, (_, step)| {
             *reach = reach.max(step.end);
             Some(*reach)
@@ -73,8 +72,7 @@ impl Parts {
     }
 }
 
-/// The samples of a step; where they are not known, why. `None` where there is nothing to
-/// tell from.
+/// Samples of a step, or the reason why they are unknown; `None` without any input to derive them from.
 pub(super) fn samples(
     trace: &Trace,
     nesting: &Nesting,
@@ -87,7 +85,7 @@ pub(super) fn samples(
         return Some(loader::compared(found, &model.batches, &parts));
     }
     let (lead, length) = first_layer(trace, nesting, spans.first()?)?;
-    // A trace alone does not tell the calls of the model: of each pass one is assumed.
+    // A trace alone does not show the calls of the model: assume one per backward pass.
     let calls = parts.passes.max(1);
     Some(in_a_step(lead, calls, false, &parts).map(|(samples, times)| Samples {
         count: samples,
@@ -98,8 +96,7 @@ pub(super) fn samples(
     }))
 }
 
-/// First extent of the first layer's input, and tokens of a sample where the input is
-/// two-dimensional.
+/// First extent of the first layer's input, and tokens per sample if the input is two-dimensional.
 pub(super) fn first_layer(trace: &Trace, nesting: &Nesting, span: &Span) -> Option<(u64, Option<u64>)> {
     let first = trace
         .ranges
@@ -140,8 +137,8 @@ pub(super) fn first_layer(trace: &Trace, nesting: &Nesting, span: &Span) -> Opti
     }
 }
 
-/// The same with the batch of the recorded step: the model was looked at in the step before,
-/// which may be the last and short one of an epoch.
+/// Replaces the observed batch by that of the recorded step: the model was inspected one step earlier, which may be the
+/// last, shorter one of an epoch.
 fn as_recorded(model: &ModelInput, trace: &Trace, nesting: &Nesting, span: Option<&Span>) -> ModelInput {
     let mut model = model.clone();
     let (Some(span), [lead], Some((shape, _))) = (span, &model.leads[..], model.inputs.first()) else { return model };
@@ -176,19 +173,19 @@ fn as_recorded(model: &ModelInput, trace: &Trace, nesting: &Nesting, span: Optio
 fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
     let name = habitat_base::text::clean(&model.module, 60);
     if let Some(class) = &model.opaque {
-        return Err(format!("{name} is given a {}", habitat_base::text::clean(class, 60)));
+        return Err(format!("{name} takes a {}", crate::text::clean(class, 60)));
     }
     if model.lists {
-        return Err(format!("{name} is given a list of tensors"));
+        return Err(format!("{name} takes a list of tensors"));
     }
     let Some(((shape, is_whole), others)) = model.inputs.split_first() else {
-        return Err(format!("{name} is given no tensor"));
+        return Err(format!("{name} takes no tensor"));
     };
     let (lead, shown) = (shape.first().copied().unwrap_or(0), text(shape));
     if let Some((other, _)) = others.iter().find(|(other, _)| other.first() != shape.first()) {
         return Err(format!("the inputs of {name} begin with different extents, {shown} and {}", text(other)));
     }
-    // Neighbours in a graph, or a mask of a sequence.
+    // Adjacency in a graph, or a mask of a sequence.
     if let Some((square, _)) = others
         .iter()
         .chain([&(shape.clone(), *is_whole)])
@@ -211,7 +208,7 @@ fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
         return Err(format!("{name} is called with batches of {first} and of {second} in one step"));
     }
     let (samples, times) = in_a_step(lead, model.calls.max(1), model.again, parts)
-        .map_err(|reason| format!("{reason} ({name} is given {shown})"))?;
+        .map_err(|reason| format!("{reason} ({name} takes {shown})"))?;
     let length = (*is_whole && shape.len() == 2).then(|| shape[1]);
     Ok(Samples {
         count: samples,
@@ -222,26 +219,25 @@ fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
     })
 }
 
-/// Samples of a step in which the model is called so many times with `lead` of them, and
-/// how they come together.
+/// Samples of a step with `calls` calls of the model on `lead` samples each, and a description of the multiplication.
 fn in_a_step(lead: u64, calls: u64, again: bool, parts: &Parts) -> Result<(u64, String), String> {
     let Parts { passes, in_closures, updates, fetches, loss_rows } = *parts;
     if let Some(rows) = loss_rows.filter(|rows| *rows < lead) {
-        return Err(format!("the loss is of {rows} rows, fewer than the model is given"));
+        return Err(format!("the loss has {rows} rows, fewer than the model's input"));
     }
     if in_closures > 1 {
-        return Err(format!("the optimizer evaluates its closure {in_closures} times a step"));
+        return Err(format!("the optimizer evaluates its closure {in_closures} times per step"));
     }
     let (parts, what) = match (fetches, calls) {
         (_, 1) if fetches <= 1 => (1, ""),
-        // As where a network judges real samples and made ones, or two of a pair.
+        // For example, a GAN's discriminator on real and generated samples, or a network called on both of a pair.
         (1.., _) if calls.is_multiple_of(fetches) && (updates > 1 || passes <= fetches) => {
             (fetches, "batches of the DataLoader")
         }
         (0, _) if calls == passes && updates <= 1 && !again => (calls, "forward passes"),
         (0, _) if calls == passes && updates <= 1 => {
             return Err(format!(
-                "a step has {calls} calls of the model, each with a backward pass: of as many batches, or of one again"
+                "a step has {calls} calls of the model, each with a backward pass: on different batches, or on one again"
             ));
         }
         _ => {
@@ -254,8 +250,8 @@ fn in_a_step(lead: u64, calls: u64, again: bool, parts: &Parts) -> Result<(u64, 
             return Err(format!("a step has {}", parts.join(", ")));
         }
     };
-    let samples = lead.checked_mul(parts).ok_or("the batch size is beyond count")?;
-    Ok((samples, if parts == 1 { String::new() } else { format!(" × {parts} {what} a step") }))
+    let samples = lead.checked_mul(parts).ok_or("the batch size is too large")?;
+    Ok((samples, if parts == 1 { String::new() } else { format!(" × {parts} {what} per step") }))
 }
 
 fn count(number: u64, one: &str, several: &str) -> String {
@@ -299,7 +295,7 @@ mod tests {
     #[test]
     fn what_may_be_something_else_than_a_batch_is_not_known() {
         let reason = |inputs: &[(&[u64], bool)]| of_model(&model(inputs, 1), &PLAIN).unwrap_err();
-        // Nodes and edges of a graph; its matrix of neighbours.
+        // Nodes and edges of a graph; its adjacency matrix.
         assert!(reason(&[(&[2708, 16], false), (&[2, 10556], true)]).contains("begin with different extents"));
         assert!(reason(&[(&[2708, 16], false), (&[2708, 2708], false)]).contains("relate rows"));
         assert!(reason(&[(&[512], true)]).contains("one sequence or many"));
@@ -311,7 +307,7 @@ mod tests {
             ModelInput { sequence_first: true, ..plain.clone() },
             ModelInput { lists: true, ..plain.clone() },
             ModelInput { opaque: Some("Data".to_owned()), ..plain.clone() },
-            // It acts before it learns.
+            // Acts (batch 1) before it learns (batch 64).
             ModelInput { leads: vec![1, 64], ..plain.clone() },
         ] {
             assert_eq!(found(&odd, PLAIN), None, "{odd:?}");
@@ -327,23 +323,23 @@ mod tests {
     #[test]
     fn the_step_tells_how_calls_come_together() {
         let calls = |calls, parts| found(&model(&[(&[8, 10], false)], calls), parts);
-        // Four micro-batches, with a loader and without; one batch and what an adversary makes of it.
+        // Four micro-batches, with and without a loader; one batch and its adversarial version.
         assert_eq!(calls(4, Parts { passes: 4, ..PLAIN }), Some(32));
         assert_eq!(calls(4, Parts { passes: 4, fetches: 4, ..PLAIN }), Some(32));
         let adversary = ModelInput { again: true, ..model(&[(&[8, 10], false)], 2) };
         assert_eq!(found(&adversary, Parts { passes: 2, ..PLAIN }), None);
-        // A network that judges real samples and made ones.
+        // A discriminator on real and generated samples.
         assert_eq!(calls(3, Parts { passes: 3, fetches: 1, updates: 2, ..PLAIN }), Some(8));
         assert_eq!(calls(3, Parts { passes: 3, updates: 2, ..PLAIN }), None);
         // Pairs.
         assert_eq!(calls(2, Parts { fetches: 1, ..PLAIN }), Some(8));
         assert_eq!(calls(2, PLAIN), None);
-        // Fifty actions and one update; a thousand steps of a cell.
+        // Fifty actions and one update.
         assert_eq!(calls(50, PLAIN), None);
         // One batch in four parts, or four times.
         assert_eq!(calls(4, Parts { passes: 4, fetches: 1, ..PLAIN }), None);
         assert_eq!(calls(5, Parts { passes: 5, in_closures: 5, ..PLAIN }), None);
         let reason = of_model(&model(&[(&[8, 10], false)], 2), &PLAIN).unwrap_err();
-        assert_eq!(reason, "a step has 2 calls of the model, 1 backward pass, 1 optimizer step (Net is given [8, 10])");
+        assert_eq!(reason, "a step has 2 calls of the model, 1 backward pass, 1 optimizer step (Net takes [8, 10])");
     }
 }

@@ -1,4 +1,4 @@
-//! The profile of a trace of which only operators and shapes are wanted.
+//! Builds a profile from only the operators and shapes of a trace.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -27,7 +27,7 @@ pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Impor
     if joined.occurrences.is_empty() {
         return Err(Fault::NoShapes);
     }
-    let mut notes = vec!["shapes only: nothing was measured on a GPU, all times are predicted".to_owned()];
+    let mut notes = vec!["shapes only: no GPU measurements, all times are predicted".to_owned()];
     let parts = accumulate::steps(trace, &joined, &spans).filter(|_| marks.may_be_parts());
     let is_whole = parts.is_none();
     let spans = parts.map_or(spans, |(steps, note)| {
@@ -45,7 +45,7 @@ pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Impor
     let data_wait = loading(trace, &kept_spans);
     let operations = update::with_lists(trace, &kept_spans, grouped.operations, &mut notes);
     if grouped.inferred > 0 {
-        notes.push(format!("stride and padding of {} convolutions are worked out from shapes", grouped.inferred));
+        notes.push(format!("stride and padding of {} convolutions were derived from shapes", grouped.inferred));
     }
     let (workload, tf32_known) = workload::workload(trace, &nesting, &kept_spans, &operations, options, &mut notes);
     let summary = Summary {
@@ -76,8 +76,8 @@ pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Impor
     Ok(Import { profile, summary })
 }
 
-/// The steps whose operators have the same shapes: most of them, or where each has its own, the
-/// one of median work. Operators of several such steps are none of one step.
+/// Steps whose operators have the same shapes: the largest group, or the step of median work if every step differs.
+/// Never mixes operators of different steps.
 fn of_one_shape(
     trace: &Trace,
     joined: &Joined,
@@ -106,19 +106,19 @@ fn of_one_shape(
     }
     let mut by_work = kept.clone();
     by_work.sort_by_key(|step| elements[*step]);
-    // Of groups of one size the one that comes first.
+    // Of groups of the same size, the earliest.
     let largest = groups.into_values().max_by_key(|steps| (steps.len(), Reverse(steps[0])));
     let chosen = largest.filter(|steps| steps.len() > 1).unwrap_or_else(|| vec![by_work[(by_work.len() - 1) / 2]]);
     let names: Vec<String> = chosen.iter().map(|step| choose::name(spans, *step)).collect();
     notes.push(format!(
-        "the {} recorded steps have different shapes: the profile is that of {}",
+        "the {} recorded steps have different shapes: the profile is of {}",
         kept.len(),
         names.join(" and ")
     ));
     chosen
 }
 
-/// What a step waits for the next batch on the host, whose work is no part of the profile; `None` for less than 1 %.
+/// Time per step that the host waits for the next batch, whose work is not part of the profile; `None` below 1 %.
 fn loading(trace: &Trace, spans: &[Span]) -> Option<Micros> {
     let is_loading = |host: &&Range| {
         host.kind == RangeKind::Annotation
@@ -139,13 +139,13 @@ fn occurrences(trace: &Trace, nesting: &Nesting, spans: &[Span]) -> Joined {
             && !name::only_looks(name(index))
             && !nesting.contexts[index as usize].input
     };
-    // Operators around another that does the work. What an operator fills or copies on
-    // the way (the bias of a product) is its own business, as is how it computes a product.
+    // `outer` marks operators around one that does the work. Helper operators inside an operator (filling or copying
+    // the bias of a product) and its implementation of a product are not counted separately.
     let mut outer = vec![false; trace.ranges.len()];
     let mut inner = vec![false; trace.ranges.len()];
     for index in (0..trace.ranges.len() as u32).filter(|index| works(*index) && !name::helps(name(*index))) {
-        // A product that another carries out is what runs: torch.func.vmap has the inner one
-        // take all samples at once.
+        // A product that another product calls is what actually runs: `torch.func.vmap` makes the inner one process all
+        // samples at once.
         let computes = |range: u32| {
             name::is_whole(name(range)) && !(name::is_product(name(range)) && name::is_product(name(index)))
         };
@@ -194,14 +194,14 @@ fn occurrences(trace: &Trace, nesting: &Nesting, spans: &[Span]) -> Joined {
     joined
 }
 
-/// Operators that were called again for the backward pass and broken off before they computed
-/// anything, as checkpointing (`torch.utils.checkpoint`) does once it has what it needs: they
-/// call nothing, where others of the name do.
+/// Operators that were called again for the backward pass and stopped before they computed anything, as checkpointing
+/// (`torch.utils.checkpoint`) does once it has everything it needs. They call nothing, while others of the same name
+/// do.
 fn broken_off(trace: &Trace, nesting: &Nesting) -> HashSet<u32> {
     let is_node = |range: u32| is_autograd_node(trace.name(trace.ranges[range as usize].name));
     let mut calls = vec![false; trace.ranges.len()];
     for (host, parent) in trace.ranges.iter().zip(&nesting.parents) {
-        // What checkpointing itself calls, to keep an input.
+        // Checkpointing itself calls this to keep an input.
         let keeps = name::is_detach(trace.name(host.name));
         if *parent != NO_RANGE && !keeps {
             calls[*parent as usize] = true;
@@ -223,7 +223,7 @@ fn broken_off(trace: &Trace, nesting: &Nesting) -> HashSet<u32> {
         .collect()
 }
 
-/// The ranges around one, innermost first.
+/// Enclosing ranges, innermost first.
 fn around(nesting: &Nesting, range: u32) -> impl Iterator<Item = u32> + '_ {
     std::iter::successors(nesting.parents.get(range as usize).copied(), |range| {
         nesting.parents.get(*range as usize).copied()
@@ -232,5 +232,5 @@ fn around(nesting: &Nesting, range: u32) -> impl Iterator<Item = u32> + '_ {
     .take(DEEPEST)
 }
 
-/// Operators nest a dozen deep; Python's modules some more.
+/// Maximum nesting depth: operators nest a dozen deep, Python's modules somewhat more.
 const DEEPEST: usize = 200;

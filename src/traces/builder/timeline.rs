@@ -1,7 +1,7 @@
-//! The timeline of one step: what the device and the host did in its window.
+//! Builds the timeline of one step: device and host activity in its window.
 //!
-//! The window is that of the step time: from the last device work of the step before to its own.
-//! So what the host does in it may already be for the next step.
+//! The window is that of the step time: from the last device work of the previous step to its own. Host activity in it
+//! may therefore belong to the next step.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,17 +16,17 @@ use habitat_step::op::name::is_collective_kernel;
 use habitat_step::profile::Phase;
 use habitat_step::profile::timeline::{Lane, LaneKind, Part, Timeline};
 
-/// Neighbours of one operation that are one interval are at most so far apart, in µs: what is rounded away. GPUs leave
-/// about one microsecond between kernels, and that is idle time.
+/// Maximum gap in µs between neighbours of one operation that are joined, for rounding errors only. GPUs leave about
+/// one microsecond between kernels, and that is idle time.
 const NEAR: f64 = 0.1;
-/// Threads, and streams, with a lane of their own.
+/// Maximum number of threads, and of streams, with a lane of their own.
 const OWN: usize = 4;
-/// Microseconds from which on neighbouring times are no longer told apart.
+/// Time in microseconds beyond which floating point cannot separate neighbouring times.
 const EXACT: f64 = 9e15;
-/// Characters of a name.
+/// Maximum characters of a name.
 const NAME: usize = 160;
 
-/// What an interval is of, as numbers of the trace and of the profile.
+/// Label of an interval: an operation of the profile or a name of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Of {
     Operation(u32),
@@ -40,7 +40,7 @@ struct Piece {
     of: Of,
 }
 
-/// By what runs and its stream or thread.
+/// Intervals by kind of lane and by stream or thread.
 type Lanes = HashMap<(LaneKind, u32), Vec<Piece>>;
 
 /// The timeline of the step nearest the median; `operations` has the operation of each occurrence.
@@ -59,7 +59,7 @@ pub(super) fn timeline(
     if !(wall.duration <= Micros::MOST && window.iter().all(|end| end.abs() < EXACT)) {
         return None;
     }
-    // Where operators and occurrences are, by the number of the work.
+    // Occurrence of each piece of work.
     let mut of_work: Vec<Option<usize>> = vec![None; trace.work.len()];
     for (place, occurrence) in joined.occurrences.iter().enumerate() {
         for work in &occurrence.work {
@@ -86,7 +86,7 @@ pub(super) fn timeline(
         };
         lanes.entry(lane).or_default().push(Piece { start: work.start, end: work.end, of: of(index) });
     }
-    // Moments of launches that a reader took from the device say nothing of the host.
+    // If a reader derived launch times from the device, they carry no information about the host.
     if trace.launches.iter().any(|launch| launch.end > launch.start) {
         let begins = |work: usize| {
             let operator = of_work[work].and_then(|place| joined.occurrences[place].operator);
@@ -97,11 +97,11 @@ pub(super) fn timeline(
     finished(trace, nesting, lanes, window)
 }
 
-/// What launched work is of, and when its operator begins.
+/// Label of launched work, and start of its operator.
 type Known<'a> = (&'a dyn Fn(usize) -> Of, &'a dyn Fn(usize) -> Option<f64>);
 
-/// The outermost operators of every thread, each divided at the operators in it that launch something; calls outside
-/// of any; and waits for the next batch.
+/// Host intervals: the outermost operators of every thread, each divided at inner operators that launch work; calls
+/// outside of any operator; and waits for the next batch.
 fn host(
     trace: &Trace,
     nesting: &Nesting,
@@ -148,12 +148,12 @@ fn host(
     }
 }
 
-/// Lanes in order, their intervals within the window and few enough.
+/// Sorts the lanes and limits their intervals to the window and to the maximum number.
 fn finished(trace: &Trace, nesting: &Nesting, lanes: Lanes, [from, to]: [f64; 2]) -> Option<Timeline> {
     let time = |pieces: &[Piece]| -> f64 { pieces.iter().map(|piece| piece.end - piece.start).sum() };
     let mut lanes: Vec<((LaneKind, u32), f64, Vec<Piece>)> =
         lanes.into_iter().map(|(lane, pieces)| (lane, time(&pieces), pieces)).collect();
-    // The program's own thread before those that autograd has; then by time.
+    // The program's own threads come before autograd's, then by time.
     let is_second = |lane: &(LaneKind, u32)| lane.0 == LaneKind::Host && nesting.autograd_threads.contains(&lane.1);
     lanes.sort_by(|(a, first, _), (b, second, _)| {
         (a.0, is_second(a)).cmp(&(b.0, is_second(b))).then(second.total_cmp(first)).then(a.1.cmp(&b.1))
@@ -232,7 +232,7 @@ fn part(trace: &Trace, of: Of) -> Part {
     }
 }
 
-/// Neighbours made one of what lasts longest in it.
+/// Merges neighbours into one interval, labelled by the longest.
 fn merged(pieces: &[Piece], joins: impl Fn(&Piece, &Piece) -> bool) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::new();
     let mut longest = 0.0;

@@ -1,25 +1,25 @@
-//! What each step took.
+//! Times of each step.
 
 use super::join::Joined;
 use crate::{RangeKind, Span, Trace, WorkKind};
 use habitat_base::regress::quantile;
 use habitat_step::profile::Phase;
 
-/// What the device did for one step.
+/// Device work of one step.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StepWork {
     pub(super) kernels: u64,
-    /// Operators that the host called, and those of them that launched work.
+    /// Number of operators that the host called, and of those that launched work.
     pub(super) operators: u64,
     pub(super) calls: u64,
-    /// Kernels that were launched and are not in the recording.
+    /// Number of launched kernels that are not in the recording.
     pub(super) lost: u64,
-    /// Kernels without times.
+    /// Number of kernels without times.
     pub(super) untimed: u64,
-    /// Of the forward pass, and of what runs beside the training.
+    /// Number of kernels of the forward pass, and of work outside the training step.
     pub(super) forward: u64,
     pub(super) kernel_time: f64,
-    /// Kernels, copies and fills.
+    /// Time of kernels, copies and fills.
     pub(super) device_time: f64,
     /// Union of their intervals.
     pub(super) busy: f64,
@@ -27,7 +27,7 @@ pub(super) struct StepWork {
     pub(super) last: f64,
 }
 
-/// Adds up the work of every step.
+/// Sums the work of every step.
 pub(super) fn work_of(trace: &Trace, joined: &Joined, spans: &[Span], lost: &[f64]) -> Vec<StepWork> {
     let mut intervals: Vec<Vec<Interval>> = vec![Vec::new(); spans.len()];
     let mut work = vec![StepWork::default(); spans.len()];
@@ -66,8 +66,7 @@ pub(super) fn work_of(trace: &Trace, joined: &Joined, spans: &[Span], lost: &[f6
     work
 }
 
-/// Time of a step in which the device does nothing but communicate, mean over the steps kept;
-/// `None` if no occurrence communicates.
+/// Mean time over the kept steps in which the device only communicates; `None` without communication.
 pub(super) fn exposed_communication(
     trace: &Trace,
     joined: &Joined,
@@ -91,7 +90,7 @@ pub(super) fn exposed_communication(
     Some(steps.iter_mut().map(exposed).sum::<f64>() / kept.len().max(1) as f64)
 }
 
-/// When a piece of work ran.
+/// Interval of a piece of work.
 #[derive(Debug, Clone, Copy)]
 struct Interval {
     start: f64,
@@ -110,7 +109,7 @@ fn union<'a>(intervals: impl Iterator<Item = &'a Interval>) -> f64 {
     length
 }
 
-/// What each step computes, in operators of the host.
+/// Work of each step measured in host operators.
 pub(super) fn operators_of(joined: &Joined, steps: usize) -> Vec<StepWork> {
     let mut work = vec![StepWork::default(); steps];
     for occurrence in &joined.occurrences {
@@ -122,28 +121,27 @@ pub(super) fn operators_of(joined: &Joined, steps: usize) -> Vec<StepWork> {
     work
 }
 
-/// Wall time and busy device time of one step.
+/// Wall time and device busy time of one step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wall {
-    /// When it begins, on the recorder's clock.
+    /// Start on the recorder's clock.
     pub(super) start: f64,
     pub(super) duration: f64,
     pub(super) busy: f64,
 }
 
-/// Wall time of the steps in `kept`, and how much of it the device was busy.
+/// Wall time of the `kept` steps, and the device busy time within it.
 ///
-/// A step lasts from the last device work of the step before to its own last device work:
-/// that is the rate at which steps complete. The host marks say the same once the queue
-/// between host and device is full or always empty, but while it fills the host runs
-/// ahead and its marks are too short. Prefetched copies make the *first* work of a step
-/// a worse mark than the last. Where no step follows another: the longer of the host range
-/// and the span of the device work. This also stands beside one or two steps of which one
-/// stalled, which their median would halve.
+/// A step lasts from the last device work of the previous step to its own last device work: that is the rate at which
+/// steps complete. The host marks give the same rate once the queue between host and device is full or always empty,
+/// but while it fills, the host runs ahead and its marks are too close. Prefetched copies make the *first* work of a
+/// step a worse mark than the last. If no step follows another, uses the longer of the host range and the span of the
+/// device work. This is also added if there are only one or two steps and one stalled, because their median would
+/// include half of the stall.
 pub(super) fn walls(spans: &[Span], work: &[StepWork], kept: &[usize], device: &Busy) -> Vec<Wall> {
     let after = |step: usize, strict: bool| {
         let before = &work[step.checked_sub(1).filter(|before| spans[*before].followed)?];
-        // A step that lost its last kernels seems to end too early.
+        // A step that lost its last kernels appears to end too early.
         let is_whole = !strict || before.lost + before.untimed <= work[step].lost + work[step].untimed;
         let (start, end) = (before.last, work[step].last);
         (is_whole && before.device_time > 0.0 && end > start).then(|| Wall {
@@ -153,7 +151,7 @@ pub(super) fn walls(spans: &[Span], work: &[StepWork], kept: &[usize], device: &
         })
     };
     let alone = |step: usize| Wall {
-        // A span that stands for the whole trace has no start of its own.
+        // A span for the whole trace has no start of its own.
         start: if spans[step].duration > 0.0 { spans[step].start.min(work[step].first) } else { work[step].first },
         duration: spans[step].duration.max(work[step].last - work[step].first),
         busy: work[step].busy,
@@ -179,12 +177,12 @@ pub(super) fn walls(spans: &[Span], work: &[StepWork], kept: &[usize], device: &
     walls
 }
 
-/// Steps from which on a median is not moved by one of them.
+/// Number of steps from which a single one does not move the median.
 const FEW: usize = 3;
-/// Times the shortest step from which on a step stalled.
+/// Multiple of the shortest step beyond which a step counts as stalled.
 const STALLED: f64 = 1.5;
 
-/// When a device was busy, with whatever.
+/// Busy intervals of a device.
 pub(super) struct Busy {
     /// Disjoint intervals in order, each with the busy time before it.
     intervals: Vec<(f64, f64, f64)>,
@@ -195,7 +193,7 @@ impl Busy {
         Self::of(trace.work.iter().filter(|event| event.device == device).map(|event| (event.start, event.end)))
     }
 
-    /// When anything of these intervals was on.
+    /// The union of these intervals.
     pub(super) fn of(intervals: impl Iterator<Item = (f64, f64)>) -> Self {
         let mut all: Vec<(f64, f64)> = intervals.collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -213,7 +211,7 @@ impl Busy {
         Self { intervals }
     }
 
-    /// Whether it never was.
+    /// Whether there are no intervals.
     pub(super) fn is_empty(&self) -> bool {
         self.intervals.is_empty()
     }
@@ -232,7 +230,7 @@ impl Busy {
     }
 }
 
-/// The median, 0 of none.
+/// The median; 0 without values.
 pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     quantile::median(&mut values.collect::<Vec<f64>>()).unwrap_or(0.0)
 }

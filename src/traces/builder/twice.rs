@@ -1,4 +1,4 @@
-//! Events that are in a file twice, as where exports were joined: each counts once.
+//! Removes events that are in a file twice, for example if exports were concatenated.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -7,16 +7,16 @@ use foldhash::fast::RandomState;
 
 use crate::{Range, Trace, Work, WorkKind};
 
-/// Records that are looked for a second time; if they have no twins, no others are compared.
+/// Number of records to probe for duplicates; if none has one, the rest are not compared.
 const PROBES: usize = 256;
 
-/// Removes ranges, launches and work that are in the trace twice, and says so in its notes.
+/// Removes duplicate ranges, launches and work, and adds a note.
 pub(super) fn remove(trace: &mut Trace) {
     let work =
         |work: &Work| (work.start.to_bits(), work.end.to_bits(), work.correlation, work.name, work.stream, work.device);
     let range = |range: &Range| (range.start.to_bits(), range.end.to_bits(), range.thread, range.name, range.sequence);
-    // A stream runs no kernel twice at one time, but an operator may call another of its name within
-    // the whole microseconds of old traces.
+    // A stream never runs a kernel twice at the same time, but in old traces with whole microseconds an operator may
+    // call another of the same name with equal times.
     let is_twice =
         if trace.work.is_empty() { twins(&trace.ranges, range) > 0.5 } else { twins(&trace.work, work) > 0.0 };
     if !is_twice {
@@ -30,10 +30,10 @@ pub(super) fn remove(trace: &mut Trace) {
         trace.kernels = trace.work.iter().filter(|work| work.kind == WorkKind::Kernel).count() as u64;
     }
     let removed = before - trace.work.len() - trace.ranges.len() - trace.launches.len();
-    trace.recorder.notes.push(format!("{removed} events are in the file twice: each counts once"));
+    trace.recorder.notes.push(format!("{removed} duplicate events in the file: each counts once"));
 }
 
-/// The share of some records, spread over all, that are there again.
+/// Share of some records, spread over all, that occur again.
 fn twins<T, K: Hash + Eq>(records: &[T], key: impl Fn(&T) -> K) -> f64 {
     let stride = records.len().div_ceil(PROBES).max(1);
     let probes: HashSet<K, RandomState> = records.iter().step_by(stride).map(&key).collect();

@@ -1,12 +1,11 @@
 //! The optimizer's update as a GPU runs it: operators on lists of tensors.
 //!
-//! PyTorch's profiler leaves out the shapes of a list of more than 30 tensors, so the operators
-//! of an update that take such lists have none. They are those of the calls that such an operator
-//! makes for each tensor, as on a CPU; else, as a GPU takes a list at once, those of the gradients
-//! that the backward pass before it accumulated.
+//! PyTorch's profiler omits the shapes of lists of more than 30 tensors, so the operators of an update on such lists
+//! have none. Their shapes come from the calls that such an operator makes per tensor, as on a CPU. A GPU processes a
+//! whole list at once; then they come from the gradients accumulated in the preceding backward pass.
 //!
-//! On a CPU the optimizers of PyTorch call every operator once for each tensor; on a GPU, by
-//! default, once for all of them. The traffic is the same, the number of kernels is not.
+//! On a CPU, PyTorch's optimizers call every operator once per tensor; on a GPU, by default, once for all tensors. The
+//! traffic is the same, the number of kernels is not.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,13 +16,14 @@ use habitat_step::op::name;
 use habitat_step::profile::tensors::{ACCESS, INPUT_DTYPES, MEMORY_FORMAT, OUTPUT_DTYPES};
 use habitat_step::profile::{DType, Operation, Phase, Shape};
 
-/// Tensors of a list that are listed one by one; a longer list is one tensor of as many elements.
+/// Maximum length of a list whose tensors are listed individually; a longer list becomes one tensor with as many
+/// elements.
 const TENSORS: usize = 500;
-/// Operators looked at for the shapes of lists: several times those of any recording. Beyond
-/// them operators on lists are within one another by the thousand, and stay without shapes.
+/// Maximum number of operators searched for the shapes of lists, several times those of any recording. A crafted file
+/// could nest thousands of list operators; the rest then stay without shapes.
 const LOOKED: u64 = 1 << 24;
 
-/// Gives shapes to the operators on lists that have none.
+/// Fills in the shapes of list operators without any.
 pub(super) fn fill_lists(trace: &mut Trace) {
     let name = |range: &Range| trace.name(range.name);
     let is_bare = |range: &Range| {
@@ -75,13 +75,13 @@ pub(super) fn fill_lists(trace: &mut Trace) {
     }
 }
 
-/// The lists of an operator that calls another one for each tensor.
+/// Lists of an operator that calls another one for each tensor.
 fn each_call(trace: &Trace, range: &Range, each: &str, within: impl Iterator<Item = usize>) -> Option<Tensors> {
     let mut lists: Vec<(Vec<Shape>, Option<DType>)> = Vec::new();
     let (mut dtype, mut end) = (None, f64::NEG_INFINITY);
     for index in within {
         let call = &trace.ranges[index];
-        // The call itself, not what it calls under the same name.
+        // The call itself, not an inner call of the same name.
         if !name::is_each(trace.name(call.name), each) || call.thread != range.thread || call.start < end {
             continue;
         }
@@ -97,14 +97,14 @@ fn each_call(trace: &Trace, range: &Range, each: &str, within: impl Iterator<Ite
             }
         }
     }
-    // All tensors of a list are taken to have the type of its first.
+    // Assumes that all tensors of a list have the type of the first.
     let typed = |(list, own): (Vec<Shape>, Option<DType>)| {
         bounded(list).into_iter().map(move |shape| (shape, own.clone())).collect::<Vec<_>>()
     };
     (!lists.is_empty()).then(|| Tensors { dtype, ..Tensors::new(lists.into_iter().flat_map(typed)) })
 }
 
-/// A long list as one tensor.
+/// Replaces a long list by one tensor.
 fn bounded(list: Vec<Shape>) -> Vec<Shape> {
     if list.len() <= TENSORS {
         return list;
@@ -112,7 +112,7 @@ fn bounded(list: Vec<Shape>) -> Vec<Shape> {
     vec![vec![list.iter().map(volume).fold(0, u64::saturating_add)]]
 }
 
-/// Optimizers of PyTorch that have an implementation with lists, which is the default on a GPU.
+/// PyTorch optimizers with a list (foreach) implementation, which is the default on a GPU.
 const WITH_LISTS: [&str; 12] = [
     "Adadelta",
     "Adafactor",
@@ -128,7 +128,7 @@ const WITH_LISTS: [&str; 12] = [
     "SGD",
 ];
 
-/// Brings the update of a CPU to lists, as a GPU runs it, and says so.
+/// Converts the update of a CPU to lists, as a GPU runs it, and adds a note.
 pub(super) fn with_lists(
     trace: &Trace,
     spans: &[Span],
@@ -143,7 +143,7 @@ pub(super) fn with_lists(
     if !updates.iter().all(|(_, step)| WITH_LISTS.contains(&&*class(step))) {
         return operations;
     }
-    // Several optimizers have lists of their own.
+    // Each optimizer has its own lists.
     let inside = |step: &Range| Span::at(spans, step.start).is_some();
     let optimizers = updates.iter().filter(|(_, step)| inside(step)).count() as f64 / spans.len().max(1) as f64;
     let trained = trained(trace);
@@ -158,14 +158,14 @@ pub(super) fn with_lists(
     for ((name, arguments), group) in by_name {
         let Some(first) = group.first() else { continue };
         let total: u32 = group.iter().map(|operation| operation.count).sum();
-        // What is called several times for a tensor is called as often with lists.
+        // An operator called several times per tensor is called as often with lists.
         let count = ((f64::from(total) / trained as f64).max(optimizers).round() as u32).clamp(1, total.max(1));
         let inputs = (0..arguments).flat_map(|at| list(&group, at, count)).collect();
         calls += total;
         with_lists += count;
         let name = name::with_lists(name);
         let mut operation = Operation { name, inputs, outputs: Vec::new(), count, ..(*first).clone() };
-        // What is said of the tensors of one call does not fit the lists.
+        // Attributes of single tensors do not apply to the lists.
         for told in [MEMORY_FORMAT, ACCESS, INPUT_DTYPES, OUTPUT_DTYPES] {
             operation.attributes.remove(told);
         }
@@ -173,13 +173,13 @@ pub(super) fn with_lists(
     }
     if calls > with_lists {
         notes.push(format!(
-            "the optimizer's {calls} operations on single tensors are taken as the {with_lists} on lists of tensors (foreach) that PyTorch runs on a GPU by default"
+            "the optimizer's {calls} operations on single tensors are replaced by the {with_lists} on lists of tensors (foreach) that PyTorch runs on a GPU by default"
         ));
     }
     others
 }
 
-/// Tensors that a backward pass accumulates gradients of.
+/// Number of tensors whose gradients a backward pass accumulates.
 fn trained(trace: &Trace) -> usize {
     let starts: Vec<f64> = passes(trace, &makers(trace)).iter().map(|pass| pass.start).collect();
     let mut counts = vec![0_usize; starts.len()];
@@ -193,7 +193,7 @@ fn trained(trace: &Trace) -> usize {
     counts.into_iter().max().unwrap_or(0)
 }
 
-/// The list of one argument, of `count` calls that share the tensors out.
+/// List of one argument for one of `count` calls that share the tensors.
 fn list(group: &[&Operation], at: usize, count: u32) -> Vec<Shape> {
     if group.iter().all(|operation| operation.count % count == 0) {
         let of = |operation: &&Operation| {

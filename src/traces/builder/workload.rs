@@ -1,4 +1,4 @@
-//! What the trace and the caller say about the workload.
+//! Derives the workload from the trace and the options.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,7 +10,7 @@ use habitat_step::op::name::{self, Factors, factors_of_kernel, is_product_kernel
 use habitat_step::op::{self, Family};
 use habitat_step::profile::{Attribute, DType, DeviceInfo, Kernel, Mode, Operation, Phase, Precision, Shape, Workload};
 
-/// The workload by the trace and the caller, and whether they show its use of TF32.
+/// The workload, and whether its use of TF32 is known.
 pub(super) fn workload(
     trace: &Trace,
     nesting: &Nesting,
@@ -24,9 +24,7 @@ pub(super) fn workload(
             return Mode::Training;
         }
         if trace.recorder.grouping.is_without_operators() {
-            notes.push(
-                "whether this is training or inference is not known: training is assumed; --mode sets it".to_owned(),
-            );
+            notes.push("training or inference unknown: assuming training; --mode sets it".to_owned());
             return Mode::Training;
         }
         mode(trace, nesting)
@@ -39,16 +37,16 @@ pub(super) fn workload(
             Some(format!("batch size {given} as given; from {} it would be {}", found.seen, found.count))
         }
         (Some(Ok(Samples { count, seen, doubt: Some(doubt), .. })), None, Some(_)) => {
-            Some(format!("batch size {count} rows of the network, from {seen}; {doubt}"))
+            Some(format!("batch size {count} (rows of the model's input), from {seen}; {doubt}"))
         }
         (Some(Ok(found)), None, Some(_)) => {
             let doubt = if found.parts > 1 { " (--batch-size if that is wrong)" } else { "" };
             Some(format!("batch size {} from {}{doubt}", found.count, found.seen))
         }
         (Some(Ok(found)), None, None) => {
-            Some(format!("batch size {} is read off {}; --batch-size sets it", found.count, found.seen))
+            Some(format!("batch size {} from {}; --batch-size sets it", found.count, found.seen))
         }
-        (Some(Err(reason)), None, _) => Some(format!("the batch size is not known: {reason}; --batch-size sets it")),
+        (Some(Err(reason)), None, _) => Some(format!("batch size unknown: {reason}; --batch-size sets it")),
         _ => None,
     });
     let samples = found.as_ref().and_then(|found| found.as_ref().ok());
@@ -59,7 +57,7 @@ pub(super) fn workload(
             return found?.ok()?.length;
         }
         let length = length(first_layer(trace, nesting, spans.first()?)?, options.batch_size)?;
-        notes.push(format!("sequence length {length} is read off the first layer's input"));
+        notes.push(format!("sequence length {length} from the first layer's input"));
         Some(length)
     });
     let tf32 = Tf32::of(&trace.devices, operations, options.tf32);
@@ -68,7 +66,7 @@ pub(super) fn workload(
         && !given.has_types_of(*found)
     {
         notes.push(format!(
-            "precision {given} as given, {found} {how}: what is given names the step and does not convert it, as `predict --precision {given}` does"
+            "precision {given} as given, but {found} {how}: the option labels the step; `predict --precision {given}` converts it"
         ));
     }
     let precision = options.precision.or_else(|| match found {
@@ -84,7 +82,7 @@ pub(super) fn workload(
     let parameter_count = options.parameter_count.or_else(|| {
         let count =
             (mode == Mode::Training).then(|| spans.first().and_then(|span| parameters(trace, span))).flatten()?;
-        notes.push(format!("{count} parameters are counted from the gradients that the backward pass accumulates"));
+        notes.push(format!("{count} parameters, counted from the gradients that the backward pass accumulates"));
         Some(count)
     });
     let name = if options.workload.trim().is_empty() { "imported".to_owned() } else { options.workload.clone() };
@@ -99,20 +97,20 @@ fn mode(trace: &Trace, nesting: &Nesting) -> Mode {
     if backward { Mode::Training } else { Mode::Inference }
 }
 
-/// Tokens of a sample, from the extents of the first layer's input and the batch size where
-/// that is known: attention layers of PyTorch turn their input to have the sequence first.
+/// Tokens per sample, from the extents of the first layer's input and the batch size, if known: PyTorch's attention
+/// layers transpose their input to put the sequence first.
 fn length((first, second): (u64, Option<u64>), batch: Option<u64>) -> Option<u64> {
     let second = second?;
     match batch {
         Some(batch) if second == batch && first != batch => Some(first),
-        // Micro-batches of a step, or a number that has nothing to do with this input.
+        // Micro-batches of a step, or a number unrelated to this input.
         Some(batch) if batch % first != 0 => None,
         _ => Some(second),
     }
 }
 
-/// Parameters with a gradient: autograd accumulates each exactly once in a backward pass.
-/// `None` where shapes are missing or several backward passes make it uncertain.
+/// Number of parameters with a gradient: autograd accumulates each exactly once per backward pass. `None` if shapes are
+/// missing or several backward passes make it uncertain.
 fn parameters(trace: &Trace, span: &Span) -> Option<u64> {
     let mut total = 0_u64;
     let mut backward_passes = 0_u64;
@@ -139,7 +137,7 @@ fn precision(operations: &[Operation], tf32: Tf32) -> Result<(Precision, &'stati
     // In a compiled graph the products have no names of their own.
     let others = || Some((of_others(operations.iter().filter(works))?, "from the element types of the operators"));
     let (types, how) = products.types().or_else(others).ok_or_else(|| products.doubt())?;
-    // Master weights in float32 tell mixed precision from a model cast as a whole.
+    // Master weights in float32 distinguish mixed precision from a model cast as a whole.
     let mixed = || {
         operations.iter().any(|operation| {
             operation.phase == Phase::Optimizer
@@ -157,29 +155,29 @@ fn precision(operations: &[Operation], tf32: Tf32) -> Result<(Precision, &'stati
         Factors::Float8 => Precision::Fp8,
         Factors::Float64 => {
             return Err(Some(
-                "the products are in float64, a precision without predictions: those in FP32 would be too fast, by up to 64 times on GPUs for games".to_owned(),
+                "the products are in float64, which is not predicted: FP32 predictions would be too fast, by up to 64 times on consumer GPUs".to_owned(),
             ));
         }
     };
     Ok((precision, how))
 }
 
-/// Device time of the products of a step, by the types of their factors, in microseconds; 1 for each product without a
-/// recorded time.
+/// Device time of the products of a step by element type of their factors, in microseconds; 1 for each product without
+/// a recorded time.
 #[derive(Default)]
 struct Products {
     by_type: BTreeMap<Factors, f64>,
-    /// By the names of the kernels alone, of what is in `by_type`.
+    /// Part of `by_type` identified only from kernel names.
     by_kernels: f64,
-    /// Kernels without a type that may be products.
+    /// Time of kernels of unknown type that may be products.
     unknown: f64,
-    /// All kernels.
+    /// Time of all kernels.
     all: f64,
 }
 
 impl Products {
-    /// The part of the unknown kernels' time that products of known types take at least, if they are to stand for
-    /// the step: a product of some microseconds does not represent a step replayed in a CUDA graph.
+    /// Minimum time of products of known type, relative to that of unknown kernels, for the known ones to represent the
+    /// step: a product of a few microseconds does not represent a step replayed in a CUDA graph.
     const DECIDES: f64 = 0.1;
 
     fn of<'a>(operations: impl Iterator<Item = &'a Operation>) -> Self {
@@ -198,7 +196,7 @@ impl Products {
         let own = operation.dtype.as_ref().filter(|_| family.varies_kernels()).and_then(factors);
         if let Some(own) = own {
             let named = |kind| operation.kernels.iter().any(|kernel| factors_of_kernel(&kernel.name) == Some(kind));
-            // Libraries narrow factors of 16 bits on the way to such a kernel.
+            // Libraries convert 16-bit factors before such a kernel.
             let own = if named(Factors::Float8) { Factors::Float8 } else { own };
             *self.by_type.entry(own).or_default() += time;
             return;
@@ -218,7 +216,7 @@ impl Products {
         }
     }
 
-    /// The type that takes most time, and its source.
+    /// Element type with the most time, and its source.
     fn types(&self) -> Option<(Factors, &'static str)> {
         let (&types, _) = self.by_type.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
         let known: f64 = self.by_type.values().sum();
@@ -231,12 +229,12 @@ impl Products {
         })
     }
 
-    /// The reason for an unknown type; `None` without kernels that may be products.
+    /// Reason for an unknown type; `None` without kernels that may be products.
     fn doubt(&self) -> Option<String> {
         let known: f64 = self.by_type.values().sum();
         (self.unknown > 0.0).then(|| {
             format!(
-                "{:.0} % of the GPU's time is in kernels whose names show no element type, {:.1} % in products of a known one",
+                "{:.0} % of the GPU's time is in kernels without an element type in their names, {:.1} % in products of a known type",
                 100.0 * self.unknown / self.all,
                 100.0 * known / self.all
             )
@@ -255,7 +253,7 @@ fn factors(dtype: &DType) -> Option<Factors> {
     })
 }
 
-/// The type that takes most time of a step without products, if most of its time has a type.
+/// Element type with the most time in a step without products, if most of its time has a type.
 fn of_others<'a>(operations: impl Iterator<Item = &'a Operation>) -> Option<Factors> {
     let mut by_type: BTreeMap<Factors, f64> = BTreeMap::new();
     let mut all = 0.0;
@@ -270,20 +268,20 @@ fn of_others<'a>(operations: impl Iterator<Item = &'a Operation>) -> Option<Fact
     by_type.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| known >= 0.5 * all).map(|(types, _)| types)
 }
 
-/// Known uses of TF32 in a recorded step.
+/// Known use of TF32 in a recorded step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Tf32 {
     /// In matrix products.
     products: Option<bool>,
     /// In convolutions and recurrent layers.
     convolutions: Option<bool>,
-    /// How that was seen, if not by PyTorch's flags alone.
+    /// Source, if other than PyTorch's flags.
     how: Option<&'static str>,
 }
 
 impl Tf32 {
-    /// By the program's flags (`told`), else the flag in a trace of each convolution, else the names of
-    /// kernels. A GPU without TF32 shows by no kernel whether it was allowed.
+    /// From the program's flags (`told`), otherwise from the flag of each convolution in the trace, otherwise from
+    /// kernel names. On a GPU without TF32 the kernels do not show whether it was allowed.
     fn of(devices: &[(Option<u64>, DeviceInfo)], operations: &[Operation], told: Option<[bool; 2]>) -> Self {
         if let Some([products, convolutions]) = told {
             return Self { products: Some(products), convolutions: Some(convolutions), how: None };
@@ -292,7 +290,7 @@ impl Tf32 {
             let is_nvidia = !["AMD", "Instinct", "Radeon", "gfx"].iter().any(|maker| device.name.contains(maker));
             is_nvidia && device.compute_capability.is_some_and(|capability| capability >= (8, 0))
         });
-        // Kernel time in all, and in TF32.
+        // Kernel time in total and in TF32.
         let (mut products, mut convolutions) = ([0.0; 2], [0.0; 2]);
         let mut flags = [0_u32; 2];
         let works = |operation: &&Operation| matches!(operation.phase, Phase::Forward | Phase::Backward | Phase::Other);
@@ -318,7 +316,7 @@ impl Tf32 {
         }
         let [refused, allowed] = flags;
         let by_flags = (refused + allowed > 0).then_some(allowed >= refused);
-        // cuDNN takes kernels in FP32 for some convolutions although it may take others.
+        // cuDNN may choose FP32 kernels for some convolutions even if TF32 is allowed.
         let by_kernels = |[all, in_tf32]: [f64; 2], least: f64| match in_tf32 / all {
             share if share > least => Some(true),
             share if share >= 0.0 && has_tf32 => Some(false),
@@ -329,7 +327,7 @@ impl Tf32 {
         Self { products, convolutions: by_flags.or_else(|| by_kernels(convolutions, 0.05)), how }
     }
 
-    /// The precision of a step of 32-bit tensors, by PyTorch's defaults if unknown.
+    /// Precision of a step with 32-bit tensors; PyTorch's defaults for unknown uses.
     const fn precision(self) -> Precision {
         let products = matches!(self.products, Some(true));
         Precision::with_tf32(products, !matches!(self.convolutions, Some(false)))
@@ -341,8 +339,8 @@ fn convolves(kernel: &str) -> bool {
     ["conv", "fprop", "dgrad", "wgrad", "winograd"].iter().any(|part| kernel.contains(part))
 }
 
-/// Whether weights are cast in every forward pass, as autocast does: a copy to another
-/// type of the shape of a product's weight.
+/// Whether weights are cast in every forward pass, as autocast does: a copy to another type with the shape of a
+/// product's weight.
 fn casts(operations: &[Operation]) -> bool {
     let weights: HashSet<&Shape> = operations
         .iter()
@@ -370,8 +368,8 @@ mod tests {
     const PRODUCT: &str = r#""name": "aten::mm", "inputs": [[64, 64], [64, 64]]"#;
     const CONVOLUTION: &str = r#""name": "aten::cudnn_convolution", "inputs": [[8, 8, 16, 16], [8, 8, 3, 3]]"#;
 
-    /// The precision of a forward step of such operations, each with its kernel, on a GPU of this capability, and whether
-    /// its flag for convolutions is known.
+    /// Precision of a forward step with these operations, each with its kernel, on a GPU with this capability, and
+    /// whether its flag for convolutions is known.
     fn seen(gpu: (&str, u32), operations: &[(&str, &str)], told: Option<[bool; 2]>) -> (Precision, bool) {
         let info = DeviceInfo { name: gpu.0.to_owned(), compute_capability: Some((gpu.1, 0)), ..DeviceInfo::default() };
         let of = |(operation, kernel): &(&str, &str)| -> Operation {
@@ -401,7 +399,7 @@ mod tests {
             let found = seen(gpu, &[(PRODUCT, product), (CONVOLUTION, other)], None);
             assert_eq!(found, (expected, true), "{product}, {other}");
         }
-        // A GPU without TF32 and one of AMD show nothing.
+        // A GPU without TF32 and an AMD GPU show nothing.
         assert_eq!(
             seen(v100, &[(PRODUCT, "volta_sgemm_128x64_nn"), (CONVOLUTION, volta)], None),
             (Precision::Fp32, false)
@@ -409,7 +407,7 @@ mod tests {
         let amd = ("AMD Instinct MI300X", 9);
         let miopen = "igemm_fwd_gtcx3_nhwc_fp32_bx0_ex0_bt128x64x8 conv";
         assert_eq!(seen(amd, &[(CONVOLUTION, miopen)], None), (Precision::Fp32, false));
-        // The flag of convolutions in a trace, and those that a program has.
+        // The flag of convolutions in a trace, and the flags of a program.
         let flagged = |allowed: bool| format!(r#"{CONVOLUTION}, "attributes": {{"allow_tf32": {allowed}}}"#);
         for (allowed, expected) in [(true, Precision::Fp32), (false, Precision::Fp32Strict)] {
             assert_eq!(seen(v100, &[(&flagged(allowed), volta)], None), (expected, true));

@@ -1,4 +1,4 @@
-//! The trace that packed records make.
+//! Builds the trace from packed records.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,9 +12,8 @@ use crate::record::{CallKind, Configuration, Launch, Range, RangeKind, Work, Wor
 use crate::steps::{is_named, may_mark, stem};
 use crate::{Recorder, Tensors, Trace, nvtx};
 
-/// The least and the greatest number that joins device work to launches of some time. Calls are
-/// numbered in their order, so work with a number between them was launched in that time, also
-/// if its call was not recorded.
+/// Lowest and highest correlation id of the launches in a time window. Ids increase with time, so work with an id in
+/// between was launched in that window, even if its call was not recorded.
 #[derive(Debug)]
 pub(super) struct Correlations {
     least: u64,
@@ -28,21 +27,21 @@ impl Correlations {
     }
 }
 
-/// Which records are kept.
+/// Which records to keep.
 #[derive(Debug)]
 pub(super) enum Keep {
-    /// All of them.
+    /// All records.
     All,
-    /// What may mark a step, of a trace that has more records than the budget.
+    /// Only records that may mark a step, for a trace over the budget.
     Marks,
-    /// Of such a trace, what the host did in a window of time.
+    /// For such a trace, the host's records in a time window.
     HostOf { from: f64, to: f64 },
-    /// Of such a trace, the work that was launched between these launches.
+    /// For such a trace, work launched between these launches.
     DevicesOf(Correlations),
 }
 
 impl Keep {
-    /// Whether a part may have records that are kept, or are counted.
+    /// Whether a part may contain records to keep or count.
     pub(super) fn meets(&self, extent: &Extent) -> bool {
         let (first, last) = extent.host;
         let (low, high) = extent.correlations;
@@ -53,26 +52,26 @@ impl Keep {
         }
     }
 
-    /// Whether every record is counted, and marks are kept.
+    /// Whether this is the first pass, which counts every record and keeps marks.
     fn is_first(&self) -> bool {
         matches!(self, Self::All | Self::Marks)
     }
 }
 
-/// What is collected of the records.
+/// Builds a trace from records.
 #[derive(Debug)]
 pub(super) struct Collector {
     pub(super) trace: Trace,
-    /// Names of ranges of the program, for an error that lists them.
+    /// Names of the program's ranges, for an error that lists them.
     pub(super) known_ranges: BTreeSet<String>,
-    /// Of launches on AMD, by correlation: the configuration, which only they have, and whether
-    /// the kernel's grid is in threads, not in blocks.
+    /// HIP launches by correlation id: the configuration, which only HIP launch events carry, and whether the grid is
+    /// in threads instead of blocks.
     pub(super) hip_launches: HashMap<u64, (u32, bool)>,
 }
 
-/// Marks kept at most: a trace of a million steps is no trace of a training job.
+/// Maximum number of marks: a training trace does not have a million steps.
 const MARKS: usize = 1 << 20;
-/// Names of ranges that an error lists.
+/// Range names listed in an error.
 const RANGES: usize = 12;
 
 impl Collector {
@@ -82,7 +81,7 @@ impl Collector {
         Self { trace, known_ranges: BTreeSet::new(), hip_launches: HashMap::new() }
     }
 
-    /// Takes those records of a part that `keep` says.
+    /// Adds the records of a part that `keep` selects.
     pub(super) fn part(&mut self, packed: &[u8], keep: &Keep) {
         let mut part = Unpacker::new(packed);
         while let Some(record) = part.next() {
@@ -127,7 +126,7 @@ impl Collector {
         if kind == RangeKind::Part
             && let Some(phase) = nvtx::describe(self.trace.name(name), None).phase
         {
-            // It says which part of the step it is, and is no part of the model.
+            // It marks a phase of the step, not a part of the model.
             (range.kind, range.phase) = (RangeKind::Annotation, Some(phase));
         }
         (range.sequence, range.of_forward) = (packed.sequence, packed.of_forward);
@@ -147,7 +146,7 @@ impl Collector {
         }
     }
 
-    /// Whether a range of that raw name may mark a step.
+    /// Whether a range with this raw name may mark a step.
     fn marks(&mut self, raw: &[u8], kind: RangeKind) -> bool {
         let Some(wanted) = &self.trace.step_range else {
             let is_of_program = matches!(kind, RangeKind::Annotation | RangeKind::Part);
@@ -165,7 +164,7 @@ impl Collector {
 
     fn tensors(&mut self, key: &[u8]) -> u32 {
         let [dims, types, strides] = Unpacker::arguments(key);
-        // Other strides of the same layout make no other call.
+        // Calls that differ only in strides of the same layout are equal.
         let layout = Layout::from_pytorch(dims, strides);
         let key = [dims, types, &[layout.number()]].concat();
         let read = |_: &[u8]| Tensors { layout, ..Tensors::from_pytorch(dims, types) };
@@ -186,10 +185,10 @@ impl Collector {
         if !wanted || !self.trace.has_room() {
             return;
         }
-        // Of a call on AMD, which alone has the launch.
+        // Only HIP launch events carry the configuration.
         let configuration =
             packed.launch.map_or(NONE, |launch| part.launches.number(launch, |key| self.configuration(key)));
-        // `hipExtModuleLaunchKernel` takes the grid in threads, and so traces show it.
+        // `hipExtModuleLaunchKernel` takes the grid in threads, and traces record it like that.
         let in_threads = name.starts_with(b"hipExtModule");
         if configuration != NONE || in_threads {
             self.hip_launches.insert(correlation, (configuration, in_threads));
@@ -233,7 +232,7 @@ impl Collector {
         self.trace.configurations.number(configuration)
     }
 
-    /// The number of a kernel's name: as in C++ where the trace has the linker's.
+    /// Number of a kernel's name, demangled if necessary.
     fn kernel_name(&mut self, raw: &[u8]) -> u32 {
         if !raw.starts_with(b"_Z") || raw.len() > NAME_BYTES {
             return self.trace.names.name(raw, unescape);
@@ -242,7 +241,7 @@ impl Collector {
     }
 }
 
-/// Ranges that traces until 2022 list among the operators.
+/// Annotations that traces until 2022 list as operators.
 fn was_annotation(name: &[u8]) -> bool {
     [&b"ProfilerStep"[..], b"Optimizer.", b"enumerate(DataLoader)"].iter().any(|prefix| name.starts_with(prefix))
 }
@@ -252,7 +251,7 @@ mod tests {
     use super::*;
     use crate::kineto::{Packer, Recorded};
 
-    /// Marks are kept of a trace that is over the budget, and their threads with them, but no more than so many.
+    /// A trace over the budget keeps marks and their threads, up to the limit.
     #[test]
     fn threads_without_end_take_no_memory() {
         let mark = |number: usize| {

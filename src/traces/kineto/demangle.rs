@@ -1,19 +1,18 @@
-//! Names of kernels as they are written in C++.
+//! Demangles kernel names.
 //!
-//! CUPTI gives a kernel's name as the linker knows it (Itanium C++ ABI, "mangled"), while
-//! PyTorch's traces have it as in C++. Everything that goes by the names of kernels goes
-//! by the latter.
+//! CUPTI reports mangled names (Itanium C++ ABI), while PyTorch's traces have C++ names. Everything that matches kernel
+//! names uses the latter.
 
 use std::fmt::{self, Write};
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 
-/// Characters of a name in C++: substitutions can make a short symbol a very long one.
+/// Maximum characters of a C++ name: substitutions can expand a short symbol into a very long one.
 const LONGEST: usize = 1 << 16;
-/// Names within names.
+/// Maximum nesting of names.
 const DEEPEST: u32 = 96;
 
-/// The name in C++, or the name itself where it is none of the linker's.
+/// Demangled name, or the name itself if it is not a mangled one.
 pub(super) fn kernel(name: &str) -> String {
     let parsing = ParseOptions::default().recursion_limit(DEEPEST);
     let writing = DemangleOptions::default().recursion_limit(DEEPEST);
@@ -24,7 +23,7 @@ pub(super) fn kernel(name: &str) -> String {
     }
 }
 
-/// A text that takes so much and no more.
+/// A string with a maximum length.
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -57,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_name_that_would_grow_without_end_stays() {
-        // Each template argument is twice the one before.
+        // Each template argument is twice as long as the previous one.
         let bomb = format!("_Z1fI{}E", (0..40).fold("1a".to_owned(), |inner, _| format!("1pI{inner}S_E")));
         assert!(kernel(&bomb).len() <= super::LONGEST);
     }

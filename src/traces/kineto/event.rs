@@ -1,25 +1,25 @@
-//! One event of a trace.
+//! Parses one event of a trace.
 //!
-//! Values that are not needed are passed over, and the others stay slices of the text, so nothing of an event is
-//! copied before it is known to be kept.
+//! Skips values that are not needed and keeps the others as slices of the text, so nothing is copied before the event
+//! is known to be kept.
 
 use super::json::{Cursor, Stop, unquote};
 use crate::{RangeKind, WorkKind};
 
-/// What an event of a category that is kept stands for.
+/// Record type for the category of a kept event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Category {
     Host(RangeKind),
     Launch,
     Device(WorkKind),
-    /// A reading of the memory in use.
+    /// A memory usage sample.
     Memory,
 }
 
-/// An event as it stands in the file; texts are without their quotes, not yet unescaped.
+/// An event as in the file; texts are without quotes and not yet unescaped.
 #[derive(Debug, Default)]
 pub(super) struct Event<'a> {
-    /// `X` for an event with a duration, `i` for a moment.
+    /// `X` for an event with a duration, `i` for an instant.
     ph: u8,
     pub(super) category: &'a [u8],
     pub(super) name: &'a [u8],
@@ -30,7 +30,7 @@ pub(super) struct Event<'a> {
     pub(super) args: Args<'a>,
 }
 
-/// The arguments of an event that some kind of event needs, as they stand in the file.
+/// Arguments used by some kind of event, as in the file.
 #[derive(Debug, Default)]
 pub(super) struct Args<'a> {
     pub(super) dims: &'a [u8],
@@ -42,18 +42,19 @@ pub(super) struct Args<'a> {
     pub(super) correlation: &'a [u8],
     pub(super) device: &'a [u8],
     pub(super) stream: &'a [u8],
-    /// Of kernels, and on AMD of their launches: see `Unpacker::launch`.
+    /// Launch arguments of kernels, and of HIP launches: see `Unpacker::launch`.
     pub(super) launch: [&'a [u8]; LAUNCH],
-    /// Of readings of the memory in use: the type and number of the device, and bytes.
+    /// Arguments of memory usage samples: device type, device number, bytes.
     pub(super) memory: [&'a [u8]; 3],
 }
 
-/// Arguments that describe a launch: grid, block, registers, shared memory; of collectives name, elements and ranks.
+/// Number of arguments that describe a launch: grid, block, registers, shared memory; for collectives also name,
+/// elements and ranks.
 pub(super) const LAUNCH: usize = 7;
 
 impl<'a> Event<'a> {
-    /// Reads the event at whose opening brace `cursor` is, and passes it. Malformed arguments leave what was read
-    /// before the fault.
+    /// Parses the event whose opening brace is at `cursor` and moves past it. If its arguments are malformed, keeps
+    /// those before the fault.
     pub(super) fn read(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Stop> {
         *self = Self::default();
         cursor.fields(|key, cursor| {
@@ -77,7 +78,7 @@ impl<'a> Event<'a> {
 
     fn arguments(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Stop> {
         self.args = Args::default();
-        // Category and name come first in what profilers write.
+        // Profilers write category and name first.
         let is_told = self.ph != 0 && !self.category.is_empty() && !self.name.is_empty();
         if cursor.next()? != b'{' || is_told && self.category().is_none() {
             return cursor.value().map(|_| ());
@@ -97,7 +98,7 @@ impl<'a> Event<'a> {
         self.ph == b'X'
     }
 
-    /// What it stands for, by its category in the old names and the present ones; `None` where no reader keeps it.
+    /// Record type by category, in old and current names; `None` for events that are not kept.
     pub(super) fn category(&self) -> Option<Category> {
         match self.ph {
             b'X' => {}
@@ -122,7 +123,7 @@ impl<'a> Args<'a> {
     fn take(&mut self, key: &[u8], value: &'a [u8]) {
         let [grid, block, registers, shared, collective, elements, ranks] = &mut self.launch;
         let [device_type, device_id, allocated] = &mut self.memory;
-        // By the first letter, since most keys are none of these.
+        // By first letter, because most keys are none of these.
         let place = match key.first() {
             Some(b'I') => match key {
                 b"Input Dims" | b"Input dims" => &mut self.dims,
@@ -161,9 +162,8 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Whether a runtime or driver call can start work on the device: `cudaLaunchKernel`,
-/// `cuLaunchKernelEx`, `hipModuleLaunchKernel`, `cudaGraphLaunch`, `cudaMemcpyAsync`,
-/// `cuMemsetD8Async` …
+/// Whether a runtime or driver call can start work on the device: `cudaLaunchKernel`, `cuLaunchKernelEx`,
+/// `hipModuleLaunchKernel`, `cudaGraphLaunch`, `cudaMemcpyAsync`, `cuMemsetD8Async` …
 fn launches(name: &[u8]) -> bool {
     name.windows(4).any(|part| matches!(part, b"aunc" | b"emcp" | b"emse"))
 }

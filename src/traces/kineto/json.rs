@@ -1,20 +1,20 @@
-//! The JSON of a trace, walked without building a tree.
+//! Walks the JSON of a trace without building a tree.
 
 use crate::Fault;
 
-/// Why a walk ended.
+/// Reason why a walk stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The text ends in the middle of what is read; more of it may follow.
+    /// The text ends within a token; more of it may follow.
     End,
-    /// What stands here cannot stand here.
+    /// Unexpected text.
     Bad,
 }
 
-/// Numbers and words are no longer than this.
+/// Maximum length of numbers and words in bytes.
 const LONGEST_WORD: usize = 4096;
 
-/// What a byte means outside of strings: bits, of which a search has several.
+/// Class of a byte outside of strings, as bits that a search can combine.
 const SPACE: u8 = 1;
 const QUOTE: u8 = 1 << 1;
 const OPEN: u8 = 1 << 2;
@@ -43,7 +43,7 @@ const fn class(byte: u8) -> u8 {
     CLASSES[byte as usize]
 }
 
-/// A place in a text. Methods that fail leave it somewhere in what they read, unless they say where.
+/// Position in a text. A method that fails leaves it somewhere within the text it read, unless documented otherwise.
 #[derive(Debug, Clone)]
 pub(super) struct Cursor<'a> {
     text: &'a [u8],
@@ -59,12 +59,12 @@ impl<'a> Cursor<'a> {
         self.text.get(self.at).copied().ok_or(Stop::End)
     }
 
-    /// What is left of the text.
+    /// The rest of the text.
     fn rest(&self) -> &'a [u8] {
         &self.text[self.at.min(self.text.len())..]
     }
 
-    /// Goes on to the next byte of one of these classes, if there is one.
+    /// Moves to the next byte of one of these classes.
     fn find(&mut self, classes: u8) -> Result<u8, Stop> {
         let rest = self.rest();
         let found = rest.iter().position(|byte| class(*byte) & classes != 0).ok_or(Stop::End)?;
@@ -72,7 +72,7 @@ impl<'a> Cursor<'a> {
         Ok(class(rest[found]))
     }
 
-    /// The next byte that is not white space, without passing it.
+    /// Moves to the next byte that is not white space and returns it.
     pub(super) fn next(&mut self) -> Result<u8, Stop> {
         loop {
             let byte = self.here()?;
@@ -83,7 +83,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes a string, at whose opening quote the place is: what is between its quotes, escapes and all.
+    /// Reads a string from its opening quote; returns the text between the quotes, still escaped.
     pub(super) fn string(&mut self) -> Result<&'a [u8], Stop> {
         let start = self.at + 1;
         self.at = start;
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes an object or array, at whose opening bracket the place is, whatever is in it: its text.
+    /// Reads an object or array from its opening bracket, whatever it contains; returns its text.
     pub(super) fn balanced(&mut self) -> Result<&'a [u8], Stop> {
         let start = self.at;
         let mut depth = 0_usize;
@@ -117,7 +117,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes a value: its text, the quotes of a string included. Where none can be, it stays there.
+    /// Reads a value; returns its text, including the quotes of a string. Does not move if there is no value.
     pub(super) fn value(&mut self) -> Result<&'a [u8], Stop> {
         let start = self.at;
         match class(self.here()?) {
@@ -141,7 +141,7 @@ impl<'a> Cursor<'a> {
         Ok(&self.text[start..self.at])
     }
 
-    /// Passes an object, at whose opening brace the place is: `field` is called with each key and has to pass its value.
+    /// Reads an object from its opening brace; calls `field` with each key, which must consume the value.
     pub(super) fn fields(
         &mut self,
         mut field: impl FnMut(&'a [u8], &mut Self) -> Result<(), Stop>,
@@ -168,7 +168,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The error that says what stands here; `passed` bytes of the text were before.
+    /// Error for the unexpected text at this position, `passed` bytes after the beginning of the file.
     pub(super) fn unexpected(&self, passed: u64) -> Fault {
         let rest = &self.text[self.at..self.text.len().min(self.at + 16)];
         let found = habitat_base::text::clean(&String::from_utf8_lossy(rest), 12);
@@ -176,7 +176,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Bytes before the first quote or backslash, or all there are.
+/// Number of bytes before the first quote or backslash, or the length of the text.
 fn quote_or_escape(text: &[u8]) -> usize {
     let (words, rest) = text.as_chunks::<8>();
     for (number, word) in words.iter().enumerate() {
@@ -190,14 +190,14 @@ fn quote_or_escape(text: &[u8]) -> usize {
     text.len() - rest.len() + found.unwrap_or(rest.len())
 }
 
-/// The highest bit of each byte that is `byte`; those above the lowest such byte may be wrong.
+/// Sets the highest bit of each byte equal to `byte`; bits above the lowest match may be wrong.
 const fn equal(word: u64, byte: u8) -> u64 {
     const LOW: u64 = u64::from_le_bytes([1; 8]);
     let differs = word ^ (LOW * byte as u64);
     differs.wrapping_sub(LOW) & !differs & (LOW << 7)
 }
 
-/// The content of a string, or the text itself where it is not one.
+/// Content of a string, or the text itself if it is not a string.
 pub(super) fn unquote(value: &[u8]) -> &[u8] {
     match value {
         [b'"', content @ .., b'"'] => content,
@@ -205,8 +205,8 @@ pub(super) fn unquote(value: &[u8]) -> &[u8] {
     }
 }
 
-/// Digits with at most one point among them: the number without the point, and the digits after it. Nothing where it
-/// is written otherwise, or a `f64` does not hold the number without the point exactly.
+/// Parses digits with at most one point: the number without the point, and the count of digits after it. `None` for
+/// other notations, or if an `f64` cannot hold the number without the point exactly.
 fn decimal(value: &[u8]) -> Option<(u64, usize)> {
     if !(1..=17).contains(&value.len()) || value[0] == b'.' || value[value.len() - 1] == b'.' {
         return None;
@@ -222,27 +222,27 @@ fn decimal(value: &[u8]) -> Option<(u64, usize)> {
     (number <= EXACT).then(|| (number, point.map_or(0, |at| value.len() - 1 - at)))
 }
 
-/// Whole numbers up to here are exact as `f64`.
+/// Largest whole number up to which all are exact as `f64`.
 const EXACT: u64 = 1 << 53;
 
-/// Powers of ten that a `f64` holds exactly.
+/// Powers of ten that an `f64` holds exactly.
 const TENS: [f64; 17] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16];
 
-/// A number, also where it is written as a string; NaN and infinities pass.
+/// Parses a number, also inside a string; accepts NaN and infinities.
 pub(super) fn number(value: &[u8]) -> Option<f64> {
     let value = unquote(value);
-    // Of two numbers that are exact, the quotient is rounded once: to what the decimal number is rounded to.
+    // The quotient of two exact numbers is rounded once, like the decimal number itself.
     if let Some((number, decimals)) = decimal(value) {
         return Some(number as f64 / TENS[decimals]);
     }
     std::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
-/// Ticks a microsecond: profilers write nanoseconds.
+/// Ticks per microsecond: profilers write nanoseconds.
 pub(super) const TICKS: f64 = 1000.0;
 
-/// Ticks of a time in microseconds, if they hold it exactly: at most 2^53 either way, so that ticks divided by [`TICKS`]
-/// are rounded to what the decimal number is rounded to.
+/// Ticks of a time in microseconds, if exact: at most 2^53 in magnitude, so that ticks divided by [`TICKS`] round like
+/// the decimal number.
 pub(super) fn ticks(value: &[u8]) -> Option<i64> {
     let digits = value.strip_prefix(b"-");
     let (number, decimals) = decimal(digits.unwrap_or(value))?;
@@ -251,7 +251,7 @@ pub(super) fn ticks(value: &[u8]) -> Option<i64> {
     Some(if digits.is_some() { -ticks } else { ticks })
 }
 
-/// A whole number from 0 (floating-point notation included).
+/// Parses a whole number from 0, also in floating-point notation.
 pub(super) fn whole(value: &[u8]) -> Option<u64> {
     let value = unquote(value);
     if let Some((number, 0)) = decimal(value) {
@@ -264,7 +264,7 @@ pub(super) fn whole(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// Three extents, as in `[64, 1, 1]`.
+/// Parses three extents, such as `[64, 1, 1]`.
 pub(super) fn extents(value: &[u8]) -> Option<[u32; 3]> {
     let text = std::str::from_utf8(value).ok()?.trim().strip_prefix('[')?.strip_suffix(']')?;
     let mut parts = text.split(',').map(|part| part.trim().parse().ok());
@@ -272,7 +272,7 @@ pub(super) fn extents(value: &[u8]) -> Option<[u32; 3]> {
     parts.next().is_none().then_some(extents)
 }
 
-/// The text of a JSON string's content; what cannot be decoded becomes U+FFFD.
+/// Decodes the content of a JSON string; invalid parts become U+FFFD.
 pub(super) fn unescape(content: &[u8]) -> String {
     let text = String::from_utf8_lossy(content);
     if !text.contains('\\') {
@@ -299,7 +299,7 @@ pub(super) fn unescape(content: &[u8]) -> String {
     out
 }
 
-/// The character of `\uXXXX`, whose first two characters were just passed.
+/// Decodes the rest of `\uXXXX` after its first two characters.
 fn unicode(rest: &mut std::str::Chars<'_>) -> char {
     let code = |chars: &mut std::str::Chars<'_>| -> Option<u32> {
         let digits = chars.as_str().get(..4)?;
@@ -366,7 +366,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// A shorter way to a number leads to the same one, and ticks as well.
+        /// The fast path gives the same number and the same ticks.
         #[test]
         fn decimal_numbers_are_those_of_the_standard_library(text in r"-?[0-9]{1,16}(\.[0-9]{1,9})?") {
             let expected: f64 = text.parse().unwrap();

@@ -1,8 +1,8 @@
-//! What is kept of events, packed: about 12 bytes of an event in place of the 300 of its text.
+//! Packs kept events: about 12 bytes instead of 300 bytes of text each.
 //!
-//! A part of the text becomes a run of bytes that is read again without anything else, so parts can be packed at once
-//! and kept anywhere. Numbers are written as differences from those before, and a text (a name, the shapes of a call)
-//! where it is first met in the part, later by its number.
+//! Each part of the text becomes an independent run of bytes, so parts can be packed in parallel and stored anywhere.
+//! Numbers are delta-encoded. A text (a name, the shapes of a call) is stored on its first use in the part; later uses
+//! store its number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,25 +13,25 @@ use super::json::{Cursor, Stop, TICKS, number, ticks, unescape, whole};
 use crate::intern::NAME_BYTES;
 use crate::record::{RangeKind, Unusable, WorkKind};
 
-/// Raw shapes longer than this are not kept.
+/// Maximum length of raw shapes in bytes; longer ones are dropped.
 const LONGEST_TEXT: usize = 256 << 10;
-/// Devices whose memory is kept at most; no machine has as many.
+/// Maximum number of devices whose memory is tracked; no machine has as many.
 pub(super) const DEVICES: usize = 4096;
-/// The correlation of work that has none, such as -1 on some AMD GPUs.
+/// Correlation id of work without one, such as -1 on some AMD GPUs.
 const NO_CORRELATION: u64 = u64::MAX;
-/// Beyond a year, in microseconds, something is wrong with a duration.
+/// Maximum plausible duration, a year, in microseconds.
 const LONGEST_TIME: f64 = 3.2e13;
 
-/// In the first byte of a record: which it is, and what it has.
+/// Bits of the first byte of a record: its kind and its optional fields.
 pub(super) const KIND: u8 = 7;
 pub(super) const HAS_TENSORS: u8 = 1 << 3;
 pub(super) const HAS_SCALARS: u8 = 1 << 4;
 pub(super) const HAS_SEQUENCE: u8 = 1 << 5;
 pub(super) const OF_FORWARD: u8 = 1 << 6;
-/// Of launches and work.
+/// For launches and work.
 pub(super) const HAS_LAUNCH: u8 = 1 << 3;
 
-/// Which record it is, by its number.
+/// Record kinds by number.
 pub(super) const KINDS: [Category; 8] = [
     Category::Host(RangeKind::Operator),
     Category::Host(RangeKind::Annotation),
@@ -46,20 +46,20 @@ pub(super) const KINDS: [Category; 8] = [
 /// How a part of the text ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// With an event or in the middle of one.
+    /// After an event or within one.
     Text,
-    /// With the bracket that closes the list of events, which is passed.
+    /// After the bracket that closes the list of events.
     List,
-    /// With something that no list has.
+    /// At text that cannot occur in the list.
     Unexpected,
 }
 
-/// What the records of a part are about, to tell those that need not be read again.
+/// Extent of the records of a part, to skip parts on a second pass.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
-    /// First start and last end of what the host did.
+    /// First start and last end on the host.
     pub(super) host: (f64, f64),
-    /// Least and greatest correlation of what devices did.
+    /// Lowest and highest correlation id of device work.
     pub(super) correlations: (u64, u64),
 }
 
@@ -69,39 +69,39 @@ impl Default for Extent {
     }
 }
 
-/// The events of a part of a trace's text.
+/// Events of a part of a trace's text.
 #[derive(Debug)]
 pub struct Events {
-    /// The records of those that are kept, and what they are about.
+    /// Kept records, and their extent.
     pub(super) packed: Vec<u8>,
     pub(super) extent: Extent,
-    /// Bytes of the text that were read.
+    /// Bytes of text read.
     pub(super) length: usize,
     pub(super) end: End,
     pub(super) count: u64,
-    /// Events of the kinds that are kept, and of these the ones that were.
+    /// Events of kept kinds, and how many of them were kept.
     pub(super) records: u64,
     pub(super) kept: u64,
     pub(super) bad_times: Unusable,
     pub(super) malformed: Unusable,
-    /// Largest device memory allocated, by device, in bytes.
+    /// Peak allocated device memory in bytes, by device.
     pub(super) peak_memory: BTreeMap<u32, u64>,
     pub(super) foreign: Strangers,
 }
 
-/// Events that are not of PyTorch's profiler, and signs of their writer.
+/// Events that are not from PyTorch's profiler, and hints at their writer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Strangers {
     seen: u32,
     /// Some have a duration.
     pub(super) timed: bool,
-    /// Processes are called as the old autograd profiler does.
+    /// Processes have the names of the old autograd profiler.
     pub(super) autograd: bool,
     pub(super) categories: Vec<String>,
 }
 
 impl Strangers {
-    /// Events looked at in a part, and categories kept.
+    /// Events inspected per part, and categories kept.
     const MOST: u32 = 256;
     const CATEGORIES: usize = 6;
 
@@ -148,10 +148,10 @@ impl Default for Events {
     }
 }
 
-/// Numbers of texts, by the order in which they were first met.
+/// Numbers of texts, in order of first use.
 type Numbers = HashMap<Box<[u8]>, u64, RandomState>;
 
-/// Reads the events of parts of a text, one part after another; what it holds is memory that it uses again.
+/// Packs parts of a text one after another, and reuses its memory.
 #[derive(Debug, Default)]
 pub struct Packer {
     events: Events,
@@ -160,12 +160,12 @@ pub struct Packer {
     tensors: Numbers,
     scalars: Numbers,
     launches: Numbers,
-    /// Of several texts one after another.
+    /// Buffer for several joined texts.
     key: Vec<u8>,
     last: Last,
 }
 
-/// The numbers from which the next ones differ.
+/// Previous values, for delta encoding.
 #[derive(Debug, Default)]
 pub(super) struct Last {
     pub(super) start: u64,
@@ -173,12 +173,12 @@ pub(super) struct Last {
     pub(super) sequence: u64,
 }
 
-/// A time as it is packed: ticks where they tell it exactly.
+/// Time as packed: ticks if they are exact.
 #[derive(Clone, Copy)]
 enum Time {
     Ticks(i64),
     Micros(f64),
-    /// The duration of a kernel that has none; packed as NaN.
+    /// The duration of a kernel without one; packed as NaN.
     Unknown,
 }
 
@@ -197,10 +197,10 @@ impl Time {
 }
 
 impl Packer {
-    /// Reads the events of a text that begins between two of them, up to the last that is whole.
+    /// Packs the events of a text that starts between two events, up to the last complete one.
     pub fn read(&mut self, text: &[u8]) -> Events {
         for numbers in [&mut self.names, &mut self.threads, &mut self.tensors, &mut self.scalars, &mut self.launches] {
-            // What it takes to clear a table is of its capacity, so many short parts get a small one.
+            // Clearing costs time in proportion to capacity, so a table with spare capacity is replaced.
             if numbers.capacity() > 64 * (numbers.len() + 1) {
                 *numbers = Numbers::default();
             }
@@ -211,7 +211,7 @@ impl Packer {
         std::mem::take(&mut self.events)
     }
 
-    /// Packs the events of a list: up to where, and how they end.
+    /// Packs the events of a list; returns the end position and how it ends.
     fn list(&mut self, mut cursor: Cursor<'_>) -> (usize, End) {
         let mut event = Event::default();
         loop {
@@ -232,7 +232,7 @@ impl Packer {
                     cursor.at += 1;
                     Ok(())
                 }
-                // Not an event (some writers end the list with null): passed.
+                // Skip values that are not events (some writers end the list with null).
                 _ => cursor.value().map(|_| ()),
             };
             match read {
@@ -243,7 +243,7 @@ impl Packer {
         }
     }
 
-    /// Passes an event that makes no sense and begins at `start`; it costs only itself.
+    /// Skips the malformed event at `start` and counts it.
     fn malformed(&mut self, cursor: &mut Cursor<'_>, start: usize) -> Result<(), Stop> {
         cursor.at = start;
         let text = cursor.balanced()?;
@@ -258,7 +258,7 @@ impl Packer {
         if category == Category::Memory {
             return self.memory(event);
         }
-        // Traces may be rebased to one of their steps, so that earlier times are negative.
+        // Traces may be rebased to one of their steps, so earlier times are negative.
         let start = Time::read(event.ts).filter(|time| time.micros().is_finite());
         let Some(start) = start else { return self.bad_time(event, "ts", event.ts) };
         let is_kernel = category == Category::Device(WorkKind::Kernel);
@@ -274,9 +274,9 @@ impl Packer {
         match category {
             Category::Host(of) => self.range(event, kind, of, start, duration),
             Category::Launch => {
-                // What nothing can be joined to is not kept.
+                // Drop launches without a correlation id.
                 let Some(correlation) = whole(event.args.correlation) else { return };
-                // Only calls on AMD tell of the launch, and no more than these two.
+                // Only HIP launch events carry launch arguments, and only these two.
                 let mut launch = [&b""[..]; LAUNCH];
                 if event.name.starts_with(b"hip") {
                     launch[..2].copy_from_slice(&event.args.launch[..2]);
@@ -315,7 +315,7 @@ impl Packer {
     }
 
     fn memory(&mut self, event: &Event<'_>) {
-        // Type 1 is CUDA (and ROCm under its name).
+        // Type 1 is CUDA (ROCm uses the same).
         if let [Some(1), Some(device), Some(allocated)] = event.args.memory.map(whole) {
             peak(&mut self.events.peak_memory, device as u32, allocated);
         }
@@ -353,7 +353,7 @@ impl Packer {
         }
     }
 
-    /// What launches and work have in common.
+    /// Packs the fields common to launches and work.
     fn begin(&mut self, event: &Event<'_>, kind: u8, launch: [&[u8]; LAUNCH], start: Time, duration: Time) {
         let has_launch = launch.iter().any(|argument| !argument.is_empty());
         self.events.packed.push(kind | if has_launch { HAS_LAUNCH } else { 0 });
@@ -386,7 +386,7 @@ impl Packer {
     }
 
     fn name(&mut self, name: &[u8]) {
-        // One more byte tells that it is longer.
+        // One extra byte shows that the name is longer.
         text(&mut self.events.packed, &mut self.names, &name[..name.len().min(NAME_BYTES + 1)]);
     }
 
@@ -403,7 +403,7 @@ impl Packer {
     }
 }
 
-/// Notes how much of a device's memory was allocated.
+/// Updates the peak allocated memory of a device.
 pub(super) fn peak(peaks: &mut BTreeMap<u32, u64>, device: u32, allocated: u64) {
     if peaks.len() < DEVICES || peaks.contains_key(&device) {
         let peak = peaks.entry(device).or_default();
@@ -411,12 +411,12 @@ pub(super) fn peak(peaks: &mut BTreeMap<u32, u64>, device: u32, allocated: u64) 
     }
 }
 
-/// The text of an argument; nothing where it says nothing or is too long to be kept.
+/// Text of an argument; empty if it has no content or is too long to keep.
 fn bounded(value: &[u8]) -> &[u8] {
     if matches!(value, b"[]" | b"\"\"") || value.len() > LONGEST_TEXT { b"" } else { value }
 }
 
-/// Seven bits a byte, the lowest first.
+/// Appends a number as a varint: seven bits per byte, lowest first.
 pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -425,7 +425,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Small differences, whatever their sign, as small numbers.
+/// Maps small differences of either sign to small numbers.
 const fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ ((difference as i64) >> 63) as u64
 }
@@ -435,7 +435,7 @@ pub(super) fn difference(out: &mut Vec<u8>, last: &mut u64, number: u64) {
     *last = number;
 }
 
-/// The number of a text, and the text itself where it is new.
+/// Appends the number of a text, or 0 and the text itself if it is new.
 fn text(out: &mut Vec<u8>, numbers: &mut Numbers, text: &[u8]) {
     if let Some(&number) = numbers.get(text) {
         return put(out, number);
@@ -446,7 +446,7 @@ fn text(out: &mut Vec<u8>, numbers: &mut Numbers, text: &[u8]) {
     numbers.insert(text.into(), numbers.len() as u64 + 1);
 }
 
-/// Several texts as one that [`apart`](super::unpack::apart) takes apart.
+/// Joins texts into one that [`apart`](super::unpack::apart) splits again.
 fn join<const N: usize>(key: &mut Vec<u8>, texts: [&[u8]; N]) {
     key.clear();
     for text in texts {
@@ -475,7 +475,7 @@ mod tests {
         assert_eq!((peaks.len(), peaks[&7]), (DEVICES, 7));
     }
 
-    /// Lists of one event each, by the hundred thousand, would take as long as if each were long.
+    /// Clearing a large table for each of 100,000 short lists would be slow.
     #[test]
     fn a_long_part_makes_short_ones_no_slower() {
         let event = |name: usize| format!(r#"{{"ph": "X", "cat": "cpu_op", "name": "{name}", "ts": 1}},"#);

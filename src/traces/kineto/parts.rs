@@ -1,13 +1,13 @@
-//! Where the packed events of a trace are until all of it is read: the first of them in memory, the rest, of a trace
-//! of several gigabytes, in a temporary file.
+//! Stores the packed events of a trace while it is read: in memory up to a limit, then in a temporary file (for traces
+//! of several gigabytes).
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use super::pack::Extent;
 
-/// Bytes of packed events of one trace: of 100 GB of text, more than any profiler writes.
+/// Maximum bytes of packed events per trace: about 100 GB of text, more than any profiler writes.
 const MOST: u64 = 4 << 30;
-/// Parts of one trace: of 4 TB of text in pieces; only a text made for it has more lists of events than that.
+/// Maximum number of parts per trace: 4 TB of text in pieces. Only a crafted file has more lists of events.
 const PARTS: usize = 1 << 20;
 
 /// A temporary file.
@@ -15,12 +15,12 @@ pub trait Scratch: Read + Write + Seek + Send {}
 
 impl<F: Read + Write + Seek + Send> Scratch for F {}
 
-/// Where packed events go that are too many for memory.
+/// Where to store packed events that exceed the memory limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Spill {
     /// Bytes of packed events that stay in memory.
     pub memory: usize,
-    /// Makes a temporary file for the others.
+    /// Creates a temporary file for the rest.
     pub open: fn() -> io::Result<Box<dyn Scratch>>,
 }
 
@@ -31,14 +31,14 @@ struct Part {
 
 enum Packed {
     Here(Vec<u8>),
-    /// In the temporary file, from its beginning so many bytes on.
+    /// In the temporary file, at this offset in bytes.
     There {
         at: u64,
         length: usize,
     },
 }
 
-/// Parts of a trace, packed, in order.
+/// Packed parts of a trace, in order.
 #[derive(Default)]
 pub(super) struct Parts {
     list: Vec<Part>,
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Parts {
 }
 
 impl Parts {
-    /// No parts yet.
+    /// Creates an empty store.
     pub(super) fn new(spill: Option<Spill>) -> Self {
         Self { spill, ..Self::default() }
     }
@@ -67,10 +67,7 @@ impl Parts {
             return Ok(());
         }
         if self.there > MOST || self.list.len() >= PARTS {
-            return Err(io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                "it has more events than any trace; record fewer steps",
-            ));
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "too many events for a trace; record fewer steps"));
         }
         let Some(spill) = self.spill.filter(|spill| self.here + length > spill.memory) else {
             packed.shrink_to_fit();
@@ -149,6 +146,6 @@ mod tests {
         assert!(parts.list.is_empty());
         parts.list.resize_with(PARTS, || Part { extent: Extent::default(), packed: Packed::Here(Vec::new()) });
         let said = parts.push(vec![1], Extent::default()).unwrap_err().to_string();
-        assert!(said.contains("more events than any trace"), "{said}");
+        assert!(said.contains("too many events"), "{said}");
     }
 }

@@ -1,8 +1,8 @@
-//! Walks a trace of any size, piece by piece.
+//! Reads a trace of any size, piece by piece.
 //!
-//! A trace is one JSON object whose `traceEvents` array holds nearly all of it. The text is cut into pieces where an
-//! event seems to begin. The events of a piece can then be read by another thread; where the piece before did not end
-//! just there, what that thread found is left aside, and the text is read again from where it did.
+//! A trace is one JSON object, nearly all of it in the `traceEvents` array. The text is cut into pieces where an event
+//! seems to begin, so that another thread can parse the events of a piece. If the previous piece did not end exactly
+//! there, that result is discarded and the text is parsed again from the right position.
 
 use std::io::{self, Read};
 
@@ -11,36 +11,36 @@ use super::pack::{End, Events, Packer};
 use super::{Recorded, Spill};
 use crate::{Fault, Format, Progress, TraceError};
 
-/// Bytes of a piece.
+/// Size of a piece in bytes.
 const PIECE: usize = 4 << 20;
-/// No profiler writes an event near this size; kernel names reach about 100 kB.
+/// Maximum size of an event in bytes. No profiler writes one near this size; kernel names reach about 100 kB.
 const LONGEST_EVENT: usize = 64 << 20;
-/// Top-level values up to this size are handed out (device properties, versions).
+/// Maximum size in bytes of a top-level value that is parsed (device properties, versions).
 const LONGEST_VALUE: usize = 4 << 20;
-/// How far back from the end of a piece the beginning of an event is looked for.
+/// How far before the end of a piece to search for the beginning of an event, in bytes.
 const LOOK_BACK: usize = 1 << 16;
 
-/// The pieces of a text.
+/// Splits a text into pieces.
 #[derive(Debug)]
 pub struct Pieces<R> {
     text: R,
-    /// What was read of the next piece.
+    /// Text already read of the next piece.
     rest: Vec<u8>,
 }
 
 impl<R: Read> Pieces<R> {
-    /// Those of the text that `text` gives, decompressed.
+    /// Pieces of the decompressed text from `text`.
     pub fn new(text: R) -> Self {
         Self { text, rest: Vec::new() }
     }
 
-    /// Puts the next piece into `piece`; false at the end of the text.
+    /// Writes the next piece to `piece`; returns false at the end of the text.
     ///
     /// # Errors
-    /// Those of the reader.
+    /// Errors of the reader.
     pub fn next(&mut self, piece: &mut Vec<u8>) -> io::Result<bool> {
         let start = self.rest.len();
-        // Its length is kept: only the first time there are zeros to be written.
+        // Keeps the length, so that only the first call zeroes the memory.
         piece.resize(piece.len().max(start + PIECE), 0);
         piece[..start].copy_from_slice(&self.rest);
         let mut filled = start;
@@ -71,13 +71,13 @@ fn cut(text: &[u8]) -> usize {
     (from..text.len()).rev().find(|at| text[*at] == b'{' && follows(*at)).unwrap_or(text.len())
 }
 
-/// Where in the trace the text goes on.
+/// Position within the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Beginning,
     /// In the outer object.
     Object,
-    /// In the list of events, which is the whole trace or a part of the object.
+    /// In the list of events, which is the whole trace or part of the object.
     Events {
         is_all: bool,
     },
@@ -85,14 +85,15 @@ enum Place {
     Over,
 }
 
-/// Reads the text of one trace, given piece by piece.
+/// Reads the text of one trace, piece by piece.
 #[derive(Debug)]
 pub struct Reader {
     recorded: Recorded,
     place: Place,
-    /// Text that was given and not read, since it ends in the middle of something.
+    /// Text received but not parsed yet, because it ends within a token.
     rest: Vec<u8>,
-    /// It is looked at again when there is so much of it, so that long events are not read for ever.
+    /// Length of `rest` at which parsing is retried, so that a long event does not cause repeated parsing of the same
+    /// text.
     enough: usize,
     /// Bytes before `rest`.
     passed: u64,
@@ -102,7 +103,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader that has read nothing; of a long trace it keeps a part in a temporary file, where `spill` makes one.
+    /// Creates a reader; it stores part of a long trace in a temporary file if `spill` provides one.
     pub fn new(spill: Option<Spill>) -> Self {
         Self {
             recorded: Recorded::new(spill),
@@ -116,28 +117,28 @@ impl Reader {
         }
     }
 
-    /// How much was read.
+    /// Progress so far.
     pub fn progress(&self) -> Progress {
         Progress { bytes: self.passed, events: self.recorded.events }
     }
 
-    /// Whether the trace is over, whatever comes after it.
+    /// Whether the trace has ended, whatever follows it.
     pub fn is_over(&self) -> bool {
         self.place == Place::Over
     }
 
-    /// Takes the next piece, and `events`, what [`Packer::read`] makes of it, if somebody has asked.
+    /// Reads the next piece; `events` is the result of [`Packer::read`] on it, if another thread computed it.
     ///
     /// # Errors
-    /// [`TraceError`] where the text is no trace.
+    /// [`TraceError`] if the text is not a trace.
     pub fn take(&mut self, piece: &[u8], events: Option<Events>) -> Result<(), TraceError> {
         self.add(piece, events).map_err(|fault| Format::Kineto.error(fault))
     }
 
-    /// What was recorded, at the end of the text.
+    /// Finishes at the end of the text.
     ///
     /// # Errors
-    /// [`TraceError`] where the text is no trace, or only a part of one.
+    /// [`TraceError`] if the text is not a trace or is truncated.
     pub fn finish(mut self) -> Result<Recorded, TraceError> {
         let fault = match (self.walk(), self.place) {
             (Err(fault), _) => fault,
@@ -154,7 +155,7 @@ impl Reader {
         Err(Format::Kineto.error(fault))
     }
 
-    /// The error that reading the text failed here.
+    /// Error for a failure to read the text at this position.
     pub fn failed(&self, source: io::Error) -> TraceError {
         Format::Kineto.error(Fault::Io { events: self.recorded.events, source })
     }
@@ -171,7 +172,7 @@ impl Reader {
         if self.rest.len() < self.enough { Ok(()) } else { self.walk() }
     }
 
-    /// Reads as much of the rest as is whole.
+    /// Parses the complete part of the remaining text.
     fn walk(&mut self) -> Result<(), Fault> {
         let rest = std::mem::take(&mut self.rest);
         let read = self.walk_through(&rest)?;
@@ -185,7 +186,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads a text as far as it is whole: how far that is.
+    /// Parses a text up to its last complete item; returns the length parsed.
     fn walk_through(&mut self, text: &[u8]) -> Result<usize, Fault> {
         let mut read = 0;
         loop {
@@ -203,7 +204,7 @@ impl Reader {
         }
     }
 
-    /// Reads what is around the list of events, up to it or as far as it is whole: how far that is.
+    /// Parses the text outside the list of events, up to the list or the last complete item; returns the length parsed.
     fn properties(&mut self, text: &[u8], passed: u64) -> Result<usize, Fault> {
         let mut cursor = Cursor::new(text);
         loop {
@@ -221,7 +222,7 @@ impl Reader {
         }
     }
 
-    /// The fault of text that does not belong there.
+    /// Fault for unexpected text.
     fn unexpected(&self, cursor: &Cursor<'_>, passed: u64) -> Fault {
         match cursor.unexpected(passed) {
             Fault::NotJson { offset, found } if self.recorded.events > 0 => {
@@ -234,7 +235,7 @@ impl Reader {
     fn begin(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
         self.place = match cursor.next()? {
             b'{' => Place::Object,
-            // Chrome also reads a bare array of events.
+            // Chrome also accepts a bare array of events.
             b'[' => Place::Events { is_all: true },
             _ => return Err(Stop::Bad),
         };
@@ -243,7 +244,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads a property of the outer object, up to the bracket of the list of events.
+    /// Reads a property of the outer object, up to the opening bracket of the list of events.
     fn property(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
         match cursor.next()? {
             b'}' => self.place = Place::Over,
@@ -272,7 +273,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes what was read of `text` from `start` on, between two events: how many bytes that were.
+    /// Adds the events of `text` from `start`; returns the bytes parsed.
     fn events(&mut self, events: Events, text: &[u8], start: usize) -> Result<usize, Fault> {
         let (length, end) = (events.length, events.end);
         self.recorded.add(events)?;
@@ -295,7 +296,7 @@ mod tests {
     use super::*;
     use crate::kineto::collect::{Collector, Keep};
 
-    /// Reads a text in pieces of that length, wherever they are cut.
+    /// Reads a text in pieces of this length, cut anywhere.
     fn in_pieces(text: &str, length: usize, ahead: bool) -> Result<Recorded, Fault> {
         let mut reader = Reader::new(None);
         for piece in text.as_bytes().chunks(length) {
@@ -322,7 +323,7 @@ mod tests {
         assert_eq!((whole.recorder.runtime.as_deref(), whole.bytes), (Some("12.4"), TRACE.trim_end().len() as u64));
     }
 
-    /// Whatever a piece holds, and whoever read it: the trace is the same.
+    /// The trace is the same however it is cut and whichever thread parses it.
     #[test]
     fn pieces_may_end_anywhere() {
         let records = |mut recorded: Recorded| {
@@ -372,7 +373,7 @@ mod tests {
         assert!(matches!(counts(r#"{"traceEvents": [{"a": 1}, :"#), Err(Fault::Garbled { events: 1, offset: 27, .. })));
         assert!(matches!(counts(r#"{"traceEvents": [:"#), Err(Fault::NotJson { offset: 17, .. })));
         let cut = r#"{"traceEvents": [{"a": 1}, {"b""#;
-        let Err(Fault::Truncated { events: whole, bytes }) = counts(cut) else { panic!("not told as cut off") };
+        let Err(Fault::Truncated { events: whole, bytes }) = counts(cut) else { panic!("not reported as cut off") };
         assert_eq!((whole, bytes), (1, cut.len() as u64));
         assert!(matches!(counts(r#"{"traceEvents": [{"a": 1}]"#), Err(Fault::Truncated { .. })));
     }

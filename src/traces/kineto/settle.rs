@@ -1,12 +1,11 @@
-//! What can be put right only once all events are read.
+//! Corrections that need all events.
 
 use std::collections::{HashMap, HashSet};
 
 use super::collect::Collector;
 use crate::{CallKind, Range, RangeKind, Trace, Work, WorkKind};
 
-/// Takes the launch configurations that only the launch calls have (AMD), and brings
-/// grids in threads to blocks.
+/// Copies launch configurations that only launch calls have (AMD), and converts grids from threads to blocks.
 pub(super) fn grids(collector: &mut Collector) {
     let Collector { trace, hip_launches, .. } = collector;
     for work in trace.work.iter_mut().filter(|work| work.kind == WorkKind::Kernel) {
@@ -25,9 +24,8 @@ pub(super) fn grids(collector: &mut Collector) {
     }
 }
 
-/// Closes the optimizer's range that was open when the profiler stopped, as where
-/// `prof.step()` is called by a hook of the optimizer: PyTorch 2.1 writes it with no length,
-/// 2.6 with one. It lasts as long as its step.
+/// Closes an optimizer range that was open when the profiler stopped, for example if a hook of the optimizer calls
+/// `prof.step()`. PyTorch 2.1 writes it with zero length, 2.6 with a length. It ends with its step.
 pub(super) fn ranges(trace: &mut Trace) {
     let named =
         |range: &Range, prefix: &str| range.kind == RangeKind::Annotation && trace.name(range.name).starts_with(prefix);
@@ -50,11 +48,11 @@ pub(super) fn ranges(trace: &mut Trace) {
     }
 }
 
-/// Share of the launches of kernels from which on a process counts as a rank.
+/// Minimum share of the kernel launches for a process to count as a rank.
 const RANK: f64 = 0.1;
 
-/// Of the ranks of a job that were merged into one file, keeps one; a note says so. Their launches
-/// have the same correlation numbers, so that kernels of one would be joined to calls of another.
+/// Keeps one rank of a job whose ranks were merged into one file, and adds a note. Ranks use the same correlation ids,
+/// so kernels of one would match calls of another.
 pub(super) fn processes(trace: &mut Trace) {
     let process_of = trace.processes();
     let process = |thread: u32| process_of.get(&thread).copied().unwrap_or(0);
@@ -67,7 +65,7 @@ pub(super) fn processes(trace: &mut Trace) {
     if launches.len() < 2 {
         return;
     }
-    // By correlation, the launch of each rank, in the order of the file.
+    // Launches by correlation id, one per rank, in file order.
     let mut calls: HashMap<u64, Vec<(u32, f64)>> = HashMap::new();
     for launch in trace.launches.iter().filter(|launch| launches.contains_key(&process(launch.thread))) {
         let calls = calls.entry(launch.correlation).or_default();
@@ -93,14 +91,14 @@ pub(super) fn processes(trace: &mut Trace) {
     trace.launches.retain(|launch| is_own(launch.thread));
     trace.kernels = trace.work.iter().filter(|work| work.kind == WorkKind::Kernel).count() as u64;
     trace.recorder.notes.push(format!(
-        "the file holds {} processes that launch kernels, as where ranks were merged: this is one of them; importing a file of each rank in one command gives medians over the ranks",
+        "the file has {} processes that launch kernels (merged ranks?): this is one of them; import one file per rank in one command for medians over the ranks",
         launches.len()
     ));
 }
 
-/// The process of each piece of work, `None` if no rank launched it.
+/// Process of each piece of work; `None` if no rank launched it.
 fn owners(trace: &Trace, calls: &HashMap<u64, Vec<(u32, f64)>>) -> Vec<Option<u32>> {
-    // A GPU that only one rank can have used, by how long kernels would have waited for each.
+    // The process that can have used each GPU: the one whose launches precede the kernels with the shortest waits.
     let mut waits: HashMap<(u32, u32), (usize, f64)> = HashMap::new();
     let mut count: HashMap<(u32, u64), usize> = HashMap::new();
     for work in &trace.work {
@@ -128,7 +126,7 @@ fn owners(trace: &Trace, calls: &HashMap<u64, Vec<(u32, f64)>>) -> Vec<Option<u3
             let owner = owner_of.get(&work.device).copied();
             return owner.filter(|owner| calls.iter().any(|(process, _)| process == owner)).or(Some(calls[0].0));
         }
-        // Every rank calls its GPU 0: kernels of one correlation are in the order of their ranks.
+        // Every rank calls its GPU 0: kernels with the same id are in rank order.
         let number = seen.entry(work.correlation).or_default();
         let each = count[&(work.device, work.correlation)].div_ceil(calls.len());
         *number += 1;
@@ -137,8 +135,8 @@ fn owners(trace: &Trace, calls: &HashMap<u64, Vec<(u32, f64)>>) -> Vec<Option<u3
     trace.work.iter().map(owner).collect()
 }
 
-/// Of trainings in threads beside one another, keeps the one whose steps are marked, where
-/// no device took work of several; a note says so.
+/// If several threads train at once, keeps the one with marked steps, provided that no device work was recorded; adds a
+/// note either way.
 pub(super) fn threads(trace: &mut Trace) {
     let spans = |prefix: &str| -> HashMap<u32, (f64, f64)> {
         let mut spans = HashMap::new();
@@ -169,8 +167,8 @@ pub(super) fn threads(trace: &mut Trace) {
     }
     trace.recorder.notes.push(if trace.kernels == 0 {
         trace.ranges.retain(|range| !others.contains(&range.thread));
-        format!("{} threads train at once: this is the one whose steps were counted", others.len() + 1)
+        format!("{} threads train at once: the profile contains only one of them", others.len() + 1)
     } else {
-        format!("{} threads train at once: the profile holds the work of all of them", others.len() + 1)
+        format!("{} threads train at once: the profile contains the work of all of them", others.len() + 1)
     });
 }

@@ -1,4 +1,4 @@
-//! Reads packed events again: the other way round of [`pack`](super::pack).
+//! Unpacks events, the inverse of [`pack`](super::pack).
 
 use super::event::{Category, LAUNCH};
 use super::pack::{HAS_LAUNCH, HAS_SCALARS, HAS_SEQUENCE, HAS_TENSORS, KIND, KINDS, Last, OF_FORWARD, micros};
@@ -9,13 +9,13 @@ const fn unzigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
-/// Texts that were joined.
+/// Splits joined texts.
 pub(super) fn apart<const N: usize>(key: &[u8]) -> [&[u8]; N] {
     let mut bytes = Bytes(key);
     std::array::from_fn(|_| bytes.text().unwrap_or_default())
 }
 
-/// What is left of packed bytes.
+/// The rest of packed bytes.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -58,7 +58,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Texts of a part by the order in which they were first met, each with its number in the trace.
+/// Texts of a part in order of first use, each with its number in the trace.
 #[derive(Default)]
 pub(super) struct Texts<'a>(Vec<(&'a [u8], u32)>);
 
@@ -79,7 +79,7 @@ impl<'a> Texts<'a> {
         self.0.get(text).map_or(b"", |(text, _)| text)
     }
 
-    /// The number in the trace, which `number` is asked for until it has one.
+    /// Number of a text in the trace; calls `number` until it has one.
     pub(super) fn number(&mut self, text: usize, number: impl FnOnce(&'a [u8]) -> u32) -> u32 {
         match self.0.get_mut(text) {
             Some((text, known)) => {
@@ -93,14 +93,14 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// A record that was packed; texts by their place in the [`Texts`] of their kind.
+/// An unpacked record; texts are indices into the [`Texts`] of their kind.
 pub(super) enum Record {
     Range(PackedRange),
     Launch(PackedLaunch),
     Work(PackedWork),
 }
 
-/// A [`Range`](crate::Range).
+/// A packed [`Range`](crate::trace::Range).
 pub(super) struct PackedRange {
     pub(super) kind: RangeKind,
     pub(super) start: f64,
@@ -113,7 +113,7 @@ pub(super) struct PackedRange {
     pub(super) of_forward: bool,
 }
 
-/// A [`Launch`](crate::Launch).
+/// A packed [`Launch`](crate::trace::Launch).
 pub(super) struct PackedLaunch {
     pub(super) start: f64,
     pub(super) end: f64,
@@ -123,11 +123,11 @@ pub(super) struct PackedLaunch {
     pub(super) correlation: u64,
 }
 
-/// A [`Work`](crate::Work).
+/// A packed [`Work`](crate::trace::Work).
 pub(super) struct PackedWork {
     pub(super) kind: WorkKind,
     pub(super) start: f64,
-    /// NaN of a kernel without a duration.
+    /// NaN for a kernel without a duration.
     pub(super) end: f64,
     pub(super) name: usize,
     pub(super) launch: Option<usize>,
@@ -136,7 +136,7 @@ pub(super) struct PackedWork {
     pub(super) stream: u32,
 }
 
-/// Reads the records of a part, one by one.
+/// Iterates over the records of a part.
 pub(super) struct Unpacker<'a> {
     bytes: Bytes<'a>,
     pub(super) names: Texts<'a>,
@@ -161,12 +161,12 @@ impl<'a> Unpacker<'a> {
         }
     }
 
-    /// The shapes, types and strides of a call.
+    /// Splits the shapes, types and strides of a call.
     pub(super) fn arguments(key: &[u8]) -> [&[u8]; 3] {
         apart(key)
     }
 
-    /// The arguments that describe a launch.
+    /// Splits the arguments that describe a launch.
     pub(super) fn launch(key: &[u8]) -> [&[u8]; LAUNCH] {
         apart(key)
     }
@@ -254,7 +254,7 @@ mod tests {
                     "args": {{"Input Dims": [[2, 3], [3, 4]], "Sequence number": 7, "Fwd thread id": 1}}}},"#
             )
         };
-        // A time that ticks do not tell, too.
+        // Includes a time that ticks cannot hold exactly.
         let text = [event("1.001"), event("1712195495519689.3"), event("-5")].concat();
         let events = Packer::default().read(text.as_bytes());
         assert_eq!((events.kept, events.length, events.end), (3, text.len(), End::Text));

@@ -1,4 +1,4 @@
-//! Ranges that may mark the steps.
+//! Ranges that may mark steps.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use super::source::RangeRow;
 use crate::nvtx::{Described, Mark};
 use crate::{Fault, Range, RangeKind, StepMarks, Trace};
 
-/// Ranges that may be steps.
+/// Candidate step marks.
 #[derive(Default)]
 pub(super) struct Marks {
     steps: Vec<Marked>,
     optimizers: Vec<Marked>,
-    /// How often the program's ranges occur, by name without digits.
+    /// Number of occurrences of the program's ranges, by name without digits.
     names: BTreeMap<String, u64>,
 }
 
-/// Marks kept at most, and names counted.
+/// Maximum number of marks, and of distinct names.
 const MARKS: usize = 1 << 20;
 const NAMES: usize = 1 << 12;
-/// Characters of a mark's name that are kept.
+/// Maximum characters of a mark's name.
 const NAME: usize = 200;
 
 struct Marked {
@@ -29,7 +29,7 @@ struct Marked {
 }
 
 impl Marks {
-    /// Keeps a range that may mark a step: one of those named, where the caller named some.
+    /// Keeps a range that may mark a step. If the caller named a range, keeps only those with that name.
     pub(super) fn add(&mut self, row: &RangeRow<'_>, described: &Described<'_>, named: Option<&str>) {
         let name = || described.name.chars().take(NAME).collect();
         let marked = || Marked { name: name(), start: row.start, end: row.end, thread: row.thread };
@@ -54,7 +54,7 @@ impl Marks {
         }
     }
 
-    /// Gives the marks to the trace.
+    /// Passes the marks to the trace.
     pub(super) fn give(self, trace: &mut Trace, named: Option<&str>) -> Result<(), Fault> {
         if let Some(name) = named {
             if self.steps.is_empty() {
@@ -65,7 +65,7 @@ impl Marks {
             }
             trace.marked_by = Some(StepMarks::Named);
         }
-        // A program that marks its optimizer and no steps: they end where it ends.
+        // If the program marks its optimizer but not its steps, steps end where the optimizer ends.
         let optimizers = if named.is_none() && self.steps.len() < 2 { self.optimizers } else { Vec::new() };
         let optimizers = optimizers.into_iter().map(|mark| Marked { name: "Optimizer.step#range".to_owned(), ..mark });
         for mark in self.steps.into_iter().chain(optimizers) {
@@ -77,7 +77,7 @@ impl Marks {
     }
 }
 
-/// Whether a range is one of those named: the same text, or that text and a number.
+/// Whether a range has the wanted name, optionally followed by a number.
 fn is_named(name: &str, wanted: &str) -> bool {
     name.strip_prefix(wanted.trim()).is_some_and(|rest| {
         rest.chars().all(|c| c.is_ascii_digit() || c.is_whitespace() || matches!(c, '#' | '_' | '-' | ':' | '.' | '/'))

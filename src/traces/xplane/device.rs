@@ -1,10 +1,10 @@
-//! What events and planes say of a GPU, in the words of the other recorders.
+//! Converts events and planes of a GPU to the terms of the other recorders.
 
 use super::space::{Plane, Stat};
 use crate::{Configuration, WorkKind};
 use habitat_step::profile::DeviceInfo;
 
-/// Microseconds from `base` of an event `offset` picoseconds into a line.
+/// Time in microseconds since `base` (nanoseconds) of an event `offset` picoseconds into a line.
 pub(super) fn microseconds(line: i64, base: i64, offset: i64) -> f64 {
     line.saturating_sub(base) as f64 / 1e3 + offset as f64 / 1e6
 }
@@ -19,8 +19,7 @@ pub(super) fn work_kind(name: &str) -> WorkKind {
     }
 }
 
-/// Copies in the words of PyTorch's profiler; of kernels the name without the loader's
-/// suffix.
+/// Name as PyTorch's profiler writes it: copies renamed, kernels without the loader's suffix.
 pub(super) fn shown(name: &str) -> String {
     match name.strip_prefix("Memcpy") {
         Some("H2D") => "Memcpy HtoD".to_owned(),
@@ -32,8 +31,8 @@ pub(super) fn shown(name: &str) -> String {
     }
 }
 
-/// ` grid:32,16,2 block:256,1,1 regs:32 static_shared:0 dynamic_shared:1024 …`, of AMD
-/// `group_mem:` in place of the shared memory.
+/// Parses ` grid:32,16,2 block:256,1,1 regs:32 static_shared:0 dynamic_shared:1024 …`; AMD has `group_mem:` instead of
+/// the shared memory.
 pub(super) fn configuration(details: &str) -> Configuration {
     let mut launch = Configuration::default();
     for fact in details.split_ascii_whitespace() {
@@ -54,7 +53,7 @@ pub(super) fn configuration(details: &str) -> Configuration {
     launch
 }
 
-/// What a plane says of its GPU; it has figures, not a name.
+/// Device information of a plane, which has specifications but no name.
 pub(super) fn device_info(plane: &Plane<'_>) -> DeviceInfo {
     let whole = |name: &str| plane.stat(name).and_then(Stat::whole).and_then(|number| u64::try_from(number).ok());
     let small = |name: &str| whole(name).and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);

@@ -1,9 +1,7 @@
-//! What a compiled program says of its instructions: operators with shapes.
+//! Converts the instructions of a compiled program to operators with shapes.
 //!
-//! A dot
-//! becomes `aten::mm` or `aten::bmm`, a convolution `aten::convolution` (or its backward
-//! form), wherever it is: alone, in a fusion, or as a call of cuBLAS or cuDNN. Everything
-//! else keeps the name of its instruction without its number.
+//! A dot becomes `aten::mm` or `aten::bmm`, a convolution `aten::convolution` (or its backward form), whether alone, in
+//! a fusion, or as a call of cuBLAS or cuDNN. Every other instruction keeps its name without its number.
 
 mod instruction;
 
@@ -15,10 +13,10 @@ use super::wire::{Message, Room};
 use crate::{Fault, Scalars, Tensors};
 use habitat_step::profile::{Attribute, DType, Phase};
 
-/// Programs larger than this are not looked into.
+/// Maximum number of instructions of a program; the rest are ignored.
 const INSTRUCTIONS: usize = 1 << 20;
 
-/// Instructions looked at within others, of one program: every one of the largest a dozen times.
+/// Maximum number of nested instructions visited per program: for the largest program, each a dozen times.
 const LOOKED: usize = 12 * INSTRUCTIONS;
 
 /// An instruction as an operator.
@@ -31,17 +29,17 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// An operator of which the phase is not known.
+    /// An operator of unknown phase.
     pub(super) fn new(name: &str, tensors: Tensors) -> Self {
         Self { name: name.to_owned(), tensors, scalars: Scalars::new(), phase: Phase::Other }
     }
 }
 
-/// The operators of a program, by the names of their instructions.
+/// Operators of a program, by instruction name.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) operators: HashMap<String, Operator>,
-    /// Differentiated somewhere.
+    /// Whether it computes gradients anywhere.
     pub(super) trains: bool,
 }
 
@@ -49,11 +47,11 @@ struct Module {
     instructions: HashMap<u64, Instruction>,
     /// Instructions of a computation, by its number.
     computations: HashMap<u64, Vec<u64>>,
-    /// Instructions looked at within others.
+    /// Number of nested instructions visited.
     looked: Cell<usize>,
 }
 
-/// Reads an `HloProto`.
+/// Parses an `HloProto`.
 pub(super) fn program(proto: Message<'_>, room: &mut Room) -> Result<Program, Fault> {
     let Some(module) = proto.first(1)? else { return Ok(Program::default()) };
     let module = Module::read(module.message(), room)?;
@@ -69,7 +67,7 @@ pub(super) fn program(proto: Message<'_>, room: &mut Room) -> Result<Program, Fa
     Ok(Program { operators, trains })
 }
 
-/// JAX transposes what it differentiated to get the backward pass.
+/// JAX transposes the differentiated function to get the backward pass.
 fn is_backward(op_name: &str) -> bool {
     op_name.contains("transpose(jvp")
 }
@@ -100,12 +98,12 @@ impl Module {
         instruction.operands.iter().filter_map(|id| self.instructions.get(id)).map(|operand| &operand.shape)
     }
 
-    /// Instructions of the computations that an instruction carries out, at any depth.
+    /// Instructions of the computations that an instruction calls, at any depth.
     fn inside<'a>(&'a self, instruction: &'a Instruction) -> Vec<&'a Instruction> {
         let mut found = Vec::new();
         let mut open: Vec<(&Instruction, u32)> = vec![(instruction, 0)];
         while let Some((next, depth)) = open.pop() {
-            // Fusions nest a few deep; a program that nests deeper is none.
+            // Fusions nest a few levels; deeper nesting does not occur in valid programs.
             if depth > 8 || found.len() > 4096 {
                 break;
             }
@@ -124,8 +122,7 @@ impl Module {
         found
     }
 
-    /// Where several computations are called, only a fusion and a plain call are one piece
-    /// of work.
+    /// Whether the computations that it calls are one piece of work: only for a fusion and a plain call.
     fn is_fusion(instruction: &Instruction) -> bool {
         matches!(instruction.opcode.as_str(), "fusion" | "call")
     }
@@ -143,7 +140,7 @@ impl Module {
             .unwrap_or_else(|| self.plain(instruction))
     }
 
-    /// The operator of a dot, a convolution, or a library's call that is one.
+    /// The operator of a dot, a convolution or an equivalent library call.
     fn product(&self, instruction: &Instruction) -> Option<Operator> {
         let shapes: Vec<&Shape> = self.operands(instruction).collect();
         let result = instruction.shape.parts.first().unwrap_or(&instruction.shape);
@@ -167,7 +164,7 @@ impl Module {
         }
     }
 
-    /// Anything else: its name, and the shapes it takes.
+    /// The operator of any other instruction: its name and its input shapes.
     fn plain(&self, instruction: &Instruction) -> Operator {
         let name = if instruction.opcode == "custom-call" && !instruction.target.is_empty() {
             &instruction.target
@@ -176,7 +173,7 @@ impl Module {
         };
         let shapes = self.operands(instruction).filter(|shape| shape.parts.is_empty()).take(64);
         let tensors = shapes.map(|shape| (shape.extents.clone(), element(shape.element)));
-        // A scalar of a type that PyTorch does not have is no tensor there.
+        // A scalar of a type that PyTorch lacks is not a tensor there.
         let is_tensor = |(shape, dtype): &(Vec<u64>, Option<DType>)| {
             !shape.is_empty() || dtype.as_ref().is_some_and(|dtype| !matches!(dtype, DType::Other(_)))
         };
@@ -220,7 +217,7 @@ fn without_number(name: &str) -> &str {
     name
 }
 
-/// The element type of a number of `PrimitiveType`.
+/// Element type of a `PrimitiveType` number.
 fn element(number: u64) -> Option<DType> {
     Some(match number {
         1 => DType::Bool,
@@ -241,7 +238,7 @@ fn element(number: u64) -> Option<DType> {
     })
 }
 
-/// `[[M, N], [N, K]]`, or with the shared extents in front.
+/// Shapes `[[M, N], [N, K]]`, or with the batch in front.
 fn product(left: &Shape, right: &Shape, dot: &Dot) -> Option<Operator> {
     let at = |shape: &Shape, dimensions: &[u64]| -> Option<u64> {
         dimensions.iter().try_fold(1_u64, |product, dimension| {
@@ -265,12 +262,12 @@ fn product(left: &Shape, right: &Shape, dot: &Dot) -> Option<Operator> {
     Some(Operator::new(name, Tensors::new(shapes.map(|shape| (shape, Some(dtype.clone()))))))
 }
 
-/// What the call of cuBLAS says of its extents.
+/// Dimension numbers in the configuration of a cuBLAS call.
 fn configured(config: &str) -> Option<Dot> {
     let config: serde_json::Value = serde_json::from_str(config).ok()?;
     let gemm = config.get("gemm_backend_config").unwrap_or(&config);
     let dot = gemm.get("dot_dimension_numbers")?;
-    // Whole numbers of 64 bits are texts in the JSON form of protocol buffers.
+    // In the JSON form of protocol buffers, 64-bit integers are strings.
     let list = |name: &str| -> Option<Vec<u64>> {
         let Some(list) = dot.get(name) else { return Some(Vec::new()) };
         list.as_array()?
@@ -286,8 +283,8 @@ fn configured(config: &str) -> Option<Dot> {
     })
 }
 
-/// A convolution in PyTorch's order: batch, channels, space. `gradients` says which of
-/// input, weight and bias a backward one forms; none of a forward one.
+/// A convolution in PyTorch's order: batch, channels, space. `gradients` selects the gradients that a backward one
+/// computes, of input, weight and bias; all false for a forward one.
 fn convolution(
     input: &Shape,
     weight: &Shape,
@@ -304,8 +301,8 @@ fn convolution(
     let weight_dims = ordered(weight, layout.kernel, &layout.kernel_space)?;
     let output_dims = ordered(output, layout.output, &layout.output_space)?;
     let window = &instruction.window;
-    // A window with a dilated base is a gradient written as a convolution, and uneven
-    // padding has no name in PyTorch: what cannot be told truly is not told.
+    // A window with base dilation is a gradient written as a convolution, and PyTorch has no uneven padding; neither is
+    // converted.
     let plain =
         window.iter().all(|dim| dim.base_dilation <= 1 && dim.padding[0] == dim.padding[1] && dim.padding[0] >= 0);
     if !plain || instruction.batch_groups > 1 || window.is_empty() || window.len() != layout.input_space.len() {
@@ -348,7 +345,7 @@ mod tests {
         let found = product(&shape(16, &[64, 128]), &shape(16, &[128, 10]), &dot).unwrap();
         assert_eq!((found.name.as_str(), &found.tensors.shapes[..]), ("aten::mm", &[vec![64, 128], vec![128, 10]][..]));
         assert_eq!(found.tensors.dtype, Some(DType::Bfloat16));
-        // "bsd,de->bse": two extents of the left one are rows.
+        // "bsd,de->bse": two extents of the left factor are rows.
         let dot = Dot { left_contracted: vec![2], right_contracted: vec![0], ..Dot::default() };
         let found = product(&shape(11, &[2, 50, 128]), &shape(11, &[128, 10]), &dot).unwrap();
         assert_eq!(found.tensors.shapes, [[100, 128], [128, 10]]);
@@ -357,7 +354,7 @@ mod tests {
         let found = product(&shape(16, &[4096, 2, 1024]), &shape(16, &[2, 1024, 6144]), &dot).unwrap();
         assert_eq!(found.name, "aten::bmm");
         assert_eq!(found.tensors.shapes, [[2, 4096, 1024], [2, 1024, 6144]]);
-        // Extents that do not meet are no product.
+        // Mismatched extents are not a product.
         assert_eq!(product(&shape(16, &[4, 5]), &shape(16, &[4, 5]), &dot), None);
     }
 

@@ -1,4 +1,4 @@
-//! Steps that the program marked on the host, in the time of a GPU.
+//! Steps that the program marked on the host, converted to GPU time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,12 +6,12 @@ use super::recording::Ran;
 use super::space::{Event, Plane};
 use crate::Fault;
 
-/// Launches, and steps, held of a recording.
+/// Maximum number of launches, and of steps.
 const LAUNCHES: usize = 1 << 22;
 
-/// Steps that the program marked on the host, and the launches of the GPU's work.
+/// Steps that the program marked on the host, and the launches of GPU work.
 pub(super) struct HostSteps {
-    /// From and to, in nanoseconds of the host's clock.
+    /// Start and end in nanoseconds on the host's clock.
     steps: Vec<(f64, f64)>,
     launches: HashMap<i64, f64>,
 }
@@ -48,7 +48,7 @@ pub(super) fn host_steps(hosts: &[Plane<'_>]) -> Result<HostSteps, Fault> {
 }
 
 impl HostSteps {
-    /// The steps in the device's time: from the first work launched in a step to the last.
+    /// Steps in device time: from the first to the last work launched in each step.
     pub(super) fn on_device(&self, events: &[Ran]) -> Vec<(f64, f64)> {
         let mut spans: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
         for event in events {

@@ -11,12 +11,12 @@ use crate::Fault;
 pub(super) struct Programs {
     by_number: HashMap<u64, Program>,
     by_name: HashMap<String, u64>,
-    /// Programs without instructions.
+    /// Number of programs without instructions.
     pub(super) unread: u64,
     room: Room,
 }
 
-/// Parts of programs held, with the shapes that an instruction repeats of those it takes.
+/// Maximum number of parts of programs, including the input shapes repeated for each instruction.
 const PARTS: usize = 1 << 25;
 
 impl Default for Programs {
@@ -45,7 +45,7 @@ impl Programs {
         Ok(())
     }
 
-    /// A program with its number.
+    /// Finds a program; returns it with its number.
     pub(super) fn find(&self, number: Option<u64>, name: &str) -> Option<(u64, &Program)> {
         let name = name.rsplit_once('(').map_or(name, |(name, _)| name);
         let of = |number: u64| Some((number, self.by_number.get(&number)?));

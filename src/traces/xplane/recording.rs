@@ -1,4 +1,4 @@
-//! What ran on one GPU: its events, the steps among them, and how they become a trace.
+//! Events of one GPU, its steps, and their conversion to a trace.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,19 +12,19 @@ use crate::{
     Tensors, Trace, Work, WorkKind, steps,
 };
 
-/// What ran on one GPU; times in microseconds from its first line's beginning.
+/// Events of one GPU; times in microseconds since the start of its first line.
 pub(super) struct Recording<'a> {
     pub(super) device: u32,
     pub(super) events: Vec<Ran>,
     operators: Vec<Operator>,
     names: Vec<String>,
     details: Vec<Configuration>,
-    /// The clock's beginning, in nanoseconds.
+    /// Time origin in nanoseconds.
     base: i64,
     marks: Vec<(f64, f64)>,
     how: Option<StepMarks>,
     notes: Vec<String>,
-    /// Kernel time of instructions whose program is in the recording, and of all.
+    /// Kernel time of instructions whose program is in the recording, and of all kernels, in microseconds.
     described: (f64, f64),
     trains: bool,
     programs: &'a Programs,
@@ -38,15 +38,15 @@ pub(super) struct Ran {
     name: u32,
     kind: WorkKind,
     stream: u64,
-    /// Of `operators`; none where no instruction is named.
+    /// Index in `operators`; `None` if the event names no instruction.
     operator: Option<u32>,
     details: u32,
-    /// The program's number.
+    /// Program number.
     program: u64,
     pub(super) correlation: i64,
 }
 
-/// Texts numbered once.
+/// Interned texts.
 struct Numbers<'a, T> {
     known: HashMap<String, u32>,
     list: &'a mut Vec<T>,
@@ -64,10 +64,10 @@ impl<T> Numbers<'_, T> {
     }
 }
 
-/// Events of a GPU held, about 100 bytes each.
+/// Maximum number of events of a GPU, about 100 bytes each.
 const EVENTS: usize = 1 << 22;
 
-/// Lines that tell the streams' events again, put together for viewers.
+/// Lines that repeat the streams' events in other groupings, for viewers.
 const DERIVED: [&str; 9] = [
     "Steps",
     "XLA Modules",
@@ -145,7 +145,7 @@ impl<'a> Recording<'a> {
                 }
                 let operator = (!instruction.is_empty()).then(|| {
                     if let Some((of, known)) = known {
-                        // Once, whatever an event calls the program.
+                        // One entry, whatever name the event has for the program.
                         return operator_of.number(format!("{of}\u{0}{instruction}"), |_| known.clone());
                     }
                     let key = format!("{module}\u{0}{}\u{0}{instruction}", number.unwrap_or(0));
@@ -170,7 +170,7 @@ impl<'a> Recording<'a> {
         Ok(recording)
     }
 
-    /// Finds the steps: by the plane's own line, by the host's marks, by runs of a program.
+    /// Finds the steps: from the plane's own line, otherwise from the host's marks, otherwise from runs of a program.
     pub(super) fn find_steps(&mut self, plane: &Plane<'_>, host: &HostSteps) -> Result<(), Fault> {
         for message in &plane.lines {
             let line = Plane::line(*message)?;
@@ -196,8 +196,8 @@ impl<'a> Recording<'a> {
         Ok(())
     }
 
-    /// Runs of the program with most device time: an instruction that is carried out once
-    /// in a run (not one in a loop) occurs least often.
+    /// Runs of the program with the most device time. The least frequent instruction is assumed to run once per run,
+    /// not in a loop.
     fn runs(&mut self) {
         let mut times: BTreeMap<u64, f64> = BTreeMap::new();
         for event in self.events.iter().filter(|event| event.operator.is_some()) {
@@ -224,19 +224,18 @@ impl<'a> Recording<'a> {
         self.how = Some(StepMarks::ProgramRuns);
     }
 
-    /// The trace. An instruction's kernels follow one another on a stream: the range around them
-    /// is the operator.
+    /// Builds the trace. Consecutive kernels of an instruction on a stream form one range, which becomes the operator.
     pub(super) fn trace(mut self, plane: &Plane<'_>, options: &ReadOptions<'_>) -> Trace {
         let info = device_info(plane);
         let (described, all) = self.described;
         if all > 0.0 && described < 0.995 * all {
             self.notes.push(format!(
-                "{:.1} % of the kernel time is of instructions whose program is in the recording; the rest has no shapes",
+                "shapes are known for {:.1} % of the kernel time; the programs of the rest are not in the recording",
                 100.0 * described / all
             ));
         }
         if self.programs.unread > 0 {
-            self.notes.push(format!("{} programs of the recording have no instructions", self.programs.unread));
+            self.notes.push(format!("{} programs in the recording have no instructions", self.programs.unread));
         }
         let mut trace = Trace::new(Recorder {
             format: Format::Xplane,
@@ -244,7 +243,7 @@ impl<'a> Recording<'a> {
             runtime: None,
             driver: None,
             world_size: None,
-            without_shapes: "the recording has no programs, so no shapes: record it with JAX's profiler in the process that compiled them",
+            without_shapes: "the recording has no programs and so no shapes: record it with JAX's profiler in the process that compiled them",
             joined_to: "an instruction of a compiled program",
             whole_remedy: " (jax.profiler.StepTraceAnnotation marks steps)",
             finds_patterns: false,
@@ -265,7 +264,7 @@ impl<'a> Recording<'a> {
         let names: Vec<u32> = self.names.iter().map(|name| trace.names.plain(name)).collect();
         let configurations: Vec<u32> =
             self.details.iter().map(|details| trace.configurations.number(details.clone())).collect();
-        // A kernel becomes three records.
+        // Each kernel becomes three records.
         trace.records = 3 * self.events.len() as u64;
         trace.is_part = trace.records > options.budget() as u64;
         trace.span = self
@@ -284,7 +283,7 @@ impl<'a> Recording<'a> {
                 (Some((operator, range)), Some(own)) if *operator == own => range.end = range.end.max(event.end),
                 (_, own) => {
                     if let Some((_, range)) = open.remove(&thread) {
-                        // Some clocks let a kernel start just before the one ahead of it ends.
+                        // On some clocks a kernel starts just before the previous one ends.
                         trace.add_range(Range { end: range.end.min(event.start).max(range.start), ..range });
                     }
                     if let Some(own) = own {
@@ -320,7 +319,7 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// The range of an operator, its thread and times left open.
+/// Range of an operator, without thread and times.
 fn range(trace: &mut Trace, operator: &Operator) -> Range {
     let name = trace.names.plain(&operator.name);
     let tensors = if operator.tensors.shapes.is_empty() { NONE } else { trace.tensors.value(operator.tensors.clone()) };

@@ -1,29 +1,28 @@
-//! The planes of a recording: one a GPU, one or more of the host, one with the programs.
+//! Planes of a recording: one per GPU, one or more for the host, one with the programs.
 //!
-//! Field numbers are those of `xplane.proto` in the XLA project
-//! (`third_party/tsl/tsl/profiler/protobuf/xplane.proto`).
+//! Field numbers are those of `xplane.proto` in the XLA project (`third_party/tsl/tsl/profiler/protobuf/xplane.proto`).
 
 use std::collections::HashMap;
 
 use super::wire::{Message, Room, Value};
 use crate::Fault;
 
-/// A value that an event, a plane or a program carries by name.
+/// A named value of an event, a plane or a program.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Stat<'a> {
     Real(f64),
     Whole(i64),
     Text(Message<'a>),
-    /// A name of the plane's own table.
+    /// Index into the plane's own table of names.
     Name(u64),
 }
 
-/// A plane, its tables read and its lines not.
+/// A plane with parsed tables and unparsed lines.
 #[derive(Debug)]
 pub(super) struct Plane<'a> {
     pub(super) name: String,
     pub(super) lines: Vec<Message<'a>>,
-    /// Kinds of events: name, and the values that all events of the kind carry.
+    /// Kinds of events: name, and the values common to all events of the kind.
     pub(super) kinds: HashMap<u64, Kind<'a>>,
     /// Names of values (and values that are names).
     pub(super) names: HashMap<u64, String>,
@@ -36,7 +35,7 @@ pub(super) struct Kind<'a> {
     pub(super) stats: Vec<(u64, Stat<'a>)>,
 }
 
-/// One event; times in picoseconds from the line's beginning.
+/// One event; times in picoseconds since the start of the line.
 #[derive(Debug)]
 pub(super) struct Event<'a> {
     pub(super) kind: u64,
@@ -45,28 +44,28 @@ pub(super) struct Event<'a> {
     pub(super) stats: Vec<(u64, Stat<'a>)>,
 }
 
-/// What is known of a line.
+/// Header of a line.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
     pub(super) id: u64,
     pub(super) name: String,
-    /// Its beginning, in nanoseconds.
+    /// Start in nanoseconds.
     pub(super) start: i64,
     message: Message<'a>,
 }
 
-/// Planes, lines, kinds of events, names and their values held of a recording: a few hundred
-/// megabytes. A part can be as short as two bytes, and the file 2 GiB.
+/// Maximum number of planes, lines, kinds of events, names and values of a recording: a few hundred megabytes. Without
+/// a limit, a 2 GiB file of two-byte parts would exhaust memory.
 const PARTS: usize = 1 << 22;
-/// Values of an event or its kind, which are searched for each event.
+/// Maximum number of values of an event or its kind; the reader searches them for each event.
 const VALUES: usize = 256;
 
-/// Room for the parts of a recording's planes.
+/// Limit for the parts of a recording's planes.
 pub(super) const fn room() -> Room {
     Room::new("planes, lines, names and values", PARTS)
 }
 
-/// The messages of the planes.
+/// Messages of the planes.
 pub(super) fn planes<'a>(bytes: &'a [u8], room: &mut Room) -> Result<Vec<Message<'a>>, Fault> {
     let mut planes = Vec::new();
     for field in (Message { bytes, offset: 0 }).fields() {
@@ -122,7 +121,7 @@ impl<'a> Plane<'a> {
         Ok(plane)
     }
 
-    /// The number of a value's name.
+    /// Number of a value name.
     pub(super) fn number_of(&self, name: &str) -> Option<u64> {
         self.names.iter().find(|(_, known)| *known == name).map(|(number, _)| *number)
     }
@@ -133,7 +132,7 @@ impl<'a> Plane<'a> {
         self.stats.iter().find(|(key, _)| *key == number).map(|(_, stat)| *stat)
     }
 
-    /// A value's text; of a number its digits.
+    /// Text of a value; numbers are formatted.
     pub(super) fn text(&self, stat: Stat<'a>) -> String {
         match stat {
             Stat::Name(number) => self.names.get(&number).cloned().unwrap_or_default(),
@@ -158,7 +157,7 @@ impl<'a> Plane<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// The messages of the events; that the line can be read is known.
+    /// Messages of the events; the line was already parsed once without errors.
     pub(super) fn events(&self) -> impl Iterator<Item = Message<'a>> + use<'a> {
         self.message.fields().flatten().filter(|(number, _)| *number == 4).map(|(_, value)| value.message())
     }
@@ -190,7 +189,7 @@ impl Stat<'_> {
     }
 }
 
-/// An entry of a table: its key, and the message under it.
+/// An entry of a table: its key and its message.
 fn entry(value: Value<'_>) -> Result<(u64, Message<'_>), Fault> {
     let (mut key, mut content) = (0, Message { bytes: &[], offset: value.message().offset });
     for field in value.message().fields() {
@@ -212,7 +211,7 @@ fn add<'a>(stats: &mut Vec<(u64, Stat<'a>)>, value: Value<'a>) -> Result<(), Fau
     Ok(())
 }
 
-/// A value with the number of its name.
+/// Parses a value and the number of its name.
 pub(super) fn stat(message: Message<'_>) -> Result<Option<(u64, Stat<'_>)>, Fault> {
     let (mut name, mut found) = (0, None);
     for field in message.fields() {

@@ -1,15 +1,13 @@
 //! The wire format of protocol buffers, as far as reading needs it.
 //!
-//! Written out by hand: a message is a sequence of fields, a field is a number with one of
-//! four kinds of value, and what is not asked for is passed over. An error names the byte
-//! of the file at which the data stops making sense. A library that decodes whole messages
-//! (prost) holds the recording a second time as objects, many times its size where events
-//! are small, and does not know the byte of a fault.
-//! Source: protobuf.dev/programming-guides/encoding.
+//! Written by hand: a message is a sequence of fields, and a field is a number with one of four kinds of value.
+//! Unneeded fields are skipped. An error names the byte of the file where the data is malformed. A library that decodes
+//! whole messages (prost) holds the recording a second time as objects, many times its size for small events, and does
+//! not know the byte of a fault. Source: protobuf.dev/programming-guides/encoding.
 
 use crate::Fault;
 
-/// The value of a field.
+/// Value of a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Value<'a> {
     Number(u64),
@@ -19,27 +17,27 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// A whole number; 0 where it is something else.
+    /// A whole number; 0 for other kinds.
     pub(super) fn number(self) -> u64 {
         if let Self::Number(number) = self { number } else { 0 }
     }
 
-    /// A whole number with a sign.
+    /// A signed whole number.
     pub(super) fn signed(self) -> i64 {
         self.number().cast_signed()
     }
 
-    /// A message; empty where it is something else.
+    /// A message; empty for other kinds.
     pub(super) fn message(self) -> Message<'a> {
         if let Self::Bytes(message) = self { message } else { Message { bytes: &[], offset: 0 } }
     }
 
-    /// A text; what is no UTF-8 becomes U+FFFD.
+    /// A text; invalid UTF-8 becomes U+FFFD.
     pub(super) fn text(self) -> String {
         String::from_utf8_lossy(self.message().bytes).into_owned()
     }
 
-    /// Whole numbers: one, or many packed.
+    /// Appends whole numbers: a single one or a packed list.
     pub(super) fn numbers(self, into: &mut Vec<u64>) -> Result<(), Fault> {
         match self {
             Self::Number(number) if into.len() < LIST => into.push(number),
@@ -55,10 +53,10 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Numbers of a list that are kept.
+/// Maximum length of a list of numbers.
 const LIST: usize = 1 << 16;
 
-/// How many more parts of messages may be held: a part of two bytes can take a hundred.
+/// Remaining number of message parts that may be held: a part of two bytes in the file can take a hundred in memory.
 #[derive(Debug)]
 pub(super) struct Room {
     what: &'static str,
@@ -81,7 +79,7 @@ impl Room {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Message<'a> {
     pub(super) bytes: &'a [u8],
-    /// Where it begins in the file.
+    /// Byte offset in the file.
     pub(super) offset: usize,
 }
 
@@ -90,7 +88,7 @@ impl<'a> Message<'a> {
         Fields { message: self, at: 0 }
     }
 
-    /// The first field of that number.
+    /// First field with this number.
     pub(super) fn first(self, number: u32) -> Result<Option<Value<'a>>, Fault> {
         for field in self.fields() {
             let (found, value) = field?;
@@ -102,7 +100,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The fields of a message, in order.
+/// Iterates over the fields of a message.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     message: Message<'a>,
@@ -121,7 +119,7 @@ impl<'a> Fields<'a> {
                 return Err(self.fault("the message ends within a number"));
             };
             self.at += 1;
-            // The tenth byte has room for one bit.
+            // The tenth byte holds one bit.
             if shift < 64 {
                 value |= u64::from(byte & 0x7f) << shift;
             }
@@ -134,7 +132,7 @@ impl<'a> Fields<'a> {
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.message.bytes.len());
-        let Some(end) = end else { return Err(self.fault("a field that is longer than its message")) };
+        let Some(end) = end else { return Err(self.fault("a field longer than its message")) };
         let bytes = &self.message.bytes[self.at..end];
         self.at = end;
         Ok(bytes)
@@ -160,7 +158,7 @@ impl<'a> Fields<'a> {
                 self.take(4)?;
                 Value::Four
             }
-            _ => return Err(self.fault("a kind of field that there is not")),
+            _ => return Err(self.fault("an unknown kind of field")),
         };
         Ok((number, value))
     }
@@ -192,7 +190,7 @@ mod tests {
 
     #[test]
     fn fields_of_every_kind() {
-        // The example of the encoding's documentation: field 1 is 150.
+        // Example from the encoding's documentation: field 1 is 150.
         assert_eq!(all(&[0x08, 0x96, 0x01]).unwrap(), [(1, Value::Number(150))]);
         let text = all(&[0x12, 0x02, b'h', b'i', 0x1d, 0, 0, 0, 0, 0x21, 1, 0, 0, 0, 0, 0, 0, 0]).unwrap();
         assert_eq!(text[0].1.text(), "hi");

@@ -1,26 +1,24 @@
-//! What the job's memory holds.
+//! Splits the job's memory by kind.
 //!
-//! Parameters, gradients and optimizer state are measured in the job after a step (sizes of
-//! the tensors themselves); the allocator knows the peak. What is left of the peak is what
-//! the passes allocate: activations, with temporary results among them, which nothing
-//! outside the allocator can tell apart. At the peak, early in the backward pass, part of
-//! the gradients may not be there yet; they are counted in full, so the activations are at
-//! least what is said.
+//! Parameters, gradients and optimizer state are measured in the job after a step (sizes of the tensors); the allocator
+//! reports the peak. The rest of the peak is allocated by the passes: activations including temporary results, which
+//! cannot be distinguished from outside the allocator. At the peak, early in the backward pass, some gradients may not
+//! exist yet; they count in full, so the activations are a lower bound.
 
 use crate::capture::messages::Held;
 use crate::capture::recording::Process;
 use habitat_base::units::Bytes;
 use habitat_step::profile::{Memory, MemorySource, Profile};
 
-/// Puts the kinds into the profile, where they and the peak are of a GPU and agree.
+/// Adds memory by kind to the profile, if the kinds and the peak are of a GPU and consistent.
 pub(super) fn fill(profile: &mut Profile, process: &Process, notes: &mut Vec<String>) {
     let Some(held) = process.held.as_ref().filter(|held| held.device == "cuda") else { return };
-    // Only the allocator's own peak is of the same tensors.
+    // Only the allocator's own peak covers the same tensors.
     let (Some(peak), Some(step)) = (process.peak_memory_bytes, &mut profile.step) else { return };
     let Some(memory) = of(held, peak) else {
         notes.push(format!(
-            "parameters, gradients and optimizer state ({}) are more than the recorded peak ({}): memory is not split by kind",
-            held.total().map_or_else(|| "beyond count".to_owned(), shown),
+            "parameters, gradients and optimizer state ({}) exceed the recorded peak ({}): memory is not split by kind",
+            held.total().map_or_else(|| "too large".to_owned(), shown),
             shown(peak)
         ));
         return;
@@ -29,17 +27,15 @@ pub(super) fn fill(profile: &mut Profile, process: &Process, notes: &mut Vec<Str
     step.peak_memory_bytes = Some(memory.total());
     step.memory = Some(memory);
     notes.push(
-        "memory by kind: parameters, gradients and optimizer state are measured; activations are the rest of the peak, temporary results among them"
+        "memory by kind: parameters, gradients and optimizer state are measured; activations are the rest of the peak, including temporary results"
             .to_owned(),
     );
     if !held.whole_model {
-        notes.push(
-            "parameters that are not trained, and buffers, count as activations: the model was not seen".to_owned(),
-        );
+        notes.push("untrained parameters and buffers count as activations: the model was not observed".to_owned());
     }
 }
 
-/// The kinds of a peak; `None` where they exceed it.
+/// Memory by kind at a peak; `None` if the kinds exceed it.
 fn of(held: &Held, peak: u64) -> Option<Memory> {
     let rest = peak.checked_sub(held.total()?)?;
     let bytes = |bytes: u64| Bytes::new(bytes as f64).ok();
@@ -54,11 +50,10 @@ fn of(held: &Held, peak: u64) -> Option<Memory> {
     })
 }
 
-/// In words, for a job without a GPU: the tensors would be as large on one, but the peak
-/// is not known.
+/// Note for a job without a GPU: the tensors would be as large on one, but the peak is unknown.
 pub(super) fn told(held: &Held) -> String {
     format!(
-        "parameters{} {}, gradients {}, optimizer state {}, measured after a step; without a GPU the peak, and so the activations, are not known",
+        "parameters{} {}, gradients {}, optimizer state {}, measured after a step; without a GPU the peak, and so the activations, are unknown",
         if held.whole_model { " and buffers" } else { "" },
         shown(held.parameters_bytes),
         shown(held.gradients_bytes),
@@ -71,7 +66,7 @@ fn shown(bytes: u64) -> String {
 }
 
 impl Held {
-    /// Everything together; `None` beyond what 64 bits hold.
+    /// Total; `None` if it exceeds 64 bits.
     fn total(&self) -> Option<u64> {
         self.parameters_bytes.checked_add(self.gradients_bytes)?.checked_add(self.optimizer_state_bytes)
     }
@@ -116,10 +111,10 @@ mod tests {
     fn what_does_not_agree_is_left_out_and_said() {
         let (memory, peak, notes) = filled(held("cuda", 800), Some(1000));
         assert_eq!((memory, peak), (None, Some(900.0)));
-        assert!(notes[0].contains("more than the recorded peak"), "{notes:?}");
+        assert!(notes[0].contains("exceed the recorded peak"), "{notes:?}");
         assert_eq!(filled(held("cuda", u64::MAX), Some(1000)).0, None);
         assert_eq!(filled(held("cuda", 100), None).0, None);
-        // The tensors of a CPU are no device memory.
+        // Tensors on a CPU are not device memory.
         assert_eq!(filled(held("cpu", 100), Some(1000)).0, None);
         assert!(told(&held("cpu", 4_000_000)).contains("parameters and buffers 3.81 MB, gradients 0.098 KB"));
     }

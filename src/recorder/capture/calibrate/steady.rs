@@ -1,43 +1,41 @@
-//! From timed regions to a figure: warm up until steady, then the median and its spread.
+//! Derives a figure from timed regions: warms up until steady, then takes the median and its spread.
 
 use habitat_base::units::Micros;
 use habitat_step::catalog::calibration::Spread;
 
 use super::Problem;
 
-/// How a figure is timed.
+/// Timing parameters of a figure.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Regions {
-    /// Time that a region aims at, in microseconds.
+    /// Target length of a region in microseconds.
     region_us: f64,
-    /// Device time that the warm-up takes at least, in microseconds.
+    /// Minimum device time of the warm-up in microseconds.
     warm_us: f64,
-    /// Regions of the warm-up at most.
+    /// Maximum number of warm-up regions.
     most_warm: u32,
-    /// Regions that are kept.
+    /// Number of measured regions.
     kept: u32,
 }
 
-/// The warm-up ends where the last regions differ by less than this.
+/// Relative difference between the last regions below which the warm-up ends.
 const STEADY: f64 = 0.02;
-/// Regions that are compared for it.
+/// Number of regions compared for it.
 const COMPARED: usize = 3;
-/// Runs of one region at most.
+/// Maximum number of runs per region.
 const MOST_RUNS: f64 = 1e6;
-/// Length of a region during which the board is asked what it does, over the usual one.
+/// Length of the region during which the board is queried, as a multiple of the usual one.
 const WATCHED: u64 = 15;
 
 impl Regions {
-    /// Empty kernels: a thousand of them, or one and its wait, are a region.
+    /// Empty kernels: a region is a thousand of them, or one and its wait.
     pub(super) const LAUNCHES: Self = Self { region_us: 0.0, warm_us: 5_000.0, most_warm: 200, kept: 51 };
-    /// Copies: a fifth of a second in all.
+    /// Copies: a fifth of a second in total.
     pub(super) const BANDWIDTH: Self = Self { region_us: 20_000.0, warm_us: 200_000.0, most_warm: 40, kept: 15 };
-    /// Products: a second of warm-up and two of measurement, as long as boards take to run
-    /// into the limit of their power.
+    /// Products: a second of warm-up and two of measurement, long enough for boards to reach their power limit.
     pub(super) const PRODUCTS: Self = Self { region_us: 100_000.0, warm_us: 1_000_000.0, most_warm: 40, kept: 20 };
 
-    /// Figures of regions; `one` times a region and gives its length in microseconds and its
-    /// figure.
+    /// Collects the figures of regions; `one` times a region and returns its length in microseconds and its figure.
     pub(super) fn collect(self, mut one: impl FnMut() -> Result<(f64, f64), Problem>) -> Result<Spread, Problem> {
         let mut last: Vec<f64> = Vec::new();
         let mut warm_us = 0.0;
@@ -53,8 +51,8 @@ impl Regions {
         spread(figures)
     }
 
-    /// The rate of work of which one run does `each` (in units where each over microseconds is
-    /// the rate): `time` runs it so many times in a row.
+    /// Measures the rate of work with `each` units per run, in units per microsecond; `time` runs it a number of times
+    /// in a row.
     pub(super) fn rate(
         self,
         each: f64,
@@ -67,7 +65,7 @@ impl Regions {
         })
     }
 
-    /// The same; after it a longer region during which the board is watched.
+    /// The same, followed by a longer region during which the board is queried.
     pub(super) fn rate_watched(
         self,
         each: f64,
@@ -79,12 +77,11 @@ impl Regions {
         Ok(found)
     }
 
-    /// How many runs make a region, from the second of two short ones (the first also loads
-    /// the kernel).
+    /// Number of runs per region, from the second of two short ones (the first also loads the kernel).
     fn runs(self, time: &mut impl FnMut(u64) -> Result<Micros, Problem>) -> Result<u64, Problem> {
         time(1)?;
         let mut runs = 1;
-        // Where one run is lost in the clock's steps, more are timed.
+        // If a run is short compared with the clock's resolution, time more of them.
         loop {
             let took = positive(time(runs)?)?;
             if took >= self.region_us / 20.0 || runs as f64 >= MOST_RUNS {
@@ -96,7 +93,11 @@ impl Regions {
 }
 
 fn positive(time: Micros) -> Result<f64, Problem> {
-    if time.get() > 0.0 { Ok(time.get()) } else { Err(Problem::LeftOut("the device's clock stood still".to_owned())) }
+    if time.get() > 0.0 {
+        Ok(time.get())
+    } else {
+        Err(Problem::LeftOut("the device's clock did not advance".to_owned()))
+    }
 }
 
 fn is_steady(figures: &[f64]) -> bool {
@@ -105,7 +106,7 @@ fn is_steady(figures: &[f64]) -> bool {
     high - low <= STEADY * high
 }
 
-/// Median, 10th and 90th percentile (the nearest of the figures).
+/// Median, 10th and 90th percentile (the nearest figures).
 fn spread(mut figures: Vec<f64>) -> Result<Spread, Problem> {
     figures.sort_by(f64::total_cmp);
     let at = |share: f64| {
@@ -114,7 +115,7 @@ fn spread(mut figures: Vec<f64>) -> Result<Spread, Problem> {
     };
     match (at(0.5), at(0.1), at(0.9)) {
         (Some(median), Some(low), Some(high)) => Ok(Spread { median, low, high, regions: figures.len() as u32 }),
-        _ => Err(Problem::LeftOut("no time could be taken".to_owned())),
+        _ => Err(Problem::LeftOut("no time was measured".to_owned())),
     }
 }
 
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn warming_up_ends_when_it_is_steady() {
-        // 50 slow figures, then a steady one: the slow ones are not among those kept.
+        // 50 slow figures, then steady ones: the slow ones are not kept.
         let mut asked = 0;
         let found = Regions::LAUNCHES
             .collect(|| {
@@ -141,7 +142,7 @@ mod tests {
             })
             .unwrap();
         assert_eq!((found.low, found.median, found.high), (80.0, 80.0, 80.0));
-        // What never becomes steady is measured all the same.
+        // Figures that never become steady are measured nevertheless.
         let mut odd = false;
         let found = Regions::BANDWIDTH.collect(|| {
             odd = !odd;
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn regions_are_long_against_the_clock() {
-        // 0.2 µs a run on a clock of steps of 0.5 µs.
+        // 0.2 µs per run on a clock with steps of 0.5 µs.
         let mut longest = 0;
         let found = Regions::BANDWIDTH
             .rate(1.0, |runs| {

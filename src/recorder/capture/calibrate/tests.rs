@@ -8,13 +8,13 @@ struct Fake {
     capability: (u8, u8),
     free: u64,
     products: Result<String, String>,
-    /// GB/s of copies; reading is 5 % faster, writing 5 % slower.
+    /// Copy bandwidth in GB/s; reading is 5 % faster, writing 5 % slower.
     bandwidth: f64,
     /// TFLOP/s when cold and when warm, by type.
     rates: [(f64, f64); 5],
-    /// Largest share that a time is off by.
+    /// Maximum relative error of a time.
     noise: f64,
-    /// Ends with this error at that call of `time`.
+    /// Call of `time` that fails, if any.
     fails: Option<u32>,
     prepared: Work,
     calls: u32,
@@ -40,7 +40,7 @@ impl Fake {
         }
     }
 
-    /// Evenly between −1 and 1 (Knuth's linear congruential generator).
+    /// Uniform in −1 to 1 (Knuth's linear congruential generator).
     fn random(&mut self) -> f64 {
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) as f64 / f64::from(1_u32 << 30) - 1.0
@@ -86,7 +86,7 @@ impl Device for Fake {
             Work::Write(bytes) => bytes as f64 * 1e-3 / (0.95 * self.bandwidth),
             Work::Product { dtype, size } => {
                 let (cold, warm) = self.rates[dtype as usize];
-                // Short of power after three quarters of a second.
+                // Throttled after three quarters of a second.
                 2.0 * (size as f64).powi(3) * 1e-6 / if self.busy_us < 750_000.0 { cold } else { warm }
             }
         };
@@ -127,7 +127,7 @@ fn known_answers_come_out() {
     let launch = calibration.launch.clone().unwrap();
     near(launch.chain_us, 2.5);
     assert!((launch.wait_us.unwrap().median - 9.0).abs() < 0.2);
-    // What holds when warm, not what the first moments reach.
+    // Sustained rates, not those of the first moments.
     let rates: Vec<(&str, f64)> =
         calibration.product.iter().map(|one| (one.dtype.as_str(), one.tflops.median.round())).collect();
     assert_eq!(rates, [("fp32", 18.0), ("tf32", 120.0), ("bf16", 240.0), ("fp16", 250.0), ("fp8", 500.0)]);
@@ -146,7 +146,7 @@ fn what_an_older_board_lacks_is_left_out_and_said() {
     assert_eq!(
         found.calibration.left_out,
         [("tf32", "8.0"), ("bf16", "8.0"), ("fp8", "8.9")].map(|(dtype, since)| format!(
-            "{dtype}: compute capability 7.5 has no matrix units for it ({since} and later have)"
+            "{dtype}: compute capability 7.5 has no tensor cores for it ({since} and later have)"
         ))
     );
 }
@@ -177,18 +177,21 @@ fn a_failure_keeps_what_was_measured_before_it() {
 
 #[test]
 fn what_cannot_be_is_not_believed() {
-    // More than twice what the data sheet says: not this board.
+    // More than twice the data sheet: not this board.
     let found = Fake { bandwidth: 3_500.0, ..Fake::new() }.measured();
     assert_eq!(found.calibration.bandwidth.unwrap().copy_gbps, None);
     let left_out = &found.calibration.left_out[0];
-    assert!(left_out.starts_with("bandwidth, copy: 35") && left_out.contains("1555.0 of the catalog"), "{left_out}");
+    assert!(
+        left_out.starts_with("bandwidth, copy: measured 35") && left_out.contains("the catalog's 1555.0"),
+        "{left_out}"
+    );
 }
 
 #[test]
 fn noise_is_reported() {
     let found = Fake { noise: 0.2, ..Fake::new() }.measured();
     assert!(found.calibration.notes.iter().any(|note| note.starts_with("bandwidth, copy varied by")));
-    // The median holds all the same.
+    // The median is still right.
     let copy = found.calibration.bandwidth.unwrap().copy_gbps.unwrap().median;
     assert!((copy / 1300.0 - 1.0).abs() < 0.1, "{copy}");
 }

@@ -1,5 +1,4 @@
-//! Matrix products by cuBLASLt: the library, the functions used of it, and a product made
-//! ready to be run again and again.
+//! Matrix products by cuBLASLt: the library, its functions, and a prepared product that can be run repeatedly.
 
 #![expect(unsafe_code, reason = "calls of C libraries; every block says why it is sound")]
 
@@ -18,14 +17,14 @@ use super::driver::{is_absent, reason};
 use crate::capture::calibrate::{Problem, ProductType};
 use crate::capture::libraries;
 
-/// What products may use besides their matrices: what NVIDIA recommends for Hopper.
+/// Workspace for products in bytes: NVIDIA's recommendation for Hopper.
 pub(super) const WORKSPACE: usize = 32 << 20;
 /// `CUBLAS_OP_T`.
 const TRANSPOSED: c_int = 1;
-/// In memory, for its address.
+/// A static, because its address is passed.
 static WORKSPACE_BYTES: usize = WORKSPACE;
 
-/// cuBLASLt's functions, by their names in the library.
+/// Functions of cuBLASLt, by their names in the library.
 macro_rules! functions {
     ($($name:ident: $symbol:literal fn($($argument:ty),* $(,)?);)*) => {
         #[derive(Clone, Copy)]
@@ -35,10 +34,9 @@ macro_rules! functions {
 
         impl Functions {
             /// # Safety
-            /// `library` is cuBLASLt, and is never unloaded.
+            /// `library` is cuBLASLt and is never unloaded.
             unsafe fn of(library: &'static Library) -> Result<Self, libloading::Error> {
-                // SAFETY: the types are those of the headers of cuBLASLt 11 to 13, statuses
-                // taken as numbers.
+                // SAFETY: the types are those of the headers of cuBLASLt 11 to 13, with statuses as numbers.
                 unsafe { Ok(Self { $($name: *library.get(concat!($symbol, "\0").as_bytes())?,)* }) }
             }
         }
@@ -58,7 +56,7 @@ functions! {
     preference_set: "cublasLtMatmulPreferenceSetAttribute"
         fn(Preference, lt::cublasLtMatmulPreferenceAttributes_t, *const c_void, usize);
     preference_destroy: "cublasLtMatmulPreferenceDestroy" fn(Preference);
-    // Handle, description, layouts of A, B, C and D, preference, room for answers, their number.
+    // Handle, description, layouts of A, B, C and D, preference, capacity for results, number of results.
     heuristic: "cublasLtMatmulAlgoGetHeuristic"
         fn(Handle, Description, Layout, Layout, Layout, Layout, Preference, c_int, *mut Heuristic, *mut c_int);
     // Handle, description, alpha, A, B, beta, C, D, algorithm, workspace, its size, stream.
@@ -70,7 +68,7 @@ functions! {
         );
 }
 
-/// `cublasLtMatmulHeuristicResult_t`, its status as a number.
+/// `cublasLtMatmulHeuristicResult_t` with its status as a number.
 #[repr(C)]
 struct Heuristic {
     algorithm: Algorithm,
@@ -82,14 +80,14 @@ struct Heuristic {
 
 const _: () = assert!(size_of::<Heuristic>() == size_of::<lt::cublasLtMatmulHeuristicResult_t>());
 
-/// cuBLASLt, opened.
+/// A loaded cuBLASLt.
 pub(super) struct Products {
     functions: Functions,
     handle: Handle,
     version: usize,
 }
 
-/// `CUBLAS_STATUS_…` by their numbers.
+/// Names of `CUBLAS_STATUS_…` codes.
 fn status(code: c_int) -> String {
     let name = match code {
         1 => "not initialized",
@@ -106,13 +104,13 @@ fn status(code: c_int) -> String {
 }
 
 impl Products {
-    /// The first cuBLASLt that works: that of `python`, that of the system, those in the
-    /// usual folders.
+    /// Loads the first cuBLASLt that works: from the packages of `python`, the system's search path, or the usual
+    /// folders.
     pub(super) fn open(python: Option<&Path>) -> Result<Self, String> {
         let mut problems = Vec::new();
         for path in libraries::of_products(python) {
-            // SAFETY: a library of that name is cuBLASLt; a missing one is an error. It is
-            // leaked, so what it gives stays valid.
+            // SAFETY: a library of that name is cuBLASLt, and a missing one is an error. It is leaked, so its functions
+            // stay valid.
             let opened = unsafe {
                 Library::new(&path).map_err(|error| (is_absent(&error, &path), reason(&error))).and_then(|library| {
                     let library: &'static Library = Box::leak(Box::new(library));
@@ -133,7 +131,7 @@ impl Products {
             // SAFETY: the driver runs and a context is current.
             match unsafe { (functions.create)(&raw mut handle) } {
                 0 => return Ok(Self { functions, handle, version }),
-                // Of CUDA 13 on a driver of CUDA 12, for one: another may do.
+                // For example CUDA 13 on a driver for CUDA 12; try the next one.
                 code => problems.push(format!("{}: {}", path.display(), status(code))),
             }
         }
@@ -149,7 +147,7 @@ impl Products {
         format!("cuBLASLt {}.{}.{}", self.version / 10_000, self.version / 100 % 100, self.version % 100)
     }
 
-    /// A product of square matrices of `size` rows: finds the algorithm that cuBLASLt advises.
+    /// Prepares a product of square matrices with `size` rows, using the algorithm that cuBLASLt recommends.
     pub(super) fn prepare(
         &self,
         dtype: ProductType,
@@ -159,7 +157,7 @@ impl Products {
     ) -> Result<Prepared, Problem> {
         use lt::cublasComputeType_t::{CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32};
         use lt::cudaDataType_t::{CUDA_R_8F_E4M3, CUDA_R_16BF, CUDA_R_16F, CUDA_R_32F};
-        // Arithmetic, operands, result.
+        // Compute type, operand type, result type.
         let (compute, kind, result) = match dtype {
             ProductType::Fp32 => (CUBLAS_COMPUTE_32F, CUDA_R_32F, CUDA_R_32F),
             ProductType::Tf32 => (CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F, CUDA_R_32F),
@@ -179,14 +177,14 @@ impl Products {
             workspace,
         };
         let functions = &self.functions;
-        // The first operand transposed, as in a linear layer: C = AᵀB.
+        // The first operand is transposed, as in a linear layer: C = AᵀB.
         let transposed = TRANSPOSED;
         let mut preference = std::ptr::null_mut();
         let mut found =
             Heuristic { algorithm: prepared.algorithm, workspace: 0, state: 0, waves: 0.0, reserved: [0; 4] };
         let mut count = 0;
-        // SAFETY: what is made is given back by `Prepared::drop` or below; attributes are
-        // passed with their sizes, pointers to values that outlive the calls.
+        // SAFETY: `Prepared::drop` or the code below releases everything created here; attributes are passed with their
+        // sizes, pointers to values that outlive the calls.
         unsafe {
             check((functions.desc_create)(&raw mut prepared.description, compute, CUDA_R_32F))?;
             check((functions.desc_set)(
@@ -232,17 +230,17 @@ impl Products {
 
 impl Drop for Products {
     fn drop(&mut self) {
-        // SAFETY: made by `open`, given back once.
+        // SAFETY: created by `open`, destroyed once.
         unsafe { (self.functions.destroy)(self.handle) };
     }
 }
 
-/// A product that can be run again and again.
+/// A product that can be run repeatedly.
 pub(super) struct Prepared {
     functions: Functions,
     handle: Handle,
     description: Description,
-    /// Of both operands: matrices are square.
+    /// Layout of both operands, as matrices are square.
     operand: Layout,
     result: Layout,
     algorithm: Algorithm,
@@ -251,12 +249,12 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Queues it once.
+    /// Queues one run.
     pub(super) fn run(&self, stream: cuda::CUstream) -> Result<(), Problem> {
         let (one, zero) = (1.0_f32, 0.0_f32);
         let [a, b, c] = self.matrices.map(|pointer| pointer as *mut c_void);
-        // SAFETY: matrices and workspace are allocated in the sizes of the layouts and live
-        // until another work is prepared; the factors are read during the call.
+        // SAFETY: matrices and workspace have the sizes of the layouts and live until other work is prepared; the
+        // scalars are read during the call.
         let code = unsafe {
             (self.functions.matmul)(
                 self.handle,
@@ -283,7 +281,7 @@ impl Prepared {
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        // SAFETY: made by `prepare`, given back once; null where it did not come so far.
+        // SAFETY: created by `prepare`, destroyed once; null if `prepare` failed earlier.
         unsafe {
             for layout in [self.operand, self.result].into_iter().filter(|layout| !layout.is_null()) {
                 (self.functions.layout_destroy)(layout);

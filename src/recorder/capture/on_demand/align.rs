@@ -1,37 +1,37 @@
-//! When a window was, and whether the windows of several ranks are of the same steps.
+//! Times of windows, and whether the windows of several ranks cover the same steps.
 //!
-//! Ranks that train together wait for one another in every step, so windows of the same
-//! steps begin within a fraction of a step; windows a step apart do not. Iterations cannot
-//! be compared: a trace does not bear their numbers.
+//! Ranks that train together wait for one another in every step, so windows of the same steps start within a fraction
+//! of a step, and windows one step apart do not. Iteration numbers cannot be compared, because traces do not contain
+//! them.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
-/// A window in time.
+/// Start and end of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
-    /// Microseconds since 1970.
+    /// Start in microseconds since 1970.
     pub start_us: f64,
-    /// Microseconds since 1970.
+    /// End in microseconds since 1970.
     pub end_us: f64,
 }
 
 impl Span {
-    /// How long.
+    /// Length in microseconds.
     pub fn duration_us(self) -> f64 {
         self.end_us - self.start_us
     }
 }
 
-/// Bytes at a trace's ends in which its time base and its marks are.
+/// Bytes at both ends of a trace that contain its time base and its marks.
 const ENDS: usize = 1 << 20;
 
-/// The window of a trace: its marks `Iteration Start` and `Record Window End`.
+/// The window of a trace, from its marks `Iteration Start` and `Record Window End`.
 ///
 /// # Errors
-/// Those of reading the file.
+/// Errors of reading the file.
 pub fn span(trace: &Path) -> io::Result<Option<Span>> {
     let mut file = File::open(trace)?;
     let mut head = Vec::new();
@@ -60,7 +60,7 @@ fn find(text: &[u8], pattern: &[u8]) -> Option<usize> {
 fn number_after(text: &[u8], key: &[u8]) -> Option<f64> {
     let rest = &text[find(text, key)? + key.len()..];
     let start = rest.iter().position(|byte| byte.is_ascii_digit() || *byte == b'-')?;
-    // Only a colon and spaces are between a key and its number.
+    // Between a key and its number there may be only a colon and spaces.
     if !rest[..start].iter().all(|byte| matches!(byte, b':' | b' ')) {
         return None;
     }
@@ -71,28 +71,28 @@ fn number_after(text: &[u8], key: &[u8]) -> Option<f64> {
     std::str::from_utf8(&rest[start..end]).ok()?.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// Whether windows of `iterations` iterations each are of the same steps.
+/// Whether windows of `iterations` iterations each cover the same steps.
 pub fn are_aligned(spans: &[Span], iterations: u32) -> bool {
     let starts = spans.iter().map(|span| span.start_us);
     let (Some(first), Some(last)) = (starts.clone().reduce(f64::min), starts.reduce(f64::max)) else { return true };
     iteration_us(spans, iterations).is_none_or(|iteration| last - first < 0.5 * iteration)
 }
 
-/// Microseconds of an iteration, in the shortest window.
+/// Length of an iteration in microseconds, from the shortest window.
 pub fn iteration_us(spans: &[Span], iterations: u32) -> Option<f64> {
     spans.iter().map(|span| span.duration_us() / f64::from(iterations.max(1))).reduce(f64::min)
 }
 
-/// Iterations to round up to at first, when nothing is known of the steps.
+/// First multiple of iterations to start at, before the step time is known.
 pub const FIRST_ROUND_UP: u32 = 16;
-/// How much longer than the time between the first and the last rank's request the wait
-/// for a common iteration should be: one try in eight then falls on both sides of one.
+/// Length of the wait for a common iteration, as a multiple of the time between the first and the last rank's request.
+/// With 8, one try in eight falls on both sides of such an iteration.
 const LONGER: f64 = 8.0;
-/// Seconds that rounding up should not make the ranks wait, where that can be.
+/// Maximum wait of the ranks due to rounding up, in seconds, if possible.
 const LONGEST_S: f64 = 60.0;
 
-/// Iterations to round up to when a try with `last` missed: the requests were `spread`
-/// apart, and an iteration takes so long.
+/// Multiple of iterations to start at after a try with `last` failed; the requests were `spread` apart, and an
+/// iteration takes `iteration_us`.
 pub fn next_round_up(last: u32, spread: Duration, iteration_us: f64) -> u32 {
     let iteration = (iteration_us / 1e6).max(1e-6);
     let wanted = (LONGER * spread.as_secs_f64().max(0.05)).min(LONGEST_S) / iteration;

@@ -1,4 +1,4 @@
-//! What an attach recorded.
+//! Result of an attach.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,37 +7,37 @@ use super::align::Span;
 use crate::capture::folder::Folder;
 use crate::capture::recording::{Process, Recorded, Recording};
 
-/// A trace that was recorded.
+/// A recorded trace.
 #[derive(Debug, Clone)]
 pub struct Traced {
-    /// The process, as we count.
+    /// Process id in our namespace.
     pub pid: u32,
-    /// Its rank.
+    /// Rank of the process.
     pub rank: Option<u32>,
-    /// Its command line.
+    /// Command line of the process.
     pub command: Vec<String>,
-    /// Device number, where it told one.
+    /// Device number, if the process reported one.
     pub gpu: Option<i32>,
-    /// The trace.
+    /// Path of the trace.
     pub path: PathBuf,
-    /// Its size.
+    /// File size.
     pub bytes: u64,
-    /// Its window.
+    /// Recorded window.
     pub span: Option<Span>,
-    /// Times it was asked.
+    /// Number of requests sent to the process.
     pub asked: u32,
-    /// Time between its polls.
+    /// Interval between its polls.
     pub interval: Option<Duration>,
 }
 
-/// Where the time went, in seconds from the start.
+/// Times of the stages, in seconds from the start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Times {
     /// The last of the recorded processes was heard.
     pub heard: f64,
-    /// The last of them was given the request.
+    /// The last of them received the request.
     pub asked: f64,
-    /// The first window began, where the trace tells.
+    /// The first window began, if the trace contains it.
     pub began: Option<f64>,
     /// The last window ended.
     pub ended: Option<f64>,
@@ -45,32 +45,32 @@ pub struct Times {
     pub written: f64,
 }
 
-/// What was recorded.
+/// The recorded traces, with details.
 #[derive(Debug)]
 pub struct Attached {
-    /// The traces, the first rank first.
+    /// Traces, the first rank first.
     pub traces: Vec<Traced>,
-    /// Whether the ranks' windows are of the same steps, where there are several.
+    /// Whether the ranks' windows cover the same steps, if there are several.
     pub aligned: Option<bool>,
-    /// Tries that it took.
+    /// Number of tries.
     pub rounds: u32,
-    /// Iterations of a window.
+    /// Iterations per window.
     pub iterations: u32,
-    /// Where the time went.
+    /// Times of the stages.
     pub times: Times,
-    /// Ranks that ended before their traces.
+    /// Ranks that ended before their traces were complete.
     pub gone: Vec<u32>,
-    /// Datagrams that were no messages.
+    /// Number of invalid datagrams.
     pub ignored: u64,
-    /// Messages that could not be answered in time.
+    /// Number of messages that could not be answered in time.
     pub stale: u64,
-    /// Removed with this value.
+    /// Folders of the traces; removed with this value.
     pub folders: Vec<Folder>,
 }
 
 impl Attached {
-    /// The windows in the form of those that the hook records. Ranks that the environment
-    /// does not number are numbered in their order.
+    /// Converts the windows to the form of those that the hook records. If the environment does not give every rank a
+    /// number, they are numbered in order.
     pub fn recording(&self) -> Recording {
         let mut recording = Recording::default();
         let several = self.traces.len() > 1;

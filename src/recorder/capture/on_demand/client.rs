@@ -1,70 +1,70 @@
-//! A process that polls, and what came of the request to it.
+//! A polling process, and the state of its request.
 
 use std::time::{Duration, Instant};
 
-/// A process that polls.
+/// A polling process.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// Itself, its parent, and so on, as it counts.
+    /// Ids of the process, its parent and so on, in its own namespace.
     pub lineage: Vec<i32>,
-    /// Device number, where it told one.
+    /// Device number, if the process reported one.
     pub gpu: Option<i32>,
-    /// Job of the batch system, 0 without one.
+    /// Job of the batch system; 0 without one.
     pub job: i64,
-    /// First heard.
+    /// First contact.
     pub since: Instant,
     /// Last poll.
     pub last: Instant,
-    /// Time between its last two polls.
+    /// Interval between its last two polls.
     pub interval: Option<Duration>,
-    /// Polls so far.
+    /// Number of polls so far.
     pub polls: u32,
-    /// Whether its last poll said that it could not take a request.
+    /// Whether it reported at its last poll that it cannot take a request.
     pub is_busy: bool,
-    /// Whether it was ever so before anything was asked of it: a profiler of its own.
+    /// Whether it was ever busy before any request, that is, has a profiler of its own.
     pub was_busy_unasked: bool,
-    /// Times the request was given to it, in all rounds.
+    /// Number of requests sent to it, in all rounds.
     pub asked: u32,
-    /// Traces of the present round that were begun and cut off.
+    /// Number of traces of the current round that were started and cut off.
     pub cut_off: u32,
-    /// What came of the present round's request.
+    /// State of the current round's request.
     pub state: State,
 }
 
-/// What came of a request.
+/// State of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Nothing was asked.
+    /// There is no request.
     Idle,
-    /// Given, so many polls ago.
+    /// The request was sent.
     Asked {
-        /// When.
+        /// Time of the request.
         at: Instant,
-        /// Polls since.
+        /// Number of polls since.
         polls: u32,
         /// Whether it was busy since.
         was_busy: bool,
     },
-    /// Its trace has been begun.
+    /// Its trace was started.
     Began {
-        /// When it was asked.
+        /// Time of the request.
         asked: Instant,
-        /// Polls in a row since, the last ones, at which it could take a request.
+        /// Number of consecutive latest polls at which it could take a request.
         free: u32,
     },
-    /// A profiler of its own came first, and it is not safe to ask it again.
+    /// Its own profiler took precedence, and another request is not safe.
     Yielded,
-    /// Every trace that it may begin was cut off.
+    /// Every trace that it may start was cut off.
     GivenUp,
     /// Its trace is complete.
     Written {
-        /// When it was asked.
+        /// Time of the request.
         asked: Instant,
     },
 }
 
 impl Client {
-    /// One first heard `at`, which counts itself as process `own`.
+    /// A process first heard `at`, with the id `own` in its namespace.
     pub(super) fn new(own: i32, at: Instant) -> Self {
         Self {
             lineage: vec![own],
@@ -82,7 +82,7 @@ impl Client {
         }
     }
 
-    /// Takes in that it polled.
+    /// Handles a poll.
     pub(super) fn poll(&mut self, is_busy: bool, is_stale: bool, job: i64, lineage: Vec<i32>, at: Instant) {
         if self.polls > 0 {
             self.interval = Some(at.duration_since(self.last)).filter(|interval| *interval > Duration::from_millis(1));
@@ -94,7 +94,7 @@ impl Client {
                 *polls += 1;
                 *was_busy |= is_busy;
             }
-            // A poll that has waited tells of a time at which the trace may have been incomplete still.
+            // A late poll may date from a time at which the trace was still incomplete.
             State::Began { free, .. } => *free = if is_busy || is_stale { 0 } else { *free + 1 },
             State::Idle if self.asked == 0 => self.was_busy_unasked |= is_busy,
             _ => {}

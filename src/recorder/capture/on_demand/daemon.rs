@@ -1,20 +1,18 @@
-//! The daemon that the processes poll, as a state machine: what was heard in, answers out.
+//! State machine of the daemon that the processes poll: receives messages, returns answers.
 //!
-//! Libkineto holds one request at a time: a second one is refused while the first waits or
-//! runs (seen with `PyTorch` 2.15). A request is therefore given once, and again only where
-//! several polls later nothing shows that it was taken: it is dropped without a word by a
-//! process that has made no step yet, and by one whose own profiler starts.
+//! Libkineto holds one request at a time: it refuses a second one while the first waits or runs (observed with
+//! `PyTorch` 2.15). A request is therefore sent once, and again only if it shows no effect several polls later. A
+//! process that has made no step yet drops a request silently, and so does one whose own profiler starts.
 //!
-//! A trace that was begun can be lost as well: a profiler of the program's own that starts
-//! meanwhile cuts it off, and its file stays as it is for good. The polls tell: from the
-//! moment at which the file is made until it is complete, however long writing takes, a
-//! process says that it can take no request (seen with 2.6 and 2.15, 15 s for 91 MB); one
-//! that can take one has nothing under way. The request is then given again, with another
-//! file, so that nothing is lost should the first one be completed after all.
+//! A started trace can be lost as well: if the program's own profiler starts meanwhile, it cuts the trace off, and the
+//! file remains incomplete. The polls show this. From the creation of the file until it is complete, however long
+//! writing takes, a process reports that it cannot take a request (observed with 2.6 and 2.15, 15 s for 91 MB); a
+//! process that can take one is not recording. The request is then sent again with another file name, so that nothing
+//! is lost if the first trace is completed after all.
 //!
-//! Before 2.12, `PyTorch` raises an error **in the program** where its own profiler starts
-//! while a trace on demand is being written. Such a process is asked as long as no profiler
-//! of its own was seen, and not again: [`State::Yielded`].
+//! Before 2.12, `PyTorch` raises an error **in the program** if its own profiler starts while an on-demand trace is
+//! being written. Such a process only receives requests until a profiler of its own is observed, and none afterwards:
+//! [`State::Yielded`].
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,16 +20,16 @@ use std::time::{Duration, Instant};
 use super::client::{Client, State};
 use super::wire::{self, Message, TAKES_ACTIVITIES, WireError};
 
-/// What a process is asked.
+/// Requests for one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// The request's text: the first one, and for each trace that is cut off another one.
+    /// Texts of the requests: the first, and one more for each trace that is cut off.
     pub texts: Vec<String>,
-    /// Whether it is asked after a profiler of its own was seen in it.
+    /// Whether to send requests after a profiler of its own was observed in it.
     pub after_its_own: bool,
 }
 
-/// A request for some processes.
+/// A request to some processes.
 #[derive(Debug, Clone)]
 struct Round {
     members: BTreeMap<u32, Member>,
@@ -39,32 +37,32 @@ struct Round {
     has_started: bool,
 }
 
-/// Polls after which a request that shows no effect is given again.
+/// Number of polls after which a request without effect is sent again.
 const AGAIN_AFTER: u32 = 2;
-/// Polls in a row at which a process can take a request, after which the trace that it had
-/// begun was cut off. At the first one the trace may have been completed that very moment.
+/// Number of consecutive polls able to take a request after which a started trace counts as cut off. At the first one
+/// the trace may just have been completed.
 const CUT_OFF_AFTER: u32 = 2;
-/// The longest time between polls that is waited for before a round starts anyhow.
+/// Maximum interval between polls to wait for before a round starts anyway.
 const LONGEST_POLL: Duration = Duration::from_secs(11);
 
-/// Processes that are kept in mind.
+/// Maximum number of processes to track.
 const MOST_CLIENTS: usize = 4096;
 
-/// Everything the daemon knows.
+/// State of the daemon.
 #[derive(Debug, Default)]
 pub struct Daemon {
-    /// By process, as we count.
+    /// Polling processes by id in our namespace.
     pub clients: BTreeMap<u32, Client>,
-    /// Datagrams that were no messages, and the last one's fault.
+    /// Number of invalid datagrams, and the error of the last one.
     pub ignored: (u64, Option<WireError>),
-    /// Messages that came too late to be answered.
+    /// Number of messages that came too late to be answered.
     pub stale: u64,
     round: Option<Round>,
 }
 
 impl Daemon {
-    /// Takes in a datagram of the process `pid` (as we count), heard at `at`; answers with
-    /// what to send back. `is_stale`: the sender has stopped waiting for the answer.
+    /// Handles a datagram of the process `pid` (in our namespace) received at `at`; returns the reply. `is_stale`: the
+    /// sender no longer waits for the reply.
     pub fn hear(&mut self, pid: u32, datagram: &[u8], at: Instant, is_stale: bool) -> Option<Vec<u8>> {
         let message = match wire::read(datagram) {
             Ok(message) => message,
@@ -90,7 +88,7 @@ impl Daemon {
             Message::Poll { kinds, job, pids } => {
                 client.poll(kinds & TAKES_ACTIVITIES == 0, is_stale, job, pids, at);
                 if is_stale {
-                    // An answer now would be read as the next poll's.
+                    // The process would read a reply now as that of its next poll.
                     self.stale += 1;
                     return None;
                 }
@@ -99,12 +97,12 @@ impl Daemon {
         }
     }
 
-    /// Counts a datagram that is left unanswered.
+    /// Counts a datagram that gets no reply.
     pub fn ignore(&mut self, fault: WireError) {
         self.ignored = (self.ignored.0 + 1, Some(fault));
     }
 
-    /// Asks these processes, from their next polls on; what was asked before is forgotten.
+    /// Sends requests to these processes from their next polls on; previous requests are dropped.
     pub fn ask(&mut self, members: BTreeMap<u32, Member>, now: Instant) {
         for client in self.clients.values_mut() {
             (client.state, client.cut_off) = (State::Idle, 0);
@@ -113,19 +111,19 @@ impl Daemon {
         self.round = Some(Round { members, offered: now, has_started });
     }
 
-    /// Asks nothing more.
+    /// Stops sending requests.
     pub fn withdraw(&mut self) {
         self.round = None;
     }
 
-    /// Leaves a process out that has ended.
+    /// Removes a process that has ended.
     pub fn leave_out(&mut self, pid: u32) {
         if let Some(round) = &mut self.round {
             round.members.remove(&pid);
         }
     }
 
-    /// The process's trace has been begun.
+    /// Records that the process has started its trace.
     pub fn began(&mut self, pid: u32) {
         if let Some(client) = self.clients.get_mut(&pid)
             && let State::Asked { at: asked, .. } = client.state
@@ -134,7 +132,7 @@ impl Daemon {
         }
     }
 
-    /// The process's trace is complete.
+    /// Records that the process's trace is complete.
     pub fn written(&mut self, pid: u32) {
         if let Some(client) = self.clients.get_mut(&pid)
             && let State::Asked { at: asked, .. } | State::Began { asked, .. } = client.state
@@ -143,7 +141,7 @@ impl Daemon {
         }
     }
 
-    /// What to ask of a process that polls now.
+    /// Request to send to a process that polls now, if any.
     fn answer(&mut self, pid: u32, now: Instant) -> Option<String> {
         let round = self.round.as_ref()?;
         let member = round.members.get(&pid)?;
@@ -180,8 +178,8 @@ impl Daemon {
         text.filter(|_| may_ask)
     }
 
-    /// Whether all members will poll sooner from now on than from most other moments: each
-    /// polls once in the same interval, so the round starts after the longest pause.
+    /// Whether this is the best moment to start a round. Each member polls once per interval, so a round that starts
+    /// after the longest pause reaches all members within the shortest time.
     fn may_start(&self, round: &Round, pid: u32, now: Instant) -> bool {
         if now.duration_since(round.offered) > LONGEST_POLL {
             return true;
@@ -193,7 +191,7 @@ impl Daemon {
             .keys()
             .filter_map(|member| self.clients.get(member))
             .map(|client| now.duration_since(client.last).as_secs_f64() % interval.max(1e-3))
-            // How long until it polls again; the one that polls now has 0.
+            // Time until its next poll; 0 for the process that polls now.
             .map(|since| if since == 0.0 { 0.0 } else { interval - since })
             .collect();
         phases.sort_by(f64::total_cmp);
@@ -211,7 +209,7 @@ mod tests {
         Message::Poll { kinds, job: 3, pids: pids.to_vec() }.to_bytes()
     }
 
-    /// May begin two traces.
+    /// A member that may start two traces.
     fn member(after_its_own: bool) -> Member {
         Member { texts: vec!["do".to_owned(), "do 2".to_owned()], after_its_own }
     }
@@ -231,7 +229,7 @@ mod tests {
             self.start + Duration::from_secs_f64(seconds)
         }
 
-        /// What the process is told when it polls then.
+        /// The reply to a poll of the process at this time.
         fn poll(&mut self, pid: i32, seconds: f64, kinds: u32) -> String {
             let at = self.at(seconds);
             let reply = self.daemon.hear(pid.unsigned_abs(), &poll(&[pid, 1], kinds), at, false).unwrap();
@@ -292,13 +290,13 @@ mod tests {
         assert_eq!(scene.poll(7, 1.0, 0), "");
         assert!(scene.daemon.clients[&7].was_busy_unasked);
         assert_eq!(scene.poll(7, 2.0, 2), "do");
-        // It began its own after the request, which is lost then.
+        // It started its own profiler after the request, which is lost then.
         assert_eq!(scene.poll(7, 3.0, 0), "");
         assert_eq!(scene.poll(7, 4.0, 2), "do");
     }
 
-    /// The polls and the file as seen with 2.15: asked, begun, cut off by the program's own
-    /// profiler, which runs for three polls.
+    /// Polls and files as observed with 2.15: requested, started, cut off by the program's own profiler, which runs for
+    /// three polls.
     #[test]
     fn a_trace_that_was_cut_off_is_asked_for_again_and_not_for_ever() {
         let mut scene = Scene::new();
@@ -311,12 +309,12 @@ mod tests {
         assert_eq!(scene.poll(7, 5.0, 2), "");
         assert_eq!(scene.poll(7, 6.0, 2), "do 2", "with another file");
         assert_eq!((scene.daemon.clients[&7].asked, scene.daemon.clients[&7].cut_off), (2, 1));
-        // Once more, by one that was on between two polls only.
+        // Again, by a profiler that ran only between two polls.
         scene.daemon.began(7);
         assert_eq!([scene.poll(7, 7.0, 2), scene.poll(7, 8.0, 2)], ["", ""]);
         assert_eq!(scene.daemon.clients[&7].state, State::GivenUp);
         assert_eq!([scene.poll(7, 9.0, 2), scene.poll(7, 10.0, 2)], ["", ""]);
-        // The next round begins afresh.
+        // The next round starts from scratch.
         scene.ask(&[7], 10.5);
         assert_eq!(scene.poll(7, 11.0, 2), "do");
     }
@@ -335,8 +333,7 @@ mod tests {
         assert!(matches!(scene.daemon.clients[&7].state, State::Began { free: 1, .. }));
     }
 
-    /// As [`Scene::ask`] of process 7 alone, of a `PyTorch` that its own profiler's start
-    /// would break.
+    /// Like [`Scene::ask`] for process 7 alone, with a `PyTorch` that fails if its own profiler starts.
     fn ask_carefully(scene: &mut Scene) {
         let at = scene.at(0.5);
         scene.daemon.ask(BTreeMap::from([(7, member(false))]), at);
@@ -352,18 +349,18 @@ mod tests {
         assert_eq!([scene.poll(7, 2.0, 0), scene.poll(7, 3.0, 2), scene.poll(7, 4.0, 2)], ["", "", ""]);
         assert_eq!(scene.daemon.clients[&7].state, State::Yielded);
         assert_eq!(scene.poll(7, 5.0, 2), "");
-        // Before its trace was begun.
+        // Before its trace was started.
         let mut scene = Scene::new();
         ask_carefully(&mut scene);
         assert_eq!([scene.poll(7, 1.0, 2), scene.poll(7, 2.0, 0), scene.poll(7, 3.0, 2)], ["do", "", ""]);
         assert_eq!(scene.daemon.clients[&7].state, State::Yielded);
-        // Before it was asked.
+        // Before the request.
         let mut scene = Scene::new();
         scene.poll(7, 0.0, 0);
         ask_carefully(&mut scene);
         assert_eq!([scene.poll(7, 1.0, 2), scene.poll(7, 2.0, 2)], ["", ""]);
         assert_eq!((scene.daemon.clients[&7].state, scene.daemon.clients[&7].asked), (State::Yielded, 0));
-        // A request that merely shows no effect is given again.
+        // A request without effect is sent again.
         let mut scene = Scene::new();
         ask_carefully(&mut scene);
         assert_eq!([scene.poll(7, 1.0, 2), scene.poll(7, 2.0, 2), scene.poll(7, 3.0, 2)], ["do", "", "do"]);
@@ -422,7 +419,7 @@ mod tests {
         scene.ask(&[7, 8], 0.5);
         scene.daemon.leave_out(8);
         assert_eq!(scene.poll(7, 5.0, 2), "do");
-        // Nor does one whose polls are irregular.
+        // Neither does a process with irregular polls.
         scene.ask(&[7, 8], 6.0);
         assert_eq!(scene.poll(7, 30.0, 2), "do");
     }

@@ -1,8 +1,7 @@
-//! The sockets that processes poll: a file `dynolog` in a folder, or the abstract name of
-//! the dynolog daemon.
+//! The sockets that processes poll: a file `dynolog` in a folder, or the abstract name of the dynolog daemon.
 //!
-//! The kernel says who sent a datagram, in our numbering of processes, so a process in a
-//! container is known by its right number, and nobody speaks for another.
+//! The kernel reports the sender of a datagram, by its id in our namespace. A process in a container is therefore
+//! identified correctly, and none can impersonate another.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -25,52 +24,52 @@ use nix::sys::socket::{
 use super::error::AttachError;
 use super::wire::LARGEST;
 
-/// The daemon's name; in the abstract namespace the closing zero is a part of it.
+/// Name of the daemon; in the abstract namespace it includes the closing zero.
 const NAME: &str = "dynolog";
-/// What the processes' own sockets are called, before a UUID of 36 characters.
+/// Prefix of the names of the processes' own sockets, followed by a UUID of 36 characters.
 pub(super) const CLIENT: &str = "dynoconfigclient";
-/// The longest folder in which the name of a process's socket fits an address of 108
-/// bytes (unix(7)): `/`, its name, and a closing zero beside it.
+/// Maximum length of a folder so that the name of a process's socket fits into an address of 108 bytes (unix(7)), with
+/// `/` before it and a closing zero.
 pub const LONGEST_FOLDER: usize = 107 - 1 - CLIENT.len() - 36;
 
-/// Sender of a datagram, as the kernel names it.
+/// Sender of a datagram, as the kernel reports it.
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) pid: u32,
     pub(super) uid: u32,
-    /// Never unnamed.
+    /// Address; never unnamed.
     pub(super) address: UnixAddr,
 }
 
-/// A datagram as it came.
+/// A received datagram.
 #[derive(Debug)]
 pub(super) struct Heard {
     pub(super) endpoint: usize,
-    /// `None` for a datagram that nobody answers for: its socket has no name, its sender lives
-    /// in a numbering of processes that we do not see, or it passes more than its credentials.
+    /// `None` for a datagram that cannot be attributed: its socket has no name, its sender is in a process namespace
+    /// invisible to us, or it carries more than its credentials.
     pub(super) sender: Option<Sender>,
     pub(super) bytes: Vec<u8>,
     pub(super) at: Instant,
-    /// It may have waited for longer than its sender.
+    /// Whether it may have waited longer than its sender does.
     pub(super) is_stale: bool,
 }
 
-/// A socket that is listened at.
+/// A listening socket.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     socket: Arc<UnixDatagram>,
-    /// The file and its inode, where it has one.
+    /// Path and inode of the socket's file, if it has one.
     file: Option<(PathBuf, u64)>,
     is_over: Arc<AtomicBool>,
 }
 
-/// Time after which a sender is taken to have stopped waiting; it waits for 90 ms.
+/// Time after which a sender is assumed to have stopped waiting; it waits for 90 ms.
 const PATIENCE: Duration = Duration::from_millis(80);
-/// How long to listen before looking whether the end has come.
+/// Interval for checking whether to stop listening.
 const LISTEN: Duration = Duration::from_millis(50);
 
 impl Endpoint {
-    /// Listens in a folder. A socket left behind by a daemon that is gone is replaced.
+    /// Listens in a folder. Replaces a socket left behind by a dead daemon.
     pub(super) fn in_folder(folder: &Path) -> Result<Self, AttachError> {
         let path = folder.join(NAME);
         let failed = |source| AttachError::Socket { path: path.clone(), source };
@@ -92,7 +91,7 @@ impl Endpoint {
         Self::new(socket, Some((path.clone(), inode))).map_err(failed)
     }
 
-    /// Listens at dynolog's abstract name; `None` where another daemon does.
+    /// Listens at dynolog's abstract name; `None` if another daemon does.
     pub(super) fn at_abstract_name() -> Result<Option<Self>, AttachError> {
         let failed = |source| AttachError::Socket { path: PathBuf::from(format!("@{NAME}")), source };
         let address = SocketAddr::from_abstract_name(format!("{NAME}\0")).map_err(failed)?;
@@ -109,7 +108,7 @@ impl Endpoint {
         Ok(Self { socket: Arc::new(socket), file, is_over: Arc::new(AtomicBool::new(false)) })
     }
 
-    /// Sends on what is heard, from a thread of its own.
+    /// Forwards received datagrams from a thread of its own.
     pub(super) fn listen(&self, number: usize, heard: SyncSender<Heard>) {
         let (socket, is_over) = (Arc::clone(&self.socket), Arc::clone(&self.is_over));
         thread::spawn(move || {
@@ -118,8 +117,8 @@ impl Endpoint {
             while !is_over.load(Ordering::Relaxed) {
                 let received = receive(&socket, &mut buffer);
                 let at = Instant::now();
-                // Where more time has gone by than listening takes (we were stopped, the
-                // machine is overloaded), it may have lain there for as long.
+                // If more time has passed than listening takes (we were stopped, or the machine is overloaded), the
+                // datagram may have waited for as long.
                 let is_stale = at.duration_since(since) > PATIENCE;
                 since = at;
                 let Ok((length, sender)) = received else { continue };
@@ -131,7 +130,7 @@ impl Endpoint {
         });
     }
 
-    /// Answers; a process that does not take it is not waited for.
+    /// Sends a reply; does not wait for a process that does not receive it.
     pub(super) fn answer(&self, to: &UnixAddr, bytes: &[u8]) {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         let _ = sendto(self.socket.as_raw_fd(), bytes, to, flags);
@@ -144,8 +143,7 @@ impl Endpoint {
 }
 
 impl Drop for Endpoint {
-    /// A socket's file without a listener makes every process that polls it wait at its
-    /// end; no file does not.
+    /// A socket file without a listener makes every polling process wait when it ends; a missing file does not.
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if self.is_ours()
@@ -160,15 +158,15 @@ fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> nix::Result<(usize, Opti
     let mut space = cmsg_space!(UnixCredentials);
     let mut parts = [IoSliceMut::new(buffer)];
     let message = recvmsg::<UnixAddr>(socket.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
-    // An error where other control messages (open files) came along. The sender's own word must
-    // never replace the kernel's.
+    // This is an error if other control messages (open files) came along. Credentials claimed by the sender must never
+    // replace the kernel's.
     let credentials = message.cmsgs().ok().and_then(|mut all| {
         all.find_map(|one| match one {
             ControlMessageOwned::ScmCredentials(sender) => Some(sender),
             _ => None,
         })
     });
-    // The address of an unnamed socket has length 0, which nix must not be asked to decode.
+    // The address of an unnamed socket has length 0, which nix must not decode.
     let address = message.address.filter(|address| address.len() as usize > size_of::<nix::libc::sa_family_t>());
     let sender = credentials.zip(address).and_then(|(credentials, address)| {
         let pid = u32::try_from(credentials.pid()).ok().filter(|pid| *pid > 0)?;
@@ -177,7 +175,7 @@ fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> nix::Result<(usize, Opti
     Ok((message.bytes, sender))
 }
 
-/// The sender's name as `/proc/net/unix` shows it.
+/// Name of the sender in the notation of `/proc/net/unix`.
 pub(super) fn shown(address: &UnixAddr) -> Option<String> {
     if let Some(path) = address.path() {
         return Some(path.display().to_string());
@@ -185,13 +183,13 @@ pub(super) fn shown(address: &UnixAddr) -> Option<String> {
     address.as_abstract().map(|name| format!("@{}", String::from_utf8_lossy(name).trim_end_matches('\0')))
 }
 
-/// The sockets of processes that poll somewhere, as `/proc/net/unix` shows them.
+/// Names of the sockets of processes that poll anywhere, from `/proc/net/unix`.
 pub(super) fn polling() -> Vec<String> {
     let Ok(table) = std::fs::read_to_string("/proc/net/unix") else { return Vec::new() };
     names(&table)
 }
 
-/// The inodes of those sockets, by which a process's own are known.
+/// Inodes of those sockets, which identify a process's own.
 pub(super) fn polling_inodes() -> Vec<u64> {
     let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     sockets(&table).filter_map(|(inode, _)| inode.parse().ok()).collect()
@@ -204,7 +202,7 @@ fn names(table: &str) -> Vec<String> {
 /// Inode and name of each.
 fn sockets(table: &str) -> impl Iterator<Item = (&str, &str)> {
     table.lines().skip(1).filter_map(|line| {
-        // Number, references, protocol, flags, type, state, inode, and the name.
+        // Number, references, protocol, flags, type, state, inode, name.
         let (mut inode, mut rest) = ("", line);
         for _ in 0..7 {
             (inode, rest) = rest.trim_start().split_once(' ')?;
@@ -215,7 +213,7 @@ fn sockets(table: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Removes the sockets of processes that have ended. They leave them behind.
+/// Removes sockets left behind by processes that have ended.
 pub(super) fn sweep(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(CLIENT)) {
@@ -268,7 +266,7 @@ mod tests {
             UnixDatagram::unbound().unwrap().send_to(bytes, &place).unwrap();
             assert!(next().sender.is_none());
         }
-        // Open files beside the credentials leave no room for these.
+        // Open files passed along leave no room for the credentials.
         let client = UnixDatagram::bind(folder.path().join("dynoconfigclient-me")).unwrap();
         let (to, files) = (UnixAddr::new(&place).unwrap(), [client.as_raw_fd()]);
         let (parts, rights) = ([IoSlice::new(b"hello")], [ControlMessage::ScmRights(&files)]);

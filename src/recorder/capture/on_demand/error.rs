@@ -1,4 +1,4 @@
-//! Why nothing was attached to, with the remedy.
+//! Reasons why an attach failed, with remedies.
 
 use std::fmt;
 use std::io;
@@ -8,38 +8,37 @@ use std::time::Duration;
 use super::roles::{Facts, Role};
 use habitat_base::text;
 
-/// A process that polls, for a list.
+/// A polling process in a list.
 #[derive(Debug, Clone)]
 pub struct Listed {
-    /// Its number, as we count.
+    /// Process id in our namespace.
     pub pid: u32,
-    /// Its number, as it counts; another one in a container.
+    /// Process id in its own namespace; different in a container.
     pub own_pid: i32,
-    /// What it is for.
+    /// Role of the process.
     pub role: Role,
-    /// Device number, where it told one.
+    /// Device number, if the process reported one.
     pub gpu: Option<i32>,
-    /// Job of the batch system, 0 without one.
+    /// Job of the batch system; 0 without one.
     pub job: i64,
-    /// Time between its polls.
+    /// Interval between its polls.
     pub interval: Option<Duration>,
     /// Whether it could not take a request at its last poll.
     pub is_busy: bool,
-    /// Whether it belongs to another user, whose traces we cannot take.
+    /// Whether it belongs to another user, whose traces we cannot read.
     pub is_foreign: bool,
-    /// What `/proc` says.
+    /// Facts from `/proc`.
     pub facts: Facts,
 }
 
-/// A process as errors name it.
+/// A process in an error message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessInfo {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Program and arguments; empty where they cannot be read.
+    /// Program and arguments; empty if unreadable.
     pub command: Vec<String>,
-    /// The version of its `PyTorch`, empty where that is not known; `None` where it has
-    /// loaded none.
+    /// Version of its `PyTorch`, empty if unknown; `None` if it has not loaded one.
     pub torch: Option<String>,
 }
 
@@ -50,18 +49,18 @@ impl fmt::Display for ProcessInfo {
     }
 }
 
-/// A command in a sentence.
+/// A command, shortened for a sentence.
 fn shown(command: &[String]) -> String {
     text::clean(&command.join(" "), 60)
 }
 
-/// Why nothing was attached to.
+/// Reason why an attach failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// Another daemon listens there.
     #[error(
-        "{}: another daemon listens there already (dynolog, or another `habitat-tui attach`); wait for its end, or give \
-         the job another folder: `habitat-tui env --socket-dir DIR`, and the same to attach",
+        "{}: another daemon listens there already (dynolog, or another `habitat-tui attach`); wait until it ends, or use \
+         another folder: `habitat-tui env --socket-dir DIR`, and the same option for attach",
         .folder.display()
     )]
     Taken {
@@ -69,61 +68,61 @@ pub enum AttachError {
         folder: PathBuf,
     },
     /// There is no private folder.
-    #[error("{0}; --socket-dir takes another for the socket")]
+    #[error("{0}; --socket-dir sets another for the socket")]
     Private(#[from] crate::capture::PrivateError),
-    /// The folder for the socket is not usable.
+    /// The folder for the socket is unusable.
     #[error("{}: {problem}", .path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why, and what to do.
+        /// Reason and remedy.
         problem: String,
     },
-    /// The socket cannot be made or used.
-    #[error("{}: no socket can be made there: {source}; --socket-dir takes a folder on a local disk", .path.display())]
+    /// The socket cannot be created or used.
+    #[error("{}: cannot create a socket there: {source}; set --socket-dir to a folder on a local disk", .path.display())]
     Socket {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
-    /// Nobody polls.
+    /// No process polls.
     #[error("no job to attach to was found in {seconds:.0} s{}", nobody(.started, .polls_elsewhere))]
     Nobody {
-        /// How long was listened.
+        /// Time spent listening, in seconds.
         seconds: f64,
         /// Processes with the variable in their environment.
         started: Vec<ProcessInfo>,
-        /// Sockets of processes that poll other folders.
+        /// Sockets of processes that poll elsewhere.
         polls_elsewhere: Vec<String>,
     },
-    /// Processes kept starting.
+    /// Processes kept starting, so it was never safe to listen.
     #[error(
-        "nobody was listened to for {seconds:.0} s: {seen} is just starting, which could end it (PyTorch 2.6: \"Bad file \
+        "did not listen for {seconds:.0} s: {seen} is still starting, and listening could end it (PyTorch 2.6: \"Bad file \
          descriptor\"). Attach again once the job makes steps, or wait longer with --wait 5m"
     )]
     Starting {
         /// The last of them.
         seen: ProcessInfo,
-        /// How long was waited.
+        /// Time spent waiting, in seconds.
         seconds: f64,
     },
-    /// The process named does not exist.
+    /// The process with the given id does not exist.
     #[error("--pid {pid}: no such process runs; `habitat-tui attach --list` shows those that can be recorded")]
     NoSuchProcess {
-        /// As typed.
+        /// Id as typed.
         pid: u32,
     },
-    /// The process named was not started so that it could be attached to.
+    /// The process with the given id was started without support for attaching.
     #[error(
-        "{seen} was started without KINETO_USE_DAEMON, so it cannot be attached to. Start the job again from a shell \
-         where `eval \"$(habitat-tui env)\"` was run, or with `habitat-tui run -- python train.py`"
+        "{seen} was started without KINETO_USE_DAEMON, so it cannot be attached to. Restart the job from a shell \
+         after `eval \"$(habitat-tui env)\"`, or with `habitat-tui run -- python train.py`"
     )]
     NotStarted {
         /// The process.
         seen: ProcessInfo,
     },
-    /// The process named meets another folder than ours.
+    /// The process with the given id uses another folder.
     #[error("{seen} can be attached to {}", elsewhere(.folder.as_deref()))]
     Elsewhere {
         /// The process.
@@ -131,42 +130,42 @@ pub enum AttachError {
         /// Its folder; `None` for dynolog's own socket.
         folder: Option<PathBuf>,
     },
-    /// Nothing of the process named has polled.
+    /// Neither the process with the given id nor any of its children has polled.
     #[error("{seen} cannot be recorded yet: {}", not_there(.seen, *.seconds))]
     NotThere {
-        /// The process; the `PyTorch` is its own or that of a process that it started.
+        /// The process; `torch` may be that of a child process.
         seen: ProcessInfo,
-        /// How long was listened.
+        /// Time spent listening, in seconds.
         seconds: f64,
-        /// Who polled.
+        /// Processes that polled.
         listed: Vec<Listed>,
     },
     /// More than one job polls.
     #[error("{jobs} jobs can be attached to; name one with --pid (a process of it, or its launcher)")]
     Several {
-        /// How many.
+        /// Number of jobs.
         jobs: usize,
         /// Their processes.
         listed: Vec<Listed>,
     },
-    /// Of a job only the launcher has polled.
+    /// Only the launcher of a job has polled.
     #[error(
-        "only the launcher of the job has loaded PyTorch in {seconds:.0} s, and none of the processes that it starts; \
-         --wait 5m waits longer for them"
+        "only the launcher of the job has loaded PyTorch in {seconds:.0} s, but none of its child processes; \
+         --wait 5m waits longer"
     )]
     Launching {
-        /// How long was listened.
+        /// Time spent listening, in seconds.
         seconds: f64,
-        /// Who polled.
+        /// Processes that polled.
         listed: Vec<Listed>,
     },
-    /// It was not found out which process trains.
-    #[error("it is not clear which of these processes trains; name it with --pid")]
+    /// It is unclear which process trains.
+    #[error("it is unclear which of these processes trains; name it with --pid")]
     Unclear {
-        /// Who polled.
+        /// Processes that polled.
         listed: Vec<Listed>,
     },
-    /// Somebody else's process.
+    /// The process belongs to another user.
     #[error(
         "process {pid} belongs to user {uid}, whose traces could not be written to our folder; attach as that user"
     )]
@@ -176,48 +175,48 @@ pub enum AttachError {
         /// Its user.
         uid: u32,
     },
-    /// A trace could end the process.
+    /// A trace could kill the process through its file size limit.
     #[error(
-        "process {pid} would be ended by a file over {bytes} bytes (ulimit -f), and a trace may be longer; raise the \
-         limit, or use `habitat-tui run`, which looks at it"
+        "process {pid} would be killed for a file over {bytes} bytes (ulimit -f), and a trace may be longer; raise the \
+         limit, or use `habitat-tui run`, which checks it"
     )]
     FileSize {
         /// The process.
         pid: u32,
-        /// Size that its files may have.
+        /// File size limit in bytes.
         bytes: u64,
     },
-    /// The folder for traces cannot be made.
+    /// The folder for traces cannot be created.
     #[error("{}: {source}; PyTorch writes such traces to /tmp only, which must be writable for us and the job",
         if *.is_contained {
-            format!("no folder for the trace can be made in /tmp of the container of process {pid}")
+            format!("cannot create a folder for the trace in /tmp of the container of process {pid}")
         } else {
-            "no folder for the trace can be made in /tmp".to_owned()
+            "cannot create a folder for the trace in /tmp".to_owned()
         })]
     Traces {
         /// The process.
         pid: u32,
-        /// Whether it sees other files than we.
+        /// Whether it has another file system view than we (a container).
         is_contained: bool,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
-    /// A trace that was complete cannot be read any more.
-    #[error("the trace of process {pid} was written and cannot be read: {source}; has /tmp been cleared?")]
+    /// A complete trace cannot be read.
+    #[error("the trace of process {pid} was written but cannot be read: {source}; has /tmp been cleared?")]
     Unreadable {
         /// The process.
         pid: u32,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
-    /// Its own profiler goes first, and to ask it again could break it.
+    /// Its own profiler takes precedence, and another request could break it.
     #[error("{}", profiles(*.pid, .version, .waiting.as_deref()))]
     Profiles {
         /// The process.
         pid: u32,
-        /// The version of its `PyTorch`.
+        /// Version of its `PyTorch`.
         version: String,
-        /// Where a trace may still come, where it was asked.
+        /// Folder in which a trace may still appear, if a request was sent.
         waiting: Option<PathBuf>,
     },
     /// The request showed no effect.
@@ -225,56 +224,56 @@ pub enum AttachError {
     NotTraced {
         /// The process.
         pid: u32,
-        /// How often it was asked.
+        /// Number of requests sent.
         asked: u32,
-        /// How long was waited.
+        /// Time spent waiting, in seconds.
         seconds: f64,
-        /// Whether it said that it cannot take a request.
+        /// Whether it reported that it cannot take a request.
         is_busy: bool,
-        /// Where its trace may still come, where it was asked.
+        /// Folder in which its trace may still appear, if a request was sent.
         folder: PathBuf,
     },
-    /// The trace was begun and did not come to its end.
+    /// The trace was started but not completed.
     #[error(
-        "process {pid} began to record and has not completed its trace in {seconds:.0} s. Is the job stopped, is /tmp \
+        "process {pid} started recording but has not completed its trace in {seconds:.0} s. Is the job stopped, is /tmp \
          full, or are its steps this long? --timeout 30m waits longer"
     )]
     Unfinished {
         /// The process.
         pid: u32,
-        /// How long was waited.
+        /// Time spent waiting, in seconds.
         seconds: f64,
     },
-    /// Several traces were begun, none completed.
+    /// Several traces were started, none was completed.
     #[error(
-        "process {pid} began to record {tries} times, and each trace was cut off: /tmp is full, or a profiler of its \
-         own starts again and again, and has priority (import its traces with `habitat-tui import`)"
+        "process {pid} started recording {tries} times, but each trace was cut off: /tmp is full, or a profiler of its \
+         own keeps starting and has priority (import its traces with `habitat-tui import`)"
     )]
     CutOff {
         /// The process.
         pid: u32,
-        /// How often.
+        /// Number of traces.
         tries: u32,
     },
     /// The job ended.
-    #[error("process {pid} ended before its trace was complete; attach to a run that goes on for longer")]
+    #[error("process {pid} ended before its trace was complete; attach to a longer run")]
     Died {
         /// The process.
         pid: u32,
     },
-    /// Somebody removed or replaced the socket.
-    #[error("{}: the socket was taken away while we listened; is another `habitat-tui attach` at work there?", .folder.display())]
+    /// The socket was removed or replaced.
+    #[error("{}: the socket was removed while we listened; is another `habitat-tui attach` running there?", .folder.display())]
     Lost {
         /// The folder.
         folder: PathBuf,
     },
-    /// A signal asked us to end.
+    /// We received a signal to end.
     #[error("interrupted{}", .waiting.as_deref().map_or_else(String::new, |folder| format!(
-        "; a request may still wait in the job, whose trace then comes to {}", folder.display())))]
+        "; a request may still wait in the job; its trace would appear in {}", folder.display())))]
     Interrupted {
         /// The signal.
         signal: i32,
-        /// Where a trace may still come.
+        /// Folder in which a trace may still appear.
         waiting: Option<PathBuf>,
     },
 }
@@ -287,38 +286,42 @@ fn nobody(started: &[ProcessInfo], polls_elsewhere: &[String]) -> String {
             "at dynolog's own socket, where another daemon listens: start the job with what `habitat-tui env` prints"
                 .to_owned()
         } else {
-            format!("in {folder}: give --socket-dir {folder}")
+            format!("in {folder}: use --socket-dir {folder}")
         };
         return format!(", but {} can be attached to {how}", processes(polls_elsewhere.len()));
     }
     if started.is_empty() {
-        return "; a job can be attached to where it was started from a shell with `eval \"$(habitat-tui env)\"`. Start \
-                it again so, or with `habitat-tui run -- python train.py`"
+        return "; attaching needs a job started from a shell after `eval \"$(habitat-tui env)\"`. Restart \
+                it that way, or with `habitat-tui run -- python train.py`"
             .to_owned();
     }
-    // One that has PyTorch says more than a shell around it.
+    // A process that has loaded PyTorch is more informative than a shell around it.
     let one = started.iter().find(|one| one.torch.is_some()).unwrap_or(&started[0]);
     let more = match started.len() - 1 {
         0 => String::new(),
         more => format!(" and {}", processes(more)),
     };
-    format!(", though {one}{more} {} started for it: {}", if more.is_empty() { "was" } else { "were" }, silent(one))
+    format!(
+        ", although {one}{more} {} started for attaching: {}",
+        if more.is_empty() { "was" } else { "were" },
+        silent(one)
+    )
 }
 
 fn processes(count: usize) -> String {
     if count == 1 { "1 process".to_owned() } else { format!("{count} processes") }
 }
 
-/// Why a process that was started for it has not polled.
+/// Reason why a process started with the variable has not polled.
 fn silent(seen: &ProcessInfo) -> String {
     let version = seen.torch.as_deref();
     match version {
-        None => "it has not loaded PyTorch yet. Where it will, --wait 5m waits longer".to_owned(),
+        None => "it has not loaded PyTorch yet; --wait 5m waits longer".to_owned(),
         Some(version) => {
             let version = if version.is_empty() { String::new() } else { format!(" {version}") };
             format!(
-                "its PyTorch{version} has not reported here. PyTorch 2.1 does so only where it sees a GPU, one built \
-                 without Kineto never; in a container it must see the folder of the socket. --wait 5m waits longer"
+                "its PyTorch{version} has not reported here. PyTorch 2.1 reports only if it sees a GPU, and one built \
+                 without Kineto never does; in a container it needs access to the socket's folder. --wait 5m waits longer"
             )
         }
     }
@@ -327,7 +330,7 @@ fn silent(seen: &ProcessInfo) -> String {
 fn not_there(seen: &ProcessInfo, seconds: f64) -> String {
     match seen.torch {
         None => format!(
-            "neither it nor a process that it started has loaded PyTorch in {seconds:.0} s. Where it will, --wait 5m \
+            "neither it nor any of its child processes has loaded PyTorch in {seconds:.0} s; --wait 5m \
              waits longer"
         ),
         Some(_) => silent(seen),
@@ -336,17 +339,16 @@ fn not_there(seen: &ProcessInfo, seconds: f64) -> String {
 
 fn elsewhere(folder: Option<&Path>) -> String {
     match folder {
-        Some(folder) => format!("in another folder: give --socket-dir {}", folder.display()),
-        None => "at dynolog's own socket only: leave --socket-dir and KINETO_IPC_SOCKET_DIR out, and no dynolog may \
-                 run"
-        .to_owned(),
+        Some(folder) => format!("in another folder: use --socket-dir {}", folder.display()),
+        None => "only at dynolog's own socket: leave out --socket-dir, unset KINETO_IPC_SOCKET_DIR and stop dynolog"
+            .to_owned(),
     }
 }
 
-/// Where a trace may still come.
+/// Note on the folder in which a trace may still appear.
 fn waits(folder: &Path) -> String {
     format!(
-        "The request may still wait in the process: a trace would then come to {}, for `habitat-tui import`",
+        "The request may still wait in the process: its trace would appear in {}, for `habitat-tui import`",
         folder.display()
     )
 }
@@ -358,9 +360,9 @@ fn profiles(pid: u32, version: &str, waiting: Option<&Path>) -> String {
     };
     format!(
         "process {pid} runs a profiler of its own, and PyTorch {version} (any before 2.12) stops the program with an \
-         error where that starts while a trace of ours is written; {asked}Import the trace of its own with `habitat-tui \
-         import`, attach again when its profiler is done for good, or start the job with `habitat-tui run`, whose \
-         recording gives way"
+         error if that starts while our trace is being written; {asked}Import its own trace with `habitat-tui \
+         import`, attach again once its profiler is finished, or start the job with `habitat-tui run`, whose \
+         recording yields to its profiler"
     )
 }
 
@@ -369,18 +371,18 @@ fn not_traced(pid: u32, asked: u32, seconds: f64, is_busy: bool, folder: &Path) 
     match (asked, is_busy) {
         (0, true) => format!(
             "process {pid} took no request in {seconds:.0} s: its own profiler is running and has priority; import \
-             its trace with `habitat-tui import`, or attach when it is off"
+             its trace with `habitat-tui import`, or attach once it has ended"
         ),
         (0, false) => format!(
-            "process {pid} has fallen silent before it could be asked to record; is the job stopped (Ctrl-Z, a \
+            "process {pid} stopped polling before it received a request; is the job stopped (Ctrl-Z, a \
              debugger)? --timeout 30m waits longer than {seconds:.0} s"
         ),
         (_, true) => format!(
-            "process {pid} was asked {asked} times in {seconds:.0} s, and a profiler of its own is on, which goes \
-             first; import its trace with `habitat-tui import`. {waits}"
+            "process {pid} received {asked} requests in {seconds:.0} s, but a profiler of its own is running and has \
+             priority; import its trace with `habitat-tui import`. {waits}"
         ),
         (_, false) => format!(
-            "process {pid} was asked to record, and has made no step of a torch optimizer in {seconds:.0} s. Is it \
+            "process {pid} received a request but has made no step of a torch optimizer in {seconds:.0} s. Is it \
              evaluating or saving, or are its steps this long? --timeout 30m waits longer. {waits}"
         ),
     }
@@ -399,9 +401,10 @@ mod tests {
         let text = |started: Vec<ProcessInfo>| {
             AttachError::Nobody { seconds: 12.0, started, polls_elsewhere: Vec::new() }.to_string()
         };
-        assert!(text(Vec::new()).contains("found in 12 s; a job can be attached to where"));
+        assert!(text(Vec::new()).contains("found in 12 s; attaching needs a job started"));
         assert!(
-            text(vec![seen(None)]).contains("process 7 (python t.py) was started for it: it has not loaded PyTorch")
+            text(vec![seen(None)])
+                .contains("process 7 (python t.py) was started for attaching: it has not loaded PyTorch")
         );
         let both = text(vec![seen(None), seen(Some("2.1.2"))]);
         assert!(both.contains("and 1 process were started") && both.contains("its PyTorch 2.1.2 has not"), "{both}");
@@ -411,7 +414,7 @@ mod tests {
         };
         assert!(
             elsewhere(&["/tmp/x/dynoconfigclient1"])
-                .ends_with("1 process can be attached to in /tmp/x: give --socket-dir /tmp/x")
+                .ends_with("1 process can be attached to in /tmp/x: use --socket-dir /tmp/x")
         );
         assert!(
             elsewhere(&["@dynoconfigclient1", "@dynoconfigclient2"])

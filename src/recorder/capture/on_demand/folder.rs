@@ -1,9 +1,8 @@
-//! The folder of the socket: where the job and we meet.
+//! The folder of the socket, through which the job and we communicate.
 //!
-//! A folder of our own rather than dynolog's abstract name: a process that finds no socket
-//! file goes on at once, whereas with the abstract name and nobody listening it tries for
-//! up to 10 s at its end. And a private one: who listens there can have a job of the user's
-//! write files.
+//! A folder instead of dynolog's abstract name: a process that finds no socket file continues at once, but with an
+//! abstract name without a listener it retries for up to 10 s when it ends. The folder is private, because a listener
+//! can make the user's job write files.
 
 use std::fs;
 use std::io;
@@ -14,10 +13,10 @@ use super::endpoint::LONGEST_FOLDER;
 use super::error::AttachError;
 use crate::capture::private::{Private, PrivateError};
 
-/// Our folder's name in the private one.
+/// Name of our folder within the private one.
 const NAME: &str = "attach";
 
-/// The folder to use: the one given, else one in the private folder.
+/// The folder to use: the given one, otherwise one in the private folder.
 ///
 /// # Errors
 /// [`AttachError`] with the remedy.
@@ -32,15 +31,15 @@ pub fn folder(
     let wrong = |problem: &str| Err(AttachError::Folder { path: path.clone(), problem: problem.to_owned() });
     if is_long(&path) {
         return wrong(&format!(
-            "longer than the {LONGEST_FOLDER} bytes that leave room for the sockets' names; give a shorter one with \
+            "longer than the limit of {LONGEST_FOLDER} bytes for the sockets' paths; set a shorter one with \
              --socket-dir"
         ));
     }
     match fs::metadata(&path) {
         Ok(there) if there.is_dir() => Ok(path),
-        Ok(_) => wrong("is no folder; --socket-dir takes one"),
+        Ok(_) => wrong("is not a folder; --socket-dir needs one"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            wrong("no such folder; make it, or give another with --socket-dir")
+            wrong("no such folder; create it, or set another with --socket-dir")
         }
         Err(error) => wrong(&error.to_string()),
     }
@@ -50,7 +49,7 @@ fn is_long(path: &Path) -> bool {
     path.as_os_str().as_bytes().len() > LONGEST_FOLDER
 }
 
-/// The first of our own that is short enough.
+/// The first of our own folders that is short enough.
 fn own(mut private: Private) -> Result<PathBuf, AttachError> {
     while is_long(&private.path().join(NAME))
         && let Ok(other) = private.other()
@@ -59,7 +58,7 @@ fn own(mut private: Private) -> Result<PathBuf, AttachError> {
     }
     let failed = |error: io::Error| AttachError::Folder {
         path: private.path().to_owned(),
-        problem: format!("cannot be written: {error}; give a folder with --socket-dir"),
+        problem: format!("cannot be written: {error}; set a folder with --socket-dir"),
     };
     private.folder(NAME).map_err(failed)
 }
@@ -88,6 +87,6 @@ mod tests {
         assert!(problem(&place.path().join("no")).contains("no such folder"));
         assert!(problem(&place.path().join("x".repeat(60))).contains("shorter"));
         std::fs::write(place.path().join("f"), "").unwrap();
-        assert!(problem(&place.path().join("f")).contains("no folder"));
+        assert!(problem(&place.path().join("f")).contains("not a folder"));
     }
 }

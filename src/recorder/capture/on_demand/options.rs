@@ -1,57 +1,55 @@
-//! What to attach to, and what is said on the way.
+//! Options and events of an attach.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::roles::Wanted;
 
-/// What to attach to, and what to record.
+/// Options of an attach.
 #[derive(Debug, Clone)]
 pub struct AttachOptions {
-    /// The folder of the socket.
+    /// Folder of the socket.
     pub folder: PathBuf,
-    /// Listen at dynolog's abstract name too.
+    /// Whether to listen at dynolog's abstract name too.
     pub at_abstract_name: bool,
-    /// Whom to record.
+    /// Processes to record.
     pub wanted: Wanted,
-    /// Iterations of each window.
+    /// Iterations per window.
     pub iterations: u32,
-    /// Record shapes.
+    /// Whether to record shapes.
     pub shapes: bool,
-    /// Record Python stacks.
+    /// Whether to record Python stacks.
     pub stacks: bool,
-    /// How long to listen for processes.
+    /// Time to listen for processes.
     pub wait: Duration,
-    /// How long the traces may take, from the choice on.
+    /// Maximum time for the traces, from the choice on.
     pub timeout: Duration,
 }
 
-/// What happens on the way.
+/// Event of an attach.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttachEvent {
-    /// Another daemon has dynolog's abstract name.
+    /// Another daemon uses dynolog's abstract name.
     OtherDaemon,
-    /// A process is just importing PyTorch, and is let do so before anybody listens.
+    /// A process is importing PyTorch; listening waits until it is done.
     Starting(u32),
-    /// These are recorded.
+    /// These processes are recorded.
     Chosen(Vec<u32>),
-    /// A process was given the request.
+    /// A process received the request.
     Asked(u32),
-    /// A process was given it again, since it showed no effect.
+    /// A process received the request again, because it showed no effect.
     AskedAgain(u32),
-    /// A process's trace was cut off, and the process was given the request again.
+    /// A process's trace was cut off, and the process received the request again.
     CutOff(u32),
-    /// Fewer ranks than the launcher started on this machine have been heard: so many, of
-    /// so many.
+    /// Fewer ranks polled than the launcher started on this machine: number polled, number started.
     Fewer(usize, u32),
-    /// A process runs a profiler of its own.
+    /// A process runs its own profiler.
     OwnProfiler(u32),
-    /// A process began its trace.
+    /// A process started its trace.
     Began(u32),
     /// A process's trace is complete.
     Written(u32),
-    /// The windows were of different steps; ranks are asked again, to begin at a multiple
-    /// of so many iterations.
+    /// The windows cover different steps; ranks receive a new request, to start at a multiple of this many iterations.
     NotAligned(u32),
     /// A rank ended.
     Gone(u32),

@@ -1,4 +1,4 @@
-//! What `/proc` says of a process. What cannot be read is left out.
+//! Facts about a process from `/proc`. Unreadable facts are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -11,23 +11,23 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 use super::roles::Facts;
 
-/// Names the folder of the daemon's socket, to libkineto and to us.
+/// Variable with the folder of the daemon's socket, for libkineto and for us.
 pub const FOLDER_VARIABLE: &str = "KINETO_IPC_SOCKET_DIR";
-/// Makes a process poll.
+/// Variable that makes a process poll.
 pub const DAEMON_VARIABLE: &str = "KINETO_USE_DAEMON";
 
-/// A process and when it was looked at.
+/// A process with the time of its first inspection.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) facts: Facts,
-    /// When it started, in the kernel's ticks: a number given anew has another.
+    /// Start time in the kernel's ticks, which differs if a process id is reused.
     started: Option<u64>,
     watched: Option<(Instant, u64)>,
 }
 
-/// Ticks a second of the times in `/proc/PID/stat`: always 100 on Linux (proc(5), `USER_HZ`).
+/// Ticks per second in `/proc/PID/stat`: always 100 on Linux (proc(5), `USER_HZ`).
 const TICKS: f64 = 100.0;
-/// Seconds of watching before processor time says anything.
+/// Minimum seconds of observation for a meaningful processor share.
 const WATCH: f64 = 1.0;
 
 fn folder(pid: u32) -> PathBuf {
@@ -43,7 +43,7 @@ fn stat(pid: u32) -> Option<(char, u64, u64)> {
     parse_stat(&fs::read_to_string(folder(pid).join("stat")).ok()?)
 }
 
-/// What follows the program's name, which may have spaces and parentheses.
+/// Fields after the program's name, which may contain spaces and parentheses.
 fn stat_fields(line: &str) -> Option<Vec<&str>> {
     Some(line[line.rfind(')')? + 1..].split_whitespace().collect())
 }
@@ -54,24 +54,23 @@ fn parse_stat(line: &str) -> Option<(char, u64, u64)> {
     Some((fields.first()?.chars().next()?, number(11)? + number(12)?, number(19)?))
 }
 
-/// The entries of `cmdline` or `environ`.
+/// Entries of `cmdline` or `environ`.
 fn entries(pid: u32, name: &str) -> std::io::Result<Vec<String>> {
     let bytes = fs::read(folder(pid).join(name))?;
     Ok(bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty()).map(text).collect())
 }
 
-/// A variable's value, where it is set and not empty.
+/// Value of a variable, if set and not empty.
 fn value<'a>(environment: &'a [String], name: &str) -> Option<&'a str> {
     environment.iter().find_map(|entry| entry.strip_prefix(name)?.strip_prefix('=')).filter(|value| !value.is_empty())
 }
 
-/// A variable that a process was started with; `None` if it is not set or empty.
+/// A variable from the environment that a process was started with; `None` if unset or empty.
 pub(in crate::capture) fn variable(pid: u32, name: &str) -> Option<String> {
     value(&entries(pid, "environ").ok()?, name).map(str::to_owned)
 }
 
-/// The processes of a job: those of the process group that its first process led, and those that
-/// were started with its socket.
+/// Processes of a job: members of the process group of its first process, and processes started with its socket.
 pub(in crate::capture) fn of_job(job: u32, socket: &OsStr) -> Vec<u32> {
     let group = |pid: u32| -> Option<u32> {
         stat_fields(&fs::read_to_string(folder(pid).join("stat")).ok()?)?.get(2)?.parse().ok()
@@ -81,24 +80,24 @@ pub(in crate::capture) fn of_job(job: u32, socket: &OsStr) -> Vec<u32> {
     all().filter(|pid| *pid != own && runs(*pid) && (group(*pid) == Some(job) || has_socket(*pid))).collect()
 }
 
-/// Program and arguments of a process, without secrets; empty if they cannot be read.
+/// Program and arguments of a process, without secrets; empty if unreadable.
 pub(in crate::capture) fn command(pid: u32) -> Vec<String> {
     habitat_base::text::without_secrets(&entries(pid, "cmdline").unwrap_or_default())
 }
 
-/// Whether there is such a process, and it has not ended.
+/// Whether the process exists and has not ended.
 pub(in crate::capture) fn runs(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, ..)| !matches!(state, 'Z' | 'X'))
 }
 
-/// A process and those that descend from it.
+/// A process and its descendants.
 pub(in crate::capture) fn tree(pid: u32) -> BTreeSet<u32> {
     let parent = |pid: u32| -> Option<u32> {
         stat_fields(&fs::read_to_string(folder(pid).join("stat")).ok()?)?.get(1)?.parse().ok()
     };
     let parents: BTreeMap<u32, u32> = all().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let mut tree = BTreeSet::from([pid]);
-    // A parent may have a higher number than its child.
+    // A parent may have a higher id than its child.
     loop {
         let before = tree.len();
         tree.extend(
@@ -110,20 +109,20 @@ pub(in crate::capture) fn tree(pid: u32) -> BTreeSet<u32> {
     }
 }
 
-/// All processes.
+/// All process ids.
 fn all() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// How a process was started, as far as attaching goes.
+/// How a process was started, with regard to attaching.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Started {
     /// Without the variable that makes it poll.
     Without,
-    /// With it, and with this folder for the socket.
+    /// With the variable, and with this folder for the socket.
     With(Option<PathBuf>),
-    /// That cannot be read.
+    /// Unreadable.
     Unknown,
 }
 
@@ -131,14 +130,14 @@ pub(super) enum Started {
 pub(super) fn started(pid: u32) -> Started {
     match entries(pid, "environ") {
         Err(_) => Started::Unknown,
-        // Every program has some; a process of the kernel and one that is ending has none.
+        // Every program has an environment; a kernel process and one that is ending have none.
         Ok(environment) if environment.is_empty() => Started::Unknown,
         Ok(environment) if value(&environment, DAEMON_VARIABLE).is_none() => Started::Without,
         Ok(environment) => Started::With(value(&environment, FOLDER_VARIABLE).map(PathBuf::from)),
     }
 }
 
-/// Whether a process meets its daemon in this folder (or at the daemon's abstract name).
+/// Whether a process uses the daemon in this folder (or at the abstract name).
 pub(super) fn meets(pid: u32, there: &Path, at_abstract_name: bool) -> bool {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     match started(pid) {
@@ -148,7 +147,7 @@ pub(super) fn meets(pid: u32, there: &Path, at_abstract_name: bool) -> bool {
     }
 }
 
-/// Those of these sockets that it has open.
+/// Which of these sockets the process has open.
 pub(super) fn sockets(pid: u32, inodes: &[u64]) -> Vec<u64> {
     let open = fs::read_dir(folder(pid).join("fd")).into_iter().flatten().flatten();
     open.filter_map(|entry| fs::read_link(entry.path()).ok())
@@ -157,7 +156,7 @@ pub(super) fn sockets(pid: u32, inodes: &[u64]) -> Vec<u64> {
         .collect()
 }
 
-/// Processes that run a Python interpreter, and when each started, in the kernel's ticks.
+/// Processes that run a Python interpreter, with their start time in the kernel's ticks.
 pub(in crate::capture) fn pythons() -> impl Iterator<Item = (u32, u64)> {
     all().filter_map(|pid| {
         let program = fs::read_link(folder(pid).join("exe")).ok()?;
@@ -169,7 +168,7 @@ pub(in crate::capture) fn pythons() -> impl Iterator<Item = (u32, u64)> {
     })
 }
 
-/// How long ago it was that a process started.
+/// Time since a process started.
 pub(super) fn age(start: u64) -> Option<Duration> {
     let text = fs::read_to_string("/proc/uptime").ok()?;
     let up: f64 = text.split_whitespace().next()?.parse().ok()?;
@@ -181,7 +180,7 @@ pub(in crate::capture) fn has_torch(pid: u32) -> bool {
     fs::read_to_string(folder(pid).join("maps")).is_ok_and(|maps| library(&maps).is_some())
 }
 
-/// The file of `PyTorch` among those that a process has loaded.
+/// PyTorch's library among the files that a process has mapped.
 fn library(maps: &str) -> Option<&str> {
     maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).find(|path| {
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -189,19 +188,18 @@ fn library(maps: &str) -> Option<&str> {
     })
 }
 
-/// The version of the `PyTorch` that a process has loaded: `None` where it has not, empty
-/// where that is not known.
+/// Version of the `PyTorch` that a process has loaded: `None` if it has not, empty if unknown.
 pub(super) fn torch(pid: u32) -> Option<String> {
     let maps = fs::read_to_string(folder(pid).join("maps")).ok()?;
     let library = library(&maps)?;
-    // torch/lib/libtorch_cpu.so beside torch/version.py, in the files that the process sees.
+    // torch/lib/libtorch_cpu.so is beside torch/version.py in the process's file system.
     let package = Path::new(library).parent().and_then(Path::parent)?;
     let file = folder(pid).join("root").join(package.strip_prefix("/").unwrap_or(package)).join("version.py");
     let text = beginning(&file).unwrap_or_default();
     Some(parse_version(&text).unwrap_or_default().to_owned())
 }
 
-/// The beginning of a file that another user may have made: no pipe or device, and not all of it.
+/// Beginning of a file that another user may have created: rejects pipes and devices, and limits the length.
 fn beginning(path: &Path) -> Option<String> {
     let options = nix::fcntl::OFlag::O_NONBLOCK.bits();
     let file = fs::File::options().read(true).custom_flags(options).open(path).ok()?;
@@ -211,20 +209,20 @@ fn beginning(path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// The version in `torch/version.py`.
+/// Version in `torch/version.py`.
 fn parse_version(text: &str) -> Option<&str> {
     let line = text.lines().find_map(|line| line.strip_prefix("__version__ = "))?;
     line.split(['\'', '"']).nth(1)
 }
 
-/// The number of a namespace, as in `pid:[4026531836]`.
+/// Number of a namespace, as in `pid:[4026531836]`.
 fn namespace(pid: &str, kind: &str) -> Option<u64> {
     let link = fs::read_link(Path::new("/proc").join(pid).join("ns").join(kind)).ok()?;
     link.to_string_lossy().split(['[', ']']).nth(1)?.parse().ok()
 }
 
-/// Size that a file of a process may have if a longer one ends the process; `None` without such a
-/// limit, or if the process ignores SIGXFSZ, as Python does at its start.
+/// File size limit of a process in bytes, if exceeding it kills the process; `None` without such a limit, or if the
+/// process ignores SIGXFSZ, as Python does at its start.
 pub(super) fn deadly_file_size(pid: u32) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(folder(pid).join(name)).unwrap_or_default();
     let limits = read("limits");
@@ -236,18 +234,18 @@ pub(super) fn deadly_file_size(pid: u32) -> Option<u64> {
     soft.parse().ok().filter(|_| ignored >> 24 & 1 == 0)
 }
 
-/// Whether it sees other files than we.
+/// Whether it has another file system view than we (a container).
 pub(super) fn is_contained(pid: u32) -> bool {
     namespace(&pid.to_string(), "mnt").is_some_and(|own| namespace("self", "mnt") != Some(own))
 }
 
-/// The user that we are.
+/// Our user id.
 pub(super) fn own_uid() -> Option<u32> {
     fs::metadata("/proc/self").ok().map(|there| there.uid())
 }
 
 impl Known {
-    /// Looks at a process for the first time; `uid` is what the kernel said of it.
+    /// Inspects a process for the first time; `uid` comes from the kernel.
     pub(super) fn new(pid: u32, uid: u32) -> Self {
         let environment = entries(pid, "environ").unwrap_or_default();
         let get = |name: &str| value(&environment, name);
@@ -278,7 +276,7 @@ impl Known {
         }
     }
 
-    /// Looks again at what changes.
+    /// Updates the facts that change.
     pub(super) fn look(&mut self, pid: u32, now: Instant) {
         if let (Some((since, before)), Some((_, ticks, _))) = (self.watched, stat(pid)) {
             let seconds = now.duration_since(since).as_secs_f64();
@@ -291,7 +289,7 @@ impl Known {
         }
     }
 
-    /// Whether the process is still there.
+    /// Whether the process still runs.
     pub(super) fn is_alive(&self, pid: u32) -> bool {
         match (stat(pid), self.started) {
             (Some((state, _, started)), Some(first)) => !matches!(state, 'Z' | 'X') && started == first,
@@ -301,7 +299,7 @@ impl Known {
     }
 }
 
-/// The GPUs a process has open, by the driver's numbers.
+/// GPUs that a process has open, by the driver's numbers.
 fn gpus(pid: u32) -> Option<Vec<u32>> {
     let mut found: Vec<u32> = fs::read_dir(folder(pid).join("fd"))
         .ok()?
@@ -313,21 +311,19 @@ fn gpus(pid: u32) -> Option<Vec<u32>> {
     Some(found)
 }
 
-/// `/dev/nvidia3` and `/dev/dri/renderD129` (AMD).
+/// Parses `/dev/nvidia3` and `/dev/dri/renderD129` (AMD).
 fn gpu_of(file: &str) -> Option<u32> {
     let number = |prefix: &str| file.strip_prefix(prefix)?.parse::<u32>().ok();
     number("/dev/nvidia").or_else(|| number("/dev/dri/renderD")?.checked_sub(128))
 }
 
-/// The folder for temporary files as the process sees it, by our names.
+/// Folder for temporary files as the process sees it, as a path for us.
 pub(super) fn temporary(pid: u32, is_contained: bool) -> PathBuf {
-    // Libkineto writes traces on demand below /tmp only, unless the job's environment has
-    // KINETO_ONDEMAND_TRACE_DIR.
+    // Libkineto writes on-demand traces only below /tmp, unless the job's environment has KINETO_ONDEMAND_TRACE_DIR.
     if is_contained { folder(pid).join("root/tmp") } else { PathBuf::from("/tmp") }
 }
 
-/// The processes that poll in vain or elsewhere, named in a remedy: those started with the
-/// variable that makes them poll.
+/// Processes started with the variable, for error messages: they poll in vain or elsewhere.
 pub(super) fn with_variable(name: &str) -> Vec<u32> {
     all()
         .filter(|pid| *pid != std::process::id())
@@ -378,7 +374,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("9").env(DAEMON_VARIABLE, "1").spawn().unwrap();
         let own = tree(std::process::id());
         assert!(own.contains(&child.id()) && own.contains(&std::process::id()) && !own.contains(&1));
-        // The variables are there once the program has been started, not from the fork on.
+        // The new environment is visible once the program has been executed, not right after the fork.
         while command(child.id()).first().is_none_or(|program| program != "sleep") {
             std::thread::yield_now();
         }

@@ -1,34 +1,33 @@
-//! The text of a request, in the keys of libkineto's `Config`.
+//! Text of a request, in the keys of libkineto's `Config`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// What a process is asked to record.
+/// Content of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The trace to write; the process puts its number before the ending.
+    /// Trace to write; the process inserts its id before the extension.
     pub trace: PathBuf,
-    /// A mark that the trace will bear.
+    /// Identifier that the trace will contain.
     pub id: String,
-    /// Calls of `Optimizer.step` to record.
+    /// Number of `Optimizer.step` calls to record.
     pub iterations: u32,
-    /// Record the shapes of the operators' inputs.
+    /// Whether to record the shapes of the operators' inputs.
     pub shapes: bool,
-    /// Record Python stacks and modules.
+    /// Whether to record Python stacks and modules.
     pub stacks: bool,
-    /// Begin at a multiple of so many iterations, so that ranks which hear of it at
-    /// different times begin at the same; 1 begins as soon as possible.
+    /// Start at a multiple of this many iterations, so that ranks which receive the request at different times start at
+    /// the same iteration; 1 starts as soon as possible.
     pub round_up: u32,
 }
 
 impl Request {
-    /// The text.
+    /// Formats the request.
     ///
-    /// An iteration to start at that is in the past starts at the next one (rounded up).
-    /// Without `ACTIVITIES_DURATION_SECS=0` a process that makes no steps would record half
-    /// a second of whatever it does. No warm-up: `PyTorch` before 2.12 raises an error in the
-    /// program where its own profiler starts during that; the first iteration that is
-    /// recorded serves for it, since it only tells where a step ends.
+    /// A start iteration in the past means the next one (rounded up). Without `ACTIVITIES_DURATION_SECS=0`, a process
+    /// that makes no steps would record half a second of arbitrary work. There is no warm-up: `PyTorch` before 2.12
+    /// raises an error in the program if its own profiler starts during it. The first recorded iteration serves
+    /// instead, because only the end of its step is used.
     pub fn text(&self) -> String {
         let on = |is_on: bool| if is_on { "true" } else { "false" };
         let mut text = String::new();
@@ -44,7 +43,7 @@ impl Request {
             ("PROFILE_WITH_STACK", on(self.stacks).to_owned()),
             ("PROFILE_WITH_MODULES", on(self.stacks).to_owned()),
         ] {
-            // A line break in a value would be another key.
+            // A line break in a value would start another key.
             let clean: String = value.chars().filter(|character| !character.is_control()).collect();
             let _ = writeln!(text, "{key}={clean}");
         }
@@ -52,7 +51,7 @@ impl Request {
     }
 }
 
-/// The file that a process writes for [`Request::trace`], by the process's own number.
+/// The file that a process writes for [`Request::trace`], given the process's own id.
 pub fn written_by(trace: &Path, pid: i32) -> PathBuf {
     let name = trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let stem = name.strip_suffix(".json").unwrap_or(&name);

@@ -1,51 +1,48 @@
-//! Which of the processes that poll trains.
+//! Determines which of the polling processes trains.
 //!
-//! Every process that imports `PyTorch` polls: the one that trains, but also the launcher
-//! that started it and the workers that load its data. A launcher and a worker make no
-//! steps, and a request would wait in them for good. What tells them apart, in this order:
+//! Every process that imports `PyTorch` polls: the training process, but also its launcher and its data loader workers.
+//! Launchers and workers make no steps, so a request to them would wait forever. The criteria, in this order:
 //!
-//! 1. a process that has begun to record trains;
-//! 2. a rank in the environment: launchers give ranks to what they start, and the workers
-//!    of a rank inherit its own;
+//! 1. a process that has started a recording trains;
+//! 2. a rank in the environment: launchers set ranks for their children, and workers inherit the rank of their parent;
 //! 3. an open GPU;
-//! 4. processor time: a launcher waits for what it started, a process that trains works.
+//! 4. processor time: a launcher waits for its children, a training process works.
 //!
-//! Before what it starts polls, a launcher is alone: then its command tells.
+//! A launcher polls before its children do; then its command identifies it.
 
-/// What is known of a process that polls.
+/// Facts about a polling process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
-    /// Program and arguments; empty where they cannot be read.
+    /// Program and arguments; empty if unreadable.
     pub command: Vec<String>,
-    /// Its user.
+    /// User id.
     pub uid: u32,
     /// Rank, from the environment it was started with.
     pub rank: Option<u32>,
-    /// Where the ranks of its job meet.
+    /// Rendezvous of the ranks of its job.
     pub rendezvous: Option<String>,
-    /// Ranks of its job that run on this machine, as its launcher told it.
+    /// Number of ranks of its job on this machine, as set by its launcher.
     pub local_world_size: Option<u32>,
-    /// The version of its `PyTorch`; empty where it is not known.
+    /// Version of its `PyTorch`; empty if unknown.
     pub torch: Option<String>,
-    /// GPUs that it has open, by the driver's numbers; `None` where that cannot be read.
+    /// GPUs that it has open, by the driver's numbers; `None` if unreadable.
     pub gpus: Option<Vec<u32>>,
-    /// Processor time over time, 1 for a busy core; `None` until it was watched for long
-    /// enough.
+    /// Processor time relative to wall time, 1 for a busy core; `None` until observed for long enough.
     pub cpu_share: Option<f64>,
-    /// The numbering of processes that it lives in.
+    /// Process namespace.
     pub pid_namespace: u64,
-    /// Whether it sees other files than we (a container).
+    /// Whether it has another file system view than we (a container).
     pub is_contained: bool,
 }
 
-/// From this version on a program bears that its own profiler starts while a trace on
-/// demand is written. Before, it ends with "Can't disable Kineto profiler when it's not
-/// running" (seen with 2.6; 2.10 and 2.11 have that check too, 2.12 warns in its place).
+/// First version in which starting its own profiler while an on-demand trace is written does not crash the program.
+/// Older ones end with "Can't disable Kineto profiler when it's not running" (observed with 2.6; 2.10 and 2.11 have
+/// that check too, 2.12 only warns).
 const BEARS_ITS_OWN: (u32, u32) = (2, 12);
 
 impl Facts {
-    /// Whether the program comes to no harm where its own profiler starts meanwhile. One
-    /// whose version is not known is taken for a new one.
+    /// Whether starting its own profiler during a recording does not crash the program. Assumes so if the version is
+    /// unknown.
     pub fn bears_its_own_profiler(&self) -> bool {
         let mut parts = self.torch.as_deref().unwrap_or_default().split('.').map_while(|part| part.parse::<u32>().ok());
         match (parts.next(), parts.next()) {
@@ -55,37 +52,37 @@ impl Facts {
     }
 }
 
-/// A process that polls.
+/// A polling process.
 #[derive(Debug, Clone)]
 pub struct Candidate<'a> {
-    /// Its number, as we count.
+    /// Process id in our namespace.
     pub pid: u32,
-    /// Itself, its parent, and so on, as it counts.
+    /// Ids of the process, its parent and so on, in its own namespace.
     pub lineage: &'a [i32],
-    /// Whether it has begun to record.
+    /// Whether it has started a recording.
     pub began: bool,
-    /// What is known of it.
+    /// Facts about it.
     pub facts: &'a Facts,
 }
 
-/// What a process is for.
+/// Role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It trains, or nothing says otherwise.
+    /// It trains; also the default without evidence.
     Trains,
-    /// It started processes that train, and waits for them.
+    /// It started training processes and waits for them.
     Launches,
-    /// It works for one that trains.
+    /// It works for a training process.
     Helps {
-        /// That one.
+        /// The training process.
         of: u32,
     },
     /// Not known yet.
     Unclear,
 }
 
-/// Processor time below this share of a core is waiting: torchrun, which looks after its
-/// children ten times a second, takes 0.5 %.
+/// Share of a core below which a process counts as waiting: torchrun, which checks its children ten times per second,
+/// takes 0.5 %.
 const WAITING: f64 = 0.03;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,14 +95,14 @@ enum Relation {
 
 fn is_ancestor(ancestor: &Candidate<'_>, of: &Candidate<'_>) -> bool {
     let Some(own) = ancestor.lineage.first() else { return false };
-    // A process reports its own ancestors: those of another user only on the word of root.
+    // A process reports its own ancestors; claims about another user's processes count only from root.
     if of.facts.uid != ancestor.facts.uid && of.facts.uid != 0 {
         return false;
     }
     ancestor.facts.pid_namespace == of.facts.pid_namespace && of.lineage.iter().skip(1).any(|pid| pid == own)
 }
 
-/// Of a process and one that descends from it.
+/// Relation of a process to one of its descendants.
 fn relation(above: &Candidate<'_>, below: &Candidate<'_>) -> Relation {
     match (above.began, below.began) {
         (true, false) => return Relation::Helped,
@@ -132,8 +129,8 @@ fn relation(above: &Candidate<'_>, below: &Candidate<'_>) -> Relation {
     }
 }
 
-/// Launchers that run in Python, by the program or module that is started: `PyTorch`'s,
-/// Accelerate's, `DeepSpeed`'s, Horovod's. (`mpirun` and `srun` are no Python and never poll.)
+/// Launchers that run in Python, by program or module: `PyTorch`'s, Accelerate's, `DeepSpeed`'s, Horovod's. (`mpirun`
+/// and `srun` are not Python programs and never poll.)
 const LAUNCHERS: [&str; 12] = [
     "torchrun",
     "torch.distributed.run",
@@ -149,7 +146,7 @@ const LAUNCHERS: [&str; 12] = [
     "horovod.runner.launch",
 ];
 
-/// The script or module that a command runs, without its folder, and the word after it.
+/// Script or module that a command runs, without its folder, and the word after it.
 fn program(command: &[String]) -> Option<(&str, Option<&str>)> {
     let is_python = |word: &str| word.rsplit('/').next().is_some_and(|name| name.starts_with("python"));
     let mut words = command.iter().map(String::as_str).peekable();
@@ -171,7 +168,7 @@ fn program(command: &[String]) -> Option<(&str, Option<&str>)> {
     Some((program.rsplit('/').next().unwrap_or(program), words.next()))
 }
 
-/// Whether the command is one of the launchers known, and not of a rank.
+/// Whether the command is a known launcher and not a rank.
 fn is_launcher(facts: &Facts) -> bool {
     facts.rank.is_none()
         && program(&facts.command).is_some_and(|(program, next)| {
@@ -180,7 +177,7 @@ fn is_launcher(facts: &Facts) -> bool {
         })
 }
 
-/// The role of each, in their order.
+/// Role of each candidate, in their order.
 pub fn roles(candidates: &[Candidate<'_>]) -> Vec<Role> {
     let role = |one: &Candidate<'_>| {
         let above = candidates.iter().filter(|other| is_ancestor(other, one));
@@ -199,36 +196,36 @@ pub fn roles(candidates: &[Candidate<'_>]) -> Vec<Role> {
     candidates.iter().map(role).collect()
 }
 
-/// Whom to record.
+/// Processes to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
-    /// This process, or those that it started.
+    /// This process, or its descendants.
     pub pid: Option<u32>,
-    /// All ranks of the job, not the first only.
+    /// All ranks of the job instead of only the first.
     pub all: bool,
 }
 
-/// What there is to choose from.
+/// Result of the choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
-    /// These, the first rank first.
+    /// Record these, the first rank first.
     Record(Vec<u32>),
-    /// These, but their launcher started more ranks on this machine than have been heard.
+    /// Record these, although their launcher started more ranks on this machine than have polled.
     Fewer {
-        /// The first rank first.
+        /// Processes that polled, the first rank first.
         there: Vec<u32>,
-        /// Ranks that it started.
+        /// Number of ranks that it started.
         of: u32,
     },
     /// Not known yet.
     Wait,
-    /// Nothing of the process named polls.
+    /// Neither the named process nor any of its descendants polls.
     NotThere(u32),
-    /// Several jobs: their processes, a list each.
+    /// There are several jobs: one list of processes per job.
     Several(Vec<Vec<u32>>),
 }
 
-/// The processes that train, a list for each job; the first rank first.
+/// Training processes by job, the first rank first.
 pub fn jobs(candidates: &[Candidate<'_>], roles: &[Role]) -> Vec<Vec<u32>> {
     let mut jobs: Vec<(String, Vec<&Candidate<'_>>)> = Vec::new();
     for (one, _) in candidates.iter().zip(roles).filter(|(_, role)| **role == Role::Trains) {
@@ -252,7 +249,7 @@ pub fn jobs(candidates: &[Candidate<'_>], roles: &[Role]) -> Vec<Vec<u32>> {
         .collect()
 }
 
-/// Chooses. `is_settled` tells that all that will poll have done so.
+/// Chooses processes. `is_settled` means that all processes that will poll have done so.
 pub fn choose(candidates: &[Candidate<'_>], wanted: Wanted, is_settled: bool) -> Choice {
     let roles = roles(candidates);
     let is_unclear = roles.contains(&Role::Unclear);
@@ -281,7 +278,7 @@ pub fn choose(candidates: &[Candidate<'_>], wanted: Wanted, is_settled: bool) ->
     let own_job = jobs.iter().find(|job| job.contains(&pid));
     match (named, own_job) {
         (Some(_), Some(job)) if wanted.all => record(job),
-        // A process named that was taken for another's worker: the user knows better.
+        // The user named a process that looks like a worker of another: trust the user.
         (Some((_, role)), _) if *role != Role::Launches => Choice::Record(vec![pid]),
         _ => {
             let under = |one: &u32| {
@@ -354,7 +351,7 @@ mod tests {
         assert_eq!(found, [Role::Launches, Role::Trains, Role::Trains, Role::Helps { of: 11 }]);
         assert_eq!(chosen(&all, None, false), Choice::Record(vec![11]));
         assert_eq!(chosen(&all, None, true), Choice::Record(vec![11, 12]));
-        // The launcher named means what it launched, and so does the shell above it.
+        // Naming the launcher means its children, and so does naming the shell above it.
         assert_eq!(chosen(&all, Some(10), false), Choice::Record(vec![11]));
         assert_eq!(chosen(&all, Some(1), true), Choice::Record(vec![11, 12]));
         assert_eq!(chosen(&all, Some(12), false), Choice::Record(vec![12]));
@@ -381,7 +378,7 @@ mod tests {
         ] {
             assert_eq!(roles(&candidates(&[command(line)])), [Role::Launches], "{line}");
             assert_eq!(chosen(&[command(line)], None, true), Choice::Wait);
-            // A rank may have what its launcher is called by in its own arguments.
+            // A rank may have a launcher's name in its own arguments.
             assert_eq!(chosen(&[command(line).rank(0)], None, true), Choice::Record(vec![10]));
         }
         for line in [
@@ -410,7 +407,7 @@ mod tests {
         assert_eq!(chosen(&all, Some(11), true), Choice::Fewer { there: vec![11, 12], of: 3 });
         assert_eq!(chosen(&all, None, false), Choice::Record(vec![11]), "one is enough without --all");
         all.push(of(one(&[13, 10, 1]), 3));
-        // A rank's worker inherits its variables and is no rank.
+        // A rank's worker inherits its variables but is not a rank.
         all.push(of(one(&[14, 13, 10, 1]), 3));
         all[4].facts.rank = Some(2);
         assert_eq!(chosen(&all, None, true), Choice::Record(vec![11, 12, 13]));
@@ -431,7 +428,7 @@ mod tests {
         let found = roles(&candidates(&all));
         assert_eq!(found, [Role::Trains, Role::Helps { of: 10 }, Role::Helps { of: 10 }]);
         assert_eq!(chosen(&all, None, true), Choice::Record(vec![10]));
-        // Until it was watched, nothing is asked of anybody.
+        // Until the parent was observed, no process is chosen.
         assert_eq!(chosen(&[one(&[10, 1]), one(&[11, 10, 1])], None, false), Choice::Wait);
     }
 

@@ -1,4 +1,4 @@
-//! One attach: listen, choose, ask, wait for the traces.
+//! Session of an attach: listens, chooses, sends requests, waits for the traces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,34 +16,34 @@ use super::starting::Starting;
 use super::wire::WireError;
 use crate::capture::signals::Signals;
 
-/// A process polls every 5 s unless told otherwise; a little more has heard them all.
+/// Time after which all processes have polled: they poll every 5 s by default, plus a margin.
 const ONE_POLL: Duration = Duration::from_secs(6);
-/// Where processes keep coming, the wait for them ends after so many times the wait for one.
+/// Maximum total wait while new processes keep appearing, as a multiple of the wait for one.
 const LONGEST_WAIT: u32 = 5;
-/// After the last new process, wait for others this long.
+/// Wait after the last new process for more to appear.
 const QUIET: Duration = Duration::from_millis(300);
-/// Within this time of a message's arrival it can be answered: the process waits 90 ms.
+/// Time after arrival within which a message can be answered: the process waits 90 ms.
 const ANSWER_WITHIN: Duration = Duration::from_millis(60);
-/// Messages that wait until they are looked at; what comes then waits in its process.
+/// Number of queued messages; further ones wait in the sending process.
 const WAITING: usize = 256;
-/// Processes of other users that are kept for the list.
+/// Maximum number of processes of other users kept for the list.
 const MOST_FOREIGN: usize = 64;
-/// Senders whose names are kept.
+/// Maximum number of sender names kept.
 const MOST_ADDRESSES: usize = 10_000;
-/// Between looks at files and processes.
+/// Interval between checks of files and processes.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
-/// Everything at work.
+/// State of an attach.
 pub(super) struct Session {
     pub(super) daemon: Daemon,
     folder: PathBuf,
     at_abstract_name: bool,
-    /// None while nobody may listen.
+    /// Empty while it is not safe to listen.
     endpoints: Vec<Endpoint>,
-    /// Since when there are any.
+    /// Start of listening, if active.
     listening: Option<Instant>,
     starting: Starting,
-    /// The processes that we waited for, the last one that we do.
+    /// The process that currently keeps us from listening.
     held_back: Option<u32>,
     told: BTreeSet<u32>,
     hear: SyncSender<Heard>,
@@ -93,7 +93,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Listens where that does no harm, and stops where it would.
+    /// Starts listening if that is safe, and stops if it is not.
     fn look_out(&mut self, report: &mut dyn FnMut(AttachEvent)) -> Result<(), AttachError> {
         self.held_back = self.starting.look(&self.folder, self.at_abstract_name, self.looked);
         if let Some(pid) = self.held_back {
@@ -119,7 +119,7 @@ impl Session {
         Ok(())
     }
 
-    /// Hears and answers for a moment, and looks around.
+    /// Handles messages for a moment, then checks signals, sockets and processes.
     pub(super) fn turn(&mut self, report: &mut dyn FnMut(AttachEvent)) -> Result<(), AttachError> {
         let until = Instant::now() + LOOK;
         loop {
@@ -169,7 +169,7 @@ impl Session {
         }
         if is_new && self.daemon.clients.contains_key(&sender.pid) {
             self.known.insert(sender.pid, Known::new(sender.pid, sender.uid));
-            // Another user's process must not keep us waiting for more.
+            // Another user's process must not make us wait for more.
             if !is_foreign {
                 self.newest = heard.at;
             }
@@ -195,15 +195,15 @@ impl Session {
             .collect()
     }
 
-    /// The processes to choose from: another user's process is one only if it is named, since any
-    /// user can send what makes it look like a job, or like a part of ours.
+    /// Processes to choose from. Another user's process counts only if it is named, because any user can send messages
+    /// that make it look like a job, or like a part of ours.
     fn recordable(&self, named: Option<u32>) -> Vec<Candidate<'_>> {
         let mut all = self.candidates();
         all.retain(|one| named == Some(one.pid) || !self.is_foreign(one.facts.uid));
         all
     }
 
-    /// Whether all that will poll here have done so.
+    /// Whether all processes that will poll here have done so.
     fn is_settled(&self) -> bool {
         let Some(listening) = self.listening else { return false };
         if self.daemon.clients.is_empty() || self.newest.elapsed() < QUIET {
@@ -253,13 +253,13 @@ impl Session {
         all
     }
 
-    /// Whether what is still not clear is not going to be: the time of listening is over,
-    /// from the last new process on, since a job that is coming up takes its time.
+    /// Whether the time for listening is over. It restarts with each new process, because a starting job takes its
+    /// time.
     fn is_late(&self, wait: Duration) -> bool {
         (self.listening.is_some() && self.newest.elapsed() >= wait) || self.started.elapsed() >= LONGEST_WAIT * wait
     }
 
-    /// Listens until it is clear whom to record.
+    /// Listens until the choice is clear.
     pub(super) fn choose(
         &mut self,
         options: &AttachOptions,
@@ -313,7 +313,7 @@ fn seen(pid: u32) -> ProcessInfo {
     ProcessInfo { pid, command: process::command(pid), torch: process::torch(pid) }
 }
 
-/// What can be told of the process named before anything was heard.
+/// Checks the named process before listening.
 fn check(pid: u32, options: &AttachOptions) -> Result<(), AttachError> {
     if !process::runs(pid) {
         return Err(AttachError::NoSuchProcess { pid });
@@ -321,7 +321,7 @@ fn check(pid: u32, options: &AttachOptions) -> Result<(), AttachError> {
     match process::started(pid) {
         Started::Unknown => Ok(()),
         Started::With(folder) => {
-            // In a container the folder has another name.
+            // In a container the folder has another path.
             if process::meets(pid, &options.folder, options.at_abstract_name) || process::is_contained(pid) {
                 return Ok(());
             }
@@ -329,7 +329,7 @@ fn check(pid: u32, options: &AttachOptions) -> Result<(), AttachError> {
         }
         Started::Without => {
             let inodes = endpoint::polling_inodes();
-            // It may have set the variable itself, and what is named may be a shell or a launcher.
+            // It may have set the variable itself, and the named process may be a shell or a launcher.
             let may_poll =
                 |pid: &u32| process::started(*pid) != Started::Without || !process::sockets(*pid, &inodes).is_empty();
             if process::tree(pid).iter().any(may_poll) {
@@ -340,10 +340,10 @@ fn check(pid: u32, options: &AttachOptions) -> Result<(), AttachError> {
     }
 }
 
-/// Lists who polls, after `options.wait` or as soon as all have done so.
+/// Lists polling processes, after `options.wait` or as soon as all have polled.
 ///
 /// # Errors
-/// [`AttachError`] where nobody does.
+/// [`AttachError`] if there are none.
 pub fn list(options: &AttachOptions, report: &mut dyn FnMut(AttachEvent)) -> Result<Vec<Listed>, AttachError> {
     let mut session = Session::open(&options.folder, options.at_abstract_name, report)?;
     while session.listening.is_none_or(|since| since.elapsed() < options.wait)

@@ -1,11 +1,10 @@
-//! Processes that are just importing PyTorch, beside which nobody may listen.
+//! Detects processes that are importing PyTorch, during which it is not safe to listen.
 //!
-//! While it is imported, two threads of a process make a client of the daemon each, and one
-//! closes the other's socket. Where nobody listens that does no harm. Where somebody does,
-//! the other may have sent its first message and be waiting for the answer, and with
-//! `PyTorch` 2.6 the process then ends: "Bad file descriptor" (seen in system calls; ranks of
-//! torchrun nearly always). 2.15 bears it. So there is no socket while any process that would
-//! come to it is in that state, or about to be: it is not there yet, or is taken away.
+//! During the import, two threads of a process create a client of the daemon each, and one closes the other's socket.
+//! Without a listener this is harmless. With one, the other thread may have sent its first message and wait for the
+//! reply, and with `PyTorch` 2.6 the process then ends: "Bad file descriptor" (seen in system calls; ranks of torchrun
+//! almost always). 2.15 tolerates it. So while any process that would use our socket is in that state or about to enter
+//! it, the socket is not created, or is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,28 +12,26 @@ use std::time::{Duration, Instant};
 
 use super::{endpoint, process};
 
-/// How long after its start a Python is likely to import PyTorch.
+/// Time after its start during which a Python is likely to import PyTorch.
 const YOUNG: Duration = Duration::from_secs(10);
-/// How long the import may take; one that takes longer has no such client.
+/// Maximum time for the import; a process that takes longer has no such client.
 const LOADING: Duration = Duration::from_secs(20);
-/// How long after it made its socket a process is safe.
+/// Time after the creation of its socket from which a process is safe.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// What is known of the processes that would come to our socket.
+/// State of the processes that would use our socket.
 #[derive(Debug, Default)]
 pub(super) struct Starting {
-    /// Sockets of clients, and when each was seen first. A child that was forked has its
-    /// parent's, and makes none.
+    /// Sockets of clients, with the time each was first seen. A forked child has its parent's and creates none.
     sockets: BTreeMap<u64, Instant>,
-    /// Processes that have loaded PyTorch and made no socket, and since when.
+    /// Processes that have loaded PyTorch but not created a socket, and since when.
     loading: BTreeMap<u32, Instant>,
-    /// Processes that are safe, with their start.
+    /// Safe processes, with their start time.
     safe: BTreeSet<(u32, u64)>,
 }
 
 impl Starting {
-    /// A process beside which nobody may listen now, of those that poll in this folder (or
-    /// at the daemon's abstract name).
+    /// A process that makes listening unsafe now, among those that use this folder (or the daemon's abstract name).
     pub(super) fn look(&mut self, folder: &Path, at_abstract_name: bool, now: Instant) -> Option<u32> {
         let all: Vec<(u32, u64)> = process::pythons().filter(|one| !self.safe.contains(one)).collect();
         let come_here = |pid: u32| process::meets(pid, folder, at_abstract_name) || process::is_contained(pid);
@@ -56,7 +53,7 @@ impl Starting {
         let is_done = match newest {
             Some(newest) => now.duration_since(newest) >= SETTLING,
             None if process::has_torch(pid) => now.duration_since(*self.loading.entry(pid).or_insert(now)) >= LOADING,
-            // It may import PyTorch at any time, and is looked at until then.
+            // It may import PyTorch at any time, so keep checking it.
             None => return process::age(start).is_some_and(|age| age < YOUNG),
         };
         if is_done {

@@ -1,4 +1,4 @@
-//! Where the processes write their traces: a private folder that each can write to.
+//! Folders for the processes' traces: private, and writable for each process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,16 +12,16 @@ use super::process::{self, Known};
 use super::request;
 use crate::capture::folder::{Folder, remove_dead};
 
-/// Bytes that a trace may have: one of 400,000 events.
+/// Assumed maximum size of a trace in bytes: one of 400,000 events.
 const LONGEST_TRACE: u64 = 200_000_000;
 
-/// Where a process writes its traces.
+/// Folder for the traces of one process.
 pub(super) struct TraceFolder {
-    /// As we see it.
+    /// Path as we see it.
     pub(super) folder: PathBuf,
-    /// As the process sees it.
+    /// Path as the process sees it.
     pub(super) named: PathBuf,
-    /// The process's own number.
+    /// The process's id in its own namespace.
     own_pid: i32,
 }
 
@@ -30,7 +30,7 @@ impl TraceFolder {
         request::written_by(&self.folder.join(name), self.own_pid)
     }
 
-    /// The process writes under this name until the trace is complete (newer libkineto).
+    /// Name under which the process writes until the trace is complete (newer libkineto).
     pub(super) fn unfinished(&self, name: &str) -> PathBuf {
         let mut path = self.trace(name).into_os_string();
         path.push(".tmp");
@@ -38,7 +38,7 @@ impl TraceFolder {
     }
 }
 
-/// Makes a folder that each process can write to.
+/// Creates a folder that each process can write to.
 pub(super) fn places(
     known: &BTreeMap<u32, Known>,
     clients: &BTreeMap<u32, Client>,
@@ -88,7 +88,7 @@ pub(super) fn places(
 /// Whether a trace has its closing brace.
 pub(super) fn ends(trace: &Path) -> bool {
     let tail = || -> std::io::Result<Vec<u8>> {
-        // The process may put there whatever it likes.
+        // The process may put anything there.
         let plainly = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
         let mut file = fs::File::options().read(true).custom_flags(plainly.bits()).open(trace)?;
         if !file.metadata()?.is_file() {

@@ -1,77 +1,76 @@
-//! Messages between a process that can be traced on demand and the daemon it polls, as
-//! bytes: little endian, one datagram a message, whatever arrives never panics.
+//! Messages between a process that supports on-demand tracing and the daemon it polls, as bytes: little endian, one
+//! datagram per message. Parsing never panics, whatever arrives.
 //!
 //! | part | form |
 //! | --- | --- |
-//! | header | u64 size of what follows the header, char\[32\] kind, zero-padded |
-//! | `ctxt` | i32 GPU, i32 process, i64 job → reply `ctxt`: i32 processes known |
-//! | `req` | i32 kinds of request it can take now, i32 n, i64 job, i32 processes\[n\]: itself, its parent, … → reply `req`: the request's text, empty for none |
+//! | header | u64 size of the part after the header, char\[32\] kind, zero-padded |
+//! | `ctxt` | i32 GPU, i32 process, i64 job → reply `ctxt`: i32 number of known processes |
+//! | `req` | i32 kinds, i32 n, i64 job, i32 processes\[n\]: itself, its parent, … → reply `req`: text, empty for none |
 //!
-//! Found by listening to `PyTorch` 2.15 (libkineto's `IpcFabricConfigClient`).
+//! Derived from the traffic of `PyTorch` 2.15 (libkineto's `IpcFabricConfigClient`).
 
-/// Bytes of the header.
+/// Size of the header in bytes.
 pub const HEADER: usize = 40;
-/// Largest datagram worth reading: a poll of a process with two hundred ancestors has 900
-/// bytes.
+/// Maximum size of a datagram in bytes; a poll of a process with two hundred ancestors has 900.
 pub const LARGEST: usize = 8192;
-/// Bit of a poll's kinds: a trace of activities can be asked for now. It is off while one
-/// is recorded or written, by whoever.
+/// Bit of a poll's kinds: the process can take a request for an activity trace. It is off while any such trace is
+/// recorded or written.
 pub const TAKES_ACTIVITIES: u32 = 2;
-/// Processes a poll may name.
+/// Maximum number of processes in a poll.
 const MOST_PROCESSES: usize = 1024;
 
-/// What a process says.
+/// A message from a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// It greets (only where it sees a GPU).
+    /// Greeting (sent only if the process sees a GPU).
     Context {
         /// Device number.
         gpu: i32,
-        /// Process, in its own numbering.
+        /// Process id in its own namespace.
         pid: i32,
-        /// Job of the batch system, 0 without one.
+        /// Job of the batch system; 0 without one.
         job: i64,
     },
-    /// It asks whether there is anything to do.
+    /// Poll for requests.
     Poll {
-        /// Bits of what it can take now; [`TAKES_ACTIVITIES`].
+        /// Bits of the requests it can take now; [`TAKES_ACTIVITIES`].
         kinds: u32,
-        /// Job of the batch system, 0 without one.
+        /// Job of the batch system; 0 without one.
         job: i64,
-        /// Itself, its parent, and so on; in its own numbering.
+        /// Ids of the process, its parent and so on, in its own namespace.
         pids: Vec<i32>,
     },
 }
 
-/// Why a datagram is no message.
+/// Reason why a datagram is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// Shorter than its kind.
-    #[error("{there} bytes where {needed} are the least")]
+    /// Shorter than its kind requires.
+    #[error("{there} bytes, but at least {needed} are needed")]
     Short {
-        /// Bytes there.
+        /// Actual size in bytes.
         there: usize,
-        /// Bytes needed.
+        /// Required size in bytes.
         needed: usize,
     },
-    /// The header says another size.
-    #[error("the header says {said} bytes, {there} follow")]
+    /// The header has a wrong size.
+    #[error("the header announces {said} bytes, but {there} follow")]
     Size {
-        /// Said.
+        /// Size in the header.
         said: u64,
-        /// There.
+        /// Actual size.
         there: usize,
     },
-    /// Nobody answers for it.
-    #[error("the kernel names no process that can be answered")]
+    /// The sender is unknown.
+    #[error("unknown sender")]
     Anonymous,
-    /// No kind that is known.
+    /// Unknown kind of message.
     #[error("unknown kind {0:?}")]
     Kind(String),
-    /// A number that cannot be.
+    /// Invalid number.
     #[error("{what} {value}")]
     Value {
-        /// Of what.
+        /// Name of the field.
         what: &'static str,
         /// The number.
         value: i64,
@@ -86,7 +85,7 @@ fn i64_at(bytes: &[u8], at: usize) -> Option<i64> {
     Some(i64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
-/// The kind and the rest of a datagram.
+/// Kind and body of a datagram.
 fn open(datagram: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
     let (Some(said), Some(kind), Some(body)) = (i64_at(datagram, 0), datagram.get(8..HEADER), datagram.get(HEADER..))
     else {
@@ -100,10 +99,10 @@ fn open(datagram: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
     Ok((&kind[..end], body))
 }
 
-/// Reads what a process said.
+/// Parses a message of a process.
 ///
 /// # Errors
-/// [`WireError`]; the datagram is then to be left unanswered.
+/// [`WireError`]; the datagram should then get no reply.
 pub fn read(datagram: &[u8]) -> Result<Message, WireError> {
     let (kind, body) = open(datagram)?;
     let short = WireError::Short { there: body.len(), needed: 16 };
@@ -143,18 +142,18 @@ fn frame(kind: &[u8], body: &[u8]) -> Vec<u8> {
     datagram
 }
 
-/// The answer to [`Message::Context`].
+/// Reply to [`Message::Context`].
 pub fn context_reply(known: u32) -> Vec<u8> {
     frame(b"ctxt", &known.to_le_bytes())
 }
 
-/// The answer to [`Message::Poll`]: the text of a request, or nothing to do.
+/// Reply to [`Message::Poll`]: the text of a request, or empty for none.
 pub fn poll_reply(request: &str) -> Vec<u8> {
     frame(b"req", request.as_bytes())
 }
 
 impl Message {
-    /// The message as a process sends it.
+    /// Encodes the message as a process does.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::new();
         match self {
@@ -177,10 +176,10 @@ impl Message {
     }
 }
 
-/// The text of an answer to a poll, as a process reads it.
+/// Text of a reply to a poll, as a process reads it.
 ///
 /// # Errors
-/// [`WireError`] where it is none.
+/// [`WireError`] if it is not such a reply.
 pub fn read_poll_reply(datagram: &[u8]) -> Result<String, WireError> {
     match open(datagram)? {
         (b"req", body) => Ok(String::from_utf8_lossy(body).into_owned()),
@@ -193,7 +192,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What `PyTorch` 2.15.0 sent, byte for byte, but for the numbers of the processes.
+    /// A message of `PyTorch` 2.15.0, byte for byte, except for the process ids.
     #[test]
     fn a_poll_as_recorded() {
         let mut bytes = vec![0_u8; 80];

@@ -1,5 +1,4 @@
-//! The recording itself: ask, wait for the traces, ask the ranks again where they recorded
-//! different steps.
+//! The recording: sends requests, waits for the traces, and repeats for ranks that recorded different steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,16 +17,15 @@ use super::session::{LOOK, Session};
 use super::trace_folder::{self, TraceFolder};
 use crate::capture::folder::Folder;
 
-/// Tries to bring the windows of all ranks to the same steps.
+/// Maximum number of tries to align the windows of all ranks.
 const ROUNDS: u32 = 3;
-/// Traces that a process may begin in a round, when each is cut off. Every one costs the
-/// job a recording.
+/// Maximum number of traces that a process may start per round if each is cut off. Each costs the job a recording.
 const TRIES: u32 = 5;
 
 /// Records.
 ///
 /// # Errors
-/// [`AttachError`], with the remedy.
+/// [`AttachError`] with the remedy.
 pub fn attach(options: &AttachOptions, report: &mut dyn FnMut(AttachEvent)) -> Result<Attached, AttachError> {
     let mut session = Session::open(&options.folder, options.at_abstract_name, report)?;
     let members = session.choose(options, report)?;
@@ -36,7 +34,7 @@ pub fn attach(options: &AttachOptions, report: &mut dyn FnMut(AttachEvent)) -> R
     let places = trace_folder::places(&session.known, &session.daemon.clients, &members, &mut folders)?;
     let mut work = Work::new(session, options, places, members);
     let done = work.record(report);
-    // Where a request may still wait, its trace must have a place to go to.
+    // If a request may still be pending, keep the folder for its trace.
     if let Err(error) = done {
         let waits = work
             .session
@@ -67,11 +65,11 @@ struct Work<'a> {
     gone: Vec<u32>,
     told: BTreeSet<u32>,
     round: u32,
-    /// The traces of this round that are complete.
+    /// Complete traces of this round.
     traces: BTreeMap<u32, PathBuf>,
 }
 
-/// The trace that a process is asked for: another one for each that was cut off.
+/// Name of the trace for a try; each cut-off trace leads to another try.
 fn name(round: u32, try_number: u32) -> String {
     match try_number {
         0 => format!("trace-{round}.json"),
@@ -79,12 +77,12 @@ fn name(round: u32, try_number: u32) -> String {
     }
 }
 
-/// How the recording of a round goes on, of each process.
+/// Progress of a round, by process.
 #[derive(Default)]
 struct Watch {
-    /// Size of the trace, and since when it has it.
+    /// Size of each trace, and since when it has that size.
     sizes: BTreeMap<PathBuf, (u64, Instant)>,
-    /// Times it had been asked at the last look, and traces that had been cut off.
+    /// Number of requests and of cut-off traces at the last check.
     before: BTreeMap<u32, (u32, u32)>,
     asked: BTreeSet<u32>,
     asked_again: BTreeSet<u32>,
@@ -125,7 +123,7 @@ impl<'a> Work<'a> {
                     | AttachError::Profiles { .. }
                     | AttachError::Died { .. },
                 ) if self.round > 1 => {
-                    // The traces of the try before are there.
+                    // Keep the traces of the previous try.
                     (self.members, self.round, self.traces) = before;
                     return Ok(());
                 }
@@ -189,7 +187,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Looks at what has become of a process's request.
+    /// Checks the progress of a process's request.
     fn look(&mut self, pid: u32, watch: &mut Watch, report: &mut dyn FnMut(AttachEvent)) -> Result<(), AttachError> {
         let Some(client) = self.session.daemon.clients.get(&pid) else { return Ok(()) };
         let (asked, cut_off) =
@@ -202,7 +200,7 @@ impl<'a> Work<'a> {
                 false => {}
             }
         }
-        // Where it was asked before, it may still be at work on that.
+        // After an earlier request, it may still be busy with that.
         if client.is_busy && client.asked == 0 && self.told.insert(pid) {
             report(AttachEvent::OwnProfiler(pid));
         }
@@ -221,7 +219,7 @@ impl<'a> Work<'a> {
         self.has_failed(pid).map_or(Ok(()), Err)
     }
 
-    /// Why nothing more can be expected of a process.
+    /// Reason why a process will not deliver a trace, if any.
     fn has_failed(&self, pid: u32) -> Option<AttachError> {
         let client = self.session.daemon.clients.get(&pid)?;
         let facts = &self.session.known.get(&pid)?.facts;
@@ -236,14 +234,14 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// The traces that a process may have begun in this round, the last one first.
+    /// Names of traces that a process may have started in this round, latest first.
     fn names(&self, pid: u32) -> impl Iterator<Item = String> {
         let last = self.session.daemon.clients.get(&pid).map_or(0, |client| client.cut_off);
         let round = self.round;
         (0..=last).rev().map(move |try_number| name(round, try_number))
     }
 
-    /// Whether the trace that it was asked for last is there.
+    /// Whether its latest requested trace exists.
     fn has_begun(&self, pid: u32) -> bool {
         let (Some(place), Some(name)) = (self.places.get(&pid), self.names(pid).next()) else { return false };
         place.trace(&name).exists() || place.unfinished(&name).exists()
@@ -253,8 +251,7 @@ impl<'a> Work<'a> {
         self.session.daemon.clients.get(&pid).is_some_and(|client| matches!(client.state, State::Written { .. }))
     }
 
-    /// Its trace that has its end and has stopped growing. One that was taken for cut off
-    /// does as well.
+    /// A trace of the process that has its end and has stopped growing, including one that was considered cut off.
     fn complete(&self, pid: u32, watch: &mut Watch, now: Instant) -> Option<PathBuf> {
         let place = self.places.get(&pid)?;
         self.names(pid).find_map(|name| {
@@ -265,7 +262,7 @@ impl<'a> Work<'a> {
                 watch.sizes.insert(trace, (length, now));
                 return None;
             }
-            // With a name of its own until it is complete, it is complete when it has the other.
+            // A trace with a temporary name is complete once it has its final name.
             let is_still = !place.unfinished(&name).exists() && now.duration_since(since) >= LOOK;
             (is_still && trace_folder::ends(&trace)).then_some(trace)
         })
@@ -276,7 +273,7 @@ impl<'a> Work<'a> {
             |pid: &u32| !self.is_written(*pid) && self.session.known.get(pid).is_none_or(|known| !known.is_alive(*pid));
         let gone: Vec<u32> = self.members.iter().copied().filter(is_gone).collect();
         for pid in gone {
-            // Its last act may have been to complete the trace.
+            // It may have completed the trace just before it ended.
             let at_last = self.places.get(&pid).and_then(|place| {
                 self.names(pid).map(|name| place.trace(&name)).find(|trace| trace_folder::ends(trace))
             });

@@ -1,4 +1,4 @@
-//! One process of a recorded job, and the steps and windows that it made.
+//! A process of a recorded job, with its steps and windows.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,13 @@ use crate::live::{Exchange, Waiting};
 use habitat_base::regress::quantile::median;
 use habitat_base::units::{Micros, Range};
 
-/// Bounds of what is kept: whoever speaks on the socket may say anything, and a job may run
-/// for a year.
+/// Limits for stored data: any process may send anything to the socket, and a job may run for a year.
 pub(super) const MOST_TIMES: usize = 10_000;
 pub(super) const MOST_NOTES: usize = 100;
-/// Characters kept of a text.
+/// Maximum characters of a text.
 pub(super) const LONGEST: usize = 400;
 
-/// Keeps `one` where there is room.
+/// Appends `one` if there is room.
 pub(super) fn keep<T>(all: &mut Vec<T>, one: T) {
     if all.len() < MOST_NOTES {
         all.push(one);
@@ -26,14 +25,14 @@ pub(super) fn short(text: &str) -> String {
     habitat_base::text::clean(text, LONGEST)
 }
 
-/// One process of the job.
+/// A process of the job.
 #[derive(Debug, Clone, Default)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Number of the first message after it imported PyTorch or started CUDA, and of its last one.
+    /// Number of the first message after it imported PyTorch or started CUDA, and of its last message.
     pub heard: [u64; 2],
-    /// The processes that it trains with, known from its first step on.
+    /// Processes that it trains with, known from its first step on.
     pub world: Option<World>,
     /// Other frameworks that it imported.
     pub frameworks: Vec<String>,
@@ -43,134 +42,133 @@ pub struct Process {
     pub has_torch: bool,
     /// Whether it started CUDA with our recorder.
     pub has_cuda: bool,
-    /// Version of Python.
+    /// Python version.
     pub python: Option<String>,
-    /// Version of PyTorch.
+    /// PyTorch version.
     pub torch: Option<String>,
-    /// The rank, where there are several.
+    /// Rank, if there are several.
     pub rank: Option<u32>,
-    /// Steps that it made, as far as told.
+    /// Number of reported steps.
     pub steps: u64,
-    /// Steps outside windows. Of very many the last ones.
+    /// Steps outside windows; if there are very many, the last ones.
     pub times: Vec<Timed>,
-    /// Worker processes of the `DataLoader` that it asked last.
+    /// Worker processes of the last `DataLoader` used.
     pub workers: Option<u32>,
-    /// Processors that it may use.
+    /// Processors available to it.
     pub cores: Option<u32>,
-    /// Mean microseconds that each worker of its loaders takes for a batch.
+    /// Mean time per batch of each worker of its loaders, in microseconds.
     pub loading: BTreeMap<u32, f64>,
-    /// How much its steps compute.
+    /// Computation of its steps.
     pub work: Work,
-    /// Why it is not measured what is waited for data.
+    /// Reason why the wait for data is not measured.
     pub no_waits: Option<String>,
-    /// What the model was given.
+    /// Inputs of the model.
     pub model: Option<Model>,
-    /// Elements of what is trained.
+    /// Number of trained elements.
     pub parameters: Option<u64>,
-    /// Optimizers whose steps are counted, one after the other's end.
+    /// Number of optimizers whose steps were counted, each after the end of the previous one.
     pub optimizers: u32,
-    /// Largest GPU memory of tensors.
+    /// Peak GPU memory of tensors.
     pub peak_memory_bytes: Option<u64>,
-    /// What stays in memory from step to step.
+    /// Memory that stays allocated between steps.
     pub held: Option<Held>,
-    /// Recorded windows; of very many the last ones.
+    /// Recorded windows; if there are very many, the last ones.
     pub windows: Vec<Recorded>,
-    /// Windows whose traces were written.
+    /// Number of windows whose traces were written.
     pub written: u32,
-    /// Why windows were dropped.
+    /// Reasons for dropped windows.
     pub dropped: Vec<String>,
-    /// Why the last window has fewer steps than were asked for, where it has.
+    /// Reason why the last window has fewer steps than requested, if it has.
     pub shortened: Option<String>,
-    /// Whether a window is open now.
+    /// Whether a window is open.
     pub in_window: bool,
-    /// Windows that were closed.
+    /// Number of closed windows.
     pub closed: u32,
-    /// Windows that were closed and whose traces were not written.
+    /// Number of closed windows whose traces could not be written.
     pub unwritten: u32,
-    /// Microseconds that opening and closing windows took.
+    /// Times in microseconds for opening and closing windows.
     pub costs: Vec<f64>,
-    /// Why it cannot be recorded.
+    /// Reason why it cannot be recorded.
     pub refused: Option<String>,
-    /// Faults of the hook.
+    /// Errors of the hook.
     pub faults: Vec<String>,
-    /// Whether it said goodbye.
+    /// Whether it reported its exit.
     pub exited: bool,
 }
 
 /// A step outside windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Timed {
-    /// Its number, from 1.
+    /// Step number, from 1.
     pub step: u64,
-    /// Microseconds from the end of the step before to its end.
+    /// Time in microseconds from the end of the previous step to its own.
     pub time_us: f64,
-    /// Microseconds of it that the training waited for a `DataLoader`; `None` where that is not known.
+    /// Part of it spent waiting for a `DataLoader`, in microseconds; `None` if unknown.
     pub wait_us: Option<f64>,
-    /// Microseconds of it in which `backward()` waited for other ranks; `None` if unknown.
+    /// Part of it in which `backward()` waited for other ranks, in microseconds; `None` if unknown.
     pub idle_us: Option<f64>,
 }
 
 /// A recorded window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
-    /// Number, from 1.
+    /// Window number, from 1.
     pub number: u32,
-    /// First and last step in it.
+    /// First and last step.
     pub steps: (u64, u64),
     /// File name in the recording's folder.
     pub file: String,
-    /// Its size.
+    /// File size.
     pub bytes: u64,
-    /// Of a window of time: kernels in it, records lost, and its length.
+    /// For a time window: kernels, lost records and length.
     pub cuda: Option<CudaWindow>,
 }
 
-/// A window of time of a CUDA program.
+/// A time window of a CUDA program.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CudaWindow {
-    /// Kernels in it.
+    /// Number of kernels.
     pub kernels: u64,
-    /// Records that could not be kept.
+    /// Number of lost records.
     pub lost: u64,
-    /// Seconds that it was open.
+    /// Length in seconds.
     pub seconds: f64,
 }
 
-/// Steps at the beginning that do not count where there are enough others: caches fill,
-/// allocators grow, libraries choose their kernels.
+/// Number of first steps to ignore if there are enough others: caches fill, allocators grow, libraries select kernels.
 pub(super) const WARM_UP: u64 = 5;
 
-/// Steps over which the share that waits for data is told: the last ones.
+/// Number of last steps for the share of time spent waiting for data.
 pub(super) const WAITED_STEPS: usize = 50;
 
-/// Share of the time that is waited for data from which on the loader sets the pace.
+/// Share of time spent waiting for data from which the loader determines the step time.
 const WAITS: f64 = 0.5;
 
-/// Parts of the steps whose means tell how the pace varies.
+/// Number of parts of the steps whose means show the variation of the pace.
 const TENTHS: usize = 10;
 
 /// Step times outside windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepTimes {
-    /// The middle one.
+    /// Median.
     pub median: Micros,
-    /// The mean.
+    /// Mean.
     pub mean: Micros,
-    /// The shortest and the longest.
+    /// Shortest and longest.
     pub range: [Micros; 2],
-    /// How many.
+    /// Number of steps.
     pub count: u32,
 }
 
 impl Process {
-    /// The steps outside windows, those at the beginning left out where others are enough.
+    /// Steps outside windows, without the first ones if there are enough others.
     fn settled(&self) -> &[Timed] {
         let first = self.times.partition_point(|timed| timed.step <= WARM_UP);
         if self.times.len() - first >= 3 { &self.times[first..] } else { &self.times }
     }
 
-    /// The mean, and those of the fastest and the slowest tenth of the steps, each of steps that
-    /// followed one another; with fewer than [`TENTHS`] times two steps, the shortest and the longest.
+    /// Mean step time, with the means of the fastest and the slowest tenth of consecutive steps. With fewer than two
+    /// steps per tenth ([`TENTHS`]), the shortest and the longest step instead.
     pub fn pace(&self) -> Option<Range<Micros>> {
         let settled = self.settled();
         let mean = |steps: &[Timed]| steps.iter().map(|timed| timed.time_us).sum::<f64>() / steps.len() as f64;
@@ -187,7 +185,7 @@ impl Process {
         Some(Range { low: low?, mid: mid?, high: high? })
     }
 
-    /// What the last steps waited for data: Σ waits / Σ times. `None` where it is not known of them.
+    /// Share of time that the last steps waited for data: Σ waits / Σ times. `None` if unknown.
     pub fn waiting(&self) -> Option<Waiting> {
         let settled = self.settled();
         let last = &settled[settled.len().saturating_sub(WAITED_STEPS)..];
@@ -198,7 +196,8 @@ impl Process {
         (times > 0.0).then(|| Waiting { share: waits / times, steps, workers: self.workers, cores: self.cores })
     }
 
-    /// Takes in what a worker of its loaders takes for a batch, in microseconds; of very many workers the first ones.
+    /// Records the time per batch of a worker of its loaders, in microseconds; of very many workers, keeps the first
+    /// ones.
     pub(super) fn loading(&mut self, worker: u32, batch_us: f64) {
         let is_kept = self.loading.len() < MOST_NOTES || self.loading.contains_key(&worker);
         if is_kept && batch_us.is_finite() && batch_us >= 0.0 {
@@ -206,9 +205,9 @@ impl Process {
         }
     }
 
-    /// The least time from step to step that the workers of the loader allow: the time of a batch in a worker ÷
-    /// workers × batches of a step. It cannot be longer than the steps were; if these waited for data most of
-    /// their time, it is as long. `None` without workers, with several loaders in a step, or if unknown.
+    /// Minimum step time that the workers of the loader allow: time per batch in a worker ÷ workers × batches per step.
+    /// It is at most the mean step time, and equal to it if the steps waited for data most of the time. `None` without
+    /// workers, with several loaders in a step, or if unknown.
     pub fn loader_period(&self) -> Option<Micros> {
         let workers = f64::from(self.workers.filter(|workers| *workers > 0)?);
         let batches = self.model.as_ref().map_or(&[][..], |model| &model.batches);
@@ -224,7 +223,7 @@ impl Process {
         Some(period.min(step))
     }
 
-    /// Time that each of the last steps waits for other ranks, median. `None` if unknown.
+    /// Median time that each of the last steps waits for other ranks; `None` if unknown.
     pub fn exchange(&self) -> Option<Exchange> {
         let settled = self.settled();
         let last = &settled[settled.len().saturating_sub(WAITED_STEPS)..];
@@ -238,8 +237,7 @@ impl Process {
         !self.exited && self.closed > self.written.saturating_add(self.unwritten)
     }
 
-    /// Times of the steps outside windows, those at the beginning left out where others
-    /// are enough.
+    /// Times of steps outside windows, without the first ones if there are enough others.
     pub fn step_times(&self) -> Option<StepTimes> {
         let mut times: Vec<f64> = self.settled().iter().map(|timed| timed.time_us).collect();
         let median = median(&mut times)?;
@@ -254,7 +252,7 @@ impl Process {
 }
 
 impl Model {
-    /// With texts and shapes of a length that is worth keeping.
+    /// The same with texts and shapes limited to a useful length.
     pub(super) fn bounded(mut self) -> Self {
         for text in [&mut self.module, &mut self.opaque, &mut self.autocast] {
             *text = text.as_deref().map(short);
@@ -271,7 +269,7 @@ impl Model {
 }
 
 impl Process {
-    /// Takes in that message number `number` came from process `pid`.
+    /// Records that message `number` came from process `pid`.
     pub(super) fn hear_at(&mut self, pid: u32, number: u64) {
         self.pid = pid;
         if !(self.has_torch || self.has_cuda) || self.heard[0] == 0 {
@@ -288,8 +286,7 @@ impl Process {
         self.rank = hello.rank.or(self.rank);
     }
 
-    /// Takes in the times of steps, from the step `first` on, and what of each was waited for
-    /// data and for other ranks, in microseconds.
+    /// Adds the times of steps from the step `first` on, with the waits for data and for other ranks, in microseconds.
     pub(super) fn add_steps(&mut self, first: u64, times_us: &[f64], waits_us: &[f64], idle_us: &[f64]) {
         let is_time = |time: &f64| time.is_finite() && *time >= 0.0;
         let of_each = |part: &[f64], at: usize| {
@@ -311,8 +308,7 @@ impl Process {
         self.steps = self.steps.max(self.times.last().map_or(0, |timed| timed.step));
     }
 
-    /// Takes in that opening or closing a window held the training up; of very many the last ones
-    /// are one.
+    /// Adds a pause of the training for opening or closing a window; of very many, the last ones are summed.
     fn add_cost(&mut self, cost_us: f64) {
         if self.costs.len() < MOST_NOTES {
             self.costs.push(cost_us);
@@ -321,7 +317,7 @@ impl Process {
         }
     }
 
-    /// Takes in what became of a window.
+    /// Handles a state change of a window.
     pub(super) fn window(&mut self, window: Window) {
         match window {
             Window::Opened { step, cost_us, note } => {
@@ -343,7 +339,7 @@ impl Process {
             }
             Window::Written { number, first, last, file, bytes, kernels, lost, seconds, .. } => {
                 self.steps = self.steps.max(last);
-                // A name within the folder, whatever is said.
+                // Only a plain name within the folder is accepted, whatever the message contains.
                 if !file.contains('/') && !file.is_empty() && !file.starts_with('.') && file.len() < LONGEST {
                     let cuda = seconds.map(|seconds| CudaWindow { kernels, lost, seconds });
                     self.written = self.written.saturating_add(1);

@@ -1,19 +1,19 @@
-//! Which processes of a job train together, as ranks, and which are trainings of their own.
+//! Determines which processes of a job train together as ranks, and which train separately.
 
 use std::cmp::Reverse;
 
 use super::{Process, Recording};
 
 impl Process {
-    /// Whether it is one of several ranks and not the first, so that it opens no window.
+    /// Whether it is one of several ranks but not the first, so that it opens no window.
     pub(super) fn is_later_rank(&self) -> bool {
         self.rank.is_some_and(|rank| rank > 0) && self.world.as_ref().is_none_or(|world| world.size > 1)
     }
 
-    /// Whether two processes are ranks of one training: launchers and `torch.distributed` number them
-    /// differently, name the same meeting place, and both trained at some moment.
+    /// Whether two processes are ranks of one training: launchers and `torch.distributed` give them different ranks and
+    /// the same rendezvous, and their lifetimes overlap.
     ///
-    /// The recorder for CUDA programs knows the numbers alone.
+    /// The recorder for CUDA programs knows only the ranks.
     pub(super) fn trains_with(&self, other: &Self) -> bool {
         let at_once = self.heard[0] <= other.heard[1] && other.heard[0] <= self.heard[1];
         let numbered = self.rank.zip(other.rank).is_some_and(|(own, other)| own != other);
@@ -27,15 +27,15 @@ impl Process {
 }
 
 impl Recording {
-    /// The processes that made steps or were recorded: those of each training, by rank. The first
-    /// training is the one that the profile is of, the others are in the order of their beginning.
+    /// Processes that made steps or were recorded, grouped by training and sorted by rank. The first training is that
+    /// of the profile; the others are in order of their start.
     pub fn trainings(&self) -> Vec<Vec<&Process>> {
         let trains = |process: &&Process| process.steps > 0 || !process.windows.is_empty();
         let mut all: Vec<&Process> = self.processes.values().filter(trains).collect();
         let kernels = |process: &Process| -> u64 {
             process.windows.iter().filter_map(|window| window.cuda).map(|cuda| cuda.kernels).sum()
         };
-        // The one with most steps of those recorded, and of equals the first.
+        // Prefer recorded processes, then the most steps; of equals the first.
         all.sort_by_key(|process| process.heard[0]);
         let main = (0..all.len()).max_by_key(|at| {
             let process = all[*at];
@@ -59,7 +59,7 @@ impl Recording {
         trainings
     }
 
-    /// The processes whose windows make the profile: all ranks of one training that recorded.
+    /// Processes whose windows make the profile: all ranks of one training that recorded.
     pub fn recorded(&self) -> Vec<&Process> {
         let first = self.trainings().into_iter().next().unwrap_or_default();
         first.into_iter().filter(|process| !process.windows.is_empty()).collect()
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::capture::messages::{Hello, Message, Stage, Window, World};
 
-    /// What a process says in a training of ten steps and more.
+    /// Messages of a process in a training of more than ten steps.
     fn begins(recording: &mut Recording, pid: u32, rank: Option<u32>, size: u32, group: &str) {
         let hello = Hello { version: 1, pid, stage: Stage::Torch, python: None, torch: None, rank };
         recording.hear(pid, Message::Hello(hello));
@@ -103,14 +103,14 @@ mod tests {
     #[test]
     fn processes_one_after_another_are_trainings_of_their_own() {
         let mut recording = Recording::default();
-        // What runs around the job may have numbered it.
+        // A program around the job may have given it a rank.
         for (pid, rank) in [(30, None), (20, None), (10, Some(0))] {
             begins(&mut recording, pid, rank, 1, "children of 5");
             ends(&mut recording, pid, 60);
         }
         assert_eq!(pids(&recording), [[30], [20], [10]], "in their order, the first of equals before all");
         assert_eq!(recording.recorded().len(), 1);
-        // Two jobs of two ranks, started one after the other at one port.
+        // Two jobs of two ranks, started one after the other with the same port.
         let mut recording = Recording::default();
         for (pids, steps) in [([1, 2], 40), ([3, 4], 50)] {
             for (pid, rank) in pids.into_iter().zip([1, 0]) {
@@ -135,12 +135,12 @@ mod tests {
             pids(&recording)
         };
         assert_eq!(at_once(&[(Some(1), 2, "a:1"), (Some(0), 2, "a:1")]), [[2, 1]]);
-        // A search for parameters: of single processes, of tasks that Slurm numbers, of pairs.
+        // A hyperparameter search: of single processes, of tasks numbered by Slurm, of pairs.
         assert_eq!(at_once(&[(None, 1, "children of 5"), (None, 1, "children of 5")]), [[1], [2]]);
         assert_eq!(at_once(&[(Some(0), 1, "7 0"), (Some(1), 1, "7 0")]), [[1], [2]]);
         let pairs = [(Some(0), 2, "a:1"), (Some(0), 2, "a:2"), (Some(1), 2, "a:2"), (Some(1), 2, "a:1")];
         assert_eq!(at_once(&pairs), [[1, 4], [2, 3]]);
-        // One number twice.
+        // The same rank twice.
         assert_eq!(at_once(&[(Some(0), 2, "a:1"), (Some(0), 2, "a:1")]), [[1], [2]]);
     }
 }

@@ -1,24 +1,23 @@
-//! How much steps compute, by the nodes of autograd that they make: later steps may do more than
-//! the recorded ones.
+//! Computation of steps, measured by their number of autograd nodes: later steps may do more than the recorded ones.
 
 use habitat_base::regress::quantile::median;
 
-/// Reports that are kept, the last ones.
+/// Maximum number of reports to keep; the last ones.
 const MOST: usize = 1000;
-/// How many times the nodes of the recorded steps later ones have before that is reported.
+/// Ratio of nodes in later steps to recorded ones from which it is reported.
 const FACTOR: f64 = 1.5;
 
-/// Nodes of the recorded steps and of those after them.
+/// Autograd nodes of the recorded steps and of later ones.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Work {
-    /// Of the step before the last window.
+    /// Nodes of the step before the last window.
     recorded: Option<f64>,
-    /// Nodes a step of every report since then.
+    /// Nodes per step in each report since then.
     later: Vec<f64>,
 }
 
 impl Work {
-    /// Takes in a report.
+    /// Adds a report.
     pub(super) fn add(&mut self, steps: u64, nodes: u64, recorded: bool) {
         let each = nodes as f64 / steps.max(1) as f64;
         if recorded {
@@ -31,7 +30,7 @@ impl Work {
         }
     }
 
-    /// How many times as many nodes as the recorded steps the later ones make; `None` if that is about 1 or not known.
+    /// Ratio of autograd nodes in later steps to recorded ones; `None` if it is about 1 or unknown.
     pub fn later(&self) -> Option<f64> {
         let recorded = self.recorded.filter(|nodes| *nodes > 0.0)?;
         let times = median(&mut self.later.clone())? / recorded;
@@ -66,7 +65,7 @@ mod tests {
         assert_eq!(later(&[]), None);
         assert_eq!(later(&[(10, 900, false), (1, 50, true)]), None, "nothing came later");
         assert_eq!(later(&[(1, 50, true), (10, 500, false), (10, 2000, false), (10, 2000, false)]), Some(4.0));
-        // A validation with gradients in one report of many.
+        // A validation with gradients in one of many reports.
         assert_eq!(later(&[(1, 50, true), (10, 500, false), (10, 9000, false), (10, 510, false)]), None);
         assert_eq!(later(&[(1, 60, true), (10, 300, false)]), Some(0.5), "layers that are frozen");
         assert_eq!(later(&[(1, 60, true), (10, 600, false), (1, 120, true), (9, 1080, false)]), None, "another window");

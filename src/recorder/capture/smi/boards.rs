@@ -1,4 +1,4 @@
-//! All GPUs of the machine while a job runs: one `nvidia-smi` that tells again and again.
+//! State of all GPUs of the machine while a job runs, from one `nvidia-smi` in loop mode.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -11,13 +11,13 @@ use super::{limited_by, of_line};
 use crate::live::Board;
 use habitat_base::units::{Bytes, Megahertz, Watts};
 
-/// Milliseconds between two answers.
+/// Milliseconds between two reports.
 const EVERY_MS: u32 = 2000;
-/// Share of the last moments from which on a GPU is under load.
+/// Utilisation from which a GPU counts as under load.
 const LOADED: f64 = 0.5;
-/// Bytes of a line at most.
+/// Maximum bytes of a line.
 const LONGEST: u64 = 4096;
-/// What is asked. Of the last two a driver knows one, or both.
+/// Queried fields. Drivers know one of the last two, or both.
 const FIELDS: [&str; 9] = [
     "index",
     "utilization.gpu",
@@ -30,7 +30,7 @@ const FIELDS: [&str; 9] = [
     "clocks_throttle_reasons.active",
 ];
 
-/// What `nvidia-smi` tells of all GPUs, as long as this value lives.
+/// Reports of `nvidia-smi` on all GPUs, while this value lives.
 #[derive(Debug)]
 pub struct Boards {
     shared: Arc<Mutex<Shared>>,
@@ -45,7 +45,7 @@ struct Shared {
 }
 
 impl Boards {
-    /// Starts `nvidia-smi`; where there is none, or it fails, nothing is ever told.
+    /// Starts `nvidia-smi`; if it is missing or fails, there are no reports.
     pub fn start() -> Self {
         Self::of("nvidia-smi".into())
     }
@@ -57,7 +57,7 @@ impl Boards {
         Self { shared, thread: Some(thread) }
     }
 
-    /// What was told last, by number.
+    /// Latest report on each GPU, by number.
     pub fn latest(&self) -> Vec<Board> {
         lock(&self.shared).boards.values().cloned().collect()
     }
@@ -79,8 +79,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads what the program tells until it ends; once more without a field that its driver does not
-/// know.
+/// Reads reports until the program ends; restarts it without a field that its driver does not know.
 fn listen(program: &OsStr, shared: &Mutex<Shared>) {
     let mut fields = FIELDS.to_vec();
     loop {
@@ -98,7 +97,7 @@ fn listen(program: &OsStr, shared: &Mutex<Shared>) {
     }
 }
 
-/// The line that names a field which is not known, if one does.
+/// Runs the program once; returns the line that names an unknown field, if any.
 fn ask(program: &OsStr, fields: &[&'static str], shared: &Mutex<Shared>) -> Option<String> {
     let mut told = {
         let mut shared = lock(shared);
@@ -119,7 +118,7 @@ fn ask(program: &OsStr, fields: &[&'static str], shared: &Mutex<Shared>) -> Opti
     };
     loop {
         let mut line = String::new();
-        // Its end, or no text.
+        // End of the output, or not text.
         if told.by_ref().take(LONGEST).read_line(&mut line).ok()? == 0 {
             return None;
         }
@@ -134,7 +133,7 @@ fn ask(program: &OsStr, fields: &[&'static str], shared: &Mutex<Shared>) -> Opti
     }
 }
 
-/// The GPU of a line.
+/// Parses the GPU of a line.
 fn board(fields: &[&'static str], line: &str) -> Option<Board> {
     let found = of_line(fields, line);
     let number = |field: &str| found.get(field).and_then(|value| value.parse::<f64>().ok()).filter(|it| *it >= 0.0);
@@ -152,7 +151,7 @@ fn board(fields: &[&'static str], line: &str) -> Option<Board> {
     })
 }
 
-/// With the highest clock under load so far, which was `before` until now.
+/// Adds the highest clock under load so far; `before` is the previous maximum.
 fn with_best(board: Board, before: Option<Megahertz>) -> Board {
     let now = board.clock.filter(|_| board.busy.is_some_and(|busy| busy >= LOADED));
     let best_clock = match (before, now) {
@@ -179,7 +178,7 @@ mod tests {
         program.into()
     }
 
-    /// Waits until something is told that is as wanted.
+    /// Waits for a report that satisfies `wanted`.
     fn told(boards: &Boards, wanted: impl Fn(&[Board]) -> bool) -> Vec<Board> {
         let began = Instant::now();
         loop {
@@ -192,7 +191,7 @@ mod tests {
         }
     }
 
-    /// Of a driver that knows but the older name of the reasons: two boards, of which one slows down.
+    /// A driver that knows only the older name of the reasons: two boards, one of them throttled.
     #[test]
     fn all_boards_are_told_of_again_and_again_and_the_process_ends_with_us() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! The arguments of `PyTorch`'s operators that are no tensors.
+//! Non-tensor arguments of `PyTorch`'s operators.
 
-/// Of `PyTorch`'s convolutions of any kind. The last is of `aten::_convolution` alone.
+/// Arguments shared by `PyTorch`'s general convolutions; only `aten::_convolution` has the last.
 const CONVOLUTION: &[(usize, &str)] = &[
     (3, "stride"),
     (4, "padding"),
@@ -11,8 +11,8 @@ const CONVOLUTION: &[(usize, &str)] = &[
     (12, "allow_tf32"),
 ];
 
-/// Positions and names of the non-tensor arguments of the operators whose time depends on
-/// them, from `PyTorch`'s `native_functions.yaml`.
+/// Positions and names of the non-tensor arguments that affect an operator's time, from `PyTorch`'s
+/// `native_functions.yaml`.
 pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
     match name {
         "aten::einsum" => &[(0, "equation")],
@@ -104,7 +104,7 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
         "aten::sum" | "aten::mean" => &[(1, "dim"), (2, "keepdim")],
         "aten::_softmax" | "aten::_log_softmax" | "aten::cat" | "aten::index_select" | "aten::gather"
         | "aten::cumsum" => &[(1, "dim")],
-        // By name alone: whether the compiler pads it, and the elements of a sparse factor.
+        // By name only: whether the compiler pads it, and the number of non-zero elements of a sparse factor.
         "aten::mm" | "aten::addmm" | "aten::bmm" => &[(usize::MAX, "padded"), (usize::MAX, "nonzero")],
         "aten::_sparse_mm" | "aten::_sparse_addmm" => &[(usize::MAX, "nonzero")],
         "aten::gelu" => &[(1, "approximate")],
@@ -113,8 +113,8 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
     }
 }
 
-/// The same of attention that takes sequences one after another, from the schemas of `PyTorch`, flash-attn 2 and 3,
-/// xFormers and aiter. `trace-shapes` adds the pairs of queries and keys, by name alone.
+/// The same for attention over packed sequences, from the schemas of `PyTorch`, flash-attn 2 and 3, xFormers and aiter.
+/// `trace-shapes` adds the number of query–key pairs, by name only.
 fn of_packed_attention(name: &str) -> &'static [(usize, &'static str)] {
     const PAIRS: (usize, &str) = (usize::MAX, "pairs");
     match name {

@@ -1,6 +1,6 @@
-//! Calls of operators on a CPU, which a GPU would carry out in other pieces.
+//! Operator calls on a CPU, which a GPU splits into different kernels.
 
-/// Operators that are one piece of work on a GPU however the CPU computes them.
+/// Whether a GPU runs the operator as one piece of work, whatever operators the CPU splits it into.
 pub fn is_whole(name: &str) -> bool {
     is_product(name)
         || matches!(name, "aten::convolution_backward" | "aten::native_layer_norm")
@@ -9,8 +9,8 @@ pub fn is_whole(name: &str) -> bool {
         || name.starts_with("aten::_fused_")
 }
 
-/// Whether it is attention in one kernel or a few, whatever it prepares with operators of its own: the gradient of
-/// memory-efficient attention sums products of gradient and result first.
+/// Whether it is attention in one or a few kernels, even if it calls operators of its own first: the gradient of
+/// memory-efficient attention first sums products of gradient and result.
 fn is_attention_kernel(name: &str) -> bool {
     let kernels = ["flash", "efficient", "cudnn"];
     let rest = name.strip_prefix("aten::_").map(|name| name.strip_prefix("scaled_dot_product_").unwrap_or(name));
@@ -19,20 +19,20 @@ fn is_attention_kernel(name: &str) -> bool {
     })
 }
 
-/// Whether it is a product of two matrices, of single ones or of a batch.
+/// Whether it is a matrix product, single or batched.
 pub fn is_product(name: &str) -> bool {
     matches!(name, "aten::mm" | "aten::addmm" | "aten::bmm" | "aten::baddbmm")
 }
 
-/// Operators that prepare or move data for another.
+/// Whether the operator prepares or moves data for another.
 pub fn helps(name: &str) -> bool {
     matches!(name, "aten::copy_" | "aten::fill_" | "aten::zero_")
 }
 
-/// Operators that only look at a tensor in another way, allocate or ask: no device work.
+/// Whether the operator only creates a view, allocates or queries: no device work.
 pub fn only_looks(name: &str) -> bool {
     let Some(name) = name.strip_prefix("aten::") else {
-        // Dispatcher keys ("detach") and profiler helpers; operators have a namespace.
+        // Dispatcher keys ("detach") and profiler ranges have no namespace; operators do.
         return !name.contains("::");
     };
     LOOKS.contains(&name)
@@ -51,7 +51,7 @@ const LOOKS: &[&str] = &[
     "numel", "is_contiguous", "can_cast", "_has_compatible_shallow_copy_type", "requires_grad_", "resolve_conj",
     "resolve_neg", "conj", "clone", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
     "new_zeros", "new_ones", "new_full", "scalar_tensor", "atleast_1d", "atleast_2d", "atleast_3d",
-    // What they do is an operator within; without one they do nothing (p = 0, or evaluation).
+    // The work of these is an operator inside; without one they do nothing (p = 0, or evaluation).
     "dropout", "feature_dropout", "alpha_dropout",
 ];
 
@@ -60,13 +60,12 @@ pub fn is_foreach(name: &str) -> bool {
     name.contains("_foreach_")
 }
 
-/// Whether it changes its first argument and gives it back, as those of `ATen` whose names end
-/// so do.
+/// Whether it modifies and returns its first argument; `ATen` marks such operators with a trailing underscore.
 pub fn is_in_place(name: &str) -> bool {
     name.starts_with("aten::") && name.ends_with('_') && !name.ends_with("__")
 }
 
-/// Whether it is the call of a loss, one number for each sample.
+/// Whether it is a loss that yields one number per sample.
 pub fn is_loss(name: &str) -> bool {
     LOSSES.contains(&name)
 }
@@ -78,8 +77,8 @@ const LOSSES: &[&str] = &[
     "aten::huber_loss", "aten::binary_cross_entropy", "aten::binary_cross_entropy_with_logits",
 ];
 
-/// Whether the first input of an operator has the batch as its leading extent, as far as it
-/// comes before anything reshapes it.
+/// Whether the leading extent of the operator's first input is the batch, provided that no earlier operator reshaped
+/// it.
 pub fn is_first_layer(name: &str) -> bool {
     matches!(
         name,
@@ -94,7 +93,7 @@ pub fn is_first_layer(name: &str) -> bool {
     )
 }
 
-/// Which input is the weight of a layer, where it has one of two dimensions or more.
+/// Input position of a layer's weight, if the weight has at least two dimensions.
 pub fn weight(name: &str) -> Option<usize> {
     match name {
         "aten::mm" | "aten::linear" | "aten::cudnn_convolution" | "aten::miopen_convolution" => Some(1),
@@ -108,22 +107,22 @@ pub fn is_copy(name: &str) -> bool {
     name == "aten::copy_"
 }
 
-/// Whether it is a convolution, or what carries one out.
+/// Whether it is a convolution or the operator that implements one.
 pub fn is_convolution(name: &str) -> bool {
     name.ends_with("_convolution") || name.ends_with("::convolution")
 }
 
-/// Whether it has to do with a convolution or its gradients.
+/// Whether it is a convolution or the gradient of one.
 pub fn calls_a_convolution(name: &str) -> bool {
     name.contains("convolution")
 }
 
-/// Whether it gives the same tensor without its history.
+/// Whether it returns the same tensor, detached from the backward graph.
 pub fn is_detach(name: &str) -> bool {
     matches!(name, "aten::detach" | "detach")
 }
 
-/// How many tensors a product takes; with `out=` the result is an argument too.
+/// Number of tensors that a product takes; with `out=` the result is an argument too.
 pub fn tensors(name: &str) -> Option<usize> {
     match name {
         "aten::mm" | "aten::bmm" => Some(2),
@@ -132,13 +131,13 @@ pub fn tensors(name: &str) -> Option<usize> {
     }
 }
 
-/// Whether an operator checks gradients for infinite values, as `torch.amp.GradScaler` does before
-/// it updates or skips the update.
+/// Whether an operator checks gradients for infinite values, as `torch.amp.GradScaler` does before it applies or skips
+/// an update.
 pub fn checks_gradients(name: &str) -> bool {
     name.contains("_amp_foreach_non_finite_check_and_unscale_") || name == "aten::_amp_update_scale_"
 }
 
-/// Whether a node of the backward graph adds up the gradients of a parameter.
+/// Whether a node of the backward graph accumulates the gradient of a parameter.
 pub fn accumulates_gradients(name: &str) -> bool {
     name.contains("AccumulateGrad")
 }

@@ -1,8 +1,8 @@
-//! Communication between GPUs: the one table of names by which operators and kernels of all
-//! libraries are known to communicate.
+//! Communication between GPUs: the only table that identifies communicating operators and kernels of all libraries by
+//! name.
 //!
-//! Sources of the kernels' names: NCCL, RCCL, MSCCL and MSCCL++, oneCCL; `csrc/custom_all_reduce.cuh` of vLLM
-//! (also in `SGLang` and aiter), quick reduce; `csrc/kernels` of `DeepEP` (also in UCCL and in `DeepSeek`'s own traces);
+//! Sources of the kernels' names: NCCL, RCCL, MSCCL and MSCCL++, oneCCL; `csrc/custom_all_reduce.cuh` of vLLM (also in
+//! `SGLang` and aiter), quick reduce; `csrc/kernels` of `DeepEP` (also in UCCL and in `DeepSeek`'s own traces);
 //! NVSHMEM, rocSHMEM, MORI, pplx-kernels; `userbuffers.cu` of Transformer Engine; the all-reduce and all-to-all of
 //! TensorRT-LLM and `FlashInfer`; `CUDASymmetricMemoryOps.cu` of `PyTorch`.
 
@@ -13,34 +13,34 @@ const COLLECTIVES: &[&str] = &[
     "reducescatter", "all_to_all", "alltoall", "broadcast_coalesced", "record_param_comms",
 ];
 
-/// Parts of the names of kernels and of the namespaces around them.
+/// Parts of the names of kernels or of their namespaces.
 #[rustfmt::skip]
 const KERNELS: &[&str] = &[
-    // vLLM's and SGLang's all-reduce, whose kernels name its two ways, and AMD's quick reduce.
+    // One-shot and two-shot all-reduce of vLLM and SGLang, and AMD's quick reduce.
     "cross_device_reduce", "cross_device_store", "quickreduce", "quick_reduce",
     "nvshmem", "rocshmem", "on_stream_kernel",
     "userbuffers",
     // Symmetric memory.
     "multimem_", "symmetric_memory", "symm_mem", "put_signal", "wait_signal",
-    // Exchange of tokens between experts.
+    // Token exchange between experts.
     "notify_dispatch", "notify_combine", "cached_notify", "low_latency_dispatch", "low_latency_combine",
     "epdispatch", "epcombine", "moe_a2a", "moea2a", "a2a_dispatch", "a2a_combine", "sendrecv", "send_recv",
 ];
 
-/// Beginnings of the names of kernels: oneCCL's, and those that exchange tokens between experts.
+/// Prefixes of kernel names: oneCCL's, and those of token exchange between experts.
 const STARTS: [&str; 3] = ["ccl_", "ep_dispatch", "ep_combine"];
 
 /// Namespaces in which every kernel communicates.
 const NAMESPACES: [&str; 5] = ["c10d", "mscclpp", "mori", "ccl", "pplx"];
 
-/// Namespaces of the exchange of tokens between experts, where other kernels only prepare it.
+/// Namespaces of token exchange between experts; they also hold kernels that only prepare it.
 const EXPERT_NAMESPACES: [&str; 8] =
     ["deep_ep", "ep", "internode", "intranode", "internode_ll", "intranode_ll", "uccl", "hybrid_ep"];
 
-/// Parts of the functions in them that exchange.
+/// Parts of the names of those functions in them that communicate.
 const EXPERT_FUNCTIONS: [&str; 4] = ["dispatch", "combine", "notify", "barrier"];
 
-/// Parts of the names of collectives that models split over GPUs need, without underscores, in words.
+/// Collectives used by models that are split over GPUs: part of the name without underscores, and the label.
 const SPLIT: [(&str, &str); 7] = [
     ("allgather", "all-gather"),
     ("reducescatter", "reduce-scatter"),
@@ -51,21 +51,21 @@ const SPLIT: [(&str, &str); 7] = [
     ("dtensor", "collectives of DTensor"),
 ];
 
-/// Whether an operator or kernel communicates, by its whole name in lower case and by that without namespaces.
+/// Whether an operator or kernel communicates, from its full name in lower case and its name without namespaces.
 pub(super) fn is_communication(full: &str, bare: &str) -> bool {
     if bare.contains("gemm") {
         return false;
     }
-    // Operators of PyTorch itself are known by other names.
+    // PyTorch's own operators have other names.
     has(bare, COLLECTIVES) || full.contains("c10d") || !full.starts_with("aten::") && is_path_of_kernel(&path(full))
 }
 
-/// Whether a call, or the range around one, hands tensors to a collective.
+/// Whether a call, or the range around it, passes tensors to a collective.
 pub fn is_collective_call(name: &str) -> bool {
     ["c10d::", "nccl:", "rccl:"].iter().any(|start| name.starts_with(start)) || name == "record_param_comms"
 }
 
-/// Whether a range is a collective that the host itself carries out, from its call to its end.
+/// Whether a range is a collective that the host executes itself, from call to completion.
 pub fn is_host_collective(name: &str) -> bool {
     ["gloo:", "mpi:", "ucc:"].iter().any(|start| name.starts_with(start))
 }
@@ -73,16 +73,16 @@ pub fn is_host_collective(name: &str) -> bool {
 /// Whether a kernel communicates with other GPUs.
 pub fn is_collective_kernel(name: &str) -> bool {
     let path = path(&name.to_ascii_lowercase());
-    // One that multiplies as well counts as the product.
+    // A fused kernel that also multiplies counts as a product.
     !path.starts_with("triton_") && !path.contains("gemm") && is_path_of_kernel(&path)
 }
 
-/// Whether a copy on a device is one between two GPUs, in the words of CUDA.
+/// Whether a copy on a device is a copy between two GPUs, in CUDA's naming.
 pub fn is_copy_between_gpus(name: &str) -> bool {
     name.starts_with("Memcpy PtoP")
 }
 
-/// The collective of a model split over GPUs, in words.
+/// Label of a collective used by a model that is split over GPUs.
 pub fn split_collective(name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
     let plain = lower.replace('_', "");
@@ -104,8 +104,8 @@ fn has(name: &str, parts: &[&str]) -> bool {
     parts.iter().any(|part| name.contains(part))
 }
 
-/// The function of a kernel's name with its namespaces, without result, templates and arguments:
-/// `vllm::cross_device_reduce_1stage` of `void vllm::cross_device_reduce_1stage<half, 8>(…)`.
+/// Function of a kernel's name with its namespaces, without return type, templates and arguments:
+/// `vllm::cross_device_reduce_1stage` for `void vllm::cross_device_reduce_1stage<half, 8>(…)`.
 fn path(full: &str) -> String {
     let mut depth = 0_u32;
     let outer = |c: &char| match c {
@@ -189,7 +189,7 @@ mod tests {
             assert!(!is_collective_kernel(name), "{name}");
         }
         assert_eq!(Name::of("aten::scatter_reduce").family(), Family::Embedding);
-        // TorchRec's function around an exchange packs tensors; what exchanges them is a kernel of its own.
+        // TorchRec's function around an exchange packs tensors; a separate kernel exchanges them.
         assert_ne!(Name::of("All2All_Pooled_Req").family(), Family::Communication);
     }
 

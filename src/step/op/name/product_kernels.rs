@@ -1,6 +1,6 @@
-//! Element types of products by the names of their kernels, for recordings without operators or shapes.
+//! Element types of products from kernel names, for recordings without operators or shapes.
 //!
-//! Libraries write the type of the factors into the names of their kernels: cuBLAS (`ampere_sgemm`, `s16816gemm_bf16`,
+//! Libraries encode the type of the factors in their kernel names: cuBLAS (`ampere_sgemm`, `s16816gemm_bf16`,
 //! `nvjet_tst`), CUTLASS (`cutlass_80_tensorop_f16_s16816gemm`, `cutlass::bfloat16_t`), cuDNN (`xmma`,
 //! `implicit_convolve_sgemm<float …>`), `FlashAttention`, rocBLAS and hipBLASLt (`Cijk_Ailk_Bljk_BBS`, Tensile's
 //! `ProblemType`), Composable Kernel and `MIOpen` (`igemm_fwd_gtcx3_nhwc_bf16`), `DeepGEMM`, TensorRT-LLM and Triton.
@@ -31,7 +31,7 @@ const PRODUCTS: &[&str] = &[
     "triton_tem", "_mla_",
 ];
 
-/// Parts of names that only sound like a product's.
+/// Parts of names that match a product's but belong to other kernels.
 #[rustfmt::skip]
 const OTHERS: &[&str] = &[
     "convert", "splitkreduce", "splitk_reduce", "layer_norm", "layernorm", "rms_norm", "rmsnorm", "batch_norm",
@@ -48,7 +48,7 @@ fn is_product(lower: &str) -> bool {
     has(&["cijk_", "nvjet_"]) || has(PRODUCTS) && !has(OTHERS)
 }
 
-/// Element type of the factors of a product's kernel; `None` for other kernels, and for names without a type.
+/// Element type of the factors of a product kernel; `None` for other kernels and for names without a type.
 pub fn factors_of_kernel(name: &str) -> Option<Factors> {
     let lower = name.to_ascii_lowercase();
     if !is_product(&lower) {
@@ -70,13 +70,13 @@ pub fn factors_of_kernel(name: &str) -> Option<Factors> {
     by_words(&lower)
 }
 
-/// The letters for the types in a name of cuBLAS's nvjet, `nvjet_tst_…` or `nvjet_sm100_tst_…`: factors first.
+/// Type letters in a kernel name of cuBLAS's nvjet, `nvjet_tst_…` or `nvjet_sm100_tst_…`; factors come first.
 fn letters_of_nvjet(lower: &str) -> Option<&str> {
     let (_, rest) = lower.split_once("nvjet_")?;
     rest.split('_').find(|part| !part.starts_with("sm"))
 }
 
-/// The letters for the types in a name of Tensile, behind the indices: `Cijk_Ailk_Bljk_BBS_…`.
+/// Type letters in a kernel name of Tensile, after the indices: `Cijk_Ailk_Bljk_BBS_…`.
 fn letters_of_tensile(lower: &str) -> Option<&str> {
     let (_, rest) = lower.split_once("cijk_")?;
     rest.split('_').nth(2)
@@ -97,10 +97,11 @@ fn of_tensile(lower: &str, letters: &str) -> Option<Factors> {
     })
 }
 
-/// By the words of a name: the narrowest type named is that of the factors, for sums are kept in wider ones.
+/// Element type from the words of a name. The narrowest type in it is that of the factors, because accumulators are
+/// wider.
 fn by_words(lower: &str) -> Option<Factors> {
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
-    // Factors of four bits with scales in eight: no type here.
+    // Four-bit factors with eight-bit scales have no type here.
     if has(&["ue4m3", "nvfp4"]) {
         return None;
     }
@@ -118,7 +119,7 @@ fn by_words(lower: &str) -> Option<Factors> {
     if has(&["h884", "h1688", "h16816", "hgemm", "hcudnn", "s884"]) {
         return Some(Factors::Float16);
     }
-    // Turing multiplies float16 in such kernels and names it; from Ampere on the rest is TF32.
+    // Turing uses these kernels for float16, which their names contain; from Ampere on, the others are TF32.
     if has(&["s1688"]) {
         return Some(Factors::Tf32);
     }
@@ -129,7 +130,7 @@ fn by_words(lower: &str) -> Option<Factors> {
     is_single.then_some(Factors::Float32)
 }
 
-/// The type of 16 bits that a word names, such as `bfloat16_t`, `16816gemm_bf16` or `bf16bf16`.
+/// The 16-bit type in a word such as `bfloat16_t`, `16816gemm_bf16` or `bf16bf16`.
 fn of_word(word: &str) -> Option<Factors> {
     if ["bf16", "bfloat16", "bhalf"].iter().any(|part| word.contains(part)) {
         Some(Factors::Bfloat16)

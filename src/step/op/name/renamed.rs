@@ -1,14 +1,14 @@
-//! Operators that stand for others.
+//! Operators equivalent to others under another name.
 
-/// The present name of the gradients of a convolution whose arguments were in another order
-/// until `PyTorch` 1.10: `(input, grad_output, weight)`; since: `(grad_output, input, weight)`.
+/// Current name of the gradients of a convolution. Until `PyTorch` 1.10 their arguments were `(input, grad_output,
+/// weight)`; since then `(grad_output, input, weight)`.
 pub fn gradients_since(name: &str) -> Option<&'static str> {
     matches!(name, "aten::cudnn_convolution_backward" | "aten::miopen_convolution_backward")
         .then_some("aten::convolution_backward")
 }
 
-/// Operators that only carry out another one, with the operators they may belong to: the
-/// outer one has all shapes and attributes and is what predictors know.
+/// Outer operators that an inner operator may implement. The outer one has all shapes and attributes, and predictors
+/// know it.
 pub fn carried_out_for(name: &str) -> &'static [&'static str] {
     match name {
         "aten::cudnn_convolution_backward_input" | "aten::cudnn_convolution_backward_weight" => {
@@ -33,7 +33,7 @@ pub fn carried_out_for(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// The form with lists of an operator on one tensor.
+/// List form of an operator on one tensor.
 pub fn with_lists(name: &str) -> String {
     name.replacen("aten::", "aten::_foreach_", 1)
 }

@@ -1,31 +1,30 @@
-//! How the shapes of results follow from those of the inputs.
+//! Rules that derive the shapes of results from the inputs.
 
 use super::{is_foreach, is_in_place};
 
-/// How the shape of a result follows.
+/// Rule for the shape of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultForm {
-    /// A product of two factors, the first of which is this input, after this many
-    /// dimensions of the batch.
+    /// A product of two factors with leading batch dimensions.
     Product {
-        /// The first factor among the inputs.
+        /// Input position of the first factor.
         first: usize,
-        /// Dimensions of the batch.
+        /// Number of batch dimensions.
         batch: usize,
     },
-    /// The input with as many features as the weight has rows.
+    /// The input, with the rows of the weight as its features.
     Linear,
-    /// The pixels that a filter gives.
+    /// The output image of a convolution.
     Convolution,
-    /// The gradients of a convolution: gradient of the result, input and weight come in.
+    /// The gradients of a convolution; inputs are the gradient of the result, the input and the weight.
     ConvolutionGradients,
-    /// The inputs spread over each other.
+    /// The inputs broadcast together.
     Broadcast,
-    /// That of the first input.
+    /// The shape of the first input.
     First,
 }
 
-/// Operators with a result of the shape of their first input.
+/// Operators whose result has the shape of their first input.
 #[rustfmt::skip]
 const LIKE_FIRST: &[&str] = &[
     "aten::_softmax", "aten::_log_softmax", "aten::softmax", "aten::log_softmax", "aten::relu", "aten::gelu",
@@ -36,7 +35,7 @@ const LIKE_FIRST: &[&str] = &[
     "aten::tanh_backward", "aten::_softmax_backward_data", "aten::_log_softmax_backward_data",
 ];
 
-/// How the shape of the result follows, where the inputs leave no doubt about it.
+/// Rule for the shape of the result, if the inputs determine it.
 pub fn result(name: &str) -> Option<ResultForm> {
     let product = |first, batch| Some(ResultForm::Product { first, batch });
     match name {

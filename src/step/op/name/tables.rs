@@ -1,4 +1,4 @@
-//! Names of operators by what they do.
+//! Operator names by function.
 
 /// Parts of the names of attention operators.
 #[rustfmt::skip]
@@ -8,7 +8,7 @@ pub(super) const ATTENTION: &[&str] = &[
     "fusedattnfunc", "mha_fwd", "mha_bwd", "mha_varlen", "efficient_attn", "qk_int8_sv", "attn_fwd", "attn_bwd",
 ];
 
-/// Beginnings of the names of operators of attention packages, whose functions are called `fwd` and `bwd`.
+/// Prefixes of operators in attention packages, whose functions are called `fwd` and `bwd`.
 #[rustfmt::skip]
 pub(super) const ATTENTION_PACKAGES: &[&str] = &[
     "flash_attn", "xformers_flash", "_vllm_fa", "vllm_flash_attn", "sageattention",
@@ -37,7 +37,7 @@ pub(super) const GEMMS: &[&str] = &[
     "sparse_mm", "sparse_addmm",
 ];
 
-/// Parts of the names of matrix products, library kernels among them.
+/// Parts of the names of matrix products, including library kernels.
 #[rustfmt::skip]
 pub(super) const GEMM_PARTS: &[&str] = &[
     "gemm", "gemv", "grouped_mm", "scaled_mm", "cijk_", "nvjet_",
@@ -56,7 +56,7 @@ pub(super) const LOOKUPS: &[&str] = &[
     "put_",
 ];
 
-/// Names of operators that only describe memory anew.
+/// Names of operators that only change the description of the memory.
 #[rustfmt::skip]
 pub(super) const VIEWS: &[&str] = &[
     "view", "reshape", "reshape_alias", "t", "transpose", "permute", "expand", "expand_as", "as_strided",
@@ -84,7 +84,7 @@ pub(super) const REDUCTION_PARTS: &[&str] = &[
     "nll_loss", "cross_entropy", "vector_norm", "foreach_norm", "foreach_max", "_loss", "reduce_kernel",
 ];
 
-/// Stems of operators that work element by element; `_` and more may follow.
+/// Stems of element-wise operators; `_` and more may follow.
 #[rustfmt::skip]
 pub(super) const ELEMENTWISE: &[&str] = &[
     "add", "sub", "mul", "div", "pow", "relu", "gelu", "silu", "tanh", "sigmoid", "exp", "log", "sqrt", "rsqrt",
@@ -110,7 +110,7 @@ pub(super) const ELEMENTWISE: &[&str] = &[
     "log10", "sgn", "static_scaled_fp8_quant", "reshape_and_cache", "optimizer.step#fusedadam",
 ];
 
-/// Operators that fill a tensor without looking at it.
+/// Operators that fill a tensor without reading it.
 #[rustfmt::skip]
 pub(super) const FILLS: &[&str] = &[
     "fill_", "zero_", "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like",
@@ -118,20 +118,20 @@ pub(super) const FILLS: &[&str] = &[
     "randint",
 ];
 
-/// Operators that only put numbers elsewhere.
+/// Operators that only reorder elements.
 #[rustfmt::skip]
 pub(super) const REARRANGEMENTS: &[&str] = &[
     "contiguous", "clone", "constant_pad_nd", "pad", "repeat", "flip", "roll",
 ];
 
-/// Operators whose results are truth values; in place they are written as what is compared.
+/// Operators with Boolean results; in place, the result has the type of the inputs.
 #[rustfmt::skip]
 pub(super) const COMPARISONS: &[&str] = &[
     "eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf", "isfinite", "isin", "logical_and", "logical_or",
     "logical_xor", "logical_not",
 ];
 
-/// Element-wise operators that autocast keeps in 32 bits, by the beginnings of their names.
+/// Element-wise operators that autocast keeps in 32 bits, by prefix.
 #[rustfmt::skip]
 pub(super) const WIDE: &[&str] = &[
     "pow", "exp", "log", "rsqrt", "reciprocal", "cosh", "sinh", "tan_", "softplus", "acos", "asin", "erfinv",

@@ -1,8 +1,8 @@
-//! Types of `TensorFlow` operators.
+//! `TensorFlow` op types.
 
 use crate::op::OperatorKind;
 
-/// Types and their kinds.
+/// Kinds and their op types.
 #[rustfmt::skip]
 const TYPES: &[(OperatorKind, &[&str])] = &[
     (OperatorKind::Convolution, &[
@@ -63,8 +63,8 @@ const TYPES: &[(OperatorKind, &[&str])] = &[
     ]),
 ];
 
-/// The kind of a `TensorFlow` operator type, such as `Conv2DBackpropInput`; types that are
-/// not listed by their endings, and [`OperatorKind::Other`] where those say nothing.
+/// Kind of a `TensorFlow` op type such as `Conv2DBackpropInput`. Unlisted types are classified by parts of their names;
+/// [`OperatorKind::Other`] if none matches.
 pub fn kind(op: &str) -> OperatorKind {
     if let Some((kind, _)) = TYPES.iter().find(|(_, ops)| ops.contains(&op)) {
         return *kind;

@@ -51,7 +51,7 @@ fn everything_adds_up_to_the_steps_in_every_grouping() {
     assert_eq!(matched(&first, &second, GroupBy::Family), [("all".to_owned(), Match::Same, [3, 4], [250.0, 400.0])]);
 }
 
-/// Modules, attributes and the order in the file do not matter, the phase and the element type do.
+/// Modules, attributes and the order in the file do not matter; the phase and the element type do.
 #[test]
 fn the_same_operation_is_found_wherever_it_stands() {
     let with =
@@ -72,7 +72,7 @@ fn the_same_operation_is_found_wherever_it_stands() {
     assert_eq!(found.iter().map(|part| part.1).collect::<Vec<_>>(), [Match::OnlyFirst, Match::OnlySecond]);
 }
 
-/// Twice the batch changes every shape; one layer more leaves the others together.
+/// Twice the batch changes every shape; an additional layer leaves the other matches intact.
 #[test]
 fn other_shapes_go_together_in_order_and_one_more_stands_alone() {
     let layers = |batch: u64, widths: &[u64]| -> Vec<String> {
@@ -88,12 +88,12 @@ fn other_shapes_go_together_in_order_and_one_more_stands_alone() {
     let alone: Vec<_> = found.iter().filter(|part| part.1 != Match::OtherShapes).collect();
     assert_eq!(alone, [&("aten::mm".to_owned(), Match::OnlySecond, [0, 1], [0.0, 150.0])]);
     assert_eq!(found.len(), 4);
-    // The same, the other way round.
+    // The same with the recordings exchanged.
     let found = matched(&profile(STEP, &layers(32, &[100, 150, 300, 200])), &first, GroupBy::Operation);
     assert_eq!(found.iter().filter(|part| part.1 == Match::OnlyFirst).count(), 1);
 }
 
-/// Of several that agree alike, the first is meant.
+/// Among equal candidates, the first one matches.
 #[test]
 fn of_equals_the_first_go_together() {
     let product = |width: u64, us: f64| operation("mm", "forward", 1, &format!("[[16, {width}], [{width}, 7]]"), us);
@@ -103,7 +103,7 @@ fn of_equals_the_first_go_together() {
     assert_eq!(alone, [&("aten::mm".to_owned(), Match::OnlySecond, [0, 1], [0.0, 30.0])]);
 }
 
-/// Where one recording has no shapes, names are all there is.
+/// If one recording has no shapes, only names can match.
 #[test]
 fn without_shapes_names_are_matched() {
     let first = profile(

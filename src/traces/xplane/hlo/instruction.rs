@@ -1,4 +1,4 @@
-//! Instructions of a program, as the file has them.
+//! Instructions of a program, as in the file.
 //!
 //! Field numbers are those of `hlo.proto` and `xla_data.proto` in the XLA project.
 
@@ -7,7 +7,7 @@ use crate::xplane::wire::{Message, Room, Value};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shape {
-    /// A number of `PrimitiveType`; 13 for a tuple.
+    /// A `PrimitiveType` number; 13 for a tuple.
     pub(super) element: u64,
     pub(super) extents: Vec<u64>,
     pub(super) parts: Vec<Shape>,
@@ -21,7 +21,7 @@ pub(super) struct Instruction {
     pub(super) id: u64,
     pub(super) operands: Vec<u64>,
     pub(super) called: Vec<u64>,
-    /// The framework's name for it, such as `jit(step)/jvp(dense)/dot_general`.
+    /// Name in the framework, such as `jit(step)/jvp(dense)/dot_general`.
     pub(super) op_name: String,
     pub(super) source_file: String,
     pub(super) target: String,
@@ -33,7 +33,7 @@ pub(super) struct Instruction {
     pub(super) batch_groups: u64,
 }
 
-/// Which extents a product contracts and which it shares.
+/// Contracted and batch dimensions of a product.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Dot {
     pub(super) left_contracted: Vec<u64>,
@@ -50,7 +50,7 @@ pub(super) struct Dimension {
     pub(super) base_dilation: u64,
 }
 
-/// Where the extents of a convolution are.
+/// Positions of the dimensions of a convolution.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Layout {
     pub(super) input: [u64; 2],
