@@ -85,7 +85,7 @@ fn without_a_terminal_the_report_is_printed() {
     let report = bench.ok(&["--sample", "resnet50-v100"]);
     assert!(report.contains("embedded sample: ResNet-50"), "{report}");
     // Of what the timeline tells, the longest wait: the images are loaded on the thread that trains.
-    let wait = "longest 57.3 ms at its start (the host was in enumerate(DataLoader) for 57.0 ms)";
+    let wait = "longest 57.3 ms at its start (the CPU was in enumerate(DataLoader) for 57.0 ms)";
     assert!(report.contains(wait), "{report}");
     assert!(report.contains("h100-sxm5-80gb"));
     assert!(report.contains("measured"));
@@ -98,7 +98,7 @@ fn the_report_plans_with_other_batches_as_plan_does() {
     let asked = ["--samples", "10M", "--gpus", "h100-sxm5-80gb", "--max-gpus", "1"];
     let report = |more: &[&str]| bench.ok(&[&asked[..], more].concat());
     let plan = bench.ok(&[&["plan"], &asked[..], &["--batch-sizes", "96"]].concat());
-    let line = plan.lines().find(|line| line.contains("batch: 96 samples a GPU")).expect("a larger batch pays here");
+    let line = plan.lines().find(|line| line.contains("batch: 96 samples per GPU")).expect("a larger batch pays here");
     assert!(report(&["--batch-sizes", "96"]).contains(line), "{line}");
     assert!(!report(&[]).contains("batch: 96"));
 }
@@ -400,7 +400,7 @@ fn steps_are_planned_without_a_batch_size() {
     // The answer comes first.
     assert!(text.starts_with("Take 1 × ") && text.lines().nth(1).unwrap().contains("cheapest of "), "{text}");
     // How many offers were not taken and why, those that came nearest first.
-    let rejected = text.lines().skip_while(|line| !line.starts_with("Not taken (")).take(2).collect::<Vec<_>>();
+    let rejected = text.lines().skip_while(|line| !line.starts_with("Rejected (")).take(2).collect::<Vec<_>>();
     assert!(rejected[0].contains(" not the best, ") && rejected[0].contains(" without a usable price"), "{rejected:?}");
     assert!(rejected[1].contains("more than the plan"), "{rejected:?}");
     let toml: toml::Table = plan(&without, "--toml").parse().unwrap();
@@ -899,7 +899,7 @@ fn predictions_without_a_batch_size_keep_their_prices_and_name_the_flag() {
     let bench = Bench::new();
     bench.file("t.json", PROFILE.replace(r#""batch_size": 64, "#, ""));
     let report = bench.ok(&["predict", "t.json", "--to", "l4"]);
-    assert!(report.contains("samples/s and samples/$ need the batch size: give it with --batch-size N"), "{report}");
+    assert!(report.contains("samples/s and samples/$ need the batch size: pass --batch-size N"), "{report}");
     let answer = bench.json(&["predict", "t.json", "--to", "l4", "--json"]);
     assert!(answer["predictions"][0]["cheapest_offer"]["usd_per_gpu_hour"].is_number(), "{answer}");
 }

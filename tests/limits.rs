@@ -57,7 +57,7 @@ fn own_machines_are_checked_listed_and_planned_with() {
 
     let listed = folder.ok(&["offers", "lab"]);
     assert!(listed.contains("lab/office/box/owned") && listed.contains("0.35 kW × PUE 1 × $0.2/kWh"), "{listed}");
-    assert!(!folder.ok(&["offers", "aws", "--gpu", "t4"]).contains("price made of"));
+    assert!(!folder.ok(&["offers", "aws", "--gpu", "t4"]).contains("price breakdown"));
     let offers = folder.json(&["offers", "lab"]);
     assert_eq!(offers["offers"][0]["paid_usd_per_hour"], 1.5);
     assert_eq!(offers["offers"][0]["price_usd_per_hour"], 0.0);

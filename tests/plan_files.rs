@@ -179,10 +179,10 @@ fn the_global_batch_is_kept_and_stands_in_every_form() {
     );
     assert!(lines.next().unwrap().contains(",64,4,1024,1000,1,none,"), "{csv}");
     let text = folder.ok(&asked);
-    assert!(text.contains("batch: 64 samples a GPU × 4 GPUs × 4 accumulated = 1,024; 1,000 steps"), "{text}");
+    assert!(text.contains("batch: 64 samples per GPU × 4 GPUs × 4 accumulated = 1,024; 1,000 steps"), "{text}");
     assert!(text.contains("4 batches a GPU to an update, gradients exchanged once; 4 GPUs:"), "{text}");
     let markdown = folder.ok(&with(&["--markdown"]));
-    assert!(markdown.contains("64 samples a GPU × 4 GPUs × 4 accumulated"), "{markdown}");
+    assert!(markdown.contains("64 samples per GPU × 4 GPUs × 4 accumulated"), "{markdown}");
     let typed = folder.error(&["plan", "--from", "a.toml", "--global-batch", "64"]);
     assert!(typed.contains("--from takes"), "{typed}");
 }
@@ -228,7 +228,7 @@ fn a_model_divided_over_gpus_is_kept_and_stands_in_every_form() {
     assert!(lines.next().unwrap().contains(",nodes,sharding,tensor_parallel,pipeline_parallel,"), "{csv}");
     assert!(lines.next().unwrap().contains(",2,8,32,1000,1,none,2,2,"), "{csv}");
     let text = folder.ok(&with(&[]));
-    assert!(text.contains("batch: 2 samples a replica × 2 replicas × 8 accumulated = 32; 1,000 steps"), "{text}");
+    assert!(text.contains("batch: 2 samples per replica × 2 replicas × 8 accumulated = 32; 1,000 steps"), "{text}");
     assert!(
         text.contains("2 replicas of 2-way tensor parallel × 2 pipeline stages, 8 micro-batches: 12 % bubble"),
         "{text}"
@@ -285,7 +285,7 @@ fn a_contract_is_paid_by_the_term_and_stands_in_every_form() {
     let offers = folder.ok(&["offers", "lab"]);
     assert!(offers.contains("each of the 720 h of a term, used or not"), "{offers}");
     folder.write("run.json", r#"{"format": "habitat-run", "version": 1, "hours": 0.5, "cost_usd": 7.2}"#);
-    assert!(folder.ok(&["compare", "a.toml", "run.json"]).contains("terms of a contract are paid whole"));
+    assert!(folder.ok(&["compare", "a.toml", "run.json"]).contains("contracts are paid in whole terms"));
 }
 
 #[test]
