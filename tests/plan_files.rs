@@ -281,7 +281,7 @@ fn a_contract_is_paid_by_the_term_and_stands_in_every_form() {
         csv.lines().next().unwrap().contains(",term_hours,terms,idle_hours,") && csv.contains(",720,1,719."),
         "{csv}"
     );
-    assert!(folder.ok(&asked).contains("720 h are paid (1 term of 720 h)"));
+    assert!(folder.ok(&asked).contains("720 h paid (1 term of 720 h)"));
     let offers = folder.ok(&["offers", "lab"]);
     assert!(offers.contains("each of the 720 h of a term, used or not"), "{offers}");
     folder.write("run.json", r#"{"format": "habitat-run", "version": 1, "hours": 0.5, "cost_usd": 7.2}"#);
@@ -297,7 +297,7 @@ fn batches_to_choose_from_are_kept_too() {
     assert_eq!(folder.json(&asked)["parts"][0]["accumulation"], 3);
     let none = folder.run(&[&asked[..], &["--batch-sizes", "7"]].concat());
     let text = String::from_utf8_lossy(&none.stdout);
-    assert!(none.status.code() == Some(1) && text.contains("48 samples a GPU would do (accumulation ×2)"), "{text}");
+    assert!(none.status.code() == Some(1) && text.contains("48 samples per GPU works (accumulation ×2)"), "{text}");
     let with = |sizes: &'static str| [&asked[..], &["--batch-sizes", sizes]].concat();
     let json = folder.json(&with("48,7"));
     let part = &json["parts"][0];
