@@ -847,14 +847,14 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
         text(&output.stdout)
     };
     let json = |args: &[&str]| -> Value { serde_json::from_str(&day(args)).unwrap() };
-    let reasons = ["365 days old", "of a host on a peer-to-peer market", "10 % of the same machine on demand"];
+    let reasons = ["365 days old", "of a host on a peer-to-peer market", "10 % of the same machine's on-demand price"];
     let check = |place: &Value| {
         assert_eq!(place["price_age_days"], 365, "{place}");
         assert_eq!(place["market"], "peer-to-peer");
         for reason in reasons {
             assert!(place["price_doubts"].as_array().unwrap().iter().any(|doubt| doubt == reason), "{place}");
         }
-        assert!(place["price_doubts"].to_string().contains("other providers ask for this GPU"), "{place}");
+        assert!(place["price_doubts"].to_string().contains("other providers for this GPU"), "{place}");
     };
     let offers = json(&["offers", "--gpu", "l4", "--json"]);
     check(&offers["offers"][0]);
@@ -890,7 +890,11 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
     // The shipped prices too: a low spot price, and hosts of a marketplace.
     let shipped = json(&["offers", "g6.xlarge", "--json"]);
     let low = shipped["offers"].as_array().unwrap().iter().find(|it| it["offer"] == "aws/us-east-1/g6.xlarge/spot");
-    assert_eq!(low.unwrap()["price_doubts"], serde_json::json!(["13 % of the same machine on demand"]), "{low:?}");
+    assert_eq!(
+        low.unwrap()["price_doubts"],
+        serde_json::json!(["13 % of the same machine's on-demand price"]),
+        "{low:?}"
+    );
     assert!(day(&["offers", "vast", "--csv"]).lines().skip(1).all(|line| line.contains("peer-to-peer")));
 }
 
