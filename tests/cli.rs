@@ -276,7 +276,7 @@ fn a_plan_is_written_to_a_file_and_never_over_one_unasked() {
     let args = ["plan", path(&profile), "--steps", "1000", "-o", "plan.toml"];
     bench.ok(&args);
     let first = std::fs::read_to_string(bench.path("plan.toml")).unwrap();
-    assert!(bench.error(&args).contains("exists already"));
+    assert!(bench.error(&args).contains("already exists"));
     assert_eq!(std::fs::read_to_string(bench.path("plan.toml")).unwrap(), first);
     bench.ok(&[&args[..], &["--force"]].concat());
 }
@@ -342,7 +342,7 @@ fn bad_files_are_named_with_place_and_remedy() {
         ("empty.json", Vec::new(), "empty"),
         ("prose.json", b"hello".to_vec(), "looks like text"),
         ("cut.json", PROFILE.as_bytes()[..300].to_vec(), "line"),
-        ("cut.json.gz", cut, "cut off"),
+        ("cut.json.gz", cut, "truncated"),
         ("nan.json", PROFILE.replace("700.0", "NaN").into_bytes(), "line"),
         ("negative.json", PROFILE.replace("700.0", "-700.0").into_bytes(), "operations[0].device_time_us: -700"),
         ("huge.json", PROFILE.replace("700.0", "1e999").into_bytes(), "out of range"),
@@ -422,7 +422,7 @@ fn files_of_other_kinds_are_told_and_the_command_that_reads_them() {
     let empty = file("empty.json", b"");
     let code = file("train.py", b"import torch\n");
     for (path_, what, read_here) in [
-        (&csv, "looks like a table (CSV); a log of runs is read by `habitat-tui fit", "op list"),
+        (&csv, "looks like a table (CSV); read a log of runs with `habitat-tui fit", "op list"),
         (&png, "looks like a picture (PNG)", "op list"),
         (&secret, "looks like a black box; `habitat-tui predict --black-box", "op list"),
         (&empty, "looks like an empty file", "op list"),
@@ -443,7 +443,7 @@ fn files_of_other_kinds_are_told_and_the_command_that_reads_them() {
         }
     }
     let error = bench.error(&["import", path(&profile), "-o", path(&bench.path("x.habitat.json"))]);
-    assert!(error.contains("looks like a profile; `habitat-tui") && error.contains("opens it as it is"), "{error}");
+    assert!(error.contains("looks like a profile; `habitat-tui") && error.contains("` opens it"), "{error}");
     let error = bench.error(&["predict", "--black-box", path(&profile)]);
     assert!(error.contains("looks like a profile") && error.contains("export --black-box"), "{error}");
     let damaged = file("trace.json.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0\xff\xff\xff\xff");
@@ -594,7 +594,7 @@ fn a_trace_is_imported_and_opened_directly() {
         (Some("t4"), Some(1), Some(1.0))
     );
     assert!(bench.ok(&["check", "run.habitat.json.gz"]).contains("1 measured"));
-    assert!(bench.error(&["import", path(&trace), "-o", "run.habitat.json.gz"]).contains("exists already"));
+    assert!(bench.error(&["import", path(&trace), "-o", "run.habitat.json.gz"]).contains("already exists"));
     let direct = bench.json(&["predict", path(&trace), "--to", "t4", "--json"]);
     assert_eq!(direct["predictions"][0]["method"], "measured");
     // Without kernels: said so, and shapes only is offered.

@@ -330,8 +330,8 @@ fn every_provider_of_an_address_is_fetched_and_faults_are_told_apart() {
     let names: Vec<&str> = ["a", "b", "c", "d", "e", "f"].into_iter().flat_map(|name| ["--provider", name]).collect();
     let said = bench.refused(&from, &[&names[..], &["--max-size", "50000"]].concat());
     for expected in [
-        "/b/vms.csv: the server answers 404: there is no such file",
-        "/c/vms.csv: the server answers 500: it has a fault",
+        "/b/vms.csv: the server answers 404: file not found",
+        "/c/vms.csv: the server answers 500: server error",
         "/d/vms.csv: the file is a web page",
         "/e/vms.csv: has more than 50000 bytes",
         "/f/vms.csv: has more than 50000 bytes",
@@ -424,7 +424,7 @@ fn a_server_that_drips_is_given_up() {
     let server = Server::new(vec![("/lambda.csv", drips.clone()), ("/endless.csv", drips.without_length())]);
     for path in ["/lambda.csv", "/endless.csv"] {
         let said = bench.refused(&server.url(path), &["--timeout", "5", "--max-time", "0.5", "--accept-loss"]);
-        assert!(said.contains("broke off after") && said.contains("it took more than 0.5 s (--max-time)"), "{said}");
+        assert!(said.contains("interrupted after") && said.contains("took more than 0.5 s (--max-time)"), "{said}");
     }
     assert_eq!(bench.prices("lambda"), "");
 }
@@ -437,7 +437,7 @@ fn without_a_network_there_is_one_error() {
     let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     for (address, why) in [
         (format!("http://127.0.0.1:{port}/{{provider}}/vms.csv"), "the server cannot be reached"),
-        ("http://no-such-host.invalid/{provider}/vms.csv".to_owned(), "there is no such host, or no network"),
+        ("http://no-such-host.invalid/{provider}/vms.csv".to_owned(), "unknown host, or no network"),
     ] {
         let said = bench.refused(&address, &[]);
         assert_eq!(said.trim_end().lines().count(), 1, "{said}");
@@ -457,7 +457,7 @@ fn a_silent_server_is_given_up() {
     ]);
     let began = Instant::now();
     let said = bench.refused(&server.url("/lambda.csv"), &["--timeout", "0.5"]);
-    assert!(said.contains("broke off after 60 of") && said.contains("nothing arrived for 0.5 s"), "{said}");
+    assert!(said.contains("interrupted after 60 of") && said.contains("nothing arrived for 0.5 s"), "{said}");
     assert!(bench.refused(&server.url("/never.csv"), &["--timeout", "0.5s"]).contains("nothing arrived for 0.5 s"));
     assert!(began.elapsed() < Duration::from_secs(10));
     // Slow is not silent.
@@ -475,7 +475,7 @@ fn a_download_that_was_cut_off_is_taken_up_again() {
     let server = Server::new(vec![("/lambda.csv", Answer::ok(&new).with("ETag", "\"one\"").cut_off_once(100))]);
     let said = bench.refused(&server.url("/lambda.csv"), &[]);
     assert!(
-        said.contains(&format!("broke off after 100 of {} bytes", new.len())) && said.contains("takes it up there"),
+        said.contains(&format!("interrupted after 100 of {} bytes", new.len())) && said.contains("resumes there"),
         "{said}"
     );
     assert_eq!((bench.prices("lambda"), bench.parts()), (before, 2));
