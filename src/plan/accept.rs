@@ -222,9 +222,9 @@ impl Prepared {
         let own = &self.others[place];
         let part = own.part(self.work.get() / own.rate(), true);
         let when = match own.needs[..] {
-            [Accept::Batch] => "it takes as many updates",
+            [Accept::Batch] => "it needs as many updates",
             _ if own.needs.contains(&Accept::Marketplace) => "that host is gone",
-            _ if own.needs.contains(&Accept::Spot) => "you get no spot machine",
+            _ if own.needs.contains(&Accept::Spot) => "no spot machine is available",
             _ if own.needs.contains(&Accept::Doubted) => "that price is gone",
             _ => "your program does not run there",
         };

@@ -85,7 +85,7 @@ pub fn status_words(plan: &Plan) -> String {
             || format!("close to the {best}"),
             |gap| format!("at most {} from the {best}", format::percent(gap)),
         ),
-        (PlanStatus::TimeLimit, _) => format!("{best} found in the time allowed"),
+        (PlanStatus::TimeLimit, _) => format!("{best} found within the time limit"),
         (PlanStatus::Infeasible, _) => "no plan meets the limits".to_owned(),
     }
 }

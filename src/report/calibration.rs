@@ -184,7 +184,7 @@ pub fn write_text(calibration: &Calibration, gpu: &GpuSpec, out: &mut dyn Write)
         writeln!(out)?;
     }
     for line in &calibration.left_out {
-        writeln!(out, "not measured: {line}")?;
+        writeln!(out, "omitted: {line}")?;
     }
     for line in &calibration.notes {
         writeln!(out, "note: {line}")?;

@@ -143,7 +143,7 @@ pub struct FilePart {
     pub updates: Option<f64>,
     /// Time of one optimizer step on all GPUs, in microseconds.
     pub step_time_us: Ends<f64>,
-    /// Elapsed hours, set-up and losses included.
+    /// Elapsed hours, including set-up and losses.
     pub hours: Ends<Hours>,
     /// Cost of those hours.
     pub cost_usd: Ends<Usd>,

@@ -32,7 +32,7 @@ fn texts(folder: &'static Dir<'static>) -> impl Iterator<Item = &'static str> {
 /// Shipped GPUs.
 ///
 /// # Panics
-/// If a shipped file is not valid, which a test rules out.
+/// If a shipped file is invalid, which a test excludes.
 pub fn gpus() -> Vec<GpuSpec> {
     texts(&CATALOG)
         .map(|text| GpuSpec::parse(text, Layer::Shipped).expect("shipped catalog files are checked by a test"))
@@ -47,7 +47,7 @@ pub fn gpu_text(slug: &GpuSlug) -> Option<&'static str> {
 /// Shipped price files.
 ///
 /// # Panics
-/// If a shipped file is not valid, which a test rules out.
+/// If a shipped file is invalid, which a test excludes.
 pub fn prices() -> Vec<Snapshot> {
     texts(&PRICING).map(|text| Snapshot::parse(text).expect("shipped price files are checked by a test")).collect()
 }
@@ -55,7 +55,7 @@ pub fn prices() -> Vec<Snapshot> {
 /// Shipped table of carbon intensities.
 ///
 /// # Panics
-/// If the shipped file is not valid, which a test rules out.
+/// If the shipped file is invalid, which a test excludes.
 pub fn intensities() -> Intensities {
     Intensities::parse(INTENSITY).expect("the shipped table is checked by a test")
 }
@@ -63,7 +63,7 @@ pub fn intensities() -> Intensities {
 /// Shipped offers.
 ///
 /// # Panics
-/// If a shipped file is not valid, which a test rules out.
+/// If a shipped file is invalid, which a test excludes.
 pub fn offers() -> Vec<Offer> {
     prices().iter().flat_map(|file| file.offers().collect::<Vec<_>>()).collect()
 }
@@ -71,7 +71,7 @@ pub fn offers() -> Vec<Offer> {
 /// Shipped learned models.
 ///
 /// # Panics
-/// If the shipped file is not valid, which a test rules out.
+/// If the shipped file is invalid, which a test excludes.
 pub fn models() -> Models {
     Models::from_bytes(WEIGHTS).expect("the shipped weights are checked by a test").with_efficiency(efficiency())
 }
@@ -79,7 +79,7 @@ pub fn models() -> Models {
 /// Shipped efficiency model.
 ///
 /// # Panics
-/// If the shipped file is not valid, which a test rules out.
+/// If the shipped file is invalid, which a test excludes.
 pub fn efficiency() -> Efficiency {
     Efficiency::from_json(EFFICIENCY).expect("the shipped efficiency model is checked by a test")
 }
@@ -87,7 +87,7 @@ pub fn efficiency() -> Efficiency {
 /// Shipped black-box model.
 ///
 /// # Panics
-/// If the shipped file is not valid, which a test rules out.
+/// If the shipped file is invalid, which a test excludes.
 pub fn black_box() -> BlackBoxModel {
     BlackBoxModel::from_json(BLACK_BOX).expect("the shipped black-box model is checked by a test")
 }
@@ -95,7 +95,7 @@ pub fn black_box() -> BlackBoxModel {
 /// Shipped linear models of kernels, layers and steps.
 ///
 /// # Panics
-/// If the shipped file is not valid, which a test rules out.
+/// If the shipped file is invalid, which a test excludes.
 pub fn kernel_wise() -> KernelWise {
     let json = super::files::decompress(KERNEL_WISE).expect("the shipped lines are checked by a test");
     KernelWise::from_json(&json).expect("the shipped lines are checked by a test")
@@ -104,7 +104,7 @@ pub fn kernel_wise() -> KernelWise {
 /// An embedded profile of a real training step.
 ///
 /// # Panics
-/// If the shipped file is not valid, which a test rules out.
+/// If the shipped file is invalid, which a test excludes.
 pub fn sample(sample: Sample) -> Profile {
     let bytes = match sample {
         Sample::BertLargeH100 => BERT_LARGE_H100,
