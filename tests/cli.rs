@@ -85,7 +85,7 @@ fn without_a_terminal_the_report_is_printed() {
     let report = bench.ok(&["--sample", "resnet50-v100"]);
     assert!(report.contains("embedded sample: ResNet-50"), "{report}");
     // Of what the timeline tells, the longest wait: the images are loaded on the thread that trains.
-    let wait = "longest 57.3 ms at its start (the host was in enumerate(DataLoader) for 57.0 ms)";
+    let wait = "longest 57.3 ms at its start (the CPU was in enumerate(DataLoader) for 57.0 ms)";
     assert!(report.contains(wait), "{report}");
     assert!(report.contains("h100-sxm5-80gb"));
     assert!(report.contains("measured"));
@@ -98,7 +98,7 @@ fn the_report_plans_with_other_batches_as_plan_does() {
     let asked = ["--samples", "10M", "--gpus", "h100-sxm5-80gb", "--max-gpus", "1"];
     let report = |more: &[&str]| bench.ok(&[&asked[..], more].concat());
     let plan = bench.ok(&[&["plan"], &asked[..], &["--batch-sizes", "96"]].concat());
-    let line = plan.lines().find(|line| line.contains("batch: 96 samples a GPU")).expect("a larger batch pays here");
+    let line = plan.lines().find(|line| line.contains("batch: 96 samples per GPU")).expect("a larger batch pays here");
     assert!(report(&["--batch-sizes", "96"]).contains(line), "{line}");
     assert!(!report(&[]).contains("batch: 96"));
 }
@@ -276,7 +276,7 @@ fn a_plan_is_written_to_a_file_and_never_over_one_unasked() {
     let args = ["plan", path(&profile), "--steps", "1000", "-o", "plan.toml"];
     bench.ok(&args);
     let first = std::fs::read_to_string(bench.path("plan.toml")).unwrap();
-    assert!(bench.error(&args).contains("exists already"));
+    assert!(bench.error(&args).contains("already exists"));
     assert_eq!(std::fs::read_to_string(bench.path("plan.toml")).unwrap(), first);
     bench.ok(&[&args[..], &["--force"]].concat());
 }
@@ -342,7 +342,7 @@ fn bad_files_are_named_with_place_and_remedy() {
         ("empty.json", Vec::new(), "empty"),
         ("prose.json", b"hello".to_vec(), "looks like text"),
         ("cut.json", PROFILE.as_bytes()[..300].to_vec(), "line"),
-        ("cut.json.gz", cut, "cut off"),
+        ("cut.json.gz", cut, "truncated"),
         ("nan.json", PROFILE.replace("700.0", "NaN").into_bytes(), "line"),
         ("negative.json", PROFILE.replace("700.0", "-700.0").into_bytes(), "operations[0].device_time_us: -700"),
         ("huge.json", PROFILE.replace("700.0", "1e999").into_bytes(), "out of range"),
@@ -400,7 +400,7 @@ fn steps_are_planned_without_a_batch_size() {
     // The answer comes first.
     assert!(text.starts_with("Take 1 × ") && text.lines().nth(1).unwrap().contains("cheapest of "), "{text}");
     // How many offers were not taken and why, those that came nearest first.
-    let rejected = text.lines().skip_while(|line| !line.starts_with("Not taken (")).take(2).collect::<Vec<_>>();
+    let rejected = text.lines().skip_while(|line| !line.starts_with("Rejected (")).take(2).collect::<Vec<_>>();
     assert!(rejected[0].contains(" not the best, ") && rejected[0].contains(" without a usable price"), "{rejected:?}");
     assert!(rejected[1].contains("more than the plan"), "{rejected:?}");
     let toml: toml::Table = plan(&without, "--toml").parse().unwrap();
@@ -422,7 +422,7 @@ fn files_of_other_kinds_are_told_and_the_command_that_reads_them() {
     let empty = file("empty.json", b"");
     let code = file("train.py", b"import torch\n");
     for (path_, what, read_here) in [
-        (&csv, "looks like a table (CSV); a log of runs is read by `habitat-tui fit", "op list"),
+        (&csv, "looks like a table (CSV); read a log of runs with `habitat-tui fit", "op list"),
         (&png, "looks like a picture (PNG)", "op list"),
         (&secret, "looks like a black box; `habitat-tui predict --black-box", "op list"),
         (&empty, "looks like an empty file", "op list"),
@@ -443,7 +443,7 @@ fn files_of_other_kinds_are_told_and_the_command_that_reads_them() {
         }
     }
     let error = bench.error(&["import", path(&profile), "-o", path(&bench.path("x.habitat.json"))]);
-    assert!(error.contains("looks like a profile; `habitat-tui") && error.contains("opens it as it is"), "{error}");
+    assert!(error.contains("looks like a profile; `habitat-tui") && error.contains("` opens it"), "{error}");
     let error = bench.error(&["predict", "--black-box", path(&profile)]);
     assert!(error.contains("looks like a profile") && error.contains("export --black-box"), "{error}");
     let damaged = file("trace.json.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0\xff\xff\xff\xff");
@@ -594,7 +594,7 @@ fn a_trace_is_imported_and_opened_directly() {
         (Some("t4"), Some(1), Some(1.0))
     );
     assert!(bench.ok(&["check", "run.habitat.json.gz"]).contains("1 measured"));
-    assert!(bench.error(&["import", path(&trace), "-o", "run.habitat.json.gz"]).contains("exists already"));
+    assert!(bench.error(&["import", path(&trace), "-o", "run.habitat.json.gz"]).contains("already exists"));
     let direct = bench.json(&["predict", path(&trace), "--to", "t4", "--json"]);
     assert_eq!(direct["predictions"][0]["method"], "measured");
     // Without kernels: said so, and shapes only is offered.
@@ -847,14 +847,14 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
         text(&output.stdout)
     };
     let json = |args: &[&str]| -> Value { serde_json::from_str(&day(args)).unwrap() };
-    let reasons = ["365 days old", "of a host on a peer-to-peer market", "10 % of the same machine on demand"];
+    let reasons = ["365 days old", "of a host on a peer-to-peer market", "10 % of the same machine's on-demand price"];
     let check = |place: &Value| {
         assert_eq!(place["price_age_days"], 365, "{place}");
         assert_eq!(place["market"], "peer-to-peer");
         for reason in reasons {
             assert!(place["price_doubts"].as_array().unwrap().iter().any(|doubt| doubt == reason), "{place}");
         }
-        assert!(place["price_doubts"].to_string().contains("other providers ask for this GPU"), "{place}");
+        assert!(place["price_doubts"].to_string().contains("other providers for this GPU"), "{place}");
     };
     let offers = json(&["offers", "--gpu", "l4", "--json"]);
     check(&offers["offers"][0]);
@@ -890,7 +890,11 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
     // The shipped prices too: a low spot price, and hosts of a marketplace.
     let shipped = json(&["offers", "g6.xlarge", "--json"]);
     let low = shipped["offers"].as_array().unwrap().iter().find(|it| it["offer"] == "aws/us-east-1/g6.xlarge/spot");
-    assert_eq!(low.unwrap()["price_doubts"], serde_json::json!(["13 % of the same machine on demand"]), "{low:?}");
+    assert_eq!(
+        low.unwrap()["price_doubts"],
+        serde_json::json!(["13 % of the same machine's on-demand price"]),
+        "{low:?}"
+    );
     assert!(day(&["offers", "vast", "--csv"]).lines().skip(1).all(|line| line.contains("peer-to-peer")));
 }
 
@@ -899,7 +903,7 @@ fn predictions_without_a_batch_size_keep_their_prices_and_name_the_flag() {
     let bench = Bench::new();
     bench.file("t.json", PROFILE.replace(r#""batch_size": 64, "#, ""));
     let report = bench.ok(&["predict", "t.json", "--to", "l4"]);
-    assert!(report.contains("samples/s and samples/$ need the batch size: give it with --batch-size N"), "{report}");
+    assert!(report.contains("samples/s and samples/$ need the batch size: pass --batch-size N"), "{report}");
     let answer = bench.json(&["predict", "t.json", "--to", "l4", "--json"]);
     assert!(answer["predictions"][0]["cheapest_offer"]["usd_per_gpu_hour"].is_number(), "{answer}");
 }

@@ -73,7 +73,7 @@ fn it_is_printed_in_every_form() {
     let text = folder.ok(&TWO);
     for words in [
         "first:  tiny (old.habitat.json): 1.0 ms measured, median of 20 steps; training · batch 64 · fp32 on Tesla V100",
-        "The step takes 1.0 ms, then 1.1 ms: 120.0 µs (12.0 %) longer; more than the recorded steps differ among themselves",
+        "The step takes 1.0 ms, then 1.1 ms: 120.0 µs (12.0 %) longer; more than the spread of the recorded steps",
         "only in second",
         "waiting, overlap",
     ] {
@@ -84,7 +84,7 @@ fn it_is_printed_in_every_form() {
     let longer = std::fs::read_to_string(folder.0.path().join("new.habitat.json")).unwrap();
     folder.write("idle.habitat.json", &longer.replace("1120", "1400").replace("[1110, 1130]", "[1390, 1410]"));
     let idle = folder.ok(&["diff", "old.habitat.json", "idle.habitat.json"]);
-    assert!(idle.contains("The time between operations (waiting, overlap) makes 300.0 µs of it."), "{idle}");
+    assert!(idle.contains("The time between operations (waiting, overlap) accounts for 300.0 µs of it."), "{idle}");
     // The other way round the operations of one recording take 700 µs more, and waiting 1,050 less.
     folder.write(
         "quick.habitat.json",
@@ -95,7 +95,7 @@ fn it_is_printed_in_every_form() {
     // A batch that one of them does not know.
     folder.write("unknown.habitat.json", &longer.replace(r#", "batch_size": 64"#, ""));
     let unknown = folder.ok(&["diff", "old.habitat.json", "unknown.habitat.json"]);
-    assert!(unknown.contains("not like with like: batch size 64, then not known"), "{unknown}");
+    assert!(unknown.contains("not comparable: batch size 64, then unknown"), "{unknown}");
     let csv = folder.ok(&[&TWO[..], &["--csv"]].concat());
     let head =
         "name,phase,matched,first_inputs,second_inputs,first_count,second_count,first_us,second_us,difference_us";
@@ -139,16 +139,14 @@ fn what_is_not_like_with_like_is_said_first() {
     std::fs::write(&path, other.replace("v100-sxm2-16gb", "a100-sxm4-40gb")).unwrap();
     let text = folder.ok(&TWO);
     assert!(
-        text.contains(
-            "warning: not like with like: batch size 64, then 128; GPU v100-sxm2-16gb, then a100-sxm4-40gb\n"
-        ),
+        text.contains("warning: not comparable: batch size 64, then 128; GPU v100-sxm2-16gb, then a100-sxm4-40gb\n"),
         "{text}"
     );
     assert!(text.contains("also changed: framework pytorch 2.6.0, then pytorch 2.7.0\n"), "{text}");
     assert!(text.contains("A sample takes 15.6 µs, then 8.8 µs (-44.0 %)."), "{text}");
     // In other forms too.
     let output = folder.run(&[&TWO[..], &["--csv"]].concat());
-    assert!(String::from_utf8(output.stderr).unwrap().contains("warning: not like with like: batch size"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("warning: not comparable: batch size"));
     assert_eq!(folder.json(&TWO)["differs"].as_array().unwrap().len(), 3);
 }
 

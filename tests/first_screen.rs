@@ -66,17 +66,20 @@ fn another_precision_shows_what_it_brings() {
 #[test]
 fn batch_sizes_say_whether_a_larger_one_pays() {
     let shown = picture(&launch(), "3 B", (80, 24));
-    assert!(shown.contains("a larger batch pays: ") || shown.contains("a larger batch hardly pays: "), "{shown}");
+    assert!(
+        shown.contains("a larger batch pays off: ") || shown.contains("a larger batch hardly pays off: "),
+        "{shown}"
+    );
     let folder = Folder::new();
     let on = |gpu: &str| folder.ok(&["batches", "--sample", "bert-large-h100", "--to", gpu]);
     assert!(
-        on("h100-sxm5-80gb").contains("h100-sxm5-80gb: a larger batch hardly pays: 1.09 times"),
+        on("h100-sxm5-80gb").contains("h100-sxm5-80gb: a larger batch hardly pays off: 1.09 times"),
         "{}",
         on("h100-sxm5-80gb")
     );
     // A step that waits for its data may wait longer for more of them.
     let waits = ["batches", "--sample", "resnet50-v100", "--to", "h100-sxm5-80gb"];
-    assert!(folder.ok(&waits).contains("whether a larger batch pays is not known"), "{}", folder.ok(&waits));
+    assert!(folder.ok(&waits).contains("unknown whether a larger batch pays off"), "{}", folder.ok(&waits));
     let alone = folder.ok(&[&waits[..], &["--host", "keeps-up"]].concat());
     assert!(alone.contains("times the samples/s"), "{alone}");
     assert!(on("l4").contains("l4: a larger batch does not fit (tried 64)"), "{}", on("l4"));
@@ -189,5 +192,5 @@ fn predict_answers_in_five_lines() {
     assert!(on_arm.contains("a host with ARM CPUs"), "{on_arm}");
     // Into a file or a pipe the table has all columns, however wide.
     let table = named.lines().find(|line| line.starts_with("GPU ")).unwrap();
-    assert!(table.contains("cheapest offer on demand") && table.width() > 120, "{table}");
+    assert!(table.contains("cheapest on-demand offer") && table.width() > 120, "{table}");
 }

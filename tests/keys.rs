@@ -364,7 +364,7 @@ fn the_timeline_tells_what_lies_under_its_cursor() {
     use habitat_tui::app::screen::profile::timeline::{View, cells, shown, under};
     let device = |pressed: &str| under(&after(pressed))[0].1.clone();
     // It begins in the longest wait.
-    assert_eq!(device("2 T"), "waits for 1.7 ms, 0.000–1.700 ms; the host was in enumerate(DataLoader) for 1.6 ms");
+    assert_eq!(device("2 T"), "waits for 1.7 ms, 0.000–1.700 ms; the CPU was in enumerate(DataLoader) for 1.6 ms");
     assert!(device("2 T L").starts_with("mm, forward, compute, 1.800–3.800 ms"), "{}", device("2 T L"));
     assert_eq!(device("2 T L h h h h h h h h"), device("2 T"));
     // Half as much is shown about the cursor, and as much again.

@@ -118,7 +118,7 @@ fn bad_tables_are_named_with_file_and_line() {
     let message = error("linear.csv", &format!("{head}t5,linear,1,4096,2048,8192,1\n"));
     assert!(message.contains("linear.csv: line 3: ") && message.contains("t5"), "{message}");
     let message = error("linear.csv", &format!("{head}t4,linear,1,x,2048,8192,1\n"));
-    assert!(message.contains("linear.csv: line 3: M: \"x\" is no number"), "{message}");
+    assert!(message.contains("linear.csv: line 3: M: \"x\" is not a number"), "{message}");
     let message = error("gemm.csv", head);
     assert!(
         message.contains(

@@ -179,10 +179,10 @@ fn the_global_batch_is_kept_and_stands_in_every_form() {
     );
     assert!(lines.next().unwrap().contains(",64,4,1024,1000,1,none,"), "{csv}");
     let text = folder.ok(&asked);
-    assert!(text.contains("batch: 64 samples a GPU × 4 GPUs × 4 accumulated = 1,024; 1,000 steps"), "{text}");
+    assert!(text.contains("batch: 64 samples per GPU × 4 GPUs × 4 accumulated = 1,024; 1,000 steps"), "{text}");
     assert!(text.contains("4 batches a GPU to an update, gradients exchanged once; 4 GPUs:"), "{text}");
     let markdown = folder.ok(&with(&["--markdown"]));
-    assert!(markdown.contains("64 samples a GPU × 4 GPUs × 4 accumulated"), "{markdown}");
+    assert!(markdown.contains("64 samples per GPU × 4 GPUs × 4 accumulated"), "{markdown}");
     let typed = folder.error(&["plan", "--from", "a.toml", "--global-batch", "64"]);
     assert!(typed.contains("--from takes"), "{typed}");
 }
@@ -228,7 +228,7 @@ fn a_model_divided_over_gpus_is_kept_and_stands_in_every_form() {
     assert!(lines.next().unwrap().contains(",nodes,sharding,tensor_parallel,pipeline_parallel,"), "{csv}");
     assert!(lines.next().unwrap().contains(",2,8,32,1000,1,none,2,2,"), "{csv}");
     let text = folder.ok(&with(&[]));
-    assert!(text.contains("batch: 2 samples a replica × 2 replicas × 8 accumulated = 32; 1,000 steps"), "{text}");
+    assert!(text.contains("batch: 2 samples per replica × 2 replicas × 8 accumulated = 32; 1,000 steps"), "{text}");
     assert!(
         text.contains("2 replicas of 2-way tensor parallel × 2 pipeline stages, 8 micro-batches: 12 % bubble"),
         "{text}"
@@ -281,11 +281,11 @@ fn a_contract_is_paid_by_the_term_and_stands_in_every_form() {
         csv.lines().next().unwrap().contains(",term_hours,terms,idle_hours,") && csv.contains(",720,1,719."),
         "{csv}"
     );
-    assert!(folder.ok(&asked).contains("720 h are paid (1 term of 720 h)"));
+    assert!(folder.ok(&asked).contains("720 h paid (1 term of 720 h)"));
     let offers = folder.ok(&["offers", "lab"]);
     assert!(offers.contains("each of the 720 h of a term, used or not"), "{offers}");
     folder.write("run.json", r#"{"format": "habitat-run", "version": 1, "hours": 0.5, "cost_usd": 7.2}"#);
-    assert!(folder.ok(&["compare", "a.toml", "run.json"]).contains("terms of a contract are paid whole"));
+    assert!(folder.ok(&["compare", "a.toml", "run.json"]).contains("contracts are paid in whole terms"));
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn batches_to_choose_from_are_kept_too() {
     assert_eq!(folder.json(&asked)["parts"][0]["accumulation"], 3);
     let none = folder.run(&[&asked[..], &["--batch-sizes", "7"]].concat());
     let text = String::from_utf8_lossy(&none.stdout);
-    assert!(none.status.code() == Some(1) && text.contains("48 samples a GPU would do (accumulation ×2)"), "{text}");
+    assert!(none.status.code() == Some(1) && text.contains("48 samples per GPU works (accumulation ×2)"), "{text}");
     let with = |sizes: &'static str| [&asked[..], &["--batch-sizes", sizes]].concat();
     let json = folder.json(&with("48,7"));
     let part = &json["parts"][0];

@@ -198,7 +198,7 @@ fn the_screens_of_a_file_of_jobs_print_the_same_text() {
     // Machine by machine, one after another: the second begins where the first ends.
     let begins = |line: &str| line.chars().position(|sign| sign == '█').unwrap();
     assert!(begins(bars[1]) > begins(bars[0]) && begins(bars[2]) == begins(bars[0]), "{text}");
-    assert!(text.contains("1 deadline is further right"), "{text}");
+    assert!(text.contains("1 deadline is beyond the chart"), "{text}");
 
     let picture = ["--jobs", &file, "--size", "100x30", "--screenshot", "jobs.svg", "--keys", "j enter"];
     folder.ok(&picture);

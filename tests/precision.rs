@@ -29,7 +29,7 @@ fn an_op_list_is_imported_and_opened_directly() {
         (Some("mine"), Some(32))
     );
     assert!(folder.ok(&["check", "list.json"]).contains("op list of net, 2 operations"));
-    assert!(folder.error(&["import", "list.json", "-o", "net.habitat.json.gz"]).contains("exists already"));
+    assert!(folder.error(&["import", "list.json", "-o", "net.habitat.json.gz"]).contains("already exists"));
     let origin = folder.error(&["import", "list.json", "-o", "x.habitat.json", "--origin", "t4"]);
     assert!(origin.contains("list.json") && origin.contains("--origin"), "{origin}");
     folder.write("bad.json", &OP_LIST.replace("\"count\": 2", "\"count\": \"two\""));

@@ -121,7 +121,7 @@ fn a_file_becomes_prices_and_what_changed_is_said() {
     assert!(gone > 10);
     // The shipped ones are there again without the file: most of them would go.
     std::fs::remove_file(bench.path("config/pricing/lambda.toml")).unwrap();
-    let lost = format!("lambda.csv has 2 offers where there are {gone}, and none of");
+    let lost = format!("lambda.csv has 2 offers instead of {gone}, and none for");
     let update = ["prices", "update", "--from", file.as_str()];
     let said = |more: &[&str]| String::from_utf8(bench.run(&[&update[..], more].concat()).stdout).unwrap();
     let planned = said(&["--dry-run"]);
@@ -253,10 +253,10 @@ fn places_without_prices_are_named() {
     for (from, said) in [
         (bench.path("empty").to_str().unwrap().to_owned(), "empty: has no prices: no CSV"),
         (bench.path("nothing.csv").to_str().unwrap().to_owned(), "nothing.csv: no such file"),
-        (bench.write("..x.csv", catalog(1.0)), "nothing says of which provider"),
-        (bench.write("a b.csv", catalog(1.0)), "\"a b\" is no name of one"),
-        (bench.write("lab.csv", "<html>"), "lab.csv: it is a web page"),
-        (bench.write("bin.csv", [0x7f, b'E', 0xff, 0xfe]), "bin.csv: line 1: is no text"),
+        (bench.write("..x.csv", catalog(1.0)), "unknown provider of the catalog"),
+        (bench.write("a b.csv", catalog(1.0)), "invalid name \"a b\""),
+        (bench.write("lab.csv", "<html>"), "lab.csv: the file is a web page"),
+        (bench.write("bin.csv", [0x7f, b'E', 0xff, 0xfe]), "bin.csv: line 1: not UTF-8 text"),
         (bench.write("cpu.csv", format!("{HEADER}m,,,1,1,0.1,r,,\n")), "cpu.csv: has no offer of a whole GPU"),
     ] {
         let refused = bench.refused(&from, &[]);
@@ -264,14 +264,14 @@ fn places_without_prices_are_named() {
     }
     let file = bench.write("lambda.csv", catalog(0.8));
     assert!(bench.refused(&file, &["--max-size", "20"]).contains("has more than 20 bytes"));
-    assert!(bench.refused(&file, &["--provider", "../up"]).contains("\"../up\" is no name of one"));
+    assert!(bench.refused(&file, &["--provider", "../up"]).contains("invalid name \"../up\""));
     assert!(bench.refused(&file, &["--provider", "a", "--provider", "b"]).contains("one file is of one provider"));
     let table = bench.write(
         "here.toml",
         "schema = 1\nprovider = \"../up\"\n[[offer]]\nregion = \"r\"\ninstance_type = \"m\"\n\
         gpu_count = 1\non_demand_usd_per_hour = 3.0\nscope = \"instance_total\"\nsource = \"s\"\n",
     );
-    assert!(bench.refused(&table, &[]).contains("\"../up\" is no name of one"));
+    assert!(bench.refused(&table, &[]).contains("invalid name \"../up\""));
     assert!(
         !bench.path("config/pricing").exists()
             || std::fs::read_dir(bench.path("config/pricing")).unwrap().next().is_none()
@@ -330,9 +330,9 @@ fn every_provider_of_an_address_is_fetched_and_faults_are_told_apart() {
     let names: Vec<&str> = ["a", "b", "c", "d", "e", "f"].into_iter().flat_map(|name| ["--provider", name]).collect();
     let said = bench.refused(&from, &[&names[..], &["--max-size", "50000"]].concat());
     for expected in [
-        "/b/vms.csv: the server answers 404: there is no such file",
-        "/c/vms.csv: the server answers 500: it has a fault",
-        "/d/vms.csv: it is a web page",
+        "/b/vms.csv: the server answers 404: file not found",
+        "/c/vms.csv: the server answers 500: server error",
+        "/d/vms.csv: the file is a web page",
         "/e/vms.csv: has more than 50000 bytes",
         "/f/vms.csv: has more than 50000 bytes",
         "5 of 6 providers",
@@ -358,15 +358,15 @@ fn a_catalog_that_has_lost_most_offers_is_refused() {
     let kept = bench.prices("newcloud");
     for (catalog, said) in [
         // 24 offers, one on demand and one on spot of each machine.
-        (rows("a", &all), "has 8 offers where there are 24, and none of 0 of the 8 kinds of machines"),
-        (format!("{}{}", rows("a", &["T4"]), rows("b", &["A16", "A2", "A30"])), "has 8 offers where there are 24"),
+        (rows("a", &all), "has 8 offers instead of 24, and none for 0 of the 8 kinds of machines"),
+        (format!("{}{}", rows("a", &["T4"]), rows("b", &["A16", "A2", "A30"])), "has 8 offers instead of 24"),
         (
             format!(
                 "{}{}",
                 rows("a", &["T4", "A30", "A40"]),
                 rows("b", &["A2", "A16", "M60", "K80", "P4", "P40", "T4"])
             ),
-            "has 20 offers where there are 24, and none of 6 of the 8 kinds",
+            "has 20 offers instead of 24, and none for 6 of the 8 kinds",
         ),
     ] {
         bench.write("newcloud.csv", format!("{HEADER}{catalog}"));
@@ -381,7 +381,7 @@ fn a_catalog_that_has_lost_most_offers_is_refused() {
     assert!(bench.prices("newcloud").contains("m_y_L4"));
     // Shipped prices are no different; --force is for files written by hand.
     let lambda = bench.write("lambda.csv", catalog(0.8));
-    assert!(bench.refused(&lambda, &["--force"]).contains("has 2 offers where there are 22"));
+    assert!(bench.refused(&lambda, &["--force"]).contains("has 2 offers instead of 22"));
     bench.update(&lambda, &[]);
     assert!(bench.prices("lambda").contains("gpu_1x_a10"));
 }
@@ -424,7 +424,7 @@ fn a_server_that_drips_is_given_up() {
     let server = Server::new(vec![("/lambda.csv", drips.clone()), ("/endless.csv", drips.without_length())]);
     for path in ["/lambda.csv", "/endless.csv"] {
         let said = bench.refused(&server.url(path), &["--timeout", "5", "--max-time", "0.5", "--accept-loss"]);
-        assert!(said.contains("broke off after") && said.contains("it took more than 0.5 s (--max-time)"), "{said}");
+        assert!(said.contains("interrupted after") && said.contains("took more than 0.5 s (--max-time)"), "{said}");
     }
     assert_eq!(bench.prices("lambda"), "");
 }
@@ -437,7 +437,7 @@ fn without_a_network_there_is_one_error() {
     let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     for (address, why) in [
         (format!("http://127.0.0.1:{port}/{{provider}}/vms.csv"), "the server cannot be reached"),
-        ("http://no-such-host.invalid/{provider}/vms.csv".to_owned(), "there is no such host, or no network"),
+        ("http://no-such-host.invalid/{provider}/vms.csv".to_owned(), "unknown host, or no network"),
     ] {
         let said = bench.refused(&address, &[]);
         assert_eq!(said.trim_end().lines().count(), 1, "{said}");
@@ -457,7 +457,7 @@ fn a_silent_server_is_given_up() {
     ]);
     let began = Instant::now();
     let said = bench.refused(&server.url("/lambda.csv"), &["--timeout", "0.5"]);
-    assert!(said.contains("broke off after 60 of") && said.contains("nothing arrived for 0.5 s"), "{said}");
+    assert!(said.contains("interrupted after 60 of") && said.contains("nothing arrived for 0.5 s"), "{said}");
     assert!(bench.refused(&server.url("/never.csv"), &["--timeout", "0.5s"]).contains("nothing arrived for 0.5 s"));
     assert!(began.elapsed() < Duration::from_secs(10));
     // Slow is not silent.
@@ -475,7 +475,7 @@ fn a_download_that_was_cut_off_is_taken_up_again() {
     let server = Server::new(vec![("/lambda.csv", Answer::ok(&new).with("ETag", "\"one\"").cut_off_once(100))]);
     let said = bench.refused(&server.url("/lambda.csv"), &[]);
     assert!(
-        said.contains(&format!("broke off after 100 of {} bytes", new.len())) && said.contains("takes it up there"),
+        said.contains(&format!("interrupted after 100 of {} bytes", new.len())) && said.contains("resumes there"),
         "{said}"
     );
     assert_eq!((bench.prices("lambda"), bench.parts()), (before, 2));

@@ -294,7 +294,7 @@ fn the_file_of_jobs_is_edited_and_planned_again() {
 #[test]
 fn tables_fit_the_terminal() {
     let terminal = Terminal::open(PROGRAM, &["predict", "--to", "h100-sxm5-80gb,l4"], &[]);
-    terminal.sees("left out to fit the terminal: ");
+    terminal.sees("columns hidden to fit the terminal: ");
     let shown = terminal.screen.lock().unwrap().screen().contents();
     let rows: Vec<&str> =
         shown.lines().filter(|line| line.starts_with("h100-sxm5-80gb") || line.starts_with("l4 ")).collect();

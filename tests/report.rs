@@ -55,7 +55,7 @@ fn a_plan_has_everything_that_is_to_be_shared() {
     for part in [
         "<h1>Training plan: resnet50</h1>",
         "Take 1",
-        "the GPU idles",
+        "the GPU is idle",
         "Friday 4 December 2026, 18:00 UTC",
         "90 epochs of 1,280,000 samples",
         "<h2>Cost against time</h2>",

@@ -96,7 +96,7 @@ fn every_document_goes_to_a_file_whole_or_not_at_all() {
             written.chars().take(50).collect::<String>()
         );
         let refused = place.error(&to);
-        assert!(refused.contains("exists already"), "{refused}");
+        assert!(refused.contains("already exists"), "{refused}");
         assert_eq!(place.ok(&[&to[..], &["--force"]].concat()), "");
     }
     place.error(&["predict", "--to", "4090ti", "-o", "none.json"]);

@@ -1,12 +1,11 @@
-//! The plan: which offers to use, for how long, at what cost, and why not the others.
+//! Plans: which offers to use, for how long, at what cost, and why not the others.
 //!
-//! Predictions × offers × goal → configurations → an integer linear program ([`problem`])
-//! → its solution ([`search`], [`solve`]) → a plan that a checker sharing no code with the
-//! model has re-computed ([`check`]). Hours, US dollars and samples throughout; the solver
-//! sees them scaled.
+//! Predictions × offers × goal → configurations → an integer linear program ([`problem`]) → its solution ([`search`],
+//! [`solve`]) → a plan, which a checker without shared code recomputes ([`check`]). Units are hours, US dollars and
+//! samples; the solver gets scaled values.
 //!
-//! [`plan`] answers one goal. Where deadline or budget are moved about, [`Prepared`] does
-//! the part that depends on neither once.
+//! [`plan`] answers one goal. If only deadline or budget change, [`Prepared`] does the work that depends on neither
+//! once.
 
 pub mod accept;
 mod answer;
@@ -55,45 +54,45 @@ use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::scale::ModelParallel;
 use habitat_prediction::{Host, Sharding, Warning};
 
-/// The answer to a [`Goal`].
+/// Answer to a [`Goal`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Whether it was found, and how good it is known to be.
+    /// Whether a plan was found, and how good it is.
     pub status: PlanStatus,
-    /// What to run, one after another; empty when there is no plan.
+    /// Parts to run one after another; empty without a plan.
     pub parts: Vec<Part>,
-    /// Everything together; `None` when there is no plan.
+    /// Totals of all parts; `None` without a plan.
     pub total: Option<Total>,
-    /// What takes over from spot machines in time, whatever becomes of them; `None` where there are
-    /// none, no deadline, or nothing else can do the work in time.
+    /// Offer that takes over from spot machines in time for the deadline; `None` without spot machines, without a
+    /// deadline, or if no other offer can do the work in time.
     pub switch: Option<Switch>,
-    /// The best single configurations next to the plan, best first, the plan's own left out.
+    /// The best other single configurations, best first.
     pub alternatives: Vec<Part>,
-    /// Offers that need something to be accepted, best first.
+    /// Offers that the user would have to accept first, best first.
     pub beside: Vec<Beside>,
-    /// An offer that costs a little more than the plan and takes at most half as long; of the earliest
-    /// finish, one that takes a little longer and costs at most half as much.
+    /// An offer that costs a little more than the plan and takes at most half the time. If the goal is the earliest
+    /// finish: one that takes a little longer and costs at most half.
     pub bargain: Option<Part>,
-    /// Offers that were not used, with the reason, in the order of the price book.
+    /// Rejected offers with their reasons, in the order of the price book.
     pub rejected: Vec<Rejection>,
-    /// Why there is no plan and what would make one; empty otherwise.
+    /// Reasons why no plan exists and changes that would allow one; empty otherwise.
     pub reasons: Vec<String>,
     /// The work.
     pub work: Amount,
-    /// The goal it answers.
+    /// The goal.
     pub goal: Goal,
-    /// How it was solved.
+    /// The solver and its result.
     pub solver: SolverReport,
-    /// Whether the device waits for the host in the steps, as in the predictions they rest on.
+    /// Whether the predicted steps include waiting for the host.
     pub host: Host,
-    /// What is to be shown with the times and costs, as with the predictions they rest on.
+    /// Warnings of the predictions, to show with times and costs.
     pub warnings: Vec<Warning>,
-    /// Fall-backs and assumptions the reader should know.
+    /// Fallbacks and assumptions that affect the result.
     pub notes: Vec<String>,
 }
 
 impl Plan {
-    /// No plan yet for a goal and its work.
+    /// An empty plan for a goal and its work.
     pub fn without_parts(goal: Goal, work: Amount) -> Self {
         Self {
             status: PlanStatus::Infeasible,
@@ -115,21 +114,21 @@ impl Plan {
     }
 }
 
-/// Whether a plan was found, and how good it is known to be.
+/// Whether a plan was found, and how good it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanStatus {
-    /// Proved best.
+    /// Proven optimal.
     Optimal,
     /// Within the allowed gap of the best.
     GapLimit,
-    /// The best found when time ran out.
+    /// Best plan found within the time limit.
     TimeLimit,
-    /// There is none; the reasons say why.
+    /// No plan exists; the reasons explain it.
     Infeasible,
 }
 
-/// One part of a plan: one configuration, used for some hours.
+/// One part of a plan: one configuration for some hours.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
     /// The offer.
@@ -142,58 +141,56 @@ pub struct Part {
     pub instance_type: String,
     /// The GPU.
     pub gpu: GpuSlug,
-    /// GPUs in all (offer's GPUs × nodes).
+    /// Total number of GPUs (GPUs of the offer × machines).
     pub gpu_count: u32,
-    /// Machines.
+    /// Number of machines.
     pub nodes: u32,
-    /// Which state of the training its GPUs divide.
+    /// Training state divided among the GPUs.
     pub sharding: Sharding,
-    /// How many of its GPUs share one replica of the model.
+    /// GPUs that share one replica of the model.
     pub parallel: ModelParallel,
-    /// How it is paid for.
+    /// Purchase option.
     pub tier: Tier,
-    /// Samples of one step on ONE GPU, or of a micro-batch of one replica; `None` where nothing says.
+    /// Samples per step on ONE GPU, or per micro-batch of one replica; `None` if unknown.
     pub batch_size: Option<u64>,
-    /// Batches that each GPU, or replica, runs for one optimizer step; their gradients add up.
+    /// Batches that each GPU or replica runs per optimizer step, with accumulated gradients.
     pub accumulation: u64,
-    /// Samples of one optimizer step on all GPUs; `None` where nothing says.
+    /// Samples per optimizer step on all GPUs; `None` if unknown.
     pub global_batch_size: Option<u64>,
-    /// The work that this part does, in the unit of the plan's.
+    /// Work of this part, in the unit of the plan.
     pub work: Amount,
-    /// Time of one optimizer step on all GPUs, accumulation and communication included, in
-    /// microseconds.
+    /// Time of one optimizer step on all GPUs, including accumulation and communication, in microseconds.
     pub step_time_us: Range<f64>,
-    /// Elapsed hours, set-up, checkpoints and expected losses included.
+    /// Elapsed hours, including set-up, checkpoints and expected losses.
     pub hours: Range<Hours>,
     /// Cost of those hours.
     pub cost: Range<Usd>,
-    /// What the hours go to; they add up to them.
+    /// Breakdown of the hours; the entries add up to them.
     pub hours_by: ByUse<Hours>,
-    /// What the cost is made of; it adds up to it.
+    /// Breakdown of the cost; the entries add up to it.
     pub cost_by: ByUse<Usd>,
-    /// Price of all its machines.
+    /// Price of all machines per hour.
     pub price: UsdPerHour,
-    /// Date of the price; `None` where the source gives none.
+    /// Date of the price; `None` if the source has none.
     pub price_as_of: Option<Date>,
-    /// Which time is billed.
+    /// Unit of billed time.
     pub billing: Billing,
-    /// For bringing the data, once; in the cost.
+    /// One-time cost of transferring the data, part of the cost.
     pub data_cost: Usd,
-    /// For keeping the data there, an hour on the clock; in the cost.
+    /// Storage price of the data per elapsed hour, part of the cost.
     pub storage: UsdPerHour,
-    /// What its machines draw while they run; `None` where that is not known.
+    /// Power of the machines while they run; `None` if unknown.
     pub draw: Option<Draw>,
-    /// The energy that takes, and what it emits.
+    /// Energy and emissions.
     pub footprint: Footprint,
-    /// How far the price can be trusted.
+    /// Trustworthiness of the price.
     pub trust: Trust,
-    /// What the hours and the step time are made of, in words.
+    /// Notes on the hours and the step time.
     pub notes: Vec<String>,
 }
 
 impl Part {
-    /// Of a contract to be bought: the hours of a term, how many terms are expected to be paid, and
-    /// the hours of them that are not used.
+    /// For a contract to buy: hours per term, expected number of terms to pay, and paid hours that are not used.
     pub fn terms(&self) -> Option<(u32, f64, Hours)> {
         let Billing::Term(hours) = self.billing else { return None };
         let used = self.hours.mid.get();
@@ -201,39 +198,39 @@ impl Part {
         Some((hours, (paid / f64::from(hours)).round(), Hours::known((paid - used).max(0.0))))
     }
 
-    /// Replicas of the model, each with batches of its own: GPUs where none share one.
+    /// Replicas of the model, each with its own batches; the number of GPUs if they do not share one.
     pub const fn replicas(&self) -> u32 {
         self.gpu_count / if self.parallel.gpus() == 0 { 1 } else { self.parallel.gpus() }
     }
 
-    /// Steps of all GPUs together; in training each is an update of the weights.
+    /// Steps of all GPUs together; in training each updates the weights.
     pub fn updates(&self) -> f64 {
         let update = self.global_batch_size.map_or(f64::from(self.replicas()), |batch| batch as f64);
         self.work.get() / update
     }
 }
 
-/// The change from a spot machine to one that is not taken away, at the last safe moment: when
-/// the time left is what the other needs for the work that is left.
+/// Switch from a spot machine to one that cannot be lost, at the last safe moment: when the remaining time is just
+/// enough for the remaining work there.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Switch {
     /// The offer that takes over.
     pub to: OfferId,
-    /// Hours after which it has to, if nothing is done by then.
+    /// Latest hour of the switch if no work is done by then.
     #[serde(rename = "latest_hours")]
     pub latest: Hours,
-    /// Whether some of the work is expected to be left to it: then it is the plan's second part.
+    /// Whether it is expected to do some of the work; if so, it is the second part of the plan.
     pub is_expected: bool,
 }
 
-/// A whole plan's time, cost and emissions.
+/// Time, cost and emissions of a whole plan.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Total {
     /// Elapsed hours.
     pub hours: Range<Hours>,
     /// Cost.
     pub cost: Range<Usd>,
-    /// What the cost is made of; it adds up to it.
+    /// Breakdown of the cost; the entries add up to it.
     #[serde(skip)]
     pub cost_by: ByUse<Usd>,
     /// Energy and emissions.
@@ -241,7 +238,7 @@ pub struct Total {
 }
 
 impl Total {
-    /// The sum over parts that follow one another.
+    /// Sums over parts that follow one another.
     pub(crate) fn of_parts(parts: &[Part]) -> Self {
         Self {
             hours: parts.iter().map(|part| part.hours).sum(),
@@ -252,7 +249,7 @@ impl Total {
     }
 }
 
-/// An offer that was not used, and why.
+/// A rejected offer with the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rejection {
     /// The offer.
@@ -263,70 +260,70 @@ pub struct Rejection {
     pub reason: String,
 }
 
-/// Kinds of reasons.
+/// Kind of reason for a rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RejectionKind {
     /// The price cannot be used (host-only, GPU-only, suspect).
     UnusablePrice,
-    /// The board is not known or not in the catalog.
+    /// The board is unknown or not in the catalog.
     UnknownGpu,
     /// No prediction for the GPU.
     NoPrediction,
     /// The step does not fit in memory.
     Memory,
-    /// It is not known whether the step fits in memory.
+    /// Unknown whether the step fits in memory.
     MemoryUnknown,
-    /// It is not known what it emits, and that is limited or minimised.
+    /// Unknown emissions, while emissions are limited or minimised.
     EmissionsUnknown,
-    /// No whole number of its batches makes the goal's global batch.
+    /// Its batches do not add up to the global batch.
     GlobalBatch,
     /// Its GPUs do not make whole replicas of the model.
     Layout,
-    /// Needs something to be accepted that the goal does not accept.
+    /// Has a property that the user would have to accept.
     NotAccepted,
     /// Excluded by the goal's limits.
     Limits,
     /// Too slow for the deadline.
     Deadline,
-    /// Too dear for the budget.
+    /// Too expensive for the budget.
     Budget,
     /// Emits more than allowed.
     Emissions,
-    /// Possible, but another is better.
+    /// Possible, but not the best.
     Dominated,
 }
 
 impl RejectionKind {
-    /// In words, after a number of offers.
+    /// Words for the kind, to follow a number of offers.
     pub const fn words(self) -> &'static str {
         match self {
             Self::UnusablePrice => "without a usable price",
-            Self::UnknownGpu => "with a GPU that is not known",
+            Self::UnknownGpu => "with an unknown GPU",
             Self::NoPrediction => "without a prediction",
             Self::Memory => "without enough memory",
             Self::MemoryUnknown => "on which the step may not fit",
-            Self::EmissionsUnknown => "whose emissions are not known",
-            Self::GlobalBatch => "whose batches do not make the global batch",
-            Self::Layout => "whose GPUs do not make whole replicas of the model",
-            Self::NotAccepted => "that need something to be accepted (--accept)",
+            Self::EmissionsUnknown => "with unknown emissions",
+            Self::GlobalBatch => "whose batches do not divide the global batch",
+            Self::Layout => "whose GPUs do not form whole replicas of the model",
+            Self::NotAccepted => "that need --accept",
             Self::Limits => "outside the limits set",
             Self::Deadline => "too slow",
-            Self::Budget => "too dear",
-            Self::Emissions => "with too high emissions",
+            Self::Budget => "over budget",
+            Self::Emissions => "over the emission limit",
             Self::Dominated => "not the best",
         }
     }
 }
 
-/// Which solver answered and how.
+/// The solver and its result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SolverReport {
-    /// Solver, or `filter and sort` where none was needed.
+    /// Name of the solver, or `filter and sort` if none was needed.
     pub name: String,
     /// Configurations in the model.
     pub configurations: usize,
-    /// Relative gap still open at a gap or time limit.
+    /// Remaining relative gap at a gap or time limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<f64>,
 }

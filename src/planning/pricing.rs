@@ -1,7 +1,7 @@
 //! Dated offers of GPU machines.
 //!
-//! A [`PriceBook`] is read from `pricing/<provider>.toml` snapshots (shipped, and overlaid
-//! by the user's own). Prices are of the whole offer, in US dollars per hour.
+//! A [`PriceBook`] is read from snapshots in `pricing/<provider>.toml`, shipped ones first, then the user's own. Prices
+//! are for the whole offer, in US dollars per hour.
 
 mod held;
 pub mod import;
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 
 use jiff::civil::Date;
 
-/// All offers known, the user's own included.
+/// All known offers, including the user's own.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PriceBook {
     offers: Vec<Offer>,
@@ -34,8 +34,8 @@ pub struct PriceBook {
 }
 
 impl PriceBook {
-    /// A book of these offers; of two with one id the later wins (the user's overlay comes
-    /// after what is shipped).
+    /// Builds a book of these offers. A later offer replaces an earlier one with the same id, so the user's files
+    /// override the shipped ones.
     pub fn new(offers: impl IntoIterator<Item = Offer>) -> Self {
         let mut book: Vec<Offer> = Vec::new();
         let mut places = std::collections::HashMap::new();
@@ -52,15 +52,15 @@ impl PriceBook {
         Self { offers: book, ..Self::default() }
     }
 
-    /// The same with more offers, of which one replaces another of its id. Evaluate the book [`on`](Self::on)
-    /// its day again.
+    /// Adds offers, which replace those with the same id. Call [`on`](Self::on) again afterwards to evaluate the
+    /// prices.
     #[must_use]
     pub fn with_offers(self, offers: impl IntoIterator<Item = Offer>) -> Self {
         let Self { offers: known, terms, intensities } = self;
         Self { terms, intensities, ..Self::new(known.into_iter().chain(offers)) }
     }
 
-    /// The same with terms of a provider, which count for all of its offers.
+    /// Adds terms of a provider, which apply to all of its offers.
     #[must_use]
     pub fn with_terms(mut self, provider: &str, terms: Terms) -> Self {
         let known = self.terms.entry(provider.to_owned()).or_default();
@@ -68,22 +68,21 @@ impl PriceBook {
         self
     }
 
-    /// The same with what a kWh emits at the places of offers.
+    /// Sets the carbon intensities of places.
     #[must_use]
     pub fn with_intensities(self, intensities: Intensities) -> Self {
         Self { intensities, ..self }
     }
 
-    /// What a kWh emits where an offer is: as the price file of its provider says, else by its
-    /// place; `None` where that is not known.
+    /// Carbon intensity at an offer: from the price file of its provider, or otherwise by its place; `None` if unknown.
     pub fn intensity(&self, offer: &Offer) -> Option<Intensity> {
         let said = self.terms_of(&offer.provider).kg_co2_per_kwh;
         let said = said.map(|kg_per_kwh| Intensity { kg_per_kwh, average: None });
         said.or_else(|| self.intensities.of(&offer.provider, &offer.region))
     }
 
-    /// How an offer is charged for beside its price: a contract by its terms, a machine of the
-    /// user's own by use alone.
+    /// Terms of an offer besides its price. A contract is billed by its terms, a machine of the user's own by the time
+    /// used.
     pub fn terms(&self, offer: &Offer) -> Terms {
         let of_provider = self.terms_of(&offer.provider);
         let billing = match (offer.term_hours, offer.held) {
@@ -94,31 +93,31 @@ impl PriceBook {
         Terms { billing, ..of_provider }
     }
 
-    /// The same, its prices evaluated on the day of planning.
+    /// Evaluates the prices on the day of planning.
     #[must_use]
     pub fn on(mut self, day: Date) -> Self {
         trust::evaluate(&mut self.offers, Some(day));
         self
     }
 
-    /// The terms of a provider, in small or capital letters.
+    /// Terms of a provider, ignoring case.
     pub fn terms_of(&self, provider: &str) -> Terms {
         let known = self.terms.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider));
         known.map(|(_, terms)| *terms).unwrap_or_default()
     }
 
-    /// Whether any offer is of a provider whose price of keeping data is known.
+    /// Whether any offer's provider has a known storage price.
     pub fn knows_storage(&self) -> bool {
         let priced = |offer: &Offer| self.terms_of(&offer.provider).storage_usd_per_gb_month.is_some();
         self.terms.values().any(|terms| terms.storage_usd_per_gb_month.is_some()) && self.offers.iter().any(priced)
     }
 
-    /// The offers, in the order of the snapshots.
+    /// Offers in the order of the snapshots.
     pub fn offers(&self) -> &[Offer] {
         &self.offers
     }
 
-    /// The offer of that name.
+    /// The offer with this id.
     pub fn get(&self, id: &OfferId) -> Option<&Offer> {
         self.offers.iter().find(|offer| offer.id == *id)
     }

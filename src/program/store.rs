@@ -1,4 +1,4 @@
-//! Files: what is shipped inside the program, what the user added, and safe writing.
+//! Files: those embedded in the program, those of the user, and safe writing.
 
 pub mod bundled;
 pub mod collected;
@@ -31,10 +31,10 @@ use habitat_prediction::kernelwise::KernelWise;
 use habitat_prediction::learned::Models;
 use habitat_step::catalog::{Calibration, Catalog, GpuSpec, Layer};
 
-/// The shipped catalog overlaid by the user's `catalog/*.toml`, calibrations among them.
+/// Shipped catalog, overridden by the user's `catalog/*.toml`, which includes calibrations.
 ///
 /// # Errors
-/// [`StoreError`] naming the user's file and key.
+/// [`StoreError`] with the user's file and key.
 pub fn catalog(paths: &Paths) -> Result<Catalog, StoreError> {
     let mut gpus = bundled::gpus();
     let mut calibrations = Vec::new();
@@ -54,33 +54,33 @@ pub fn catalog(paths: &Paths) -> Result<Catalog, StoreError> {
     Ok(catalog)
 }
 
-/// Path and text of a theme's file.
+/// Path and text of a theme file.
 type ThemeFile = (String, String);
 
-/// The user's `themes/*.toml`: where each is, and its text, or why it cannot be read.
+/// Paths and texts of the user's `themes/*.toml`, or the errors of reading them.
 ///
 /// # Errors
-/// [`StoreError`] naming the folder that cannot be read.
+/// [`StoreError`] with the folder that cannot be read.
 pub fn themes(paths: &Paths) -> Result<Vec<Result<ThemeFile, StoreError>>, StoreError> {
     let read = |path: &PathBuf| Ok((path.display().to_string(), files::read_named_text(path, Limit::SETTINGS)?));
     Ok(files::names_in(&paths.themes(), "toml")?.iter().map(read).collect())
 }
 
-/// One theme, in a file anywhere.
+/// A theme in a given file.
 ///
 /// # Errors
-/// [`StoreError`] naming the file.
+/// [`StoreError`] with the file.
 pub fn theme(path: &Path) -> Result<ThemeFile, StoreError> {
     Ok((path.display().to_string(), read_text(path, Limit::SETTINGS)?))
 }
 
-/// The weights' file in `models/`.
+/// Name of the weights file in `models/`.
 pub const WEIGHTS: &str = "operators.safetensors";
 
-/// The learned models: `operators.safetensors` of `folder`, else the shipped ones.
+/// Learned models: `operators.safetensors` in `folder`, or otherwise the shipped ones.
 ///
 /// # Errors
-/// [`StoreError`] naming the file that is not one of weights.
+/// [`StoreError`] with the file if it does not contain weights.
 pub fn models(folder: &Path) -> Result<Models, StoreError> {
     let path = folder.join(WEIGHTS);
     let models = there(read(&path, Limit::WEIGHTS))?.map_or_else(
@@ -95,16 +95,16 @@ pub fn models(folder: &Path) -> Result<Models, StoreError> {
     Ok(models.with_efficiency(efficiency))
 }
 
-/// The file of the efficiency model in `models/`.
+/// Name of the efficiency model's file in `models/`.
 pub const EFFICIENCY: &str = "efficiency.json";
 
-/// The black-box model's file in `models/`.
+/// Name of the black-box model's file in `models/`.
 pub const BLACK_BOX: &str = "blackbox.json";
 
-/// The black-box model: `blackbox.json` of `folder`, else the shipped one.
+/// Black-box model: `blackbox.json` in `folder`, or otherwise the shipped one.
 ///
 /// # Errors
-/// [`StoreError`] naming the file that is not one.
+/// [`StoreError`] with the file if it is not a black-box model.
 pub fn black_box(folder: &Path) -> Result<BlackBoxModel, StoreError> {
     let path = folder.join(BLACK_BOX);
     there(read(&path, Limit::MODEL))?.map_or_else(
@@ -113,18 +113,18 @@ pub fn black_box(folder: &Path) -> Result<BlackBoxModel, StoreError> {
     )
 }
 
-/// The black box in a file, compressed or not.
+/// Reads a black box, compressed or not.
 ///
 /// # Errors
-/// [`StoreError`] with the file and what is wrong with it.
+/// [`StoreError`] with the file and the problem.
 pub fn read_totals(path: &Path) -> Result<OperatorTotals, StoreError> {
     OperatorTotals::from_json(&read(path, Limit::BLACK_BOX)?).map_err(|error| StoreError::content(path, error))
 }
 
-/// The profiles (`*.habitat.json…`) in a folder and the folders in it, by name.
+/// Profiles (`*.habitat.json…`) in a folder and its subfolders, sorted by name.
 ///
 /// # Errors
-/// [`StoreError`] naming a folder that cannot be read.
+/// [`StoreError`] with a folder that cannot be read.
 pub fn profiles(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = Vec::new();
     let entries = std::fs::read_dir(dir).map_err(|error| StoreError::read(dir, error))?;
@@ -140,26 +140,25 @@ pub fn profiles(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(found)
 }
 
-/// The file of fitted lines in the folder of weights.
+/// Name of the file of fitted linear models in the folder of weights.
 pub const KERNEL_WISE: &str = "kernelwise.json";
 
-/// Fitted lines of a file, compressed or not.
+/// Reads fitted linear models, compressed or not.
 ///
 /// # Errors
-/// [`StoreError`] naming the file and the place.
+/// [`StoreError`] with the file and the place.
 pub fn kernel_wise(path: &Path) -> Result<KernelWise, StoreError> {
     KernelWise::from_json(&read(path, Limit::MODEL)?).map_err(|error| StoreError::content(path, error))
 }
 
-/// The moment that answers are dated with: now, or that of `SOURCE_DATE_EPOCH` (seconds since
-/// 1970), with which an answer can be made again.
+/// Time used for dates in the output: now, or `SOURCE_DATE_EPOCH` (seconds since 1970) for reproducible output.
 pub fn now() -> jiff::Timestamp {
     let asked = std::env::var("SOURCE_DATE_EPOCH").ok();
     let asked = asked.and_then(|seconds| jiff::Timestamp::from_second(seconds.trim().parse().ok()?).ok());
     asked.unwrap_or_else(jiff::Timestamp::now)
 }
 
-/// The day of [`now`], in UTC.
+/// Day of [`now`], in UTC.
 pub fn today() -> jiff::civil::Date {
     now().to_zoned(jiff::tz::TimeZone::UTC).date()
 }

@@ -1,5 +1,5 @@
-//! The answer in a few lines, the same on the first screen and in print: what bounds the step, which GPU, at what
-//! price, how sure.
+//! Short answer, the same on the first screen and in print: what bounds the step, which GPU to use, its price, and how
+//! certain both are.
 
 use std::io::{self, Write};
 
@@ -15,23 +15,23 @@ use habitat_recorder::live::Snapshot;
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
 
-/// A GPU with the offer that it is named for.
+/// A GPU and the offer that the answer names with it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pick {
-    /// Its place in the predictions.
+    /// Index into the predictions.
     pub index: usize,
-    /// The offer; `None` if no usable one on demand is known.
+    /// The offer; `None` if no usable on-demand offer is known.
     pub offer: Option<Priced>,
 }
 
-/// An offer of one GPU on demand, and what it buys.
+/// An on-demand offer, with its price per GPU and samples per dollar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Priced {
     /// The offer.
     pub offer: Offer,
-    /// Its price divided by its GPUs.
+    /// Price of the offer divided by its number of GPUs.
     pub price_per_gpu: UsdPerHour,
-    /// Samples for a dollar; `None` if the batch size is unknown.
+    /// Samples per dollar; `None` if the batch size is unknown.
     pub samples_per_usd: Option<OpenRange<f64>>,
 }
 
@@ -41,27 +41,27 @@ impl From<Value<'_>> for Priced {
     }
 }
 
-/// The GPUs that the answer names, of those whose memory the step fits in.
+/// The GPUs that the answer names, among those with enough memory for the step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Picks {
-    /// The fastest with an offer, on the platform of the recording if there is one; without any offer, the fastest of
-    /// all.
+    /// The fastest GPU with an offer, preferably on the platform of the recording; without any offer, the fastest of
+    /// all GPUs.
     pub fastest: Option<Pick>,
-    /// One that is faster still, of which no offer is known or which is another platform.
+    /// A still faster GPU without a known offer or on another platform.
     pub unoffered: Option<Pick>,
-    /// The most samples for a dollar at a firm price, on the platform of the recording if there is one; without firm
-    /// prices, at any.
+    /// The GPU with the most samples per dollar at a firm price, preferably on the platform of the recording; at any
+    /// price if none is firm.
     pub best_value: Option<Pick>,
-    /// One with more samples for a dollar, at a price in doubt.
+    /// A GPU with more samples per dollar, but at a price in doubt.
     pub doubted: Option<Pick>,
     /// The GPU of the recording.
     pub recorded: Option<Pick>,
-    /// GPUs with a firm price, and with any.
+    /// Number of GPUs with a firm price, and with any price.
     pub priced: [usize; 2],
 }
 
 impl Picks {
-    /// Of predictions and prices.
+    /// Picks GPUs from predictions and prices.
     pub fn new(predictions: &Predictions, prices: &PriceBook) -> Self {
         let all = &predictions.predictions;
         let usable = |it: &Prediction| it.memory.fits != Fits::No && it.step.mid().get() > 0.0;
@@ -80,7 +80,7 @@ impl Picks {
                 .min_by(|a, b| all[a.index].step.mid().total_cmp(&all[b.index].step.mid()))
                 .cloned()
         };
-        // Nobody knows yet whether the program runs on another platform.
+        // Prefer the recorded platform: whether the program runs on another one is unknown.
         let is_same = |pick: &&Pick| {
             let kind = pick.offer.as_ref().map_or("", |it| &it.offer.instance_type);
             other_platform(predictions, &all[pick.index].gpu, kind).is_none()
@@ -91,7 +91,7 @@ impl Picks {
             let picks = picks.iter().filter(|pick| usable(&all[pick.index]) && worth(pick) > 0.0);
             picks.max_by(|a, b| worth(a).total_cmp(&worth(b))).cloned()
         };
-        // Of one GPU a firm price goes before a lower one in doubt.
+        // For each GPU, prefer a firm price to a lower price in doubt.
         let named: Vec<&Pick> =
             any.iter().map(|pick| firm.iter().find(|firm| firm.index == pick.index).unwrap_or(pick)).collect();
         let fastest_of_all = quickest(&mut named.iter().copied());
@@ -114,12 +114,12 @@ impl Picks {
     }
 }
 
-/// One answer: a heading, the answer, its range and method, and its source.
+/// One answer: a question, the answer, and details such as range, method and price.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The question.
     pub question: &'static str,
-    /// The answer: a name, two blanks, a figure.
+    /// The answer: a name, two spaces, a figure.
     pub answer: String,
     /// Range, method and price.
     pub detail: Vec<String>,
@@ -130,7 +130,7 @@ pub fn fastest(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     let pick = picks.fastest.as_ref()?;
     let it = &predictions.predictions[pick.index];
     let step = it.step.as_estimate();
-    // The recorded step, without its communication if it had any.
+    // The recorded step excludes its communication with other ranks.
     let recorded = picks.recorded.as_ref().filter(|recorded| recorded.index != pick.index);
     let times = recorded.map(|recorded| {
         let of = predictions.predictions[recorded.index].step.mid();
@@ -148,7 +148,7 @@ pub fn fastest(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     Some(Answer { question: "Fastest GPU", answer, detail })
 }
 
-/// The most samples for a dollar at a firm price, and more at a price in doubt.
+/// The GPU with the most samples per dollar at a firm price, and one with more at a price in doubt.
 pub fn best_value(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     let pick = picks.best_value.as_ref()?;
     let it = &predictions.predictions[pick.index];
@@ -166,7 +166,7 @@ pub fn best_value(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     Some(Answer { question: "Best value", answer, detail })
 }
 
-/// The GPU of the recording: its step and its price.
+/// The GPU of the recording, with its step and price.
 pub fn recorded(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     let pick = picks.recorded.as_ref()?;
     let it = &predictions.predictions[pick.index];
@@ -179,26 +179,26 @@ pub fn recorded(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     Some(Answer { question: "Recorded on", answer, detail })
 }
 
-/// How sure times and prices are.
+/// Certainty of times and prices.
 fn certainty(predictions: &Predictions, picks: &Picks) -> String {
     let [firm, any] = picks.priced;
     let prices = match any {
-        0 => "no prices".to_owned(),
-        _ => format!("firm prices (from the provider itself, not in doubt) for {firm} of {any} GPUs with an offer"),
+        0 => "no prices known".to_owned(),
+        _ => format!("firm prices (listed by the provider, not in doubt) for {firm} of {any} GPUs with an offer"),
     };
     let warnings = match predictions.warnings().len() {
         0 => String::new(),
         1 => "; 1 warning below".to_owned(),
         count => format!("; {count} warnings below"),
     };
-    format!("ranges aim to hold 80 % of steps; {prices}{warnings}")
+    format!("ranges aim to cover 80 % of measured steps; {prices}{warnings}")
 }
 
 fn range(step: &Estimate) -> String {
     format::time_range(step.range.low, step.range.high)
 }
 
-/// The method in words that cannot be misread.
+/// Method, worded for readers who do not know the method names.
 pub fn method_words(step: &Estimate) -> String {
     match step.method {
         Method::Measured => "measured".to_owned(),
@@ -207,7 +207,7 @@ pub fn method_words(step: &Estimate) -> String {
     }
 }
 
-/// Who rents it out at what price, and what speaks against that.
+/// Provider and price of the offer, with doubts and a change of platform.
 fn offer_words(predictions: &Predictions, pick: &Pick) -> String {
     let kind = pick.offer.as_ref().map_or("", |it| &it.offer.instance_type);
     let platform = other_platform(predictions, &predictions.predictions[pick.index].gpu, kind);
@@ -218,22 +218,22 @@ fn offer_words(predictions: &Predictions, pick: &Pick) -> String {
     let marks = offer.trust.marks();
     let doubt = if marks.is_empty() { String::new() } else { format!(" (in doubt: {marks})") };
     let price = format::price(*price_per_gpu);
-    // The price of one GPU of a machine that is rented with all of them.
-    let each = if offer.gpu_count > 1 { format!(" a GPU, {} at a time", offer.gpu_count) } else { String::new() };
+    // Show how many GPUs are rented together, since the price is per GPU.
+    let each = if offer.gpu_count > 1 { format!(" per GPU, {} at a time", offer.gpu_count) } else { String::new() };
     format!("{} {price}{each}{doubt}{platform}", clean(&offer.provider, 16))
 }
 
-/// The name of a GPU without its remarks in brackets.
+/// Name of the GPU without the remark in parentheses.
 fn name(prediction: &Prediction) -> String {
     let name = &prediction.gpu.name;
     clean(name.split(" (").next().unwrap_or(name), 30)
 }
 
-/// The answer in five lines: what bounds the step, the fastest GPU, the best value, the GPU of the recording, and how
-/// sure that is. Lines without an answer are left out; without predictions, all but the first.
+/// Writes the answer in five lines: what bounds the step, the fastest GPU, the best value, the GPU of the recording,
+/// and how certain they are. Omits lines without an answer; without predictions, writes the first line only.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write(
     profile: &Profile,
     catalog: &Catalog,
@@ -249,10 +249,10 @@ pub fn write(
     predictions.map_or(Ok(()), |predictions| write_picks(predictions, prices, out))
 }
 
-/// The GPUs of the answer, and how sure it is.
+/// Writes the GPUs of the answer and how certain it is.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_picks(predictions: &Predictions, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
     let picks = Picks::new(predictions, prices);
     for answer in [fastest(predictions, &picks), best_value(predictions, &picks), recorded(predictions, &picks)] {

@@ -1,4 +1,4 @@
-//! A workload at several batch sizes: tables and JSON.
+//! Tables and JSON of a workload at several batch sizes.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use habitat_base::units::Micros;
 use habitat_prediction::batches::{Basis, GpuSweep, Sweep, SweepRow};
 use habitat_prediction::{Fits, WarningKind};
 
-/// Batch by batch, GPU by GPU.
+/// A row for each GPU and batch size.
 pub fn table(sweep: &Sweep) -> Table {
     let mut table = Table::new(&[
         Column::text("GPU", "gpu"),
@@ -73,12 +73,12 @@ fn is_shapes(sweep: &Sweep, batch: u64) -> bool {
     sweep.basis == Basis::Shapes && !sweep.recorded.contains(&batch)
 }
 
-/// Per GPU the line of the step and the largest batch that fits.
+/// For each GPU, the linear fit of step time to batch size, and the largest batch that fits.
 pub fn lines(sweep: &Sweep) -> Table {
     let mut table = Table::new(&[
         Column::text("GPU", "gpu"),
         Column::number("fixed", "fixed_us"),
-        Column::number("a sample", "per_sample_us"),
+        Column::number("per sample", "per_sample_us"),
         Column::number("grows with the batch", "share"),
         Column::number("largest batch", "largest_batch"),
     ]);
@@ -101,13 +101,13 @@ pub fn lines(sweep: &Sweep) -> Table {
     table
 }
 
-/// The lines of the families of operators.
+/// The linear fits for each operator family.
 pub fn families(sweep: &Sweep) -> Table {
     let mut table = Table::new(&[
         Column::text("GPU", "gpu"),
         Column::text("family", "family"),
         Column::number("fixed", "fixed_us"),
-        Column::number("a sample", "per_sample_us"),
+        Column::number("per sample", "per_sample_us"),
         Column::number("R²", "r_squared"),
         Column::text("device time by batch", ""),
     ]);
@@ -129,10 +129,10 @@ pub fn families(sweep: &Sweep) -> Table {
     table
 }
 
-/// Everything, for people.
+/// Writes all tables, notes and warnings as text.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_text(sweep: &Sweep, with_families: bool, out: &mut dyn Write) -> io::Result<()> {
     let recorded: Vec<String> = sweep.recorded.iter().map(u64::to_string).collect();
     let how = if sweep.shapes_only { "traced" } else { "recorded" };
@@ -159,11 +159,11 @@ pub fn write_text(sweep: &Sweep, with_families: bool, out: &mut dyn Write) -> io
     Ok(())
 }
 
-/// Gain of throughput from which on a larger batch pays.
+/// Smallest gain in throughput at which a larger batch is worthwhile.
 const PAYS: f64 = 1.1;
 
-/// Whether a batch larger than the largest recorded one pays on a GPU, by the samples a second of those that fit;
-/// `None` if no larger one was predicted.
+/// Whether a batch larger than the largest recorded one is worthwhile on a GPU, by throughput of the batches that fit;
+/// `None` if no larger batch was predicted.
 pub fn pays(sweep: &Sweep, gpu: &GpuSweep) -> Option<String> {
     let recorded = *sweep.recorded.iter().max()?;
     let rate = |row: &SweepRow| row.throughput.map_or(0.0, |rate| rate.mid.get());
@@ -176,21 +176,24 @@ pub fn pays(sweep: &Sweep, gpu: &GpuSweep) -> Option<String> {
         return Some(format!("a larger batch does not fit (tried {batch})"));
     };
     let gain = rate(best) / now;
-    // More samples take longer to load, and steps here wait as long as the recorded one.
+    // Predicted steps wait as long as the recorded one, but a larger batch takes longer to load.
     let waits = |kind| matches!(kind, WarningKind::HostBound | WarningKind::WaitsForData);
     if sweep.warnings.iter().any(|warning| waits(warning.kind)) {
         return Some(
-            "whether a larger batch pays is not known: the step waits for the host or its data, and a larger batch may wait longer; --host keeps-up compares the GPU's part"
+            "unknown whether a larger batch pays off: the step waits for the CPU or its data, and a larger batch may wait longer; --host keeps-up compares GPU time only"
                 .to_owned(),
         );
     }
-    let verdict = if gain >= PAYS { "a larger batch pays" } else { "a larger batch hardly pays" };
+    let verdict = if gain >= PAYS { "a larger batch pays off" } else { "a larger batch hardly pays off" };
     let unsure = if best.memory.fits == Fits::Unknown { "; unknown whether it fits" } else { "" };
     let [best, recorded] = [best.batch, recorded].map(|batch| format::grouped(batch as f64));
-    Some(format!("{verdict}: {} times the samples/s at {best} as at {recorded}{unsure}", format::number(gain)))
+    Some(format!(
+        "{verdict}: {} times the samples/s at batch {best} compared with {recorded}{unsure}",
+        format::number(gain)
+    ))
 }
 
-/// Everything, for programs: `habitat-batches`, version 1.
+/// JSON form with all data (`habitat-batches`, version 1).
 pub fn json(sweep: &Sweep) -> Value {
     let gpus: Vec<Value> = sweep.gpus.iter().map(|gpu| gpu_json(sweep, gpu)).collect();
     json!({

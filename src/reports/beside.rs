@@ -1,4 +1,4 @@
-//! The first lines of a plan, and the offers that need something to be accepted, in words and as JSON.
+//! Summary lines of a plan, and offers that the user would have to accept first, in words and as JSON.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,29 +10,29 @@ use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{Accept, Beside, Objective, Part, Plan, PlanStatus, accept_names};
 use habitat_planning::pricing::region;
 
-/// An offer that needs something to be accepted.
+/// An offer that the user would have to accept first.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BesideJson<'a> {
-    /// Things to accept, as `--accept` names it: `spot`, `marketplace`, `doubted`, `platform`, `batch`.
+    /// Values of `--accept` that admit the offer: `spot`, `marketplace`, `doubted`, `platform`, `batch`.
     pub accept: Vec<&'static str>,
-    /// That in words.
+    /// The same in words.
     pub what: &'a str,
-    /// All the work on it.
+    /// The offer with all the work of the plan.
     pub part: PartJson<'a>,
-    /// When it fails: `that host is gone`.
+    /// Event in which it fails, such as `that host is gone`.
     pub fails_when: &'static str,
-    /// Cost of the work then; absent if nothing else meets the limits.
+    /// Cost of the work if it fails; absent if no other offer meets the limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_cost_usd: Option<f64>,
-    /// Hours of the work then.
+    /// Hours of the work if it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_hours: Option<f64>,
-    /// The offer that is used then.
+    /// Offer used if it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_with: Option<&'a str>,
 }
 
-/// As JSON.
+/// JSON form of the offers to accept.
 pub fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
     fn one(beside: &Beside) -> BesideJson<'_> {
         let then = beside.fallback.then.as_ref();
@@ -49,13 +49,13 @@ pub fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
     plan.beside.iter().map(one).collect()
 }
 
-/// An offer in words: `8 × v100-sxm2-16gb at lambda us-east-1, on-demand`.
+/// Words for an offer: `8 × v100-sxm2-16gb at lambda us-east-1, on-demand`.
 pub fn offer_words(part: &Part) -> String {
     let place = [clean(&part.provider, 20), clean(region::shown(&part.region), 30)];
     format!("{} at {}, {}", gpu_words(part), place.join(" "), part.tier)
 }
 
-/// The plan in one sentence; `None` if there is none.
+/// The plan in one sentence; `None` if there is no plan.
 pub fn verdict(plan: &Plan) -> Option<String> {
     let total = plan.total.as_ref()?;
     let offers: Vec<String> = plan.parts.iter().map(offer_words).collect();
@@ -63,7 +63,7 @@ pub fn verdict(plan: &Plan) -> Option<String> {
     Some(format!("Take {}: {cost} in {hours}", offers.join(", then ")))
 }
 
-/// What the status means, in words.
+/// Words for the status.
 pub fn status_words(plan: &Plan) -> String {
     let best = match plan.goal.objective {
         Objective::Cost => "cheapest",
@@ -85,12 +85,12 @@ pub fn status_words(plan: &Plan) -> String {
             || format!("close to the {best}"),
             |gap| format!("at most {} from the {best}", format::percent(gap)),
         ),
-        (PlanStatus::TimeLimit, _) => format!("{best} found in the time allowed"),
+        (PlanStatus::TimeLimit, _) => format!("{best} found within the time limit"),
         (PlanStatus::Infeasible, _) => "no plan meets the limits".to_owned(),
     }
 }
 
-/// The offers that a plan chooses from, in words.
+/// Words for the set of offers that a plan chooses from.
 fn which_words(accept: &[Accept]) -> String {
     match accept {
         [] => "firm offers".to_owned(),
@@ -99,7 +99,7 @@ fn which_words(accept: &[Accept]) -> String {
     }
 }
 
-/// How far it is from the limits, in words; empty without limits.
+/// Distance from the deadline and the budget, in words; empty without limits.
 pub fn room(plan: &Plan) -> Vec<String> {
     let Some(total) = &plan.total else { return Vec::new() };
     let finish = plan.goal.confidence.end(&total.hours);
@@ -110,24 +110,24 @@ pub fn room(plan: &Plan) -> Vec<String> {
     late.into_iter().chain(below).collect()
 }
 
-/// The heading over the offers that need something to be accepted.
+/// Heading above the offers that the user would have to accept.
 pub fn heading(plan: &Plan) -> &'static str {
     match (plan.total.is_some(), plan.goal.objective) {
-        (false, _) => "There is one, if you accept",
-        (true, Objective::Cost) => "Cheaper, if you accept",
-        (true, Objective::Time) => "Sooner, if you accept",
-        (true, Objective::CostPlusTime(_)) => "Better, if you accept",
-        (true, Objective::Emissions) => "Less CO2e, if you accept",
+        (false, _) => "Possible if you accept",
+        (true, Objective::Cost) => "Cheaper if you accept",
+        (true, Objective::Time) => "Faster if you accept",
+        (true, Objective::CostPlusTime(_)) => "Better if you accept",
+        (true, Objective::Emissions) => "Less CO2e if you accept",
     }
 }
 
-/// The thing to accept, and the cost of the work then.
+/// The condition to accept, and cost, hours and offer if accepted.
 pub fn gain(beside: &Beside) -> String {
     let Part { cost, hours, .. } = &beside.part;
     format!("{}: {} in {}, {}", beside.what, format::usd(cost.mid), format::hours(hours.mid), offer_words(&beside.part))
 }
 
-/// Cost of the work if that fails.
+/// Cost of the work if the accepted offer fails.
 pub fn risk(beside: &Beside) -> String {
     let then = beside.fallback.then.as_ref().map_or_else(
         || "nothing else meets the limits".to_owned(),
@@ -136,21 +136,21 @@ pub fn risk(beside: &Beside) -> String {
     format!("if {}: {then}", beside.fallback.when)
 }
 
-/// The flag that accepts it.
+/// The flag that accepts the offer.
 pub fn flag(beside: &Beside) -> String {
     format!("--accept {}", accept_names(&beside.accept))
 }
 
-/// A little more that buys a lot, in words, with the flag that makes it the plan.
+/// A small concession with a large gain, in words, with the flag that makes it the plan.
 pub fn bargain(plan: &Plan) -> Option<String> {
     let part = plan.bargain.as_ref()?;
-    // Rounded up: the limit has to let it pass.
+    // Rounded up, so that the plan passes the limit.
     let (what, flag) = if plan.goal.objective == Objective::Time {
         let budget = (part.cost.mid.get() * 100.0).ceil() / 100.0;
-        ("A little later costs much less", format!("--budget {budget:.2}"))
+        ("Much cheaper if it may finish a little later", format!("--budget {budget:.2}"))
     } else {
         let deadline = (plan.goal.confidence.end(&part.hours).get() * 10.0).ceil() / 10.0;
-        ("A little more buys a lot", format!("--deadline {deadline:.1}h"))
+        ("Much faster for a little more", format!("--deadline {deadline:.1}h"))
     };
     let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
     Some(format!("{what}: {cost} in {hours}, {} ({flag})", offer_words(part)))

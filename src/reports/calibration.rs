@@ -1,4 +1,4 @@
-//! What was measured of a GPU, beside what the catalog says of it.
+//! Measured figures of a GPU next to those of the catalog.
 
 use std::io::{self, Write};
 
@@ -9,16 +9,16 @@ use super::table::{Cell, Column, Table};
 use habitat_step::catalog::GpuSpec;
 use habitat_step::catalog::calibration::{Calibration, Spread, UnderLoad};
 
-/// What `calibrate --json` prints: the file's content, and the catalog's own figures.
+/// Output of `calibrate --json`: the content of the file and the catalog's figures.
 #[derive(Debug, Serialize)]
 pub struct CalibrationJson<'a> {
     #[serde(flatten)]
     calibration: &'a Calibration,
-    /// The figures of the catalog, before this calibration.
+    /// The catalog's figures without this calibration.
     catalog: Vec<CatalogFigure>,
 }
 
-/// A figure of the catalog.
+/// A measured figure and the catalog's.
 #[derive(Debug, Serialize)]
 struct CatalogFigure {
     figure: &'static str,
@@ -30,7 +30,7 @@ struct CatalogFigure {
     published: Option<f64>,
 }
 
-/// The JSON form. `gpu` is the catalog's entry without calibration.
+/// Builds the JSON form. `gpu` is the catalog's entry without calibration.
 pub fn json<'a>(calibration: &'a Calibration, gpu: &GpuSpec) -> CalibrationJson<'a> {
     let catalog = rows(calibration, gpu)
         .into_iter()
@@ -100,7 +100,7 @@ fn rows<'a>(calibration: &'a Calibration, gpu: &GpuSpec) -> Vec<Row<'a>> {
     rows
 }
 
-/// One row a figure, the catalog's figures beside.
+/// A row for each figure, with the catalog's figures.
 pub fn table(calibration: &Calibration, gpu: &GpuSpec) -> Table {
     let mut table = Table::new(&[
         Column::text("figure", "figure"),
@@ -109,7 +109,7 @@ pub fn table(calibration: &Calibration, gpu: &GpuSpec) -> Table {
         Column::number("10 % to 90 %", "low"),
         Column::number("", "high"),
         Column::number("nominal", "nominal"),
-        Column::number("of nominal", "ratio"),
+        Column::number("% of nominal", "ratio"),
         Column::number("published", "published"),
         Column::text("under load", "under_load"),
     ]);
@@ -134,7 +134,7 @@ pub fn table(calibration: &Calibration, gpu: &GpuSpec) -> Table {
     table
 }
 
-/// Decimals that a figure is shown with.
+/// Number of decimals to show.
 fn digits(value: f64) -> usize {
     match value {
         ..10.0 => 2,
@@ -151,15 +151,15 @@ fn state(load: &UnderLoad) -> String {
             .flatten()
             .collect();
     if !load.limited_by.is_empty() {
-        parts.push(format!("held by {}", load.limited_by.join(", ")));
+        parts.push(format!("limited by {}", load.limited_by.join(", ")));
     }
     parts.join(", ")
 }
 
-/// The table for people, with what it is of, what was left out and what to think of it.
+/// Writes the device, the table, the omitted measurements and the notes as text.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_text(calibration: &Calibration, gpu: &GpuSpec, out: &mut dyn Write) -> io::Result<()> {
     let device = &calibration.device;
     let mut facts = vec![
@@ -173,7 +173,7 @@ pub fn write_text(calibration: &Calibration, gpu: &GpuSpec, out: &mut dyn Write)
     add("up to", device.sm_clock_max_mhz.map(|clock| format!("{clock:.0} MHz")));
     add("memory", device.memory_clock_max_mhz.map(|clock| format!("{clock:.0} MHz")));
     let default = device.power_limit_default_w.filter(|&watts| Some(watts) != device.power_limit_w);
-    let default = default.map_or_else(String::new, |watts| format!(" (set down or up from {watts:.0} W)"));
+    let default = default.map_or_else(String::new, |watts| format!(" (default {watts:.0} W)"));
     add("power limit", device.power_limit_w.map(|watts| format!("{watts:.0} W{default}")));
     add("PCIe", device.pcie_generation.map(|generation| generation.to_string()));
     add("lanes", device.pcie_lanes.map(|lanes| lanes.to_string()));
@@ -184,7 +184,7 @@ pub fn write_text(calibration: &Calibration, gpu: &GpuSpec, out: &mut dyn Write)
         writeln!(out)?;
     }
     for line in &calibration.left_out {
-        writeln!(out, "left out: {line}")?;
+        writeln!(out, "omitted: {line}")?;
     }
     for line in &calibration.notes {
         writeln!(out, "note: {line}")?;

@@ -1,4 +1,4 @@
-//! Methods side by side as tables and as JSON (`habitat-comparison`, version 1).
+//! Tables and JSON of several methods side by side (`habitat-comparison`, version 1).
 
 use std::io::{self, Write};
 
@@ -14,26 +14,26 @@ use habitat_prediction::compare::{Comparison, OnGpu, Validated};
 use habitat_prediction::{Estimate, Method};
 use habitat_step::profile::{Origin, Workload};
 
-/// What `predict --all-methods --json` prints.
+/// Output of `predict --all-methods --json`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "habitat-tui comparison of methods")]
 pub struct ComparisonJson<'a> {
     /// Always `habitat-comparison`.
     pub format: &'static str,
-    /// Version of the form, 1.
+    /// Version of the format, 1.
     pub version: u32,
-    /// What was run.
+    /// The workload.
     pub workload: &'a Workload,
-    /// Where it was measured; absent where it was not, or was ignored.
+    /// Origin of the measurement; absent if the step was not measured or the measurement is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<&'a Origin>,
-    /// Whether the device waits for the host in the steps: `as-recorded` or `keeps-up`.
+    /// Whether the steps include waiting for the host: `as-recorded` or `keeps-up`.
     pub host: &'static str,
     /// The methods.
     pub methods: Vec<MethodJson<'a>>,
-    /// One a GPU.
+    /// One entry per GPU.
     pub gpus: Vec<GpuJson<'a>>,
-    /// What is to be known of any of the times; absent where there is nothing.
+    /// Warnings that concern all times; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<&'a str>,
 }
@@ -41,11 +41,11 @@ pub struct ComparisonJson<'a> {
 /// A method.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MethodJson<'a> {
-    /// What `--method` takes.
+    /// Value of `--method`.
     pub method: &'static str,
-    /// What it needs.
+    /// Data that the method needs.
     pub needs: &'static str,
-    /// Why it has no answer here; absent where it has.
+    /// Reason why it has no answer; absent if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<&'a str>,
 }
@@ -55,44 +55,44 @@ pub struct MethodJson<'a> {
 pub struct GpuJson<'a> {
     /// Slug of the GPU.
     pub gpu: &'a str,
-    /// The step as recorded on it; absent where it was not.
+    /// Recorded step time on this GPU; absent if the step was not recorded on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_us: Option<f64>,
-    /// The step as recorded on it, less its communication with other ranks or its waiting for
-    /// the host; absent where it was not, or nothing is taken off.
+    /// Recorded step time on this GPU without communication with other ranks or waiting for the host; absent if the
+    /// step was not recorded on it, or nothing was subtracted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub derived_us: Option<Range<f64>>,
-    /// The method to take; absent where the step was measured or nothing has an answer.
+    /// Recommended method; absent if the step was measured or no method has an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taken: Option<&'static str>,
-    /// Why that one.
+    /// Reason for the recommendation.
     pub why: &'a str,
-    /// What each method says.
+    /// Answer of each method.
     pub answers: Vec<AnswerJson<'a>>,
-    /// That the ranges have no value in common, and which methods agree.
+    /// Set if the ranges do not overlap: the methods that agree with each other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disagreement: Option<&'a str>,
 }
 
-/// What a method says.
+/// Answer of a method.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AnswerJson<'a> {
     /// The method.
     pub method: &'static str,
     /// Time of one step.
     pub step_time_us: Range<f64>,
-    /// Mean absolute relative error on steps it was not fitted to; absent where not evaluated.
+    /// Mean absolute relative error on steps that it was not fitted to; absent if not evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validated_error: Option<f64>,
-    /// On how many steps.
+    /// Number of steps in that evaluation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validated_steps: Option<u32>,
-    /// On which.
+    /// Steps used in that evaluation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validated_on: Option<&'a str>,
 }
 
-/// The JSON form.
+/// Builds the JSON form.
 pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
     let name = |index: usize| comparison.methods[index].method.name();
     let answers = |on: &'a OnGpu| -> Vec<AnswerJson<'a>> {
@@ -144,13 +144,13 @@ fn recorded(on: &OnGpu, method: Method) -> Option<&Estimate> {
     on.recorded.as_ref().filter(|step| step.method == method)
 }
 
-/// An error that was found, in words: `7.2 % on 47 steps`.
+/// Words for an evaluated error: `7.2 % on 47 steps`.
 pub fn error_words(validated: Option<&Validated>) -> String {
     validated
         .map_or_else(|| "not evaluated".to_owned(), |it| format!("{} on {} steps", format::percent(it.error), it.steps))
 }
 
-/// One row a GPU and method.
+/// A row for each GPU and method.
 pub fn table(comparison: &Comparison) -> Table {
     let mut table = Table::new(&[
         Column::text("GPU", "gpu"),
@@ -163,13 +163,13 @@ pub fn table(comparison: &Comparison) -> Table {
         Column::number("", "validated_error"),
         Column::number("", "validated_steps"),
         Column::text("", "validated_on"),
-        Column::text("taken", "taken"),
+        Column::text("used", "taken"),
         Column::text("", "warnings"),
     ]);
     let warnings = comparison.warnings.iter().map(|warning| warning.text.as_str()).collect::<Vec<_>>().join("; ");
     for on in &comparison.gpus {
         if let Some(step) = &on.recorded {
-            // The median of a measured step has no range here.
+            // A measured step has a median only, no range.
             let range = |end: Micros| if step.method == Method::Measured { None } else { Some(end) };
             let row = vec![
                 Cell::text(&on.gpu.slug),
@@ -209,7 +209,7 @@ pub fn table(comparison: &Comparison) -> Table {
     table
 }
 
-/// What every method needs, and why some have no answer.
+/// The data that each method needs, and why some have no answer.
 pub fn methods_table(comparison: &Comparison) -> Table {
     let mut table = Table::new(&[
         Column::text("method", "method"),
@@ -220,23 +220,23 @@ pub fn methods_table(comparison: &Comparison) -> Table {
         table.push(vec![
             Cell::text(it.method.name()),
             Cell::text(it.method.needs()),
-            Cell::new(it.missing.as_deref().unwrap_or("answers"), it.missing.as_deref().unwrap_or_default()),
+            Cell::new(it.missing.as_deref().unwrap_or("available"), it.missing.as_deref().unwrap_or_default()),
         ]);
     }
     table
 }
 
-/// All of it for people: GPU by GPU, why, contradictions, and the methods.
+/// Writes answers for each GPU, the reasons, contradictions, and the methods as text.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_text(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
     write_warnings(&comparison.warnings, out)?;
     table(comparison).write_text(out)?;
     writeln!(out)?;
     methods_table(comparison).write_text(out)?;
     writeln!(out)?;
-    // The same reason mostly holds for many GPUs.
+    // Group GPUs with the same reason.
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for on in &comparison.gpus {
         match reasons.iter_mut().find(|(why, _)| *why == on.why) {
@@ -246,7 +246,7 @@ pub fn write_text(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()
     }
     for (why, gpus) in reasons {
         let names = if gpus.len() > 4 { format!("{} GPUs", gpus.len()) } else { gpus.join(", ") };
-        writeln!(out, "taken on {names}: {}", text::clean(why, 300))?;
+        writeln!(out, "used on {names}: {}", text::clean(why, 300))?;
     }
     for on in &comparison.gpus {
         if let Some(disagreement) = &on.disagreement {

@@ -1,5 +1,5 @@
-//! What makes the difference between two GPUs, as a table and as JSON (`habitat-difference`, version 1),
-//! and the waterfall from one step to another, which two recordings have as well.
+//! Difference between two GPUs as a table and as JSON (`habitat-difference`, version 1), and the waterfall from one
+//! step to another, which is also used for two recordings.
 
 use std::io::{self, Write};
 
@@ -16,31 +16,31 @@ use habitat_prediction::{Method, Prediction};
 use habitat_step::profile::Phase;
 use habitat_step::profile::difference::Changed;
 
-/// What `predict --difference --json` prints.
+/// Output of `predict --difference --json`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "habitat-tui difference between two GPUs")]
 pub struct DifferenceJson<'a> {
     /// Always `habitat-difference`.
     pub format: &'static str,
-    /// Version of the form, 1.
+    /// Version of the format, 1.
     pub version: u32,
     /// The two GPUs.
     pub gpus: [StepJson<'a>; 2],
-    /// Operations by what they add to the difference, the most first; empty where a method predicts
-    /// no single operations.
+    /// Operations, those that contribute most to the difference first; empty if the method does not predict single
+    /// operations.
     pub operations: Vec<ChangedJson<'a>>,
-    /// What of each step is no operation's time: waiting for the host, less what runs side by side.
+    /// Step time that is not an operation's: waiting for the host, minus overlap.
     pub rest_us: [f64; 2],
 }
 
-/// The step on one of them.
+/// The step on one of the GPUs.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct StepJson<'a> {
     /// Slug of the GPU.
     pub gpu: &'a str,
     /// Time of one step.
     pub step_time_us: Range<f64>,
-    /// How it was obtained.
+    /// Method of the time.
     pub method: &'static str,
 }
 
@@ -49,17 +49,17 @@ pub struct StepJson<'a> {
 pub struct ChangedJson<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Part of the step.
+    /// Phase of the step.
     pub phase: &'static str,
     /// Occurrences.
     pub count: u64,
     /// Device time of all of them on each GPU.
     pub device_time_us: [f64; 2],
-    /// Occurrences of which nothing is known on one of the GPUs.
+    /// Occurrences with an unknown time on one of the GPUs.
     pub unknown: u64,
 }
 
-/// The JSON form.
+/// Builds the JSON form.
 pub fn json<'a>(difference: &'a Difference<'a>) -> DifferenceJson<'a> {
     let step = |prediction: &'a Prediction| {
         let step = prediction.step.as_estimate();
@@ -85,13 +85,13 @@ pub fn json<'a>(difference: &'a Difference<'a>) -> DifferenceJson<'a> {
     }
 }
 
-/// How much of what both steps have in common is drawn, in times of what is not.
+/// Share of the bar that both steps have in common to draw, relative to the rest.
 const COMMON: f64 = 0.25;
 
-/// Steps shorter than this, in microseconds, are told in whole microseconds.
+/// Below this step time, in microseconds, figures are shown to the whole microsecond.
 const FINER: f64 = 10e3;
 
-/// A waterfall from the first step to the second: the operations in between, then what is no operation's.
+/// Waterfall from the first step to the second: the operations, then waiting and overlap.
 pub fn table(difference: &Difference<'_>) -> Table {
     let keyed = |key, column| Column { key, ..column };
     let labels = [
@@ -102,19 +102,19 @@ pub fn table(difference: &Difference<'_>) -> Table {
     let part = |part: &Changed| {
         let name = match part.unknown {
             0 => clean(&part.name, 200),
-            unknown => format!("{} ({unknown} not known)", clean(&part.name, 200)),
+            unknown => format!("{} ({unknown} unknown)", clean(&part.name, 200)),
         };
         let phase = Cell::styled(Role::Muted, part.phase.map_or("several", Phase::name));
         (vec![Cell::text(name), phase, Cell::styled(Role::Muted, part.counts[0])], part.times)
     };
     let parts = difference.parts.iter().map(part).collect();
     let mut table = waterfall(&labels, difference.totals, parts, difference.rest);
-    "This method does not predict single operations.".clone_into(&mut table.empty);
+    "This method does not predict individual operations.".clone_into(&mut table.empty);
     table
 }
 
-/// A waterfall from one step to another: what each part adds, its cells under `labels` (the first is its
-/// name) and its times in microseconds, then what is no part's. Empty without parts.
+/// Waterfall from one step to another: what each part adds, then the rest. Each part has its cells under `labels` (the
+/// first is its name) and its times in microseconds. Empty without parts.
 pub(super) fn waterfall(
     labels: &[Column],
     totals: [Micros; 2],
@@ -126,7 +126,7 @@ pub(super) fn waterfall(
     let millis = |us: f64| format!("{:.decimals$}", us / 1e3);
     let signed = |us: f64| {
         let words = format!("{:+.decimals$}", us / 1e3);
-        // What rounds to nothing has no sign.
+        // A change that rounds to zero has no sign.
         if words.bytes().any(|c| matches!(c, b'1'..=b'9')) { words } else { words[1..].to_owned() }
     };
     let keyed = |key, column| Column { key, ..column };
@@ -140,15 +140,15 @@ pub(super) fn waterfall(
     if parts.is_empty() {
         return table;
     }
-    // A name, and nothing under the other labels.
+    // A name cell, with the other labels empty.
     let named = |name: Cell| {
         let mut cells = vec![name];
         cells.resize_with(labels.len(), || Cell::text(""));
         cells
     };
     let changes: Vec<_> = parts.into_iter().chain([(named(Cell::text("waiting, overlap")), rest)]).collect();
-    // Each bar begins where the one before ends. Some are beyond both steps; what all have in common
-    // is mostly cut off.
+    // Each bar begins where the previous one ends, so bars may reach beyond both steps. Most of the length that all
+    // bars have in common is cut off.
     let mut at = first;
     let mut places = Vec::new();
     for (_, times) in &changes {
@@ -187,7 +187,7 @@ pub(super) fn waterfall(
     table
 }
 
-/// Both steps with their ranges and methods, and how far the second is from the first, in a sentence.
+/// One sentence: both steps with their ranges and methods, and the ratio of their times.
 pub fn headline(difference: &Difference<'_>) -> String {
     let step = |prediction: &Prediction| {
         let step = prediction.step.as_estimate();
@@ -210,10 +210,10 @@ pub fn headline(difference: &Difference<'_>) -> String {
     format!("{from}, {to}{times}")
 }
 
-/// The sentence and the table.
+/// Writes the sentence and the table as text.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_text(difference: &Difference<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", headline(difference))?;
     let table = table(difference);

@@ -1,4 +1,4 @@
-//! Quantities as text, always with their unit; rounding happens here and nowhere earlier.
+//! Quantities as text, always with their unit. All rounding happens here.
 
 use std::fmt::Display;
 
@@ -28,12 +28,12 @@ pub fn short_count(value: f64) -> String {
     grouped(value)
 }
 
-/// The two ends of a range, the one way they are written.
+/// Both ends of a range, in the one style for ranges.
 pub fn low_high(low: impl Display, high: impl Display) -> String {
     format!("{low}–{high}")
 }
 
-/// A range of large counts with one unit; `from 12 k` where its upper end is not known.
+/// A range of large counts with one unit; `from 12 k` if the upper end is unknown.
 pub fn short_range(low: f64, high: Option<f64>) -> String {
     let Some(high) = high else { return format!("from {}", short_count(low)) };
     let text = short_count(high);
@@ -47,7 +47,7 @@ pub fn short_range(low: f64, high: Option<f64>) -> String {
     low_high(low, text)
 }
 
-/// The unit that suits a time.
+/// Unit of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeUnit {
     /// Microseconds.
@@ -68,7 +68,7 @@ impl TimeUnit {
         }
     }
 
-    /// Its symbol.
+    /// Symbol of the unit.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::Micros => "µs",
@@ -86,7 +86,7 @@ impl TimeUnit {
         }
     }
 
-    /// Decimals that make the steps of this unit visible.
+    /// Decimals that show the resolution of this unit.
     const fn decimals(self) -> usize {
         match self {
             Self::Micros | Self::Millis => 1,
@@ -107,8 +107,8 @@ pub fn time(time: Micros) -> String {
     format!("{} {}", unit.bare(time), unit.symbol())
 }
 
-/// A range of times with one unit, or with two where the lower end would have no digit or one
-/// in that of the upper one, and a wrong one at that.
+/// A range of times with one unit, or with two if the lower end would have at most one digit in the unit of the upper
+/// one and round badly.
 pub fn time_range(low: Micros, high: Micros) -> String {
     let unit = TimeUnit::for_time(high);
     let coarse = 5.0 * 0.1_f64.powi(unit.decimals() as i32);
@@ -118,13 +118,13 @@ pub fn time_range(low: Micros, high: Micros) -> String {
     format!("{} {}", low_high(unit.bare(low), unit.bare(high)), unit.symbol())
 }
 
-/// A duration as people say it: minutes below an hour, days from the third on.
+/// A duration: minutes below an hour, days from the third day on.
 pub fn hours(hours: Hours) -> String {
     let (unit, scale) = unit_of_hours(hours);
     format!("{} {unit}", bare_hours(hours.get() * scale, unit))
 }
 
-/// The unit that suits a duration, and how many of it make an hour.
+/// Unit of a duration, and the number of such units per hour.
 fn unit_of_hours(hours: Hours) -> (&'static str, f64) {
     match hours.get() {
         h if h > 0.0 && h * 60.0 < 0.995 => ("s", 3600.0),
@@ -153,27 +153,27 @@ pub fn hours_range(range: &Range<Hours>) -> String {
     format!("{} {unit}", low_high(low, high))
 }
 
-/// Hours with their range, where it is one: `12.3 h (10.1–14.5 h)`.
+/// Hours with their range unless it is empty: `12.3 h (10.1–14.5 h)`.
 pub fn hours_with_range(range: &Range<Hours>) -> String {
     if range.low == range.high { hours(range.mid) } else { format!("{} ({})", hours(range.mid), hours_range(range)) }
 }
 
-/// Money: cents below a hundred dollars, parts of a cent below one.
+/// Dollars: cents below $100, fractions of a cent below $1.
 pub fn usd(money: Usd) -> String {
     dollars(money.get())
 }
 
-/// A range of money.
+/// A range of dollars.
 pub fn usd_range(range: &Range<Usd>) -> String {
     low_high(usd(range.low), usd(range.high).trim_start_matches('$'))
 }
 
-/// Money with its range, where it is one: `$12.30 ($10.10–14.50)`.
+/// Dollars with their range unless it is empty: `$12.30 ($10.10–14.50)`.
 pub fn usd_with_range(range: &Range<Usd>) -> String {
     if range.low == range.high { usd(range.mid) } else { format!("{} ({})", usd(range.mid), usd_range(range)) }
 }
 
-/// A price.
+/// A price per hour.
 pub fn price(price: UsdPerHour) -> String {
     format!("${:.*}/h", if price.get() < 10.0 { 3 } else { 2 }, price.get())
 }
@@ -187,7 +187,7 @@ fn dollars(value: f64) -> String {
     }
 }
 
-/// A memory size in the unit GPU memory is sold in.
+/// A memory size in the unit used for GPU memory.
 pub fn memory(bytes: Bytes) -> String {
     let gib = bytes.get() / GIB;
     if gib >= 10_000.0 {
@@ -207,7 +207,7 @@ pub fn shape(shape: &[u64]) -> String {
     format!("[{}]", extents.join("×"))
 }
 
-/// The shapes of an operation's tensors, the first six of them.
+/// Shapes of an operation's tensors, at most six.
 pub fn shapes(shapes: &[Vec<u64>]) -> String {
     let mut parts: Vec<String> = shapes.iter().take(6).map(|one| shape(one)).collect();
     if shapes.len() > 6 {
@@ -216,7 +216,7 @@ pub fn shapes(shapes: &[Vec<u64>]) -> String {
     parts.join(" ")
 }
 
-/// A change as a share, with its sign.
+/// A relative change, with its sign.
 pub fn signed_percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }

@@ -15,7 +15,7 @@ pub struct FrontierJson<'a> {
     points: &'a [FrontierPoint],
 }
 
-/// The JSON form.
+/// Builds the JSON form.
 pub const fn json<'a>(points: &'a [FrontierPoint], workload: &'a str) -> FrontierJson<'a> {
     FrontierJson { format: "habitat-frontier", version: 1, workload, points }
 }

@@ -1,10 +1,10 @@
-//! The goal of a plan as names with values, for reports that are read without the command.
+//! Goal of a plan as names with values, for reports that do not show the command.
 
 use super::format;
 use habitat_planning::plan::{Confidence, Goal, Objective, Plan, Work, accept_names};
 use habitat_planning::pricing::Tier;
 
-/// The work and the limits, each with its name; limits that are not set are left out.
+/// The work and the limits, each with its name, without limits that are not set.
 pub fn facts(plan: &Plan) -> Vec<(String, String)> {
     let Goal { limits, .. } = &plan.goal;
     let listed = |list: &[String]| (!list.is_empty()).then(|| list.join(", "));
@@ -16,7 +16,7 @@ pub fn facts(plan: &Plan) -> Vec<(String, String)> {
     let best = match plan.goal.objective {
         Objective::Cost => "lowest cost".to_owned(),
         Objective::Time => "earliest finish".to_owned(),
-        Objective::CostPlusTime(value) => format!("lowest cost, an hour of waiting counted as ${}", value.get()),
+        Objective::CostPlusTime(value) => format!("lowest cost, with ${} for each hour until it finishes", value.get()),
         Objective::Emissions => "lowest emissions".to_owned(),
     };
     let end = match plan.goal.confidence {
@@ -46,7 +46,7 @@ pub fn facts(plan: &Plan) -> Vec<(String, String)> {
     facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// The amount of work in words, with what it comes to.
+/// The amount of work in words, with the resulting total.
 fn work(plan: &Plan) -> String {
     let all = format!("{} {}", format::grouped(plan.work.get()), plan.work.unit());
     match plan.goal.work {
@@ -59,7 +59,7 @@ fn work(plan: &Plan) -> String {
     }
 }
 
-/// A number without decimals that are 0.
+/// A number without trailing zero decimals.
 fn number(value: f64) -> String {
     if value.fract() == 0.0 { format::grouped(value) } else { format::number(value) }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::table::{Cell, Column, Table};
 use habitat_step::catalog::{GpuSpec, Layer};
 
-/// One GPU in `gpus --json`; units in the names, absent where not known.
+/// A GPU in `gpus --json`, with units in the names; unknown figures are absent.
 #[derive(Debug, Serialize)]
 pub struct GpuJson<'a> {
     slug: &'a str,
@@ -40,7 +40,7 @@ pub struct GpuJson<'a> {
     layer: &'a str,
 }
 
-/// The JSON form of one GPU.
+/// Builds the JSON form of one GPU.
 pub fn json(gpu: &GpuSpec) -> GpuJson<'_> {
     GpuJson {
         slug: gpu.slug.as_str(),
@@ -74,7 +74,7 @@ fn layer(gpu: &GpuSpec) -> &str {
     }
 }
 
-/// One row a GPU.
+/// A row for each GPU.
 pub fn table<'a>(gpus: impl IntoIterator<Item = &'a GpuSpec>) -> Table {
     let mut table = Table::new(&[
         Column::text("GPU", "slug"),
@@ -89,7 +89,7 @@ pub fn table<'a>(gpus: impl IntoIterator<Item = &'a GpuSpec>) -> Table {
         Column::number("FP32", "fp32_tflops"),
         Column::number("BF16", "bf16_tensor_tflops_dense"),
         Column::number("W", "power_w"),
-        Column::text("doubts", "unconfirmed"),
+        Column::text("unverified", "unconfirmed"),
     ]);
     for gpu in gpus {
         let tera = |rate: habitat_base::units::FlopsPerSecond| {
@@ -110,7 +110,7 @@ pub fn table<'a>(gpus: impl IntoIterator<Item = &'a GpuSpec>) -> Table {
             tera(gpu.peak.fp32),
             Cell::maybe(gpu.peak.bf16_tensor, tera),
             Cell::maybe(gpu.power, |watts| Cell::new(format!("{:.0}", watts.get()), watts.get())),
-            Cell::new(if gpu.is_doubtful() { "unconfirmed figures" } else { "" }, gpu.unconfirmed.join("; ")),
+            Cell::new(if gpu.is_doubtful() { "some figures" } else { "" }, gpu.unconfirmed.join("; ")),
         ]);
     }
     table

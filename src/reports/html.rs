@@ -1,7 +1,7 @@
-//! A report to share: one HTML file that needs neither a network nor scripts.
+//! Report to share: one HTML file that needs neither a network nor scripts.
 //!
-//! It arranges what the other reports compute: the verdict, the recorded step with its idle time, cost
-//! against time, the difference of two GPUs, the plan over time, and what was assumed.
+//! It arranges results of the other reports: the verdict, the recorded step with its idle time, cost against time, the
+//! difference of two GPUs, the plan over time, and the assumptions.
 
 mod chart;
 mod markup;
@@ -25,21 +25,21 @@ use habitat_step::profile::Profile;
 use habitat_step::profile::breakdown::{Breakdown, GroupBy, Segment};
 
 const STYLE: &str = include_str!("html/style.css");
-/// GPUs of a table that are not folded away.
+/// Rows of the GPU table that are shown unfolded.
 const GPUS: usize = 15;
-/// Operators listed.
+/// Operators listed at most.
 const OPERATORS: usize = 12;
-/// Share of a step below which parts are joined.
+/// Parts with a smaller share of the step are merged into one.
 const SMALL: f64 = 0.01;
 
-/// What a report is made of; everything but the predictions may be missing.
+/// Contents of a report; everything but the predictions is optional.
 #[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
     /// The recorded step.
     pub profile: Option<&'a Profile>,
-    /// Its source, in words.
+    /// Source of the recording, in words.
     pub label: &'a str,
-    /// The steps on the GPUs.
+    /// Predicted steps on the GPUs.
     pub predictions: &'a Predictions,
     /// The offers.
     pub prices: &'a PriceBook,
@@ -47,13 +47,13 @@ pub struct Report<'a> {
     pub plan: Option<&'a Plan>,
     /// The best trade-offs of time and cost.
     pub frontier: &'a [FrontierPoint],
-    /// Two GPUs compared.
+    /// Comparison of two GPUs.
     pub difference: Option<&'a Difference<'a>>,
-    /// How the request was understood.
+    /// The request as understood.
     pub lines: &'a [String],
     /// The command that made the report.
     pub command: &'a str,
-    /// When it was made.
+    /// Time of creation.
     pub created: jiff::Timestamp,
 }
 
@@ -92,7 +92,7 @@ impl Report<'_> {
         )
     }
 
-    /// The answer first: what to rent or which GPUs, and what bounds the step.
+    /// Opening lines: what to rent or which GPUs to use, and what bounds the step.
     fn verdict(&self) -> String {
         let bound = self.profile.and_then(|profile| verdict::of_profile(profile, None).ok());
         let bound = bound.map(|bound| capitalised(&format!("{bound}.")));
@@ -109,7 +109,7 @@ impl Report<'_> {
         format!("<div class=\"verdict\">\n{}</div>\n", lines.concat())
     }
 
-    /// The GPUs that the first screen names.
+    /// The GPUs named on the first screen.
     fn answers(&self) -> Vec<String> {
         let picks = Picks::new(self.predictions, self.prices);
         let all = [answer::fastest, answer::best_value, answer::recorded];
@@ -126,7 +126,7 @@ impl Report<'_> {
         section("Goal", &(facts(&goal::facts(plan)) + &lines))
     }
 
-    /// The frontier of plans, else the GPUs by step time and cost.
+    /// Chart of the Pareto front of plans, or without a plan of the GPUs by step time and cost.
     fn cost_against_time(&self) -> String {
         let chart = match self.plan {
             Some(plan) => of_plans(plan, self.frontier),
@@ -138,19 +138,19 @@ impl Report<'_> {
         }
         let caption = match self.plan {
             Some(_) => {
-                "Best trade-offs of time and cost among the offers within the limits, deadline and budget apart. \
-                 Green: this plan. Hollow: cheaper or sooner if more is accepted."
+                "Best trade-offs of time and cost among the offers within the limits, ignoring deadline and budget. \
+                 Green: this plan. Hollow: cheaper or faster, but with something to accept."
             }
-            None => "One GPU each, at the cheapest price on demand. Hollow: no firm price is known.",
+            None => "One GPU each, at the cheapest on-demand price. Hollow: no firm price known.",
         };
         let figure = format!("<figure>\n{svg}<figcaption>{}</figcaption>\n</figure>\n", escaped(caption));
         if self.plan.is_none() || self.frontier.is_empty() {
             return figure;
         }
-        figure + &details("The trade-offs as a table", &table(&super::frontier::table(self.frontier)))
+        figure + &details("Table of the trade-offs", &table(&super::frontier::table(self.frontier)))
     }
 
-    /// GPUs by step time and what a million samples cost.
+    /// Chart of the GPUs by step time and cost of a million samples.
     fn of_gpus(&self) -> Chart {
         let point = |one: &Prediction| {
             let firm = best_firm_value(one, self.prices);
@@ -160,7 +160,7 @@ impl Report<'_> {
             let (time, price) = (one.step.mid(), format::price(value.price_per_gpu));
             let name = one.gpu.slug.to_string();
             let title = format!(
-                "{name}: {} a step, ${} a million samples, {price}: {}",
+                "{name}: {} per step, ${} per million samples, {price}: {}",
                 format::time(time),
                 format::number(cost),
                 value.offer.id
@@ -169,7 +169,7 @@ impl Report<'_> {
             Some(Point { x: time.as_millis(), y: cost, name, title, class, is_best: false })
         };
         let points = self.predictions.predictions.iter().filter_map(point).collect();
-        Chart { points, axes: ["ms a step", "$ for a million samples"], ..Chart::default() }
+        Chart { points, axes: ["ms per step", "$ per million samples"], ..Chart::default() }
     }
 
     fn alternatives(&self) -> String {
@@ -201,7 +201,7 @@ impl Report<'_> {
         table(&plans::parts_table(&plan.parts)) + &list(words) + &table(&uses::table(plan)) + &paragraph("muted", marks)
     }
 
-    /// The recorded step as a bar with its idle time, and what takes most of it.
+    /// The recorded step as a bar with its idle time, and the operators that take most of it.
     fn step(&self) -> String {
         let Some(profile) = self.profile else { return String::new() };
         let family = |operation: &_| habitat_step::op::family(operation).name();
@@ -248,11 +248,11 @@ impl Report<'_> {
             details(&format!("{} more GPUs", rest.rows.len()), &table(&rest))
         };
         let all = table(&first) + &folded;
-        if self.plan.is_some() { details("The GPUs that were predicted", &all) } else { all }
+        if self.plan.is_some() { details("All predicted GPUs", &all) } else { all }
     }
 
     fn notes(&self) -> String {
-        // The warnings of a plan are those of its predictions.
+        // A plan repeats the warnings of its predictions.
         let warnings = self.plan.map_or_else(|| self.predictions.warnings(), |plan| plan.warnings.clone());
         let warnings: String =
             warnings.iter().map(|warning| paragraph("warning", &capitalised(&warning.text))).collect();
@@ -279,7 +279,7 @@ impl Report<'_> {
     }
 }
 
-/// The plan in a sentence and how far it is from the limits, or why there is none.
+/// The plan in a sentence with its distance from the limits, or the reasons why none exists.
 fn plan_verdict(plan: &Plan) -> Vec<String> {
     match beside::verdict(plan).filter(|_| plan.status != PlanStatus::Infeasible) {
         Some(verdict) => {
@@ -290,11 +290,11 @@ fn plan_verdict(plan: &Plan) -> Vec<String> {
     }
 }
 
-/// The frontier with the plan and what else could be had.
+/// Chart of the Pareto front with the plan and the offers that the user would have to accept.
 fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
-    // Plans are compared at that end of their hours.
+    // The end of the hours that has to meet the deadline.
     let end = |hours: &Range<Hours>| plan.goal.confidence.end(hours).get();
-    // The frontier has several points of the same offers, for other hours of each.
+    // Compare hours too: the front has several points with the same offers.
     let chosen = |point: &FrontierPoint| {
         let own = plan.parts.iter().map(|part| &part.offer);
         let apart = |total: &Total| (point.hours.mid.get() / total.hours.mid.get() - 1.0).abs();
@@ -355,7 +355,7 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
     }
 }
 
-/// A step as one bar, and its parts as a list.
+/// A step as one bar, and its parts as a table.
 fn stack(segments: &[Segment], step: Micros) -> String {
     let (large, small): (Vec<&Segment>, Vec<&Segment>) = segments.iter().partition(|segment| segment.share >= SMALL);
     let class = |segment: &Segment| match segment.phase {

@@ -1,4 +1,4 @@
-//! A plan for several jobs as a table, as text and as JSON (`habitat-jobs-plan`, version 1).
+//! Plan for several jobs as a table, as text and as JSON (`habitat-jobs-plan`, version 1).
 
 use std::io::{self, Write};
 
@@ -17,81 +17,81 @@ use habitat_planning::plan::jobs::{Aim, JobsPlan, PlannedJob};
 use habitat_planning::plan::{Confidence, PlanStatus, Quota, Total};
 use habitat_planning::pricing::region;
 
-/// What `plan-jobs --json` prints.
+/// Output of `plan-jobs --json`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "habitat-tui plan-jobs")]
 pub struct JobsJson<'a> {
     /// Always `habitat-jobs-plan`.
     pub format: &'static str,
-    /// Version of the form, 1.
+    /// Version of the format, 1.
     pub version: u32,
-    /// `optimal`, `gap_limit`, `time_limit` or `infeasible`; `time_limit` without jobs: nothing was
-    /// found, and it is not known whether there is a plan.
+    /// `optimal`, `gap_limit`, `time_limit` or `infeasible`. `time_limit` without jobs: none found in time, so it is
+    /// unknown whether a plan exists.
     pub status: &'static str,
-    /// What is minimised: `cost` of all jobs, or `makespan`, the hours until the last is done, at
-    /// the end of the range that the confidence asks for.
+    /// Objective: `cost` of all jobs, or `makespan`, the hours until the last job ends, at the end of the range that
+    /// the confidence selects.
     pub aim: &'static str,
-    /// Which end of the hours meets the deadlines: `expected` (the middle) or `high`.
+    /// End of the hours that has to meet the deadlines: `expected` (the middle) or `high`.
     pub confidence: &'static str,
     /// Latest finish of each job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_hours: Option<f64>,
-    /// Most to spend on all jobs.
+    /// Budget for all jobs together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_usd: Option<f64>,
-    /// Most to spend an hour on all jobs together.
+    /// Most dollars per hour for all jobs together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_usd_per_hour: Option<f64>,
-    /// Most GPUs at once, of all jobs together.
+    /// Limits on GPUs used at the same time by all jobs together.
     #[serde(skip_serializing_if = "<[Quota]>::is_empty")]
     pub quotas: &'a [Quota],
-    /// Whether jobs that rent may wait for one another; absent where not.
+    /// Whether jobs on rented machines may wait for one another; absent if not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub wait: bool,
-    /// The jobs, in the order of the file; empty where there is no plan.
+    /// The jobs, in the order of the file; empty without a plan.
     pub jobs: Vec<JobJson<'a>>,
-    /// Hours until the last job is done, and the cost of all; absent where there is no plan.
+    /// Hours until the last job ends, and the cost of all jobs; absent without a plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<TotalJson>,
-    /// What no plan within the limits is below: dollars, or hours of the makespan.
+    /// Lower bound of the objective: dollars, or hours of the makespan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lower_bound: Option<f64>,
-    /// Why there is no plan, and what would make one.
+    /// Reasons why no plan exists, and changes that would allow one.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub reasons: &'a [String],
-    /// Which solver answered.
+    /// The solver.
     pub solver: SolverJson<'a>,
-    /// What is to be known of the times; absent where there is nothing.
+    /// Warnings on the predicted times; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<&'a str>,
-    /// Fall-backs the reader should know.
+    /// Fallbacks that affect the result.
     pub notes: &'a [String],
 }
 
 /// One job of the plan.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct JobJson<'a> {
-    /// Its name.
+    /// Name of the job.
     pub name: &'a str,
-    /// The machine that runs it; absent where it is rented.
+    /// Own machine that runs it; absent if it is rented.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<&'a str>,
-    /// Hours from the start at which it begins.
+    /// Start, in hours from the start of the first job.
     pub start_hours: Range<f64>,
-    /// Hours from the start at which it is done.
+    /// End, in hours from the start of the first job.
     pub end_hours: Range<f64>,
-    /// Its deadline, its own or the shared one.
+    /// Deadline of the job or the shared one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_hours: Option<f64>,
-    /// What runs it.
+    /// Offer and GPUs that run it.
     pub part: PartJson<'a>,
-    /// What is assumed for it, with its source.
+    /// Assumptions about the job, with their sources.
     pub assumptions: Vec<AssumedJson>,
-    /// What is to be known of it.
+    /// Notes on the job.
     pub notes: &'a [String],
 }
 
-/// The JSON form.
+/// Builds the JSON form.
 pub fn json(plan: &JobsPlan) -> JobsJson<'_> {
     let shared = &plan.shared;
     JobsJson {
@@ -174,7 +174,7 @@ pub fn table(plan: &JobsPlan) -> Table {
     table
 }
 
-/// The jobs in the order in which things happen: machine by machine, or as they begin.
+/// Indices of the jobs in order of time, grouped by machine.
 pub fn order(plan: &JobsPlan) -> Vec<usize> {
     let mut order: Vec<usize> = (0..plan.jobs.len()).collect();
     let place = |job: usize| (&plan.jobs[job].machine, plan.jobs[job].start.mid);
@@ -182,7 +182,7 @@ pub fn order(plan: &JobsPlan) -> Vec<usize> {
     order
 }
 
-/// The bar of each job, in the order of [`order`].
+/// Bar of each job, in the order of [`order`].
 fn lanes(plan: &JobsPlan) -> Vec<Lane> {
     let axis =
         timeline::axis(plan.jobs.iter().map(|job| job.end.high), plan.jobs.iter().filter_map(|job| job.deadline));
@@ -194,21 +194,20 @@ fn lanes(plan: &JobsPlan) -> Vec<Lane> {
     order(plan).into_iter().map(|job| bar(&plan.jobs[job])).collect()
 }
 
-/// What the signs of the bars mean, and how many deadlines are too far to be drawn.
+/// Legend of the bars, with the number of deadlines outside the axis.
 pub fn legend(plan: &JobsPlan, ascii: bool) -> String {
     let lanes = lanes(plan);
     let signs = Some(timeline::legend(&lanes, ascii, true)).filter(|signs| !signs.is_empty());
     let far = lanes.iter().filter(|lane| lane.deadline.is_some_and(|deadline| deadline > lane.axis)).count();
     let far = match far {
         0 => None,
-        1 => Some("1 deadline is further right".to_owned()),
-        far => Some(format!("{far} deadlines are further right")),
+        1 => Some("1 deadline is beyond the chart".to_owned()),
+        far => Some(format!("{far} deadlines are beyond the chart")),
     };
     signs.into_iter().chain(far).collect::<Vec<_>>().join(" · ")
 }
 
-/// All jobs over time, a bar each, in the order of [`order`]: where each runs, when it is done, and
-/// what is left to its deadline then.
+/// All jobs over time, one bar each in the order of [`order`]: the machine, the end, and the slack to the deadline.
 pub fn gantt(plan: &JobsPlan) -> Table {
     let lanes = lanes(plan);
     let heading = timeline::heading(lanes.first().map_or(0.0, |lane| lane.axis));
@@ -239,14 +238,14 @@ pub fn gantt(plan: &JobsPlan) -> Table {
     table
 }
 
-/// What is left of the time to a job's deadline when it is done; `None` without a deadline.
+/// Time from a job's end to its deadline; `None` without a deadline.
 fn slack(plan: &JobsPlan, job: &PlannedJob) -> Option<Hours> {
-    // A plan is checked: no deadline is missed by more than a rounding.
+    // The check of the plan ensures that no deadline is missed by more than rounding.
     let end = plan.shared.confidence.end(&job.end);
     job.deadline.map(|deadline| deadline.checked_sub(end).unwrap_or_default())
 }
 
-/// Where a job runs, in words.
+/// Machine of a job, in words.
 fn place_words(job: &PlannedJob) -> String {
     let part = &job.part;
     if let Some(machine) = &job.machine {
@@ -261,7 +260,7 @@ fn after(time: &Range<Hours>) -> String {
     format!("after {}", format::hours_with_range(time))
 }
 
-/// All that is known of a job of the plan: a label and a text a line.
+/// Details of a job, as labels and texts.
 pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
     let (part, line) = (&job.part, |label: &str, text: String| (label.to_owned(), text));
     let on = if job.machine.is_some() { "machine" } else { "offer" };
@@ -277,11 +276,7 @@ pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
     if let (Some(deadline), Some(slack)) = (job.deadline, slack(plan, job)) {
         lines.push(line(
             "deadline",
-            format!(
-                "after {}, {} later than the end that is planned with",
-                format::hours(deadline),
-                format::hours(slack)
-            ),
+            format!("after {}, {} later than the planned end", format::hours(deadline), format::hours(slack)),
         ));
     }
     lines.push(line("cost", format!("{} at {}", format::usd_with_range(&part.cost), format::price(part.price))));
@@ -300,35 +295,35 @@ pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
     lines
 }
 
-/// What all jobs cost, and when the last is done.
+/// Number of jobs, cost of all, and hours until the last one ends.
 pub fn headline(plan: &JobsPlan, total: &Total) -> String {
     let count = plan.jobs.len();
     let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
     let (cost, hours) = (format::usd_with_range(&total.cost), format::hours_with_range(&total.hours));
-    format!("{jobs}: {cost}; the last is done after {hours}")
+    format!("{jobs}: {cost}; the last ends after {hours}")
 }
 
-/// What is said where there is no plan, before the reasons.
+/// Message without a plan, before the reasons.
 pub const NO_PLAN: &str = "No plan for all jobs within these limits.";
 
-/// A form in which a plan of several jobs is written, as `plan-jobs` prints it.
+/// Output format of a plan for several jobs, as in `plan-jobs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobsForm {
     /// The whole plan, for programs.
     Json,
-    /// A row a job.
+    /// A row for each job.
     Csv,
-    /// The same to read.
+    /// The same table, for people.
     Markdown,
-    /// All of it, to read.
+    /// The whole plan, for people.
     Text,
 }
 
 impl JobsForm {
-    /// All of them, in the order in which a dialog lists them.
+    /// All formats, in the order of the dialog.
     pub const ALL: [Self; 4] = [Self::Json, Self::Csv, Self::Markdown, Self::Text];
 
-    /// The name on screen.
+    /// Name on screen.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Json => "JSON",
@@ -338,7 +333,7 @@ impl JobsForm {
         }
     }
 
-    /// A name for the file.
+    /// Default file name.
     pub const fn file_name(self) -> &'static str {
         match self {
             Self::Json => "jobs-plan.json",
@@ -348,10 +343,10 @@ impl JobsForm {
         }
     }
 
-    /// Writes the plan.
+    /// Formats the plan.
     ///
     /// # Errors
-    /// A fault of the serialiser or of the writer.
+    /// Serialisation and write errors.
     pub fn text(self, plan: &JobsPlan) -> Result<String, PlanFormError> {
         let mut out = Vec::new();
         match self {
@@ -367,21 +362,21 @@ impl JobsForm {
     }
 }
 
-/// How good the plan is known to be, in words.
+/// Quality of the plan, in words.
 pub fn status_words(plan: &JobsPlan) -> String {
     let best = if plan.aim == Aim::Cost { "lowest cost" } else { "earliest end" };
     match (plan.status, plan.solver.gap) {
         (PlanStatus::Optimal, _) => format!("{best} possible"),
         (PlanStatus::Infeasible, _) => "no plan meets the limits".to_owned(),
         (_, Some(gap)) => format!("at most {} above the {best} possible", format::percent(gap)),
-        (_, None) => "the best found in the time allowed".to_owned(),
+        (_, None) => "best found within the time limit".to_owned(),
     }
 }
 
-/// The plan, job by job, or why there is none.
+/// Writes the plan job by job, or the reasons why there is none.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write(plan: &JobsPlan, out: &mut dyn Write) -> io::Result<()> {
     predictions::write_warnings(&plan.warnings, out)?;
     let Some(total) = &plan.total else {

@@ -1,8 +1,8 @@
-//! A plan in the words of the tools that start jobs: a `SkyPilot` task, a dstack task, a Slurm
-//! script. One text a part of the plan; what a tool cannot rent is refused by name.
+//! Plan as input for tools that start jobs: a `SkyPilot` task, a dstack task or a Slurm script, one text for each part
+//! of the plan. An offer that the tool cannot rent is an error with its name.
 //!
-//! The recorded step does not hold the training command, so each text ends in a placeholder that
-//! fails until it is replaced.
+//! A recorded step does not contain the training command, so each text ends in a placeholder that fails until the user
+//! replaces it.
 
 mod dstack;
 mod names;
@@ -31,10 +31,10 @@ pub enum Launcher {
 }
 
 impl Launcher {
-    /// All of them.
+    /// All tools.
     pub const ALL: [Self; 3] = [Self::SkyPilot, Self::Dstack, Self::Slurm];
 
-    /// The name on the command line.
+    /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SkyPilot => "skypilot",
@@ -43,7 +43,7 @@ impl Launcher {
         }
     }
 
-    /// The name as its makers write it.
+    /// Name in the spelling of its makers.
     pub const fn title(self) -> &'static str {
         match self {
             Self::SkyPilot => "SkyPilot",
@@ -59,11 +59,11 @@ impl fmt::Display for Launcher {
     }
 }
 
-/// Why a plan cannot be written for a tool.
+/// Error: the plan cannot be written for the tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
-    /// There is nothing to start.
-    #[error("there is no plan to export: {}", if .0.is_empty() { "no offer meets the limits" } else { .0 })]
+    /// The plan has no parts.
+    #[error("no plan to export: {}", if .0.is_empty() { "no offer meets the limits" } else { .0 })]
     NoPlan(String),
     /// The tool cannot rent the offer.
     #[error("{launcher} cannot start {offer}: {reason}")]
@@ -72,33 +72,33 @@ pub enum LaunchError {
         launcher: Launcher,
         /// The offer.
         offer: String,
-        /// Why not.
+        /// Reason.
         reason: String,
     },
-    /// Slurm starts jobs on machines of one's own.
+    /// Slurm does not rent machines, and no partition is given.
     #[error(
-        "Slurm rents no machines, and {offer} is rented: --partition NAME names the partition of your cluster that has such GPUs"
+        "Slurm does not rent machines, and {offer} is rented: pass --partition NAME, the partition of your cluster with these GPUs"
     )]
     NoPartition {
         /// The offer.
         offer: String,
     },
-    /// A name that would say something else in a script.
-    #[error("partition {0:?}: write the name as Slurm has it, of letters, digits and . _ - ,")]
+    /// A partition name with characters that have a meaning in a script.
+    #[error("invalid partition {0:?}: use letters, digits and . _ - ,")]
     Partition(String),
 }
 
-/// One part of a plan, on its way into a text.
+/// One part of a plan to write.
 struct Job<'a> {
     part: &'a Part,
     workload: &'a str,
-    /// Its place among the parts, from 1, and how many there are.
+    /// Number of this part, from 1, and the number of parts.
     place: (usize, usize),
-    /// What takes over from it in time.
+    /// Switch to on-demand that a spot part has to make in time.
     switch: Option<&'a Switch>,
 }
 
-/// The texts that start the parts of a plan, in their order.
+/// Texts that start the parts of a plan, in order.
 ///
 /// # Errors
 /// [`LaunchError`] naming the offer that the tool cannot rent.
@@ -129,13 +129,13 @@ impl Job<'_> {
         LaunchError::Refused { launcher, offer: text::clean(self.part.offer.as_str(), 200), reason: reason.into() }
     }
 
-    /// Refused for what the provider is called or has there, with the way around it.
+    /// Error for a provider that the tool does not know or support, with a way around it.
     fn unknown(&self, launcher: Launcher, reason: &str) -> LaunchError {
         let provider = text::shell_word(&self.part.provider);
-        self.refused(launcher, format!("{reason}; --exclude-providers {provider} plans without that provider"))
+        self.refused(launcher, format!("{reason}; pass --exclude-providers {provider} to plan without it"))
     }
 
-    /// What the part is, as comments.
+    /// Describes the part in comments.
     fn comments(&self) -> String {
         let (place, of) = self.place;
         let part = self.part;
@@ -157,7 +157,7 @@ impl Job<'_> {
         ];
         let switch = self.switch.map(|switch| {
             format!(
-                "Stop it and start {} when the time left is what that needs for the work left: after {} if nothing is done by then.",
+                "Stop it and start {} when the remaining time is just enough for the remaining work there: after {} if no work is done by then.",
                 text::clean(switch.to.as_str(), 200),
                 format::hours(switch.latest)
             )
@@ -171,11 +171,11 @@ impl Job<'_> {
         });
         let divided = (part.sharding != Sharding::None).then(|| {
             let (name, words) = (part.sharding.name(), part.sharding.words());
-            format!("Planned with {name} ({words} divided among all GPUs): the command has to set that.")
+            format!("Planned with {name} ({words} divided among all GPUs): the training command has to enable it.")
         });
         let parallel = (!part.parallel.is_none()).then(|| {
             format!(
-                "Planned with {} (replicas: {}): the command has to set that.",
+                "Planned with {} (replicas: {}): the training command has to enable it.",
                 part.parallel.words(),
                 part.replicas()
             )
@@ -191,7 +191,7 @@ impl Job<'_> {
         lines.concat()
     }
 
-    /// A name that all tools take: lower-case letters, digits and single dashes, a letter first.
+    /// A job name that all tools accept: lower-case letters, digits and single dashes, starting with a letter.
     fn name(&self) -> String {
         let (place, of) = self.place;
         let ending = if of > 1 { format!("-{place}") } else { String::new() };
@@ -206,28 +206,28 @@ impl Job<'_> {
         format!("{}{ending}", name.trim_end_matches('-'))
     }
 
-    /// GPUs of one machine.
+    /// GPUs per machine.
     fn gpus_of_a_node(&self) -> u32 {
         self.part.gpu_count / self.part.nodes.max(1)
     }
 
-    /// The most that one machine may cost an hour: its planned price in dollars, rounded up to a
-    /// hundredth of a cent so that the offer itself is not above it.
+    /// Price limit per machine in dollars per hour: the planned price, rounded up to a hundredth of a cent so that the
+    /// offer itself passes.
     fn highest_price(&self) -> f64 {
         let price = self.part.price.get() / f64::from(self.part.nodes.max(1));
         (price * 1e4 - 1e-6).ceil() / 1e4
     }
 
-    /// Refused where it is on several machines and the tool starts no such job there.
+    /// Rejects a part on several machines if the tool cannot start such a job at the provider.
     fn check_machines(&self, launcher: Launcher) -> Result<(), LaunchError> {
         if self.part.nodes <= 1 || names::joins(launcher, &self.part.provider) {
             return Ok(());
         }
-        let reason = "it starts no job on several machines of that provider (--max-machines 1 plans without)";
+        let reason = "it cannot start a job on several machines of this provider (--max-machines 1 plans with one)";
         Err(self.unknown(launcher, reason))
     }
 
-    /// Whether it is rented by the hour, on spot or not; others cannot be rented by a tool.
+    /// Whether the part is rented as spot rather than on demand. Errors for machines that are not rented by the hour.
     fn is_spot(&self, launcher: Launcher) -> Result<bool, LaunchError> {
         match self.part.tier {
             Tier::OnDemand => Ok(false),
@@ -238,13 +238,13 @@ impl Job<'_> {
         }
     }
 
-    /// The most minutes it is predicted to take.
+    /// Longest predicted duration, in minutes.
     fn most_minutes(&self) -> u64 {
         (Hours::get(self.part.hours.high) * 60.0).ceil().max(1.0) as u64
     }
 }
 
-/// The lines that stand for the training command.
+/// Placeholder for the training command.
 const COMMAND: [&str; 2] = ["echo 'put the training command here' >&2", "exit 1"];
 
 #[cfg(test)]

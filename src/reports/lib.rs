@@ -1,7 +1,7 @@
-//! Results in forms to read and to process: JSON, CSV, Markdown, TOML and plain tables.
+//! Reports as JSON, CSV, Markdown, TOML and plain tables.
 //!
-//! Everything a screen shows can be had here without a terminal. Numbers are rounded in
-//! the forms for people and left whole in JSON, CSV and TOML.
+//! Every figure of the screens is available here without a terminal. Forms for people round numbers; JSON, CSV and TOML
+//! keep them whole.
 
 pub mod answer;
 pub mod batches;

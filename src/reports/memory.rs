@@ -1,4 +1,4 @@
-//! Peak memory in words: how much, of what, and from where.
+//! Peak memory and ways to reduce it, in words.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use habitat_base::units::Bytes;
 use habitat_prediction::{Fits, MemoryFit, Prediction, Predictions, Sharding};
 use habitat_step::profile::{Memory, MemorySource, Mode, Profile, Workload};
 
-/// The peak, by kind where it is known, and where it is from; `None` where there is none.
+/// Peak memory with its kinds and source if known; `None` without a peak.
 pub fn words(profile: &Profile) -> Option<String> {
     let step = profile.step.as_ref()?;
     let memory = step.memory.as_ref();
@@ -16,7 +16,7 @@ pub fn words(profile: &Profile) -> Option<String> {
     Some(format!("peak memory {peak}{source}{kinds}"))
 }
 
-/// The kinds in at most `width` characters: the smallest go where there is no room.
+/// The kinds of memory in at most `width` characters; drops the smallest kinds if they do not fit.
 pub fn kinds_within(memory: &Memory, width: usize) -> String {
     let mut left: Vec<_> = memory.kinds().into_iter().filter(|(_, bytes)| bytes.get() > 0.0).collect();
     let mut dropped = false;
@@ -35,20 +35,20 @@ pub fn kinds_within(memory: &Memory, width: usize) -> String {
     }
 }
 
-/// The kinds that hold something, in the order in which a job's life brings them.
+/// The kinds of memory that are not zero, in the order in which a job allocates them.
 pub fn kinds(memory: &Memory) -> String {
     kinds_within(memory, usize::MAX)
 }
 
-/// Share of the activations that activation checkpointing frees at most: of a transformer's layer it
-/// keeps 2 of the 34 bytes a token and element of width (Korthikanti et al. 2022, arXiv:2205.05198, section 5).
+/// Largest share of the activations that activation checkpointing frees. A transformer layer keeps 2 of the 34 bytes
+/// per token and element of width (Korthikanti et al. 2022, arXiv:2205.05198, section 5).
 const FREED_BY_CHECKPOINTS: f64 = 32.0 / 34.0;
-/// GPUs tried for sharding at most.
+/// Largest number of GPUs to try for sharding.
 const MOST_SHARDED: u32 = 64;
 
-/// The changes with which a step would fit that does not, judged by the parts of its memory: a smaller
-/// micro-batch, activation checkpointing, an optimizer with 8-bit state, sharding. `None` for a step
-/// that fits, or of which too little is known.
+/// Changes with which the step would fit, judged from the parts of its memory: a smaller micro-batch, activation
+/// checkpointing, an optimizer with 8-bit state, sharding. `None` if the step fits or its memory is not known well
+/// enough.
 pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> {
     let fit = &prediction.memory;
     let needed = fit.needed.filter(|_| fit.fits == Fits::No)?;
@@ -62,7 +62,7 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
     let mut found = Vec::new();
     match (workload.batch_size, fit.largest_batch) {
         (Some(batch), Some(largest)) if (1..batch).contains(&largest) => {
-            // Whole micro-batches make the same update.
+            // Only whole micro-batches give the same update.
             let divides = |size: &u64| !is_training || batch.is_multiple_of(*size);
             let size = (1..=largest).rev().find(divides).unwrap_or(1);
             let how = if is_training {
@@ -81,7 +81,7 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
     }
     if let Some(kept) = kept.filter(|kept| (*kept * FREED_BY_CHECKPOINTS).get() >= excess.get()) {
         let of = if is_known { format!("{kept} of activations") } else { format!("up to {kept} of activations") };
-        found.push(format!("activation checkpointing (has to free {excess} of {of}; computes up to a third more)"));
+        found.push(format!("activation checkpointing (has to free {excess} of {of}; up to a third more computation)"));
     }
     let eight_bits = eight_bit_saving(fit, workload);
     if let Some(saved) = eight_bits.filter(|saved| saved.get() > 0.0) {
@@ -104,16 +104,16 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
     let parts = parts_of(fit);
     Some(match found.as_slice() {
         [] => format!(
-            "{excess} too much{parts}: none of checkpointing, an 8-bit optimizer, a smaller micro-batch and sharding is known to be enough; a GPU with more memory is"
+            "{excess} too much{parts}: checkpointing, an 8-bit optimizer, a smaller micro-batch or sharding may not be enough; use a GPU with more memory"
         ),
         found => format!("{excess} too much{parts}; would fit with {}", found.join(", or ")),
     })
 }
 
-/// The remedies as lines of text, of a few of these GPUs on which the step does not fit.
+/// Writes the remedies as text, for at most a few of the selected GPUs on which the step does not fit.
 ///
 /// # Errors
-/// Those of writing.
+/// Write errors of `out`.
 pub fn write_remedies(
     predictions: &Predictions,
     of: impl Fn(&Prediction) -> bool,
@@ -128,30 +128,30 @@ pub fn write_remedies(
         .collect();
     let count = found.len();
     if count > SHOWN {
-        // With the most memory, so that the least is missing.
+        // Show the GPU with the most memory, which is closest to fitting.
         found.sort_by(|(a, _), (b, _)| b.memory.usable.get().total_cmp(&a.memory.usable.get()));
         found.truncate(1);
     }
     for (prediction, remedies) in &found {
         let others =
-            if count > found.len() { format!(" (nearest of {count} GPUs that are too small)") } else { String::new() };
+            if count > found.len() { format!(" (closest of {count} GPUs that are too small)") } else { String::new() };
         writeln!(out, "\nDoes not fit on {}{others}: {remedies}", prediction.gpu.slug)?;
     }
     Ok(())
 }
 
-/// Memory beside the state, mostly activations if the peak is that of a training.
+/// Memory besides the model state: mostly activations, if the peak was measured in training.
 fn beside_states(fit: &MemoryFit) -> Option<Bytes> {
     fit.at_most.filter(|_| fit.narrowest.is_none())?.checked_sub(fit.states?.total())
 }
 
-/// The parts of the need that are known, in brackets.
+/// The known parts of the memory needed, in parentheses.
 fn parts_of(fit: &MemoryFit) -> String {
     let mut parts = Vec::new();
     if let Some(states) = &fit.states {
         parts.push(format!("parameters and gradients {}", states.parameters + states.gradients));
         if states.optimizer.get() > 0.0 {
-            let assumed = if states.is_assumed { " as with Adam" } else { "" };
+            let assumed = if states.is_assumed { " (assuming Adam)" } else { "" };
             parts.push(format!("optimizer state {}{assumed}", states.optimizer));
         }
     }
@@ -161,8 +161,8 @@ fn parts_of(fit: &MemoryFit) -> String {
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
-/// What an optimizer with 8-bit state saves: of each parameter 6 of the 8 bytes of two FP32 moments, or 2 of
-/// 4 bytes (Dettmers et al. 2022, arXiv:2110.02861).
+/// Memory saved by an optimizer with 8-bit state: per parameter 6 of the 8 bytes of two FP32 moments, or 2 of 4 bytes
+/// (Dettmers et al. 2022, arXiv:2110.02861).
 fn eight_bit_saving(fit: &MemoryFit, workload: &Workload) -> Option<Bytes> {
     let states = fit.states.filter(|_| workload.mode == Mode::Training)?;
     let count = workload.parameter_count.filter(|count| *count > 0)? as f64;
@@ -174,7 +174,7 @@ fn eight_bit_saving(fit: &MemoryFit, workload: &Workload) -> Option<Bytes> {
     Some(Bytes::known(count * saved))
 }
 
-/// Whether the peak was computed, with no device.
+/// Whether the peak was computed from shapes rather than measured on a device.
 pub fn is_computed(profile: &Profile) -> bool {
     let memory = profile.step.as_ref().and_then(|step| step.memory.as_ref());
     memory.is_some_and(|memory| memory.source == MemorySource::Computed)
@@ -230,7 +230,8 @@ mod tests {
         assert_eq!(kinds_within(&memory, 3), "activations 5.00 GB · …");
     }
 
-    /// A training of 1 B parameters in FP32 with Adam at batch 8: 4 + 4 + 8 GB of state, 20 of activations.
+    /// Training of a model with 1 B parameters in FP32 with Adam at batch 8: 4 + 4 + 8 GB of state, 20 GB of
+    /// activations.
     fn prediction(usable_gb: f64, largest_batch: Option<u64>) -> (Prediction, Workload) {
         let json = r#"{"format": "habitat-profile", "version": 1,
             "workload": {"name": "w", "mode": "training", "batch_size": 8, "parameter_count": 1000000000},
@@ -273,7 +274,7 @@ mod tests {
             let (prediction, workload) = prediction(usable, largest);
             remedies(&prediction, &workload).unwrap()
         };
-        // 5 GB too much: each is enough.
+        // 5 GB too much: each remedy alone is enough.
         let all = said(32.0, Some(6));
         for word in [
             "micro-batch of 4 instead of 8, accumulated 2 times",
@@ -283,19 +284,19 @@ mod tests {
         ] {
             assert!(all.contains(word), "{word}: {all}");
         }
-        // 12 GB: the optimizer's 6 are too few, and half of the state is.
+        // 12 GB too much: the optimizer's 6 GB are not enough, half of the state is.
         let some = said(25.0, None);
         assert!(
             some.contains("checkpointing") && some.contains("smaller micro-batch") && !some.contains("8-bit"),
             "{some}"
         );
         assert!(some.contains("--sharding zero3 on 4 GPUs"), "{some}");
-        // 19 GB: not even a micro-batch of 1, which leaves 2.5 of the 20.
+        // 19 GB too much: even a micro-batch of 1 is not enough, which keeps 2.5 of the 20 GB.
         assert!(!said(18.0, None).contains("smaller micro-batch"), "{}", said(18.0, None));
-        // 23 GB: only both, and no sharding, as activations alone are too large.
+        // 23 GB too much: only two remedies together; sharding does not help, as the activations alone are too large.
         let both = said(14.0, None);
         assert!(both.contains("together") && !both.contains("--sharding"), "{both}");
-        // 33 GB: nothing.
+        // 33 GB too much: no remedy.
         assert!(said(4.0, None).contains("a GPU with more memory"), "{}", said(4.0, None));
         let (mut fits, workload) = prediction(40.0, None);
         fits.memory.fits = Fits::Yes;

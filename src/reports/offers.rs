@@ -1,4 +1,4 @@
-//! The price book as a table and as JSON.
+//! Price book as a table and as JSON.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use super::table::{Cell, Column, Table};
 use habitat_base::units::{GpuSlug, UsdPerHour};
 use habitat_planning::pricing::{Offer, Trust};
 
-/// One offer in `offers --json`; absent where not known.
+/// An offer in `offers --json`; unknown fields are absent.
 #[derive(Debug, Serialize)]
 pub struct OfferJson<'a> {
     offer: &'a str,
@@ -40,15 +40,15 @@ pub struct OfferJson<'a> {
     note: Option<&'a str>,
 }
 
-/// How far a price can be trusted, beside the price.
+/// Trustworthiness of a price.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TrustJson {
-    /// Days from the date of the price to the day of planning; absent where the source gives none.
+    /// Days from the date of the price to the day of planning; absent if the source has no date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price_age_days: Option<i32>,
-    /// Who rents the machine out: `provider` or `peer-to-peer`.
+    /// Seller: `provider` or `peer-to-peer`.
     pub market: &'static str,
-    /// What speaks against the price; absent where nothing does.
+    /// Reasons to doubt the price; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub price_doubts: Vec<String>,
 }
@@ -63,14 +63,14 @@ impl From<&Trust> for TrustJson {
     }
 }
 
-/// The columns of what [`TrustJson`] says, after that of the date.
+/// Columns of [`TrustJson`], which follow the date of the price.
 pub(super) const TRUST: [Column; 3] = [
     Column::number("days", "price_age_days").dropped(7),
     Column::text("", "market"),
     Column::text("in doubt", "price_doubts").dropped(4).cut_to(8),
 ];
 
-/// Their cells.
+/// Cells of the [`TRUST`] columns.
 pub(super) fn trust_cells(trust: &Trust) -> [Cell; 3] {
     [
         Cell::maybe(trust.age_days, Cell::text),
@@ -79,7 +79,7 @@ pub(super) fn trust_cells(trust: &Trust) -> [Cell; 3] {
     ]
 }
 
-/// The JSON form of one offer.
+/// Builds the JSON form of one offer.
 pub fn json(offer: &Offer) -> OfferJson<'_> {
     OfferJson {
         offer: offer.id.as_str(),
@@ -103,29 +103,28 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
     }
 }
 
-/// One row an offer.
+/// A row for each offer.
 pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
     let columns = [
         Column::text("offer", "offer"),
-        Column::text("where", "region_name"),
+        Column::text("location", "region_name"),
         Column::text("GPUs", ""),
         Column::number("", "gpu_count"),
         Column::text("", "gpu"),
         Column::number("price", "price_usd_per_hour"),
-        Column::number("a GPU", "price_usd_per_gpu_hour"),
+        Column::number("per GPU", "price_usd_per_gpu_hour"),
         Column::text("as of", "price_as_of"),
     ];
     let offers: Vec<&Offer> = offers.into_iter().collect();
-    let made_of = if offers.iter().any(|offer| offer.price_made_of().is_some()) { "price made of" } else { "" };
+    let made_of = if offers.iter().any(|offer| offer.price_made_of().is_some()) { "price breakdown" } else { "" };
     let last = [
         Column::text(made_of, "price_made_of"),
-        Column::text("not used because", "unusable"),
+        Column::text("not usable because", "unusable"),
         Column::text("", "source"),
     ];
     let mut table = Table::new(&[&columns[..], &TRUST, &last].concat());
     for offer in offers {
-        let gpu =
-            offer.gpu.as_ref().map_or_else(|| format!("{} (board not known)", offer.gpu_name), ToString::to_string);
+        let gpu = offer.gpu.as_ref().map_or_else(|| format!("{} (unknown board)", offer.gpu_name), ToString::to_string);
         let per_gpu = (offer.gpu_count > 0).then(|| offer.price * (1.0 / f64::from(offer.gpu_count)));
         let mut row = vec![
             Cell::text(&offer.id),

@@ -1,15 +1,15 @@
-//! A plan and what happened: how far apart they are, and which part of the difference comes from
-//! the amount of work, the step time, set-up and losses, and the price.
+//! Comparison of a plan with what happened, and shares of the difference due to the amount of work, the step time,
+//! set-up and losses, and the price.
 //!
-//! With `U` the hours of steps that a plan's parts state (steps × step time), `w` the work done over
-//! the work planned and `r` the measured over the planned step time, the hours differ by
+//! Let `U` be the hours of steps in the plan's parts (steps × step time), `w` the work done over the work planned, and
+//! `r` the measured over the planned step time. The hours then differ by
 //!
 //! - amount of work: `U · (w − 1)`
 //! - step time: `U · w · (r − 1)`
-//! - set-up and losses: what both have beyond their steps, happened − planned
+//! - set-up and losses: the hours beyond the steps, happened − planned
 //!
-//! and the cost by each of these at the planned price of an hour, and by the hours that happened at
-//! the difference of the prices. The shares add up to the difference.
+//! The cost differs by each of these at the planned price per hour, and by the hours that happened at the difference of
+//! the prices. The shares add up to the difference.
 
 mod run;
 mod text;
@@ -22,70 +22,70 @@ pub use text::write;
 use super::plan_toml::{FilePart, PlanFile};
 use habitat_base::units::{Hours, Usd};
 
-/// Microseconds of an hour.
+/// Microseconds per hour.
 const HOUR_US: f64 = 3.6e9;
 
-/// Why a plan and a run cannot be compared.
+/// Error: a plan and a run cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutcomeError {
-    /// There is nothing to compare with.
+    /// The file has no plan.
     #[error("the file has no plan: no offer met its limits")]
     NoPlan,
-    /// The run says nothing that a plan says too.
-    #[error("nothing to compare: give hours, cost_usd or a measured step")]
+    /// The run has no figure that a plan also has.
+    #[error("nothing to compare: add hours, cost_usd or a measured step")]
     NothingMeasured,
     /// The step was measured on a GPU that the plan does not use.
     #[error("the step was measured on {measured}, the plan uses {planned}")]
     OtherGpu {
-        /// Slug.
+        /// Slug of the measured GPU.
         measured: String,
-        /// Slugs.
+        /// Slugs of the planned GPUs.
         planned: String,
     },
-    /// The step has another batch size.
+    /// The step was measured at another batch size.
     #[error("the step was measured at batch size {measured}, the plan has {planned} on each GPU")]
     OtherBatch {
-        /// As measured.
+        /// Measured batch size.
         measured: u64,
-        /// As planned.
+        /// Planned batch size.
         planned: u64,
     },
-    /// A plan of several parts, and it is not told which is meant.
+    /// The plan has several parts, and the run does not identify one.
     #[error("the plan has {0} parts: {1}")]
     WhichPart(usize, &'static str),
-    /// The work of the run is in a unit that the plan does not have.
-    #[error("the plan counts its work in steps: give steps, not samples")]
+    /// The run counts work in samples, the plan in steps.
+    #[error("the plan counts its work in steps: use steps, not samples")]
     Samples,
 }
 
-/// What was planned and what happened.
+/// A planned range and the actual value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Compared {
     /// Low end, expected value, high end.
     pub planned: [f64; 3],
-    /// What happened.
+    /// Actual value.
     pub happened: f64,
-    /// Whether that is within the range.
+    /// Whether the actual value is within the planned range.
     pub within: bool,
 }
 
 /// One cause of the difference.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Share {
-    /// In words.
+    /// Cause in words.
     pub cause: &'static str,
-    /// Hours more than planned; `None` where the cause takes no time, or no hours are known.
+    /// Hours more than planned; `None` if the cause takes no time or the hours are unknown.
     pub hours: Option<f64>,
-    /// US dollars more than planned; `None` where no cost is known.
+    /// US dollars more than planned; `None` if the cost is unknown.
     pub cost_usd: Option<f64>,
 }
 
-/// A plan and what happened.
+/// Comparison of a plan with what happened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     /// Always `habitat-outcome`.
     pub format: &'static str,
-    /// Version of the form, 1.
+    /// Version of the format, 1.
     pub version: u32,
     /// Time of one step on all GPUs, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,16 +98,16 @@ pub struct Outcome {
     pub cost_usd: Option<Compared>,
     /// Work done over work planned.
     pub work_ratio: f64,
-    /// What the difference is made of; empty where the hours are not known.
+    /// Causes of the difference; empty if the hours are unknown.
     pub shares: Vec<Share>,
-    /// What was taken to be so.
+    /// Assumptions.
     pub notes: Vec<String>,
 }
 
 /// Compares a plan with what happened.
 ///
 /// # Errors
-/// [`OutcomeError`] where the two do not fit together.
+/// [`OutcomeError`] if the two cannot be compared.
 pub fn outcome(plan: &PlanFile, run: &Run) -> Result<Outcome, OutcomeError> {
     let totals = plan.totals.filter(|_| !plan.parts.is_empty()).ok_or(OutcomeError::NoPlan)?;
     if run.hours.is_none() && run.cost_usd.is_none() && run.step_time_us.is_none() {
@@ -118,20 +118,21 @@ pub fn outcome(plan: &PlanFile, run: &Run) -> Result<Outcome, OutcomeError> {
     let mut notes = Vec::new();
     if let Some(part) = measured.filter(|part| run.alone && part.gpu_count > 1) {
         let gpus = part.gpu_count;
-        notes.push(format!("the recorded step has no communication, the planned one is that of {gpus} GPUs together"));
+        notes.push(format!("the measured step has no communication, the planned one includes that of {gpus} GPUs"));
     }
     if let Some(part) = measured.filter(|part| part.accumulation > 1) {
         let batches = part.accumulation;
-        notes
-            .push(format!("the planned step is an update of {batches} batches a GPU, and so must be the measured one"));
+        notes.push(format!(
+            "the planned step is an update of {batches} batches per GPU; the measured one has to be the same"
+        ));
     }
     if run.cost_usd.is_some() && plan.parts.iter().any(|part| part.contract.is_some()) {
         notes.push(
-            "terms of a contract are paid whole: the dollars of more or fewer hours are at the planned cost of an hour of use".to_owned(),
+            "contracts are paid in whole terms: extra hours are priced at the planned cost per hour of use".to_owned(),
         );
     }
     if work.is_none() {
-        notes.push("the work planned is taken to have been done: give samples or steps if it was not".to_owned());
+        notes.push("assuming that all planned work was done; if not, add samples or steps".to_owned());
     }
     let work = work.unwrap_or(1.0);
     let step = measured.and_then(|part| run.step_time_us.map(|step| compared(part.step_time_us, step.get())));
@@ -151,7 +152,7 @@ fn compared(planned: [f64; 3], happened: f64) -> Compared {
     Compared { planned, happened, within: (planned[0]..=planned[2]).contains(&happened) }
 }
 
-/// The part that the measured step is of.
+/// The part of the plan whose step was measured.
 fn measured_part<'a>(plan: &'a PlanFile, run: &Run) -> Result<Option<&'a FilePart>, OutcomeError> {
     if run.step_time_us.is_none() {
         return Ok(None);
@@ -163,7 +164,7 @@ fn measured_part<'a>(plan: &'a PlanFile, run: &Run) -> Result<Option<&'a FilePar
         (Some(_), Some(_), _) => {
             return Err(OutcomeError::WhichPart(
                 plan.parts.len(),
-                "the GPU does not say which the measured step is of",
+                "the GPU does not identify the part that was measured",
             ));
         }
         (None, _, gpu) => {
@@ -178,7 +179,7 @@ fn measured_part<'a>(plan: &'a PlanFile, run: &Run) -> Result<Option<&'a FilePar
     }
 }
 
-/// The work done over the work planned; `None` where it is not said.
+/// Work done over work planned; `None` if the run does not report its work.
 fn work_ratio(plan: &PlanFile, run: &Run) -> Result<Option<f64>, OutcomeError> {
     let in_samples = plan.parts.iter().all(|part| part.samples.is_some());
     let planned: f64 = plan.parts.iter().filter_map(|part| part.samples.or(part.steps)).sum();
@@ -188,11 +189,11 @@ fn work_ratio(plan: &PlanFile, run: &Run) -> Result<Option<f64>, OutcomeError> {
     match (run.steps, &plan.parts[..]) {
         (None, _) => Ok(None),
         (Some(steps), [part]) => Ok(Some(steps as f64 / steps_of(part))),
-        (Some(_), parts) => Err(OutcomeError::WhichPart(parts.len(), "say the work in samples, not in steps")),
+        (Some(_), parts) => Err(OutcomeError::WhichPart(parts.len(), "report the work in samples, not in steps")),
     }
 }
 
-/// Steps of the job: each is done by all GPUs at once.
+/// Steps of the job; all GPUs take part in each step.
 fn steps_of(part: &FilePart) -> f64 {
     match (part.samples, part.global_batch_size) {
         (Some(samples), Some(batch)) => samples / batch as f64,
@@ -203,7 +204,7 @@ fn steps_of(part: &FilePart) -> f64 {
     }
 }
 
-/// Hours that the steps of a part take.
+/// Hours of a part's steps.
 fn useful(part: &FilePart) -> f64 {
     steps_of(part) * part.step_time_us[1] / HOUR_US
 }
@@ -214,7 +215,7 @@ fn shares(plan: &PlanFile, run: &Run, work: f64, measured: Option<&FilePart>) ->
     let steps: f64 = plan.parts.iter().map(useful).sum();
     let beyond = planned - steps;
     let slower = measured.zip(run.step_time_us).map(|(part, step)| {
-        // Only the part that was measured is known to be slower or faster.
+        // Only the measured part is known to be slower or faster.
         useful(part) * work * (step.get() / part.step_time_us[1] - 1.0)
     });
     let lost = run.lost_hours.map(Hours::get);
@@ -235,7 +236,7 @@ fn shares(plan: &PlanFile, run: &Run, work: f64, measured: Option<&FilePart>) ->
         }
         (None, None) => times.push(("step time, set-up and losses", hours - steps * work - beyond)),
     }
-    // Zero for a machine of one's own: the whole difference is one of price then.
+    // Zero for an own machine, which makes the whole difference one of price.
     let price = if planned > 0.0 { totals.cost_usd[1].get() / planned } else { 0.0 };
     let cost = run.cost_usd.map(Usd::get);
     let mut shares: Vec<Share> = times

@@ -1,4 +1,4 @@
-//! A plan priced again: what changed since its file was written, and which offers are gone.
+//! Changes of a plan since its file was written, priced again, and offers that disappeared.
 
 use std::io::{self, Write};
 
@@ -10,13 +10,13 @@ use habitat_base::units::{Hours, Micros, Usd, UsdPerHour};
 use habitat_planning::plan::{Part, Plan};
 use habitat_planning::pricing::PriceBook;
 
-/// Changes smaller than what the file rounds are none.
+/// Relative changes below the rounding of the file are ignored.
 const ROUNDED: f64 = 1e-3;
 
-/// Writes what changed from the plan of a file to one of today.
+/// Writes the changes from the plan of a file to the plan of today.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write(before: &PlanFile, now: &Plan, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
     let made = before.plan.created.strftime("%Y-%m-%d");
     let table = table(before, now);
@@ -75,14 +75,14 @@ fn number(table: &mut Table, what: &str, then: Option<f64>, now: Option<f64>, sh
         (Some(then), Some(now)) if (now - then).abs() <= then.abs() * ROUNDED => SAME.to_owned(),
         (Some(then), Some(now)) if then > 0.0 => format!("{:+.1} %", (now / then - 1.0) * 100.0),
         (None, None) => SAME.to_owned(),
-        (Some(_), None) => "no plan any more".to_owned(),
+        (Some(_), None) => "no plan".to_owned(),
         _ => "new".to_owned(),
     };
     let cell = |value: Option<f64>| Cell::maybe(value, |value| Cell::text(show(value)));
     table.push(vec![Cell::text(what), cell(then), cell(now), Cell::text(change)]);
 }
 
-/// What became of an offer that the plan used and does not use now.
+/// Writes the new price or the reason for an offer that the plan no longer uses.
 fn write_fate(part: &FilePart, now: &Plan, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
     let name = part.offer.as_str();
     if now.parts.iter().any(|part| part.offer.as_str() == name) {
@@ -99,7 +99,7 @@ fn write_fate(part: &FilePart, now: &Plan, prices: &PriceBook, out: &mut dyn Wri
     match (instead, rejected) {
         (Some(part), _) => writeln!(
             out,
-            "{name}: costs {} in {} now",
+            "{name}: now {} in {}",
             format::usd_with_range(&part.cost),
             format::hours_with_range(&part.hours)
         ),
@@ -108,7 +108,7 @@ fn write_fate(part: &FilePart, now: &Plan, prices: &PriceBook, out: &mut dyn Wri
     }
 }
 
-/// Offers of the file that the price book does not have, made safe to show.
+/// Offers of the file that are missing from the price book, made safe to show.
 fn gone(before: &PlanFile, prices: &PriceBook) -> Vec<String> {
     let parts = before.parts.iter().map(|part| &part.offer);
     let named = parts.chain(before.alternatives.iter().map(|part| &part.offer));

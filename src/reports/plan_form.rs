@@ -1,4 +1,4 @@
-//! The forms in which a plan is written: for programs, for people, for the tools that start jobs.
+//! Output formats of a plan: for programs, for people, for tools that start jobs.
 
 use std::io::Write;
 
@@ -9,57 +9,57 @@ use habitat_base::text;
 use habitat_planning::plan::Plan;
 use habitat_prediction::Predictions;
 
-/// A form.
+/// Output format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanForm {
-    /// The whole plan, which can be priced again.
+    /// The whole plan, in a form that can be priced again.
     Toml,
     /// The whole plan, for programs.
     Json,
     /// Parts and alternatives as a table.
     Csv,
-    /// The same to read.
+    /// The same table, for people.
     Markdown,
-    /// What starts the parts.
+    /// Input for a tool that starts jobs.
     Launch(Launcher),
 }
 
-/// Why a plan cannot be written.
+/// Error: the plan cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanFormError {
-    /// A tool cannot start it.
+    /// The tool cannot start it.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// A fault of the serialiser.
+    /// TOML serialisation failed.
     #[error(transparent)]
     Toml(#[from] toml::ser::Error),
-    /// A fault of the serialiser.
+    /// JSON serialisation failed.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// A fault of the writer.
+    /// Writing failed.
     #[error(transparent)]
     Table(#[from] std::io::Error),
 }
 
-/// What is written.
+/// Contents of the output.
 #[derive(Debug, Clone, Copy)]
 pub struct Written<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// What it rests on.
+    /// The predictions behind it.
     pub predictions: &'a Predictions,
     /// The recorded step and how it was predicted.
     pub request: &'a Request,
-    /// The moment of writing.
+    /// Time of writing.
     pub created: jiff::Timestamp,
-    /// The partition of a Slurm cluster.
+    /// Partition of a Slurm cluster.
     pub partition: Option<&'a str>,
-    /// Whether TOML lists every offer that was not used.
+    /// Whether TOML lists all rejected offers.
     pub all_rejected: bool,
 }
 
 impl PlanForm {
-    /// All of them, in the order in which a dialog lists them.
+    /// All formats, in the order of the dialog.
     pub const ALL: [Self; 7] = [
         Self::Toml,
         Self::Json,
@@ -70,7 +70,7 @@ impl PlanForm {
         Self::Launch(Launcher::Slurm),
     ];
 
-    /// The name on screen.
+    /// Name on screen.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Toml => "TOML",
@@ -81,7 +81,7 @@ impl PlanForm {
         }
     }
 
-    /// A name for the file.
+    /// Default file name.
     pub const fn file_name(self) -> &'static str {
         match self {
             Self::Toml => "plan.toml",
@@ -94,10 +94,10 @@ impl PlanForm {
         }
     }
 
-    /// The texts: one, or one a part of the plan for a tool that takes a file each.
+    /// Texts of the format: one, or one for each part of the plan if the tool takes separate files.
     ///
     /// # Errors
-    /// [`PlanFormError`], for a plan that the tool cannot start.
+    /// [`PlanFormError`] if the tool cannot start the plan.
     pub fn texts(self, written: &Written<'_>) -> Result<Vec<String>, PlanFormError> {
         let (plan, workload) = (written.plan, &written.predictions.workload.name);
         Ok(match self {
@@ -116,7 +116,7 @@ impl PlanForm {
     }
 }
 
-/// The plan to read: title, summary, goal, the table, what else could be had, and what made it.
+/// The plan for people: title, summary, goal, table, offers to accept, and the command.
 fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
     let plan = written.plan;
     let line = |text: &str| super::table::markdown(text);
@@ -151,8 +151,7 @@ fn table(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> std::io::Re
     String::from_utf8(text).map_err(std::io::Error::other)
 }
 
-/// The paths of several files of one plan: `plan.yml` becomes `plan-1.yml`, `plan-2.yml`; a single
-/// file keeps its name.
+/// Paths for several files of one plan: `plan.yml` becomes `plan-1.yml`, `plan-2.yml`. A single file keeps its name.
 pub fn paths(path: &str, files: usize) -> Vec<String> {
     if files == 1 {
         return vec![path.to_owned()];

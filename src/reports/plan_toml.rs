@@ -1,10 +1,12 @@
-//! A plan as TOML: version 2; 3 if it may join machines or divide state, has data of no stated place, or limits emissions; 4 if it does not accept every offer. The file that `e` on the plan screen and `plan --toml` write, and
-//! that `plan --from` and `compare` read.
+//! Plan as TOML, written by `e` on the plan screen and by `plan --toml`, read by `plan --from` and `compare`.
 //!
-//! `[request]` is the recorded step and how it was predicted, `[goal]` what was asked; both are
-//! enough to plan again. `[totals]`, `[[part]]` and `[[alternative]]` are the answer. Ranges are
-//! arrays of the low end, the expected value and the high end. Money is rounded to cents or four
-//! significant digits, times to six, whichever is finer than the unit; the goal is not rounded
+//! The version is the oldest one that can express the goal: 4 if the goal does not accept every offer; 3 if it may join
+//! machines or divide state, has data without a location, or limits emissions; otherwise 2.
+//!
+//! `[request]` holds the recorded step and how it was predicted, `[goal]` the request; both are enough to plan again.
+//! `[totals]`, `[[part]]` and `[[alternative]]` are the result. Ranges are arrays of low end, expected value and high
+//! end. Money is rounded to cents or four significant digits, times to six, whichever is finer than the unit; the goal
+//! keeps nine.
 //! below nine.
 
 mod read;
@@ -22,29 +24,29 @@ use habitat_planning::plan::{Accept, Assumptions, Goal, Objective, Part, Plan};
 use habitat_prediction::scale::ModelParallel;
 use habitat_prediction::{Predictions, Sharding};
 
-/// The value of `format`.
+/// Value of `format`.
 const FORMAT: &str = "habitat-plan";
-/// The latest version of the form.
+/// Latest version of the format.
 const VERSION: u32 = 4;
-/// The oldest version that is read; it is written where it says all.
+/// Oldest version that can be read; written if it can express the goal.
 const OLDEST: u32 = 2;
 
-/// A plan as it stands in a file.
+/// Contents of a plan file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanFile {
-    /// What the file is.
+    /// Format, origin and status.
     pub plan: Head,
     /// The recorded step and how it was predicted.
     pub request: Request,
-    /// What was asked.
+    /// The requested work and limits.
     pub goal: Goal,
-    /// Time and cost; `None` where no plan met the limits.
+    /// Time and cost; `None` without a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub totals: Option<Totals>,
-    /// What takes over from spot machines in time, whatever becomes of them.
+    /// Offer that takes over from spot machines in time for the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<SwitchJson>,
-    /// What to run, one after another.
+    /// Parts to run one after another.
     #[serde(default, rename = "part", skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<FilePart>,
     /// The next best offers.
@@ -52,34 +54,34 @@ pub struct PlanFile {
     pub alternatives: Vec<Alternative>,
 }
 
-/// What the file is, and how the plan came about.
+/// Format of the file, origin of the plan and its status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// Always `habitat-plan`.
     pub format: String,
-    /// Version of the form.
+    /// Version of the format.
     pub version: u32,
     /// `optimal`, `gap_limit`, `time_limit` or `infeasible`.
     pub status: String,
-    /// When it was made.
+    /// Time of creation.
     pub created: jiff::Timestamp,
     /// Program and version.
     pub tool: String,
-    /// The command line that made it.
+    /// Command line that made the plan.
     pub command: String,
     /// Always `USD`.
     pub currency: String,
     /// Name of the workload.
     pub workload: String,
-    /// How it was solved.
+    /// Name of the solver.
     pub solver: String,
-    /// Why there is no plan.
+    /// Reasons why no plan exists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// What is to be known of times and costs.
+    /// Warnings on times and costs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Fall-backs the reader should know.
+    /// Fallbacks that affect the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -109,14 +111,14 @@ pub struct FilePart {
     pub offer: String,
     /// Slug of the GPU.
     pub gpu: String,
-    /// GPUs in all.
+    /// Total number of GPUs.
     pub gpu_count: u32,
     /// Machines.
     pub nodes: u32,
-    /// Which state of the training its GPUs divide.
+    /// Training state divided among the GPUs.
     #[serde(default)]
     pub sharding: Sharding,
-    /// How many of its GPUs share one replica of the model.
+    /// GPUs that share one replica of the model.
     #[serde(default, skip_serializing_if = "ModelParallel::is_none")]
     pub model_parallel: ModelParallel,
     /// `on-demand`, `spot`, `reserved` or `owned`.
@@ -130,18 +132,18 @@ pub struct FilePart {
     /// Samples of one optimizer step on all GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global_batch_size: Option<u64>,
-    /// Samples that it processes.
+    /// Samples to process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<f64>,
-    /// Steps of one GPU that it does, where samples are not known.
+    /// Steps of one GPU, if the number of samples is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<f64>,
-    /// Steps of all GPUs together; in training each is an update of the weights.
+    /// Steps of all GPUs together; in training each updates the weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updates: Option<f64>,
     /// Time of one optimizer step on all GPUs, in microseconds.
     pub step_time_us: Ends<f64>,
-    /// Elapsed hours, set-up and losses included.
+    /// Elapsed hours, including set-up and losses.
     pub hours: Ends<Hours>,
     /// Cost of those hours.
     pub cost_usd: Ends<Usd>,
@@ -151,23 +153,23 @@ pub struct FilePart {
     /// Emissions, in kg of CO2 equivalent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub co2_kg: Option<Ends<f64>>,
-    /// Price of all its machines.
+    /// Price of all machines per hour.
     pub price_usd_per_hour: UsdPerHour,
     /// Date of the price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_as_of: Option<String>,
-    /// Terms of a contract to be bought.
+    /// Terms of a contract to buy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contract: Option<ContractJson>,
-    /// Who rents the machine out.
+    /// Seller of the machine time.
     pub market: String,
     /// Days from the date of the price to the day of planning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_age_days: Option<i32>,
-    /// What speaks against the price.
+    /// Reasons to doubt the price.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub price_doubts: Vec<String>,
-    /// What the numbers are made of.
+    /// Notes on the figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -176,7 +178,7 @@ const fn one() -> u64 {
     1
 }
 
-/// An offer that would have done, too.
+/// Another offer that meets the goal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Alternative {
     /// Name of the offer.
@@ -185,11 +187,11 @@ pub struct Alternative {
     pub hours: Ends<Hours>,
     /// Cost.
     pub cost_usd: Ends<Usd>,
-    /// Price of all its machines.
+    /// Price of all machines per hour.
     pub price_usd_per_hour: UsdPerHour,
 }
 
-/// An offer that was not used, where all are asked for.
+/// A rejected offer, if the user requested all of them.
 #[derive(Serialize)]
 struct Rejected<'a> {
     offer: &'a str,
@@ -197,7 +199,7 @@ struct Rejected<'a> {
     reason: &'a str,
 }
 
-/// What is written beside what is read again.
+/// Output that is not read back.
 #[derive(Serialize)]
 struct Told<'a> {
     /// Rejected offers by kind.
@@ -208,11 +210,10 @@ struct Told<'a> {
     rejected_offer: Vec<Rejected<'a>>,
 }
 
-/// The file's text; `created` is the moment of its making, `all_rejected` whether every offer not
-/// used is listed.
+/// Text of the file. `created` is the time of writing; `all_rejected` lists every rejected offer.
 ///
 /// # Errors
-/// None for plans of this program; the serialiser's own otherwise.
+/// Serialisation errors; none for plans of this program.
 pub fn toml(
     plan: &Plan,
     predictions: &Predictions,
@@ -250,7 +251,7 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
         format: FORMAT.to_owned(),
         version: version(&plan.goal),
         status: plans::status(plan.status).to_owned(),
-        // Whole seconds; a moment that was one stays one.
+        // Whole seconds, unless that is out of range.
         created: jiff::Timestamp::from_second(created.as_second()).unwrap_or(created),
         tool: concat!("habitat-tui ", env!("CARGO_PKG_VERSION")).to_owned(),
         command: request.command.clone(),
@@ -263,9 +264,8 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
     }
 }
 
-/// The oldest version that knows what the goal asks: 4 if it does not accept every offer, 3 if it may join
-/// machines or divide state or the model, does not say where the data are or how fast they are copied, or
-/// asks for emissions.
+/// Oldest version that can express the goal: 4 if it does not accept every offer; 3 if it may join machines or divide
+/// state or the model, has data without a location, sets the rate of copying, or involves emissions.
 fn version(goal: &Goal) -> u32 {
     let is_joined = goal.limits.max_machines > 1 || goal.assumptions.network_gbit_per_second.is_some();
     let sets_rate = goal.assumptions.data_gbit_per_second.is_some();
@@ -319,7 +319,7 @@ fn alternative(part: &Part) -> Alternative {
     }
 }
 
-/// The goal without what is empty or as usual: assumptions that nobody set are told, not asked.
+/// The goal without empty and default values. Default assumptions are listed in `[assumptions]` only.
 fn goal(goal: &Goal) -> Result<toml::Table, toml::ser::Error> {
     let mut table = toml::Table::try_from(goal)?;
     let usual = toml::Table::try_from(Assumptions::default())?;
@@ -328,7 +328,7 @@ fn goal(goal: &Goal) -> Result<toml::Table, toml::ser::Error> {
     }
     for value in table.iter_mut().map(|(_, value)| value) {
         if let toml::Value::Table(table) = value {
-            // An empty list accepts nothing; without the key, everything is accepted.
+            // Keep an empty list: it accepts nothing, while a missing key accepts everything.
             table.retain(|name, value| name == "accept" || value.as_array().is_none_or(|array| !array.is_empty()));
         }
     }
@@ -379,7 +379,7 @@ fn ends<T: Copy, U>(range: Range<T>, rounded: impl Fn(T) -> U) -> Ends<U> {
     [range.low, range.mid, range.high].map(rounded)
 }
 
-/// Microseconds and counts: whole, or six significant digits.
+/// Rounds microseconds and counts to whole numbers or six significant digits.
 fn time(value: f64) -> f64 {
     rounded(value, 6, 0)
 }
@@ -392,18 +392,18 @@ fn usd(amount: Usd) -> Usd {
     Usd::known(rounded(amount.get(), 4, 2))
 }
 
-/// A price as files hold it: to cents, or four significant digits.
+/// A price as rounded in files: to cents, or four significant digits.
 pub fn price(price: UsdPerHour) -> UsdPerHour {
     UsdPerHour::known(rounded(price.get(), 4, 2))
 }
 
-/// So many significant digits, and never fewer than so many decimals.
+/// Rounds to `digits` significant digits, but to at least `decimals` decimals.
 fn rounded(value: f64, digits: i32, decimals: i32) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
     let places = (digits - 1 - value.abs().log10().floor() as i32).clamp(decimals, 30);
-    // Through its text: a product with a power of ten would leave a tail.
+    // Parse the text: multiplying by a power of ten would leave a rounding error.
     format!("{value:.*}", places as usize).parse().unwrap_or(value)
 }
 

@@ -1,4 +1,4 @@
-//! A plan as tables and as JSON (`habitat-plan`, version 1).
+//! Plan as tables and as JSON (`habitat-plan`, version 1).
 
 use std::io::{self, Write};
 
@@ -14,72 +14,72 @@ use habitat_base::units::{GpuSlug, Hours, KilogramsCo2e, KilowattHours, Range, U
 use habitat_planning::plan::{Assumed, Data, Footprint, Limits, Part, Plan, PlanStatus, RejectionKind, Switch, Total};
 use habitat_planning::pricing::Billing;
 
-/// What `plan --json` prints.
+/// Output of `plan --json`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "habitat-tui plan")]
 pub struct PlanJson<'a> {
     /// Always `habitat-plan`.
     pub format: &'static str,
-    /// Version of the form, 1.
+    /// Version of the format, 1.
     pub version: u32,
     /// `optimal`, `gap_limit`, `time_limit` or `infeasible`.
     pub status: &'static str,
     /// Name of the workload.
     pub workload: &'a str,
-    /// Whether the device waits for the host in the steps: `as-recorded` or `keeps-up`.
+    /// Whether the steps include waiting for the host: `as-recorded` or `keeps-up`.
     pub host: &'static str,
-    /// The work in samples; absent where nothing says how many a step has.
+    /// Work in samples; absent if the batch size is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work_samples: Option<f64>,
-    /// The work in steps of one GPU, where it is not known in samples.
+    /// Work in steps of one GPU, if it is not known in samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work_steps: Option<f64>,
-    /// Samples of one optimizer step on all GPUs, as asked for.
+    /// Requested number of samples per optimizer step on all GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_batch_size: Option<u64>,
-    /// Latest finish asked for.
+    /// Requested deadline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_hours: Option<f64>,
-    /// Which end of the hours meets the deadline, and is where plans are compared: `expected` (the
-    /// middle) or `high`.
+    /// End of the hours that has to meet the deadline and by which plans are compared: `expected` (the middle) or
+    /// `high`.
     pub confidence: &'static str,
-    /// Most to spend, as asked for.
+    /// Requested budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_usd: Option<f64>,
-    /// Which offers may be used.
+    /// Limits on offers.
     pub limits: &'a Limits,
-    /// The data, and where they are; absent where bringing and keeping them costs nothing.
+    /// Data and their location; absent if transfer and storage are free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<&'a Data>,
-    /// What to run, one after another; empty where there is no plan.
+    /// Parts to run one after another; empty without a plan.
     pub parts: Vec<PartJson<'a>>,
-    /// Everything together; absent where there is no plan.
+    /// Totals of all parts; absent without a plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<TotalJson>,
-    /// What takes over from spot machines in time, whatever becomes of them.
+    /// Offer that takes over from spot machines in time for the deadline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<SwitchJson>,
     /// The next best offers.
     pub alternatives: Vec<PartJson<'a>>,
-    /// Offers that need something to be accepted, best first.
+    /// Offers that the user would have to accept first, best first.
     pub beside: Vec<BesideJson<'a>>,
-    /// An offer that costs a little more than the plan and takes at most half as long; of the earliest
-    /// finish, one that takes a little longer and costs at most half as much; absent if there is none.
+    /// An offer that costs a little more than the plan and takes at most half the time. If the goal is the earliest
+    /// finish: one that takes a little longer and costs at most half. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bargain: Option<PartJson<'a>>,
-    /// Offers not used, with the reason.
+    /// Rejected offers with their reasons.
     pub rejected: Vec<RejectedJson<'a>>,
-    /// Why there is no plan, and what would make one.
+    /// Reasons why no plan exists, and changes that would allow one.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub reasons: &'a [String],
-    /// What was assumed, with its source.
+    /// Assumptions with their sources.
     pub assumptions: Vec<AssumedJson>,
-    /// Which solver answered.
+    /// The solver.
     pub solver: SolverJson<'a>,
-    /// What is to be known of the times and costs; absent where there is nothing.
+    /// Warnings on times and costs; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<&'a str>,
-    /// Fall-backs the reader should know.
+    /// Fallbacks that affect the result.
     pub notes: &'a [String],
 }
 
@@ -96,36 +96,36 @@ pub struct PartJson<'a> {
     pub instance_type: &'a str,
     /// Slug of the GPU.
     pub gpu: &'a str,
-    /// GPUs in all.
+    /// Total number of GPUs.
     pub gpu_count: u32,
     /// Machines.
     pub nodes: u32,
-    /// Which state of the training its GPUs divide: `none`, `zero1` (optimizer state), `zero2`
-    /// (gradients too) or `zero3` (parameters too).
+    /// Training state divided among the GPUs: `none`, `zero1` (optimizer state), `zero2` (also gradients) or `zero3`
+    /// (also parameters).
     pub sharding: &'static str,
-    /// GPUs that divide each layer; absent where one has all of it.
+    /// GPUs that divide each layer; absent if layers are not divided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensor_parallel: Option<u32>,
-    /// Stages that divide the layers; absent where there is one.
+    /// Pipeline stages; absent if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline_parallel: Option<u32>,
     /// `on-demand`, `spot`, `reserved` or `owned`.
     pub tier: String,
-    /// Samples of one step on one GPU, or of a micro-batch of one replica; absent where nothing says.
+    /// Samples per step on one GPU, or per micro-batch of one replica; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u64>,
-    /// Batches that each GPU, or replica, runs for one optimizer step.
+    /// Batches that each GPU or replica runs per optimizer step.
     pub accumulation: u64,
-    /// Samples of one optimizer step on all GPUs; absent where nothing says.
+    /// Samples per optimizer step on all GPUs; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_batch_size: Option<u64>,
-    /// Samples this part processes; absent where nothing says.
+    /// Samples to process; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<f64>,
-    /// Steps of one GPU that this part does, where samples are not known.
+    /// Steps of one GPU, if the number of samples is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<f64>,
-    /// Steps of all GPUs together; in training each is an update of the weights.
+    /// Steps of all GPUs together; in training each updates the weights.
     pub updates: f64,
     /// Time of one optimizer step on all GPUs.
     pub step_time_us: Range<f64>,
@@ -133,49 +133,49 @@ pub struct PartJson<'a> {
     pub hours: Range<f64>,
     /// Cost.
     pub cost_usd: Range<f64>,
-    /// What the hours go to; they add up to them.
+    /// Breakdown of the hours; the entries add up to them.
     pub hours_by: UsesJson,
-    /// What the cost is made of; it adds up to it.
+    /// Breakdown of the cost; the entries add up to it.
     pub cost_by_usd: UsesJson,
-    /// Price of all its machines.
+    /// Price of all machines per hour.
     pub price_usd_per_hour: f64,
-    /// Date of the price; absent where the source gives none.
+    /// Date of the price; absent if the source has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price_as_of: Option<String>,
-    /// `hour` where every hour begun is billed, `term` where whole terms of a contract are paid;
-    /// absent where the time used is billed.
+    /// `hour` if each started hour is billed, `term` if whole terms of a contract are paid; absent if only the time
+    /// used is billed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub billing: Option<&'static str>,
-    /// The terms of a contract to be bought; absent where there is none.
+    /// Terms of a contract to buy; absent without a contract.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contract: Option<ContractJson>,
-    /// For bringing the data, once; in the cost. Absent where it costs nothing.
+    /// One-time cost of transferring the data, part of the cost; absent if free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_cost_usd: Option<f64>,
-    /// For keeping the data there, an hour on the clock; in the cost. Absent where it costs nothing.
+    /// Storage price of the data per elapsed hour, part of the cost; absent if free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_usd_per_hour: Option<f64>,
-    /// Energy, in kWh; absent where the power is not known.
+    /// Energy, in kWh; absent if the power is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy_kwh: Option<Range<f64>>,
-    /// Emissions, in kg of CO2 equivalent; absent where they are not known.
+    /// Emissions, in kg of CO2 equivalent; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub co2_kg: Option<Range<f64>>,
-    /// How far the price can be trusted.
+    /// Trustworthiness of the price.
     #[serde(flatten)]
     pub trust: TrustJson,
-    /// What the numbers are made of.
+    /// Notes on the figures.
     pub notes: &'a [String],
 }
 
-/// Terms of a contract, which are paid whole; at the expected hours.
+/// Terms of a contract, paid in full, for the expected hours.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ContractJson {
-    /// Hours of a term.
+    /// Hours per term.
     pub term_hours: u32,
-    /// Terms that are paid.
+    /// Terms to pay.
     pub terms: f64,
-    /// Hours that are paid and not used.
+    /// Hours paid but not used.
     pub idle_hours: f64,
 }
 
@@ -193,12 +193,12 @@ pub struct TotalJson {
     pub hours: Range<f64>,
     /// Cost.
     pub cost_usd: Range<f64>,
-    /// What the cost is made of; it adds up to it.
+    /// Breakdown of the cost; the entries add up to it.
     pub cost_by_usd: UsesJson,
-    /// Energy, in kWh; absent where it is not known of a part.
+    /// Energy, in kWh; absent if unknown for any part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy_kwh: Option<Range<f64>>,
-    /// Emissions, in kg of CO2 equivalent; absent where they are not known of a part.
+    /// Emissions, in kg of CO2 equivalent; absent if unknown for any part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub co2_kg: Option<Range<f64>>,
 }
@@ -215,15 +215,15 @@ impl TotalJson {
     }
 }
 
-/// The change from spot to a machine on demand, when the time left is what that needs for the work
-/// left.
+/// Switch from spot to an on-demand machine at the moment when the remaining time is just enough for the remaining work
+/// there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SwitchJson {
     /// The offer that takes over.
     pub to: String,
-    /// Hours after which it has to, if nothing is done by then.
+    /// Latest hour of the switch if no work is done by then.
     pub latest_hours: f64,
-    /// Whether some of the work is expected to be left to it: then it is the second part.
+    /// Whether it is expected to do some of the work; if so, it is the second part.
     pub is_expected: bool,
 }
 
@@ -233,7 +233,7 @@ impl SwitchJson {
     }
 }
 
-/// An offer that was not used.
+/// A rejected offer.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RejectedJson<'a> {
     /// Name of the offer.
@@ -247,27 +247,27 @@ pub struct RejectedJson<'a> {
 /// An assumption.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AssumedJson {
-    /// What is assumed.
+    /// Name of the assumption.
     pub name: &'static str,
     /// The value with its unit.
     pub value: String,
-    /// Where it comes from.
+    /// Source of the value.
     pub source: &'static str,
 }
 
-/// How a plan was solved.
+/// The solver and its result.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SolverJson<'a> {
     /// Name.
     pub name: &'a str,
-    /// Configurations it chose from.
+    /// Number of configurations to choose from.
     pub configurations: usize,
-    /// Relative gap still open; absent where the plan is proved best.
+    /// Remaining relative gap; absent if the plan is proven optimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<f64>,
 }
 
-/// The name of a status in files.
+/// Name of a status in files.
 pub const fn status(status: PlanStatus) -> &'static str {
     match status {
         PlanStatus::Optimal => "optimal",
@@ -277,7 +277,7 @@ pub const fn status(status: PlanStatus) -> &'static str {
     }
 }
 
-/// The name of a kind of rejection in files.
+/// Name of a kind of rejection in files.
 pub const fn rejection(kind: RejectionKind) -> &'static str {
     match kind {
         RejectionKind::UnusablePrice => "unusable_price",
@@ -297,7 +297,7 @@ pub const fn rejection(kind: RejectionKind) -> &'static str {
     }
 }
 
-/// The JSON form.
+/// Builds the JSON form.
 pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
     PlanJson {
         format: "habitat-plan",
@@ -386,14 +386,14 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
     }
 }
 
-/// The parts of a plan with their numbers, then the alternatives, one a row.
+/// A row for each part of a plan with its number, then for each alternative.
 pub fn table(plan: &Plan) -> Table {
     let mut table = parts_table(&plan.parts);
     table.rows.extend(parts_table(&plan.alternatives).rows);
     table.columns.insert(0, Column::text("part", "part"));
     for (index, row) in table.rows.iter_mut().enumerate() {
         let number = (index < plan.parts.len()).then_some(index + 1);
-        row.insert(0, number.map_or_else(|| Cell::new("instead", "alternative"), Cell::text));
+        row.insert(0, number.map_or_else(|| Cell::new("alternative", "alternative"), Cell::text));
     }
     table
 }
@@ -403,12 +403,12 @@ pub fn gpu_words(part: &Part) -> String {
     machine_words(part.nodes, part.gpu_count, &part.gpu)
 }
 
-/// The same of so many machines with so many GPUs in all.
+/// Words for `gpus` GPUs in total on `nodes` machines.
 pub fn machine_words(nodes: u32, gpus: u32, gpu: &GpuSlug) -> String {
     if nodes > 1 { format!("{nodes} × {} × {gpu}", gpus / nodes) } else { format!("{gpus} × {gpu}") }
 }
 
-/// Parts or alternatives, one a row.
+/// A row for each part or alternative.
 pub fn parts_table(parts: &[Part]) -> Table {
     let columns = [
         Column::text("offer", "offer"),
@@ -419,7 +419,7 @@ pub fn parts_table(parts: &[Part]) -> Table {
         Column::number("price", "price_usd_per_hour"),
         Column::text("as of", "price_as_of"),
     ];
-    // For programs; people read them in a line below ([`batch_words`]).
+    // For programs; people read the batches below the table ([`batch_words`]).
     let batch = [
         Column::number("", "batch_size"),
         Column::number("", "accumulation"),
@@ -471,7 +471,7 @@ pub fn parts_table(parts: &[Part]) -> Table {
 pub fn footprint_words(footprint: &Footprint) -> String {
     let words = |range: Option<Range<f64>>, unit: &str| {
         range.map_or_else(
-            || format!("{unit} not known"),
+            || format!("{unit} unknown"),
             |Range { low, mid, high }| {
                 let [low, mid, high] = [low, mid, high].map(format::number);
                 if low == high { format!("{mid} {unit}") } else { format!("{mid} {unit} ({low}–{high})") }
@@ -483,10 +483,10 @@ pub fn footprint_words(footprint: &Footprint) -> String {
     format!("{}, {}", words(energy, "kWh"), words(emitted, "kg CO2e"))
 }
 
-/// What the steps of each part are of, as a list of Markdown.
+/// Writes the batch sizes of each part as a Markdown list.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_batches(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let words = plan.parts.iter().enumerate().filter_map(|(index, part)| Some((index + 1, batch_words(part)?)));
     for (index, (part, words)) in words.enumerate() {
@@ -496,13 +496,13 @@ pub fn write_batches(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What a part's steps are of: `32 samples a GPU × 8 GPUs × 4 accumulated = 1,024; 100,000 steps`.
+/// Batch sizes of a part: `32 samples per GPU × 8 GPUs × 4 accumulated = 1,024; 100,000 steps`.
 pub fn batch_words(part: &Part) -> Option<String> {
     let (own, all) = (part.batch_size?, part.global_batch_size?);
     let [own, all, batches] = [own, all, part.accumulation].map(|batch| format::grouped(batch as f64));
     let word = if part.parallel.is_none() { "GPU" } else { "replica" };
     let samples = if part.batch_size == Some(1) { "sample" } else { "samples" };
-    let mut words = format!("{own} {samples} a {word}");
+    let mut words = format!("{own} {samples} per {word}");
     if part.replicas() > 1 {
         words = format!("{words} × {} {word}s", part.replicas());
     }

@@ -15,27 +15,27 @@ use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Prediction, Predictions, Warning};
 use habitat_step::profile::{Origin, Workload};
 
-/// What `predict --json` prints.
+/// Output of `predict --json`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "habitat-tui predictions")]
 pub struct PredictionsJson<'a> {
     /// Always `habitat-predictions`.
     pub format: &'static str,
-    /// Version of the form, 1.
+    /// Version of the format, 1.
     pub version: u32,
-    /// What was run.
+    /// The workload.
     pub workload: &'a Workload,
-    /// Where it was measured; absent where it was not, or was ignored.
+    /// Origin of the measurement; absent if the step was not measured or the measurement is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<&'a Origin>,
-    /// Whether the device waits for the host in the steps: `as-recorded` or `keeps-up`.
+    /// Whether the steps include waiting for the host: `as-recorded` or `keeps-up`.
     pub host: &'static str,
-    /// What is to be known of any of the times; absent where there is nothing.
+    /// Warnings that concern any of the times; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// What holds for all predictions.
+    /// Notes on all predictions.
     pub notes: &'a [String],
-    /// One a GPU.
+    /// One entry per GPU.
     pub predictions: Vec<PredictionJson<'a>>,
 }
 
@@ -48,61 +48,59 @@ pub struct PredictionJson<'a> {
     pub gpu_name: &'a str,
     /// Time of one step on one GPU.
     pub step_time_us: Range<f64>,
-    /// How it was obtained; `measured` where it was recorded on this very GPU, `derived`
-    /// where it was recorded there and something is taken off: the communication of one rank
-    /// of several, or the waiting for the host.
+    /// Method: `measured` if recorded on this GPU; `derived` if recorded on it, minus the communication with other
+    /// ranks or the waiting for the host; otherwise predicted.
     pub method: &'static str,
-    /// Part of the step in which the device waits for the host; 0 where it keeps up.
+    /// Time per step in which the device waits for the host; 0 if the host keeps up.
     pub host_idle_us: f64,
-    /// Throughput; absent where the batch size is not known.
+    /// Throughput; absent if the batch size is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throughput_samples_per_s: Option<OpenRange<f64>>,
-    /// Samples for one dollar at the cheapest offer on demand, one GPU; absent where none
-    /// is known.
+    /// Samples per dollar at the cheapest on-demand offer, on one GPU; absent without a known offer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_usd: Option<OpenRange<f64>>,
-    /// The cheapest offer on demand, per GPU.
+    /// Cheapest on-demand offer, by price per GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cheapest_offer: Option<CheapestJson<'a>>,
     /// `yes`, `no` or `unknown`.
     pub fits_in_memory: &'static str,
-    /// Why.
+    /// Reason.
     pub memory_reason: &'a str,
-    /// Which part of the device time came from which method.
+    /// Share of the device time for each method.
     pub methods: Vec<MethodJson>,
-    /// What is to be known of the time on this GPU; absent where there is nothing.
+    /// Warnings on the time on this GPU; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<&'a str>,
-    /// Doubts and fall-backs.
+    /// Doubts and fallbacks.
     pub notes: &'a [String],
-    /// Operation by operation, with `--operations`.
+    /// Each operation, with `--operations`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<Vec<OperationJson<'a>>>,
 }
 
-/// The cheapest offer of a GPU.
+/// Cheapest offer of a GPU.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CheapestJson<'a> {
     /// Name of the offer.
     pub offer: &'a str,
-    /// Its price divided by its GPUs.
+    /// Price of the offer divided by its number of GPUs.
     pub usd_per_gpu_hour: f64,
     /// Date of the price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_of: Option<String>,
-    /// How far the price can be trusted.
+    /// Trustworthiness of the price.
     #[serde(flatten)]
     pub trust: TrustJson,
 }
 
-/// Device time that one method answers for.
+/// Device time predicted by one method.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MethodJson {
     /// The method.
     pub method: &'static str,
-    /// Device time of one step by it.
+    /// Device time per step from this method.
     pub device_time_us: f64,
-    /// Its share, 0 to 1.
+    /// Share of the device time, 0 to 1.
     pub share: f64,
 }
 
@@ -113,24 +111,24 @@ pub struct OperationJson<'a> {
     pub index: usize,
     /// Operator.
     pub name: &'a str,
-    /// Part of the step.
+    /// Phase of the step.
     pub phase: &'static str,
     /// Occurrences.
     pub count: u32,
-    /// Device time of one occurrence; absent where nothing can be said.
+    /// Device time of one occurrence; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_time_us: Option<Range<f64>>,
-    /// How it was obtained.
+    /// Method of the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<&'static str>,
     /// Measured time of one occurrence on the origin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin_device_time_us: Option<f64>,
-    /// Why this method.
+    /// Reason for this method.
     pub why: &'a str,
 }
 
-/// The JSON form; `operations` adds every operation of every GPU.
+/// Builds the JSON form; `operations` adds the operations of every GPU.
 pub fn json<'a>(predictions: &'a Predictions, prices: &'a PriceBook, operations: bool) -> PredictionsJson<'a> {
     PredictionsJson {
         format: "habitat-predictions",
@@ -197,10 +195,10 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
     }
 }
 
-/// Warnings as lines of their own, above the numbers that they are about.
+/// Writes each warning on its own line, above the figures it concerns.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_warnings(warnings: &[Warning], out: &mut dyn Write) -> io::Result<()> {
     for warning in warnings {
         writeln!(out, "warning: {warning}\n")?;
@@ -208,7 +206,7 @@ pub fn write_warnings(warnings: &[Warning], out: &mut dyn Write) -> io::Result<(
     Ok(())
 }
 
-/// One row a GPU.
+/// A row for each GPU.
 pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
     let columns = [
         Column::text("GPU", "gpu"),
@@ -222,7 +220,7 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
         Column::number("samples/$", "samples_per_usd_mid").dropped(2),
         Column::text("fits", "fits_in_memory").dropped(3),
         Column::text("", "memory_reason"),
-        Column::text("cheapest offer on demand", "cheapest_offer").dropped(6).cut_to(24),
+        Column::text("cheapest on-demand offer", "cheapest_offer").dropped(6).cut_to(24),
     ];
     let last = [Column::text("", "warnings"), Column::text("", "notes")];
     let mut table = Table::new(&[&columns[..], &TRUST, &last].concat());
@@ -264,7 +262,7 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
     table
 }
 
-/// One row an operation of one GPU.
+/// A row for each operation on one GPU.
 pub fn operations_table(prediction: &Prediction) -> Table {
     let mut table = Table::new(&[
         Column::text("", "gpu"),

@@ -1,4 +1,4 @@
-//! Where prices are from and how old they are, and what an update of them changed.
+//! Sources and ages of prices, and the changes made by an update.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -12,14 +12,14 @@ use habitat_base::text;
 use habitat_planning::pricing::Offer;
 use habitat_planning::pricing::import::{Change, Changes, Counts};
 
-/// Changes of one kind that are shown: the largest.
+/// Number of the largest changes of each kind to show.
 const SHOWN: usize = 3;
-/// Characters of a name that is shown in a list of names.
+/// Maximum width of a name in a list, in characters.
 const WIDTH: usize = 30;
-/// Names shown of GPUs that are not known.
+/// Number of names of unknown GPUs to show.
 const NAMES: usize = 8;
 
-/// The prices of one provider.
+/// Prices of one provider.
 #[derive(Debug, Serialize)]
 pub struct ProviderJson {
     provider: String,
@@ -31,13 +31,13 @@ pub struct ProviderJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     newest: Option<String>,
     undated: usize,
-    /// Offers with a usable price that something speaks against.
+    /// Offers with a usable price in doubt.
     in_doubt: usize,
     /// Offers without a usable price.
     unusable: usize,
 }
 
-/// A row a provider: its files, given by provider, and what the price book has of it.
+/// A row for each provider, with its files (by provider) and its offers in the price book.
 pub fn providers(files: BTreeMap<String, Vec<String>>, offers: &[Offer]) -> Vec<ProviderJson> {
     let one = |(provider, files): (String, Vec<String>)| {
         let own: Vec<&Offer> = offers.iter().filter(|offer| offer.provider == provider).collect();
@@ -60,10 +60,10 @@ fn is_doubted(offer: &Offer) -> bool {
     offer.unusable.is_none() && !offer.trust.doubts.is_empty()
 }
 
-/// Ages are counted up to these days.
+/// Upper ends of the age classes, in days.
 const AGES: [i32; 4] = [30, 90, 180, 365];
 
-/// All offers by age and by what speaks against their prices.
+/// Counts of all offers by age and doubt.
 #[derive(Debug, Serialize)]
 pub struct SummaryJson {
     offers: usize,
@@ -72,11 +72,11 @@ pub struct SummaryJson {
     newest: Option<String>,
     /// Offers without a usable price.
     unusable: usize,
-    /// Of the others, those that something speaks against.
+    /// Usable offers with a price in doubt.
     in_doubt: usize,
-    /// Of those, how many each kind of doubt is of; an offer may have several.
+    /// Usable offers in doubt, by kind of doubt; an offer may have several.
     doubts: BTreeMap<&'static str, usize>,
-    /// How many of all offers are in each class of age, in days; last those without a date.
+    /// All offers by age in days; the last entry has those without a date.
     ages: Vec<AgeJson>,
 }
 
@@ -86,7 +86,7 @@ struct AgeJson {
     offers: usize,
 }
 
-/// All offers by age and doubt.
+/// Counts all offers by age and doubt.
 pub fn summary(offers: &[Offer]) -> SummaryJson {
     let mut doubts: BTreeMap<&'static str, usize> = BTreeMap::new();
     for doubt in offers.iter().filter(|offer| is_doubted(offer)).flat_map(|offer| &offer.trust.doubts) {
@@ -115,17 +115,17 @@ pub fn summary(offers: &[Offer]) -> SummaryJson {
 }
 
 impl SummaryJson {
-    /// For people.
+    /// Writes the summary as text.
     ///
     /// # Errors
-    /// As writing.
+    /// Write errors of `out`.
     pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let newest = self.newest.as_ref().map_or_else(String::new, |date| format!(", the newest price of {date}"));
+        let newest = self.newest.as_ref().map_or_else(String::new, |date| format!(", newest price of {date}"));
         writeln!(out, "{} offers of {} providers{newest}", format::grouped(self.offers as f64), self.providers)?;
         let ages = self.ages.iter().filter(|age| age.offers > 0);
         let ages: Vec<String> = ages.map(|age| format!("{} ({})", age.offers, age.days)).collect();
-        writeln!(out, "  days old: {}", ages.join(", "))?;
-        writeln!(out, "  not used in plans: {} (`habitat-tui offers --all` says why)", self.unusable)?;
+        writeln!(out, "  age in days: {}", ages.join(", "))?;
+        writeln!(out, "  not used in plans: {} (`habitat-tui offers --all` shows why)", self.unusable)?;
         let doubts: Vec<String> = self.doubts.iter().map(|(doubt, count)| format!("{count} {doubt}")).collect();
         let of = format::grouped((self.offers - self.unusable) as f64);
         let kinds = if doubts.is_empty() { String::new() } else { format!(": {}", doubts.join(", ")) };
@@ -133,7 +133,7 @@ impl SummaryJson {
     }
 }
 
-/// The providers as a table.
+/// A row for each provider.
 pub fn table(providers: &[ProviderJson]) -> Table {
     let mut table = Table::new(&[
         Column::text("provider", "provider"),
@@ -160,29 +160,29 @@ pub fn table(providers: &[ProviderJson]) -> Table {
     table
 }
 
-/// What an update did to the prices of one provider.
+/// Changes to the prices of one provider in an update.
 #[derive(Debug, Serialize)]
 pub struct UpdateJson {
     provider: String,
-    /// Where the prices are from.
+    /// Sources of the prices.
     sources: Vec<String>,
-    /// The file that they are written to.
+    /// Output file.
     file: String,
-    /// Whether it was written, or would only be.
+    /// Whether the file was written; false with `--dry-run`.
     written: bool,
-    /// Offers read, one a machine, region and way to pay.
+    /// Offers read, one for each combination of machine, region and tier.
     offers: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     as_of: Option<String>,
-    /// How that date is known.
+    /// Source of that date.
     #[serde(skip_serializing_if = "Option::is_none")]
     dated_by: Option<&'static str>,
     skipped: SkippedJson,
-    /// Machines of GPUs of which the board is not known, by name.
+    /// Machines with a GPU whose board is ambiguous, by name.
     board_not_known: BTreeMap<String, usize>,
-    /// Machines of GPUs that are not in the catalog, by name.
+    /// Machines with a GPU that is not in the catalog, by name.
     gpu_not_known: BTreeMap<String, usize>,
-    /// What the catalog takes away, where that is most of what there was.
+    /// Warning if the update removes most of the previous offers.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<String>,
     changes: ChangesJson,
@@ -222,28 +222,28 @@ struct ChangeJson {
     shown: String,
 }
 
-/// What an update has to say.
+/// Result of an update.
 #[derive(Debug)]
 pub struct Update<'a> {
     /// Provider.
     pub provider: &'a str,
-    /// Where the prices are from.
+    /// Sources of the prices.
     pub sources: Vec<String>,
-    /// The file that they are written to.
+    /// Output file.
     pub file: String,
-    /// Whether it was written.
+    /// Whether the file was written.
     pub written: bool,
     /// Offers read.
     pub offers: usize,
-    /// Date of the prices, and how it is known.
+    /// Date of the prices, and the source of that date.
     pub dated: Option<(Date, &'static str)>,
-    /// What was left out.
+    /// Counts of skipped rows.
     pub counts: Counts,
-    /// Rows left out because the shipped price of the machine is the better one.
+    /// Rows skipped because the shipped price of the machine is more reliable.
     pub worse_than_shipped: usize,
-    /// What the catalog takes away, where that is most of what there was.
+    /// Warning if the update removes most of the previous offers.
     pub lost: Option<String>,
-    /// What became of the offers.
+    /// Changes to the offers.
     pub changes: Changes,
 }
 
@@ -290,15 +290,15 @@ fn kind(changes: &[Change]) -> KindJson {
 }
 
 impl UpdateJson {
-    /// For people.
+    /// Writes the changes as text.
     ///
     /// # Errors
-    /// As writing.
+    /// Write errors of `out`.
     pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let verb = if self.written { "written to" } else { "not written (--dry-run) to" };
         let date = match (&self.as_of, self.dated_by) {
             (Some(date), Some(how)) => format!("of {date} ({how})"),
-            _ => "without a date (--as-of gives one)".to_owned(),
+            _ => "without a date (set it with --as-of)".to_owned(),
         };
         let sources = self.sources.join(", ");
         writeln!(out, "{}: {} offers {date} from {sources}, {verb} {}", self.provider, self.offers, self.file)?;
@@ -312,7 +312,7 @@ impl UpdateJson {
         let counts: Vec<String> = kinds.iter().map(|(name, kind)| format!("{} {name}", kind.count)).collect();
         writeln!(out, "  {}, {} unchanged", counts.join(", "), changes.same)?;
         if let Some(lost) = &self.lost {
-            let refused = if self.written { "" } else { "; it would be refused without --accept-loss" };
+            let refused = if self.written { "" } else { "; refused without --accept-loss" };
             writeln!(out, "  warning: {sources} {lost}{refused}")?;
         }
         for (name, kind) in kinds {
@@ -326,18 +326,18 @@ impl UpdateJson {
     fn write_left_out(&self, out: &mut dyn Write) -> io::Result<()> {
         let skipped = [
             (self.skipped.without_gpu, "without a GPU"),
-            (self.skipped.part_of_gpu, "of a part of a GPU"),
+            (self.skipped.part_of_gpu, "with a fraction of a GPU"),
             (self.skipped.without_price, "without a price"),
-            (self.skipped.worse_than_shipped, "of a suspect price, where the shipped one stays"),
+            (self.skipped.worse_than_shipped, "with a suspect price (shipped price kept)"),
         ];
         let skipped: Vec<String> =
             skipped.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
         if !skipped.is_empty() {
-            writeln!(out, "  rows left out: {}", skipped.join(", "))?;
+            writeln!(out, "  rows skipped: {}", skipped.join(", "))?;
         }
         for (names, what) in [
-            (&self.board_not_known, "which board it is cannot be told, so plans leave them out"),
-            (&self.gpu_not_known, "not in the catalog of GPUs, so plans leave them out"),
+            (&self.board_not_known, "unknown board, not used in plans"),
+            (&self.gpu_not_known, "GPU not in the catalog, not used in plans"),
         ] {
             if !names.is_empty() {
                 writeln!(out, "  {what}: {}", listed(names))?;
@@ -347,7 +347,7 @@ impl UpdateJson {
     }
 }
 
-/// Names with their counts, the most frequent first.
+/// Names with their counts, most frequent first.
 fn listed(names: &BTreeMap<String, usize>) -> String {
     let mut all: Vec<(&String, &usize)> = names.iter().collect();
     all.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));

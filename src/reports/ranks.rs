@@ -1,33 +1,32 @@
-//! The ranks of a training, each against their median.
+//! Ranks of a training compared with their median.
 //!
-//! In synchronous training every step ends with all ranks, so that one that is late holds up the
-//! others: their step times are alike, and the late rank is the one that waits least for the others.
-//! If ranks do not wait for one another, the slow one has the longest steps. Separate trainings are
-//! not compared.
+//! In synchronous training all ranks finish a step together, so a late rank holds up the others. Their step times are
+//! alike, and the late rank waits least for the others. If ranks do not wait for one another, the slow one has the
+//! longest steps. Separate trainings are not compared.
 
 use super::format;
 use habitat_base::units::Micros;
 use habitat_recorder::live::{Exchange, Process, Snapshot, Waiting};
 
-/// How much longer than the median a rank's step is that is called slow.
+/// A rank is slow if its step takes this many times the median.
 pub const SLOW: f64 = 1.1;
-/// Share of a step that the median rank waits longer than the late one.
+/// A rank is late if the median rank waits longer than it by this share of the step.
 pub const LATE: f64 = 0.2;
 
-/// One of several ranks, in which something is most, beside the median of all.
+/// The rank with the highest value, and the median of all ranks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Farthest<'a, T> {
     /// The rank.
     pub process: &'a Process,
     /// Its value.
     pub value: T,
-    /// The middle value of all; the lower one of the two in the middle.
+    /// Median of all ranks; for an even number, the lower of the middle two.
     pub median: T,
-    /// How many ranks there are.
+    /// Number of ranks.
     pub ranks: usize,
 }
 
-/// The ranks of which something is known, the one with least of it first.
+/// Ranks with a known value, in ascending order.
 fn sorted<T: Copy>(
     seen: &Snapshot,
     value: impl Fn(&Process) -> Option<T>,
@@ -39,7 +38,7 @@ fn sorted<T: Copy>(
     known
 }
 
-/// The rank with the most of something, of those of which it is known; `None` with fewer than two.
+/// The rank with the highest known value; `None` for fewer than two ranks.
 fn farthest<T: Copy>(
     seen: &Snapshot,
     value: impl Fn(&Process) -> Option<T>,
@@ -61,23 +60,23 @@ pub fn waits_most(seen: &Snapshot) -> Option<Farthest<'_, Waiting>> {
     farthest(seen, |process| process.waiting, |waiting| waiting.share)
 }
 
-/// A rank that the others wait for.
+/// A late rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Late<'a> {
     /// The rank.
     pub process: &'a Process,
-    /// What of its step it does not wait.
+    /// Time per step that it does not wait.
     pub own: Micros,
-    /// Its step.
+    /// Step time.
     pub step: Micros,
-    /// What the median rank waits; the upper one of the two in the middle.
+    /// Time that the median rank waits; for an even number, the upper of the middle two.
     pub waited: Micros,
-    /// The other one of two ranks.
+    /// The other rank, if there are two.
     pub other: Option<&'a Process>,
 }
 
-/// The rank that the others wait for [`LATE`] of its step or longer; `None` if there is none or the
-/// waits are unknown.
+/// The rank that the others wait for by at least [`LATE`] of its step; `None` if there is none or the waits are
+/// unknown.
 pub fn late(seen: &Snapshot) -> Option<Late<'_>> {
     let ranks = sorted(seen, |process| process.exchange, |exchange: Exchange| exchange.waiting.get());
     let &(process, Exchange { step, waiting }) = ranks.first()?;
@@ -92,11 +91,11 @@ pub fn late(seen: &Snapshot) -> Option<Late<'_>> {
     })
 }
 
-/// The late rank in words.
+/// Words for a late rank.
 pub fn late_words(late: &Late<'_>) -> String {
     let others = late.other.map_or_else(|| "the median rank".to_owned(), name);
     format!(
-        "{} is slow: {} of {} a step are its own work; {others} waits {} in collectives",
+        "{} is slow: {} of its {} step are its own work; {others} waits {} in collectives",
         name(late.process),
         format::time(late.own),
         format::time(late.step),
@@ -104,36 +103,36 @@ pub fn late_words(late: &Late<'_>) -> String {
     )
 }
 
-/// Number of separate trainings if there are several, and the one that the profile is of.
+/// Number of separate trainings if there are several, and the one that the profile shows.
 pub fn trainings(seen: &Snapshot) -> Option<String> {
     let (count, main) = seen.trainings?;
     let of = seen.processes.iter().find(|process| process.pid == main)?;
     let step = of.median.map(|median| format!(" of {}", format::time(median))).unwrap_or_default();
     let steps = format::grouped(of.steps as f64);
-    Some(format!("{count} separate ones; shown: process {main} ({steps} steps{step})"))
+    Some(format!("{count} separate; shown: process {main} ({steps} steps{step})"))
 }
 
-/// What a rank is called.
+/// Name of a process.
 pub fn name(process: &Process) -> String {
     process.rank.map_or_else(|| format!("process {}", process.pid), |rank| format!("rank {rank}"))
 }
 
-/// The slowest rank and the one that waits most for data, each beside the median; `None` where the
-/// training runs in one process.
+/// The slowest rank and the one that waits most for data, each compared with the median; `None` if the training runs in
+/// one process.
 pub fn words(seen: &Snapshot) -> Option<String> {
     let late = late(seen).map(|late| late_words(&late));
     let times = slowest(seen).filter(|_| late.is_none()).map(|it| {
         let (median, slow) = (format::time(it.median), format::time(it.value));
         let times = it.value.get() / it.median.get();
         if times >= SLOW {
-            format!("{} is the slowest of {} ranks: {slow} a step, the median is {median}", name(it.process), it.ranks)
+            format!("{} is the slowest of {} ranks: {slow} per step, median {median}", name(it.process), it.ranks)
         } else {
-            format!("{} ranks at one pace: median step {median}", it.ranks)
+            format!("{} ranks at the same pace: median step {median}", it.ranks)
         }
     });
     let data = waits_most(seen).map(|it| {
         let [most, median] = [it.value, it.median].map(|waiting| format!("{:.0} %", waiting.share * 100.0));
-        format!("{} waits most for data: {most} of its time, the median is {median}", name(it.process))
+        format!("{} waits most for data: {most} of its time, median {median}", name(it.process))
     });
     let parts: Vec<String> = late.into_iter().chain(times).chain(data).collect();
     (!parts.is_empty()).then(|| parts.join(" · "))
@@ -153,7 +152,7 @@ mod tests {
             waiting: Some(Waiting { share: *share, steps: 19, workers: Some(2), cores: None }),
             ..Process::default()
         };
-        // One that does not train, as the one that started the others.
+        // A process that does not train, such as the launcher.
         let launcher = Process { pid: 99, ..Process::default() };
         Snapshot { processes: of.iter().enumerate().map(process).chain([launcher]).collect(), ..Snapshot::default() }
     }
@@ -163,20 +162,18 @@ mod tests {
         let seen = ranks(&[(100.0, 0.02), (101.0, 0.05), (102.0, 0.4), (100.5, 0.01)]);
         assert_eq!(
             words(&seen).unwrap(),
-            "4 ranks at one pace: median step 100.5 ms · rank 2 waits most for data: 40 % of its time, the \
-             median is 2 %"
+            "4 ranks at the same pace: median step 100.5 ms · rank 2 waits most for data: 40 % of its time, \
+             median 2 %"
         );
         let seen = ranks(&[(100.0, 0.0), (130.0, 0.0), (100.0, 0.0)]);
         let slow = slowest(&seen).unwrap();
         assert_eq!((slow.process.rank, slow.median.get(), slow.ranks), (Some(1), 1e5, 3));
         assert!(
-            words(&seen)
-                .unwrap()
-                .starts_with("rank 1 is the slowest of 3 ranks: 130.0 ms a step, the median is 100.0 ms")
+            words(&seen).unwrap().starts_with("rank 1 is the slowest of 3 ranks: 130.0 ms per step, median 100.0 ms")
         );
     }
 
-    /// Ranks in step that wait for these times, in milliseconds.
+    /// Synchronous ranks with these waiting times, in milliseconds.
     fn in_step(step: f64, waits: &[f64]) -> Snapshot {
         let mut seen = ranks(&vec![(step, 0.0); waits.len()]);
         for (process, waiting) in seen.processes.iter_mut().zip(waits) {
@@ -191,17 +188,17 @@ mod tests {
         let said = |step, waits: &[f64]| late(&in_step(step, waits)).map(|late| late_words(&late));
         assert_eq!(
             said(67.0, &[58.0, 4.0]).unwrap(),
-            "rank 1 is slow: 63.0 ms of 67.0 ms a step are its own work; rank 0 waits 58.0 ms in collectives"
+            "rank 1 is slow: 63.0 ms of its 67.0 ms step are its own work; rank 0 waits 58.0 ms in collectives"
         );
         assert_eq!(
             said(100.0, &[40.0, 41.0, 39.0, 5.0]).unwrap(),
-            "rank 3 is slow: 95.0 ms of 100.0 ms a step are its own work; the median rank waits 40.0 ms in collectives"
+            "rank 3 is slow: 95.0 ms of its 100.0 ms step are its own work; the median rank waits 40.0 ms in collectives"
         );
         assert_eq!(said(100.0, &[60.0, 55.0]), None, "a slow network holds up all");
         assert_eq!(said(100.0, &[3.0, 2.0, 40.0, 3.0]), None, "one has less to do");
         assert_eq!(said(100.0, &[58.0]), None);
         let words = words(&in_step(67.0, &[58.0, 4.0])).unwrap();
-        assert!(words.starts_with("rank 1 is slow: ") && !words.contains("at one pace"), "{words}");
+        assert!(words.starts_with("rank 1 is slow: ") && !words.contains("at the same pace"), "{words}");
     }
 
     #[test]
@@ -211,7 +208,7 @@ mod tests {
         seen.processes[1].median = Micros::new(9e6).ok();
         seen.trainings = Some((2, 101));
         assert!(words(&seen).is_none() && late(&seen).is_none() && slowest(&seen).is_none());
-        assert_eq!(trainings(&seen).unwrap(), "2 separate ones; shown: process 101 (20 steps of 9.00 s)");
+        assert_eq!(trainings(&seen).unwrap(), "2 separate; shown: process 101 (20 steps of 9.00 s)");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Two recordings compared, as text, as a table and as JSON (`habitat-diff`, version 1).
+//! Comparison of two recordings, as text, as a table and as JSON (`habitat-diff`, version 1).
 
 use std::io::{self, Write};
 
@@ -16,93 +16,93 @@ use habitat_step::profile::breakdown::GroupBy;
 use habitat_step::profile::difference::{Changed, Difference, Match, NotMeasured, Spread, has_shapes, spread};
 use habitat_step::profile::{Phase, Profile};
 
-/// Parts that the text lists, unless all are asked for.
+/// Parts listed in text, unless the user requests all.
 pub const TOP: usize = 20;
 
-/// Two recordings compared in the parts of a grouping.
+/// Two recordings, compared by parts of one grouping.
 #[derive(Debug, Clone)]
 pub struct Recordings<'a> {
-    /// What makes the difference.
+    /// Difference of the steps.
     pub difference: Difference<'a, Profile>,
-    /// Where each recording is from.
+    /// Sources of the recordings.
     pub labels: [&'a str; 2],
-    /// What a part stands for.
+    /// Grouping of operations into parts.
     pub by: GroupBy,
 }
 
 impl<'a> Recordings<'a> {
-    /// The second compared with the first.
+    /// Compares the second recording with the first.
     ///
     /// # Errors
-    /// The place of the recording without times, and what it lacks.
+    /// Index of the recording without times, and what it lacks.
     pub fn new(profiles: [&'a Profile; 2], labels: [&'a str; 2], by: GroupBy) -> Result<Self, (usize, NotMeasured)> {
         let difference = Difference::of_recordings(profiles, by, |operation| op::family(operation).name())?;
         Ok(Self { difference, labels, by })
     }
 }
 
-/// What `diff --json` prints.
+/// Output of `diff --json`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "habitat-tui difference between two recordings")]
 pub struct RecordingsJson<'a> {
     /// Always `habitat-diff`.
     pub format: &'static str,
-    /// Version of the form, 1.
+    /// Version of the format, 1.
     pub version: u32,
     /// The two recordings.
     pub steps: [RecordedJson<'a>; 2],
-    /// By how much the second step is longer.
+    /// Second step time minus the first.
     pub change_us: f64,
-    /// The same as a share of the first; left out where that takes no time.
+    /// The change as a share of the first step; absent if that takes no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change_share: Option<f64>,
-    /// Whether the change is more than the steps of one recording differ by: `beyond`, `within`, or
-    /// `unknown` where one of them has a single step.
+    /// Whether the change exceeds the spread of the steps in one recording: `beyond`, `within`, or `unknown` if a
+    /// recording has a single step.
     pub spread: &'static str,
-    /// What else is not the same in the two recordings.
+    /// Other differences between the recordings.
     pub differs: Vec<UnlikeJson>,
-    /// What a part stands for: `operation`, `name`, `family`, `kernel` or `module`.
+    /// Grouping: `operation`, `name`, `family`, `kernel` or `module`.
     pub by: &'static str,
-    /// All parts, by what they add to the difference, the most first.
+    /// All parts, those that contribute most to the difference first.
     pub parts: Vec<PartJson<'a>>,
-    /// What of each step is no part's time: waiting for the host, less what runs side by side.
+    /// Step time outside all parts: waiting for the host, minus overlap.
     pub rest_us: [f64; 2],
 }
 
 /// A recorded step.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RecordedJson<'a> {
-    /// Where it is from.
+    /// Source of the recording.
     pub file: &'a str,
     /// Name of the workload.
     pub name: &'a str,
     /// Measured time of one step, median.
     pub step_time_us: f64,
-    /// Shortest and longest of the steps measured, where there were several.
+    /// Shortest and longest measured step, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_time_range_us: Option<[f64; 2]>,
-    /// Steps measured.
+    /// Number of measured steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u32>,
 }
 
-/// Something that is not the same in both.
+/// A property in which the recordings differ.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UnlikeJson {
-    /// What it is, such as `batch size`.
+    /// Name of the property, such as `batch size`.
     pub what: &'static str,
-    /// What it is in the first and in the second.
+    /// Value in the first and in the second recording.
     pub values: [String; 2],
-    /// Whether the times are not of like with like for that.
+    /// Whether the difference makes the times not comparable.
     pub unlike: bool,
 }
 
-/// What both steps do, or one of them.
+/// Operations of one or both steps.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PartJson<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Part of the step, where all of it is in one.
+    /// Phase of the step, if all of the part is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<&'static str>,
     /// `same`, `other-shapes`, `only-first` or `only-second`.
@@ -110,16 +110,16 @@ pub struct PartJson<'a> {
     /// Shapes of the inputs in the first step, for operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_inputs: Option<&'a [Vec<u64>]>,
-    /// The same in the second.
+    /// Shapes of the inputs in the second step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_inputs: Option<&'a [Vec<u64>]>,
-    /// Occurrences in each step (launches, of kernels).
+    /// Occurrences in each step; launches for kernels.
     pub counts: [u64; 2],
-    /// Device time of all of them in each step.
+    /// Device time of all occurrences in each step.
     pub device_time_us: [f64; 2],
 }
 
-/// The JSON form.
+/// Builds the JSON form.
 pub fn json<'a>(compared: &'a Recordings<'a>) -> RecordingsJson<'a> {
     let Recordings { difference, labels, by } = compared;
     let step = |place: usize| {
@@ -159,7 +159,7 @@ pub fn json<'a>(compared: &'a Recordings<'a>) -> RecordingsJson<'a> {
     }
 }
 
-/// The shapes of a part's inputs in each step, where it is an operation that is there, and of one shape.
+/// Input shapes of a part in each step; `None` for a part that is not an operation, is missing, or has several shapes.
 fn inputs<'a>(compared: &Recordings<'a>, part: &Changed) -> [Option<&'a [Vec<u64>]>; 2] {
     [0, 1].map(|step: usize| {
         let all = &compared.difference.steps[step].operations;
@@ -169,10 +169,10 @@ fn inputs<'a>(compared: &Recordings<'a>, part: &Changed) -> [Option<&'a [Vec<u64
     })
 }
 
-/// Something that a recording may say.
+/// Reads a property from a recording, if present.
 type Fact<'f> = &'f dyn Fn(&Profile) -> Option<String>;
 
-/// What is not the same in two recordings.
+/// Differences between two recordings.
 pub fn unlike(steps: [&Profile; 2]) -> Vec<UnlikeJson> {
     let gpu = |profile: &Profile| {
         let origin = profile.origin.as_ref()?;
@@ -183,7 +183,7 @@ pub fn unlike(steps: [&Profile; 2]) -> Vec<UnlikeJson> {
     };
     let profiled = |profile: &Profile| {
         let is = profile.step.as_ref().is_some_and(|step| step.profiled);
-        Some(if is { "under the profiler, which slows the host down" } else { "without the profiler" }.to_owned())
+        Some(if is { "under the profiler, which slows down the CPU" } else { "without the profiler" }.to_owned())
     };
     let launched = |profile: &Profile| {
         let execution = profile.step.as_ref().and_then(|step| step.execution);
@@ -207,9 +207,9 @@ pub fn unlike(steps: [&Profile; 2]) -> Vec<UnlikeJson> {
         let [first, second] = steps.map(fact);
         let values = match [first, second] {
             [Some(first), Some(second)] => [first, second],
-            // Whether it is like with like is not known.
-            [Some(known), None] if unlike => [known, "not known".to_owned()],
-            [None, Some(known)] if unlike => ["not known".to_owned(), known],
+            // Report these: without both values, the times may not be comparable.
+            [Some(known), None] if unlike => [known, "unknown".to_owned()],
+            [None, Some(known)] if unlike => ["unknown".to_owned(), known],
             _ => return None,
         };
         let values = values.map(|value| clean(&value, 90));
@@ -218,7 +218,7 @@ pub fn unlike(steps: [&Profile; 2]) -> Vec<UnlikeJson> {
     facts.into_iter().filter_map(differs).collect()
 }
 
-/// What is to be said before the numbers where the steps are not like with like, and what else differs.
+/// Warning if the steps are not comparable, and a list of other differences.
 pub fn warnings(steps: [&Profile; 2]) -> [Option<String>; 2] {
     let all = unlike(steps);
     let words = |unlike: bool, before: &str| {
@@ -227,10 +227,10 @@ pub fn warnings(steps: [&Profile; 2]) -> [Option<String>; 2] {
             of.map(|one| format!("{} {}, then {}", one.what, one.values[0], one.values[1])).collect();
         (!words.is_empty()).then(|| format!("{before}{}", words.join("; ")))
     };
-    [words(true, "not like with like: "), words(false, "also changed: ")]
+    [words(true, "not comparable: "), words(false, "also changed: ")]
 }
 
-/// How far the second step is from the first, in sentences.
+/// Sentences on how far the second step is from the first.
 pub fn headline(difference: &Difference<'_, Profile>) -> String {
     let [first, second] = difference.totals;
     let [from, to] = [first, second].map(format::time);
@@ -243,19 +243,19 @@ pub fn headline(difference: &Difference<'_, Profile>) -> String {
     let ends = difference.steps.map(|profile| spread(profile).map(|[low, high]| format::time_range(low, high)));
     let spread = match (difference.spread(), ends) {
         (Spread::Beyond, [Some(one), Some(other)]) => {
-            format!("more than the recorded steps differ among themselves ({one}, then {other})")
+            format!("more than the spread of the recorded steps ({one}, then {other})")
         }
         (_, [Some(one), Some(other)]) => {
-            format!("it may be chance: the recorded steps overlap ({one}, then {other})")
+            format!("possibly chance: the recorded steps overlap ({one}, then {other})")
         }
-        _ => "whether it is chance is not known, as a recording has a single step".to_owned(),
+        _ => "possibly chance: a recording has only a single step".to_owned(),
     };
     let samples = per_sample(difference).map_or_else(String::new, |words| format!(" {words}"));
     let waiting = waiting(difference).unwrap_or_default();
     format!("The step takes {from}, then {to}: {change}; {spread}.{waiting}{samples}")
 }
 
-/// What the time between operations makes of the change, where it is half of it or more.
+/// Sentence on the time between operations, if that makes up half of the change or more.
 fn waiting(difference: &Difference<'_, Profile>) -> Option<String> {
     let [first, second] = difference.totals;
     let (change, waiting) = (second.get() - first.get(), difference.rest[1] - difference.rest[0]);
@@ -268,13 +268,13 @@ fn waiting(difference: &Difference<'_, Profile>) -> Option<String> {
             words(change - waiting)?
         )),
         share if share >= 0.5 => {
-            Some(format!(" The time between operations (waiting, overlap) makes {} of it.", times(waiting)?))
+            Some(format!(" The time between operations (waiting, overlap) accounts for {} of it.", times(waiting)?))
         }
         _ => None,
     }
 }
 
-/// The time of one sample in both, where the batch sizes differ.
+/// Time per sample in both recordings, if the batch sizes differ.
 fn per_sample(difference: &Difference<'_, Profile>) -> Option<String> {
     let batches = difference.steps.map(|profile| profile.workload.batch_size.filter(|batch| *batch > 0));
     let [Some(one), Some(other)] = batches else { return None };
@@ -286,13 +286,13 @@ fn per_sample(difference: &Difference<'_, Profile>) -> Option<String> {
     Some(format!("A sample takes {}, then {} ({change}).", format::time(first), format::time(second)))
 }
 
-/// A waterfall from the first step to the second: at most `most` parts, the others together, and what is
-/// no part's.
+/// Waterfall from the first step to the second, with at most `most` parts, the sum of the others, and the time outside
+/// all parts.
 pub fn table(compared: &Recordings<'_>, most: usize) -> Table {
     let by = compared.by;
     let mut labels = vec![Column::words(by.name(), 14, 0), Column::words("phase", 9, 4)];
     if by == GroupBy::Operation {
-        // What tells operations of one name apart.
+        // Input shapes distinguish operations with the same name.
         labels.push(Column::words("input shapes", 12, 1));
     }
     labels.push(Column::figures(if by == GroupBy::Kernel { "launches" } else { "count" }, 3));
@@ -326,7 +326,7 @@ pub fn table(compared: &Recordings<'_>, most: usize) -> Table {
     waterfall(&labels, compared.difference.totals, parts, compared.difference.rest)
 }
 
-/// All of it with a column a figure, for CSV.
+/// Table for CSV with a column for each figure.
 pub fn csv_table(compared: &Recordings<'_>) -> Table {
     let keys = ["name", "phase", "matched", "first_inputs", "second_inputs", "first_count", "second_count"];
     let labels = keys.map(|key| Column::text(key, key));
@@ -344,13 +344,13 @@ pub fn csv_table(compared: &Recordings<'_>) -> Table {
     waterfall(&labels, *totals, parts.iter().map(part).collect(), *rest)
 }
 
-/// `4`, or `4 → 6`.
+/// Count in both steps: `4`, or `4 → 6` if they differ.
 pub fn counts([first, second]: [u64; 2]) -> String {
     let [one, other] = [first, second].map(|count| format::grouped(count as f64));
     if first == second { one } else { format!("{one} → {other}") }
 }
 
-/// How the sides of a part belong together, in words; none where they are the same.
+/// Words for how a part matches between the steps; empty if it is the same in both.
 pub const fn matched_words(matched: Match) -> &'static str {
     match matched {
         Match::Same => "",
@@ -360,10 +360,10 @@ pub const fn matched_words(matched: Match) -> &'static str {
     }
 }
 
-/// Both steps, what differs, how far they are apart, and the table.
+/// Writes both steps, their differences and the table as text.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_text(compared: &Recordings<'_>, most: usize, out: &mut dyn Write) -> io::Result<()> {
     for line in lines(compared) {
         writeln!(out, "{line}")?;
@@ -372,10 +372,10 @@ pub fn write_text(compared: &Recordings<'_>, most: usize, out: &mut dyn Write) -
     table(compared, most).write_text(out)
 }
 
-/// The same in Markdown.
+/// Writes the same in Markdown.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_markdown(compared: &Recordings<'_>, most: usize, out: &mut dyn Write) -> io::Result<()> {
     for line in lines(compared) {
         writeln!(out, "- {}", super::table::markdown(&line))?;
@@ -404,7 +404,7 @@ fn lines(compared: &Recordings<'_>) -> Vec<String> {
             clean(labels[place], 400),
             format::time(difference.totals[place]),
             summary::workload_facts(&profile.workload),
-            gpu.as_deref().unwrap_or("a GPU that the recording does not name"),
+            gpu.as_deref().unwrap_or("an unnamed GPU"),
         )
     };
     let [warning, also] = warnings(difference.steps);

@@ -1,11 +1,10 @@
-//! What is said of a job's run while it goes on and at its end: time left, cost, and the same run
-//! on other GPUs.
+//! Facts on a running or finished job: time left, cost, and the same run on other GPUs.
 //!
-//! - time left = steps left × mean step time; its range is that of the paces that the job has kept
-//!   up ([`Times::pace`](habitat_recorder::live::Times))
+//! - time left = steps left × mean step time; its range is that of the paces that the job has sustained
+//! ([`Times::pace`](crate::live::Times))
 //! - cost so far = hours since the job's start × price of the machine
-//! - the same run elsewhere = all steps × the step predicted there, at the price of the cheapest
-//!   offer on demand; set-up is not counted
+//! - the same run elsewhere = all steps × the step predicted there, at the price of the cheapest on-demand offer,
+//! without set-up
 
 use super::verdict::{self, MemoryUse, Verdict, verdict};
 use super::{format, ranks};
@@ -18,16 +17,16 @@ use habitat_recorder::live::{Aim, Snapshot};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
 
-/// The price of the machine that the job runs on.
+/// Price of the machine that runs the job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Price {
-    /// An hour of it.
+    /// Price per hour.
     pub per_hour: UsdPerHour,
-    /// Where it is from, where it was not given with the job.
+    /// Name of the own machine, if its price was not given with the job.
     pub own: Option<String>,
 }
 
-/// The price that was given, or that of the one own machine with the GPU of the recording.
+/// The given price, or that of the own machine with the recording's GPU if there is exactly one.
 pub fn price(aim: Aim, profile: Option<&Profile>, prices: &PriceBook) -> Option<Price> {
     if let Some(per_hour) = aim.price {
         return Some(Price { per_hour, own: None });
@@ -39,8 +38,8 @@ pub fn price(aim: Aim, profile: Option<&Profile>, prices: &PriceBook) -> Option<
     own.next().is_none().then_some(Price { per_hour: first.price, own: Some(name) })
 }
 
-/// Memory in use of that of the GPU: the peak of the recorded step of what the catalog says, else
-/// what `nvidia-smi` says of the only GPU. Which of several the job uses is not known.
+/// Memory used and available. Prefers the recorded peak and the catalog's memory size; otherwise uses `nvidia-smi` if
+/// there is a single GPU, since with several the job's GPU is unknown.
 pub fn memory(seen: &Snapshot, profile: Option<&Profile>, catalog: &Catalog) -> Option<MemoryUse> {
     let recorded = || {
         let profile = profile?;
@@ -53,7 +52,7 @@ pub fn memory(seen: &Snapshot, profile: Option<&Profile>, catalog: &Catalog) -> 
     })
 }
 
-/// Steps so many times as long as they were, in hours.
+/// Hours for a number of steps at this pace.
 fn at_pace(steps: u64, pace: Range<Micros>) -> Range<Hours> {
     pace.map(|time| Hours::from(time * steps as f64))
 }
@@ -61,21 +60,21 @@ fn at_pace(steps: u64, pace: Range<Micros>) -> Range<Hours> {
 /// Time left.
 ///
 /// # Errors
-/// Why it is not known, with what tells it; or that nothing is left.
+/// Reason why it is unknown and how to provide it, or that no steps are left.
 pub fn left(aim: Aim, seen: &Snapshot) -> Result<Range<Hours>, String> {
     let Some(total) = aim.steps else {
-        return Err("not known: `run --total-steps N` says how many steps the job makes".to_owned());
+        return Err("unknown: pass `run --total-steps N` with the number of steps".to_owned());
     };
     let Some(times) = seen.times else {
-        return Err("not known: no step was timed yet".to_owned());
+        return Err("unknown: no steps timed yet".to_owned());
     };
     match total.checked_sub(seen.steps) {
-        None | Some(0) => Err(format!("none: all {} steps are made", format::grouped(total as f64))),
+        None | Some(0) => Err(format!("none: all {} steps are done", format::grouped(total as f64))),
         Some(steps) => Ok(at_pace(steps, times.pace)),
     }
 }
 
-/// Time left in words; `None` once the job is over.
+/// Words for the time left; `None` once the job is over.
 pub fn left_words(aim: Aim, seen: &Snapshot) -> Option<String> {
     let count = |steps: u64| format::grouped(steps as f64);
     (!seen.is_over()).then(|| match (left(aim, seen), aim.steps) {
@@ -90,21 +89,21 @@ pub fn left_words(aim: Aim, seen: &Snapshot) -> Option<String> {
     })
 }
 
-/// Hours with their range, where it can be told from one.
+/// Hours with their range, unless both ends round to the same text.
 fn hours_with_range(range: &Range<Hours>) -> String {
     let [low, high] = [range.low, range.high].map(format::hours);
     if low == high { format::hours(range.mid) } else { format::hours_with_range(range) }
 }
 
-/// What the job has cost so far.
+/// Cost of the job so far.
 pub fn cost(price: &Price, seen: &Snapshot) -> Usd {
     price.per_hour * Hours::known(seen.elapsed.as_secs_f64() / 3600.0)
 }
 
-/// What it has cost so far, and will have cost in all, in words.
+/// Words for the cost so far and the predicted total.
 pub fn cost_words(aim: Aim, price: Option<&Price>, seen: &Snapshot) -> String {
     let Some(price) = price else {
-        return "not known: `run --price USD` gives the price of an hour of this machine".to_owned();
+        return "unknown: pass `run --price USD` with the hourly price of this machine".to_owned();
     };
     let so_far = cost(price, seen);
     let own = price.own.as_ref().map(|name| format!(", own machine {name}")).unwrap_or_default();
@@ -113,7 +112,7 @@ pub fn cost_words(aim: Aim, price: Option<&Price>, seen: &Snapshot) -> String {
     let all = match left(aim, seen) {
         Ok(hours) if !seen.is_over() => {
             let all = hours.map(|hours| so_far + price.per_hour * hours);
-            format!(" · {} in all", format::usd_with_range(&all))
+            format!(" · {} in total", format::usd_with_range(&all))
         }
         _ => String::new(),
     };
@@ -123,20 +122,20 @@ pub fn cost_words(aim: Aim, price: Option<&Price>, seen: &Snapshot) -> String {
 /// The same run on another GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Elsewhere<'a> {
-    /// The step there.
+    /// The step predicted there.
     pub prediction: &'a Prediction,
     /// The offer.
     pub offer: &'a Offer,
-    /// The price of one GPU of it.
+    /// Price of one GPU of the offer.
     pub price: UsdPerHour,
-    /// All steps.
+    /// Hours for all steps.
     pub hours: Range<Hours>,
-    /// What they cost.
+    /// Cost of all steps.
     pub cost: Range<Usd>,
 }
 
-/// The cheapest and the fastest GPU for so many steps, of those on which the step fits (or may
-/// fit) and which can be rented on demand; without those the step was measured on.
+/// The cheapest and the fastest GPU for this number of steps. Considers GPUs with an on-demand offer on which the step
+/// may fit, without the GPU of the recording.
 pub fn elsewhere<'a>(predictions: &'a Predictions, prices: &'a PriceBook, steps: u64) -> [Option<Elsewhere<'a>>; 2] {
     let others = || {
         predictions.predictions.iter().filter_map(|prediction| {
@@ -156,13 +155,11 @@ pub fn elsewhere<'a>(predictions: &'a Predictions, prices: &'a PriceBook, steps:
     ]
 }
 
-/// The same run on the cheapest and the fastest other GPU, a line each with what it is called: the
-/// difference in cost (the cost, where that of this one is not known) and in time, then both.
-/// Nothing where the number of steps or a step time is not known.
+/// Labels and texts for the same run on the cheapest and the fastest other GPU: the difference in cost (or the cost, if
+/// that of this machine is unknown) and in time, then both. Empty if the number of steps or a step time is unknown.
 ///
-/// Of a job that trains in several processes nothing is said: that is a plan's business. Nor is it
-/// where the step was recorded on no GPU: what is predicted from shapes has no waiting for the host
-/// or for data in it, and would be compared with a run that has.
+/// Also empty for a job that trains in several processes, which needs a plan, and for a step that was not recorded on a
+/// GPU: a prediction from shapes excludes waiting for the host and for data, unlike the run.
 pub fn elsewhere_words(
     aim: Aim,
     seen: &Snapshot,
@@ -189,7 +186,7 @@ pub fn elsewhere_words(
             None => format::usd(it.cost.mid),
         };
         let hours = signed(it.hours.mid.get() - here.get(), format::hours, Hours::known);
-        // A machine is rented whole, and its other GPUs are not used.
+        // The whole machine is rented, but only one of its GPUs is used.
         let share = match it.offer.gpu_count {
             0 | 1 => String::new(),
             gpus => format!(" for one of its {gpus} GPUs"),
@@ -217,22 +214,22 @@ fn signed<T>(difference: f64, words: impl Fn(T) -> String, known: impl Fn(f64) -
     format!("{}{}", if difference < 0.0 { "−" } else { "+" }, words(known(difference.abs())))
 }
 
-/// What was measured of a run, put together at its end.
+/// Results of a run, collected at its end.
 #[derive(Debug)]
 pub struct RunReport {
-    /// What held it back, or why that is not known.
+    /// Bottleneck of the run, or why it is unknown.
     pub verdict: Result<Verdict, String>,
-    /// What the price of the machine is.
+    /// Price of the machine.
     pub price: Option<Price>,
-    /// What it cost.
+    /// Cost of the run.
     pub cost: Option<Usd>,
-    /// Largest memory of tensors on the GPU, in the recorded step.
+    /// Peak memory of tensors on the GPU in the recorded step.
     pub peak_memory: Option<Bytes>,
     lines: Vec<(&'static str, String)>,
 }
 
 impl RunReport {
-    /// Of a job that is over.
+    /// Collects the results of a finished job.
     pub fn new(
         aim: Aim,
         seen: &Snapshot,
@@ -243,7 +240,7 @@ impl RunReport {
         let verdict = verdict(seen, profile, memory(seen, profile, catalog));
         let price = price(aim, profile, prices);
         let mut lines: Vec<(&'static str, String)> = Vec::new();
-        // Of several ranks, all are said beside one another.
+        // With several ranks, `ranks::words` reports the waits.
         let alone = seen.waiting.filter(|_| ranks::waits_most(seen).is_none());
         lines.extend(alone.map(|waiting| ("waited for data", verdict::waited(waiting))));
         lines.extend(ranks::words(seen).map(|words| ("ranks", words)));
@@ -263,7 +260,7 @@ impl RunReport {
         Self { verdict, price, cost, peak_memory, lines }
     }
 
-    /// A line each, with what it is called.
+    /// Labels and texts.
     pub fn lines(&self) -> &[(&'static str, String)] {
         &self.lines
     }
@@ -280,7 +277,7 @@ mod tests {
         Micros::new(value).unwrap()
     }
 
-    /// After 200 steps of a tenth of a second each, in 36 s.
+    /// State after 200 steps of 0.1 s each, in 36 s.
     fn seen() -> Snapshot {
         let times = Times {
             now: micros(1e5),
@@ -305,10 +302,10 @@ mod tests {
         let even = |times: Times| Times { pace: Range { low: times.mean, mid: times.mean, high: times.mean }, ..times };
         let even = Snapshot { times: seen().times.map(even), ..seen() };
         assert_eq!(words(Some(36_200), &even).unwrap(), "1 h for 36,000 of 36,200 steps");
-        assert_eq!(words(Some(200), &seen()).unwrap(), "none: all 200 steps are made");
-        assert_eq!(words(Some(100), &seen()).unwrap(), "none: all 100 steps are made");
+        assert_eq!(words(Some(200), &seen()).unwrap(), "none: all 200 steps are done");
+        assert_eq!(words(Some(100), &seen()).unwrap(), "none: all 100 steps are done");
         assert!(words(None, &seen()).unwrap().contains("--total-steps N"));
-        assert!(words(Some(9), &Snapshot::default()).unwrap().contains("no step was timed yet"));
+        assert!(words(Some(9), &Snapshot::default()).unwrap().contains("no steps timed yet"));
         let over = Snapshot { state: State::Ended { words: String::new(), well: true }, ..seen() };
         assert_eq!(words(Some(36_200), &over), None);
     }
@@ -321,10 +318,10 @@ mod tests {
         };
         assert!(words(aim(None, None), &seen()).contains("--price USD"));
         assert_eq!(words(aim(None, Some(2.0)), &seen()), "$0.0200 so far · 36 s at $2.000/h");
-        // 0.01 h, and 1 h (0.9 to 1.2 h) more.
+        // 0.01 h so far, and 1 h (0.9 to 1.2 h) to go.
         assert_eq!(
             words(aim(Some(36_200), Some(2.0)), &seen()),
-            "$0.0200 so far · $2.02 ($1.82–2.42) in all · 36 s at $2.000/h"
+            "$0.0200 so far · $2.02 ($1.82–2.42) in total · 36 s at $2.000/h"
         );
         let over = Snapshot { state: State::Ended { words: String::new(), well: true }, ..seen() };
         assert_eq!(words(aim(Some(36_200), Some(2.0)), &over), "$0.0200 · 36 s at $2.000/h");

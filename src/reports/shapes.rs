@@ -1,4 +1,4 @@
-//! Steps traced by their shapes: a table of batch sizes, and JSON.
+//! Steps traced by their shapes, as tables by batch size and as JSON.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use habitat_prediction::memory::MemoryLine;
 use habitat_step::op::StepWork;
 use habitat_step::profile::{Memory, Profile};
 
-/// A traced step, and what is shown of it.
+/// A traced step with its computed work.
 #[derive(Debug)]
 pub struct Traced<'a> {
     profile: &'a Profile,
@@ -21,7 +21,7 @@ pub struct Traced<'a> {
 }
 
 impl<'a> Traced<'a> {
-    /// Of a profile that was written to `place`.
+    /// Computes the work of a profile that was written to `place`.
     pub fn of(profile: &'a Profile, place: String) -> Self {
         Self { profile, place, work: StepWork::of(profile) }
     }
@@ -35,14 +35,14 @@ impl<'a> Traced<'a> {
     }
 }
 
-/// The line of memory over the batch size, from two sizes or more.
+/// Linear fit of memory to batch size, for two sizes or more.
 fn line(traced: &[Traced<'_>]) -> Option<MemoryLine> {
     let sized: Vec<(u64, &Profile)> =
         traced.iter().filter_map(|traced| Some((traced.batch()?, traced.profile))).collect();
     if sized.len() < 2 { None } else { MemoryLine::of_profiles(&sized) }
 }
 
-/// What each step does, a row a batch size.
+/// Work of each step, a row for each batch size.
 pub fn work_table(traced: &[Traced<'_>]) -> Table {
     let mut table = Table::new(&[
         Column::number("batch", "batch_size"),
@@ -50,7 +50,7 @@ pub fn work_table(traced: &[Traced<'_>]) -> Table {
         Column::number("FLOPs", "flops"),
         Column::number("forward", "forward_flops"),
         Column::number("backward", "backward_flops"),
-        Column::number("moved", "bytes"),
+        Column::number("memory traffic", "bytes"),
     ]);
     for traced in traced {
         let work = &traced.work;
@@ -67,7 +67,7 @@ pub fn work_table(traced: &[Traced<'_>]) -> Table {
     table
 }
 
-/// What each step keeps in memory at its peak, a row a batch size.
+/// Peak memory of each step, a row for each batch size.
 pub fn memory_table(traced: &[Traced<'_>]) -> Table {
     let mut table = Table::new(&[
         Column::number("batch", "batch_size"),
@@ -94,10 +94,10 @@ fn bytes(bytes: Bytes) -> Cell {
     Cell::new(bytes.to_string(), bytes.get())
 }
 
-/// Everything, for people.
+/// Writes the tables and notes as text.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_text(traced: &[Traced<'_>], out: &mut dyn Write) -> io::Result<()> {
     let Some(first) = traced.first() else { return Ok(()) };
     let workload = &first.profile.workload;
@@ -106,21 +106,21 @@ pub fn write_text(traced: &[Traced<'_>], out: &mut dyn Write) -> io::Result<()> 
     facts.extend(workload.precision.map(|precision| precision.to_string()));
     facts.extend(workload.parameter_count.map(|count| format!("{} parameters", format::short_count(count as f64))));
     writeln!(out, "{}: {}", text::clean(&workload.name, 80), facts.join(" · "))?;
-    writeln!(out, "traced by its shapes: nothing was run or measured\n")?;
+    writeln!(out, "traced by shapes: the step was not run or measured\n")?;
     work_table(traced).write_text(out)?;
     writeln!(out)?;
     memory_table(traced).write_text(out)?;
     writeln!(out)?;
     writeln!(
         out,
-        "FLOPs of products and convolutions, a multiply-add counted as two; moved: the bytes that all calls read and write"
+        "FLOPs of matrix products and convolutions, a multiply-add counted as two; memory traffic: bytes that all calls read and write"
     )?;
     if let Some(line) = line(traced) {
         writeln!(out, "{line}")?;
     }
     let unknown = first.work.unknown;
     if unknown > 0 {
-        writeln!(out, "note: {unknown} calls are not counted: their shapes do not tell what they do")?;
+        writeln!(out, "note: {unknown} calls are not counted: their work cannot be derived from their shapes")?;
     }
     for note in notes(traced) {
         writeln!(out, "note: {}", text::clean(note, 400))?;
@@ -134,7 +134,7 @@ pub fn write_text(traced: &[Traced<'_>], out: &mut dyn Write) -> io::Result<()> 
     }
 }
 
-/// The notes of all traces, each once.
+/// Notes of all traces without duplicates.
 fn notes<'a>(traced: &'a [Traced<'a>]) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
     for note in traced.iter().filter_map(|traced| traced.profile.recording.as_ref()).flat_map(|r| &r.notes) {
@@ -145,7 +145,7 @@ fn notes<'a>(traced: &'a [Traced<'a>]) -> Vec<&'a str> {
     found
 }
 
-/// Everything, for programs: `habitat-shapes`, version 1.
+/// JSON form with all data (`habitat-shapes`, version 1).
 pub fn json(target: &str, traced: &[Traced<'_>]) -> Value {
     let steps: Vec<Value> = traced
         .iter()

@@ -1,5 +1,4 @@
-//! The report printed where there is no terminal: what was recorded, where it would run,
-//! what it would cost.
+//! Report for use without a terminal: the recorded step, step times on other GPUs, and the cost.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -12,14 +11,14 @@ use habitat_prediction::{Predictions, communicates};
 use habitat_step::profile::breakdown::{Breakdown, GroupBy, Segment};
 use habitat_step::profile::{Profile, Workload, modules};
 
-/// Operations listed.
+/// Operations listed at most.
 const TOP: usize = 8;
-/// Modules listed.
+/// Modules listed at most.
 const MODULES: usize = 12;
-/// Rejected offers listed, unless all are asked for.
+/// Rejected offers listed, unless the user requests all.
 const REJECTED: usize = 8;
 
-/// Mode, batch size, sequence length, precision and parameters, as far as they are known.
+/// Mode, batch size, sequence length, precision and parameters, if known.
 pub fn workload_facts(workload: &Workload) -> String {
     let mut facts = vec![workload.mode.to_string()];
     facts.extend(workload.batch_size.map(|batch| format!("batch {batch}")));
@@ -29,15 +28,15 @@ pub fn workload_facts(workload: &Workload) -> String {
     facts.join(" · ")
 }
 
-/// On how many steps a measured time rests.
+/// Number of steps behind a measured time.
 pub fn steps_measured(steps: u32) -> String {
     if steps == 1 { "1 step".to_owned() } else { format!("median of {steps} steps") }
 }
 
-/// The recorded step in two lines: what was run where, and where its time went.
+/// Writes the recorded step in two lines: workload and GPU, then the breakdown of its time.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_step(profile: &Profile, label: &str, out: &mut dyn Write) -> io::Result<()> {
     let (workload, breakdown) = (&profile.workload, Breakdown::of(profile));
     let name = text::clean(&workload.name, 80);
@@ -48,32 +47,32 @@ pub fn write_step(profile: &Profile, label: &str, out: &mut dyn Write) -> io::Re
     facts.extend(split.map(|split| {
         let samples = profile.step.as_ref().and_then(|step| step.samples);
         let over = samples.map_or_else(String::new, |samples| format!(", {}", steps_measured(samples)));
-        let with = if communicates(profile) { ", communication with other GPUs included" } else { "" };
+        let with = if communicates(profile) { ", including communication with other GPUs" } else { "" };
         format!("step {} measured{over}{with}: GPU idle {}", format::time(split.step), format::percent(1.0 - scale))
     }));
     let phases = breakdown.phases.iter();
     facts.extend(phases.map(|phase| format!("{} {}", phase.phase, format::percent(phase.share * scale))));
     facts.extend(memory::words(profile));
-    writeln!(out, "  {}", if facts.is_empty() { "nothing measured on a GPU".to_owned() } else { facts.join(" · ") })
+    writeln!(out, "  {}", if facts.is_empty() { "no GPU timings".to_owned() } else { facts.join(" · ") })
 }
 
 fn origin_words(profile: &Profile) -> String {
     let Some(origin) = &profile.origin else {
-        return "shapes only, not measured on a GPU".to_owned();
+        return "shapes only, no GPU timings".to_owned();
     };
     let name = match (&origin.gpu, origin.gpu_name.as_deref().map(|name| text::clean(name, 90))) {
         (Some(slug), Some(name)) => format!("{name} ({slug})"),
         (Some(slug), None) => slug.to_string(),
         (None, Some(name)) => format!("{name} (not in the catalog)"),
-        (None, None) => "a GPU that the recording does not name".to_owned(),
+        (None, None) => "an unnamed GPU".to_owned(),
     };
     format!("recorded on {name}")
 }
 
-/// What was recorded: workload, origin, step, phases and the longest operations.
+/// Writes the recording: workload, origin, step, phases and the longest operations.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io::Result<()> {
     let workload = &profile.workload;
     writeln!(out, "{} ({label})", text::clean(&workload.name, 80))?;
@@ -87,7 +86,7 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
             out,
             "  step {} measured{over}{}; device busy {} ({})",
             format::time(split.step),
-            if communicates(profile) { ", communication with other GPUs included" } else { "" },
+            if communicates(profile) { ", including communication with other GPUs" } else { "" },
             format::time(split.busy),
             format::percent(split.busy / split.step)
         )?;
@@ -126,7 +125,7 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
     Ok(())
 }
 
-/// The tree of modules, as far as they take a fiftieth of the device time; nothing where none were recorded.
+/// Writes the tree of modules with at least 2 % of the device time; writes nothing if no modules were recorded.
 fn write_modules(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     if profile.operations.iter().all(|operation| operation.module.is_none()) {
         return Ok(());
@@ -148,7 +147,7 @@ fn write_modules(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The step as a line, in words: what takes a hundredth of it or more, and the others together.
+/// Breakdown of the step in one line: parts of at least 1 %, and the sum of the others.
 fn step_words(segments: &[Segment]) -> String {
     let (listed, others): (Vec<&Segment>, Vec<&Segment>) = segments.iter().partition(|segment| segment.share >= 0.01);
     let words = |segment: &Segment| {
@@ -162,10 +161,10 @@ fn step_words(segments: &[Segment]) -> String {
     format!("of the step: {}", parts.join(" · "))
 }
 
-/// The table of predictions, in at most `width` cells if there is a limit, and what holds for all of them.
+/// Writes the table of predictions, in at most `width` cells if there is a limit, and the notes on all predictions.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_predictions(
     predictions: &Predictions,
     prices: &PriceBook,
@@ -179,18 +178,22 @@ pub fn write_predictions(
         writeln!(out)?;
     }
     if !dropped.is_empty() {
-        writeln!(out, "left out to fit the terminal: {}; --csv and --markdown have all columns", dropped.join(", "))?;
+        writeln!(
+            out,
+            "columns hidden to fit the terminal: {}; --csv and --markdown have all columns",
+            dropped.join(", ")
+        )?;
     }
     for note in &predictions.notes {
         writeln!(out, "note: {note}")?;
     }
     if predictions.workload.batch_size.is_none_or(|batch| batch == 0) {
-        writeln!(out, "note: samples/s and samples/$ need the batch size: give it with --batch-size N")?;
+        writeln!(out, "note: samples/s and samples/$ need the batch size: pass --batch-size N")?;
     }
     Ok(())
 }
 
-/// The answer: what to take, what else could be had, and what of it fails.
+/// Writes the plan in short, the offers to accept, and their risks.
 fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let firm = if plan.goal.limits.accept.is_empty() { "firm " } else { "" };
     if let Some(verdict) = beside::verdict(plan) {
@@ -212,10 +215,10 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// The plan, its alternatives and why other offers were not taken.
+/// Writes the plan, its alternatives and the reasons of rejected offers.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::Result<()> {
     write_answer(plan, out)?;
     predictions::write_warnings(&plan.warnings, out)?;
@@ -257,12 +260,12 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
     }
     if !plan.rejected.is_empty() {
         let shown = if all_rejected { plan.rejected.len() } else { REJECTED };
-        // What came nearest to being taken first.
+        // List the offers that came closest to being used first.
         let mut rejected: Vec<&Rejection> = plan.rejected.iter().collect();
         rejected.sort_by_key(|rejected| Reverse(rejected.kind));
         let counts = rejected.chunk_by(|a, b| a.kind == b.kind);
         let counts: Vec<String> = counts.map(|of| format!("{} {}", of.len(), of[0].kind.words())).collect();
-        writeln!(out, "\nNot taken ({} offers: {}):", rejected.len(), counts.join(", "))?;
+        writeln!(out, "\nRejected ({} offers: {}):", rejected.len(), counts.join(", "))?;
         for rejected in rejected.iter().take(shown) {
             writeln!(out, "  {}: {}", rejected.offer, rejected.reason)?;
         }
@@ -270,7 +273,7 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
             writeln!(out, "  … {} more with --rejected", rejected.len() - shown)?;
         }
     }
-    writeln!(out, "\nAssumed:")?;
+    writeln!(out, "\nAssumptions:")?;
     for assumed in plan.goal.assumed() {
         writeln!(out, "  {}: {} ({})", assumed.name, assumed.value, assumed.source)?;
     }

@@ -1,5 +1,4 @@
-//! A table: on a screen, as text, as Markdown, as CSV, or copied. Screens and reports build the
-//! same one.
+//! Tables shared by screens and reports: drawn, as text, as Markdown, as CSV, or copied.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,69 +9,68 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::timeline::Lane;
 use crate::theme::Role;
 
-/// A column: its heading for people, its key (with the unit) for CSV, and what may become of it
-/// on a narrow screen.
+/// A column: heading for people, key (with the unit) for CSV, and behaviour on a narrow screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Heading; empty leaves the column out in text and Markdown.
+    /// Heading; empty hides the column in text and Markdown.
     pub heading: Cow<'static, str>,
-    /// Heading in CSV; empty leaves the column out there.
+    /// Heading in CSV; empty hides the column there.
     pub key: &'static str,
-    /// Whether it holds numbers, aligned to the right.
+    /// Whether the column has numbers, which are right-aligned.
     pub number: bool,
-    /// 0 = never dropped; the highest goes first when there is no room.
+    /// Priority of dropping if the table is too wide: highest first, 0 = never.
     pub priority: u8,
-    /// Narrowest width where the text may be cut; `None` = never cut.
+    /// Narrowest width to which text may be cut; `None` = never cut.
     pub shrink_to: Option<u16>,
     /// Width of a drawing; `None` = text.
     pub graphic: Option<u16>,
-    /// The sortable column a click on the heading means.
+    /// Index of the sortable column that a click on the heading selects.
     pub sort: Option<usize>,
 }
 
 impl Column {
-    /// A column of text, for a report.
+    /// A column of text for a report.
     pub const fn text(heading: &'static str, key: &'static str) -> Self {
         let heading = Cow::Borrowed(heading);
         Self { heading, key, number: false, priority: 0, shrink_to: None, graphic: None, sort: None }
     }
 
-    /// A column of numbers, for a report.
+    /// A column of numbers for a report.
     pub const fn number(heading: &'static str, key: &'static str) -> Self {
         let heading = Cow::Borrowed(heading);
         Self { heading, key, number: true, priority: 0, shrink_to: None, graphic: None, sort: None }
     }
 
-    /// Words on a screen, which may be cut to `shrink_to` cells.
+    /// A column of text on a screen, which may be cut to `shrink_to` cells.
     pub fn words(heading: impl Into<Cow<'static, str>>, shrink_to: u16, priority: u8) -> Self {
         Self { heading: heading.into(), priority, shrink_to: Some(shrink_to), ..Self::text("", "") }
     }
 
-    /// Numbers on a screen, which are never cut.
+    /// A column of numbers on a screen, which is never cut.
     pub fn figures(heading: impl Into<Cow<'static, str>>, priority: u8) -> Self {
         Self { heading: heading.into(), priority, ..Self::number("", "") }
     }
 
-    /// A drawing of `width` cells or more.
+    /// A column of drawings with at least `width` cells.
     pub fn graphic(heading: &'static str, width: u16, priority: u8) -> Self {
         Self { priority, graphic: Some(width), ..Self::text(heading, "") }
     }
 
-    /// Leaves the column out of narrow tables, the highest priority first.
+    /// Allows the column to be dropped from narrow tables, highest priority first.
     #[must_use]
     pub const fn dropped(mut self, priority: u8) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Cuts the column to `cells` in narrow tables.
+    /// Allows the column to be cut to `cells` in narrow tables.
     #[must_use]
     pub const fn cut_to(mut self, cells: u16) -> Self {
         self.shrink_to = Some(cells);
         self
     }
 
-    /// Sorted by the `index`-th sortable column.
+    /// Makes a click on the heading sort by the `index`-th sortable column.
     #[must_use]
     pub fn sorts(mut self, index: usize) -> Self {
         self.sort = Some(index);
@@ -80,12 +78,12 @@ impl Column {
     }
 }
 
-/// A drawing in a cell; positions are fractions of the cell's width, of a bar over time its hours.
+/// A drawing in a cell. Positions are fractions of the cell's width; a bar over time has hours.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Graphic {
     /// A bar from the left.
     Bar(f64),
-    /// A bar from one place to another.
+    /// A bar between two positions.
     Between([f64; 2]),
     /// Low end, best single value and high end of a range.
     Range([f64; 3]),
@@ -93,47 +91,47 @@ pub enum Graphic {
     Lane(Lane),
 }
 
-/// A cell: rounded for people, whole for CSV.
+/// A cell: rounded for people, full precision for CSV.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
-    /// Its text, which is also what is copied.
+    /// Text, which is also copied.
     pub text: String,
-    /// What CSV has in its place.
+    /// Value in CSV, if different from the text.
     value: Option<String>,
-    /// Its meaning.
+    /// Meaning, for the style.
     pub role: Role,
-    /// What a screen draws in place of the text.
+    /// Drawing shown on screen instead of the text.
     pub graphic: Option<Graphic>,
 }
 
 impl Cell {
-    /// The same in every form.
+    /// A cell with the same text in every format.
     pub fn text(text: impl fmt::Display) -> Self {
         Self { text: text.to_string(), value: None, role: Role::Text, graphic: None }
     }
 
-    /// Rounded text for people, a whole value for CSV.
+    /// A cell with rounded text for people and a full value for CSV.
     pub fn new(text: impl fmt::Display, value: impl fmt::Display) -> Self {
         Self { value: Some(value.to_string()), ..Self::text(text) }
     }
 
-    /// Text with a meaning.
+    /// A cell with a role.
     pub fn styled(role: Role, text: impl fmt::Display) -> Self {
         Self { role, ..Self::text(text) }
     }
 
-    /// With a meaning.
+    /// Sets the role.
     #[must_use]
     pub fn role(self, role: Role) -> Self {
         Self { role, ..self }
     }
 
-    /// A drawing; nothing of it is copied.
+    /// A drawing, which is not copied.
     pub fn draw(role: Role, graphic: Graphic) -> Self {
         Self { graphic: Some(graphic), ..Self::styled(role, "") }
     }
 
-    /// A bar over time; the same in signs where there is no screen.
+    /// A bar over time; in text, drawn with characters.
     pub fn lane(lane: Lane) -> Self {
         Self { graphic: Some(Graphic::Lane(lane)), ..Self::text(lane.text()) }
     }
@@ -142,34 +140,34 @@ impl Cell {
         self.value.as_deref().unwrap_or(&self.text)
     }
 
-    /// Nothing known.
+    /// A cell for an unknown value.
     pub fn unknown() -> Self {
         Self::new("–", "")
     }
 
-    /// `f` of the value, or nothing known.
+    /// `f` of the value, or a cell for an unknown value.
     pub fn maybe<T>(value: Option<T>, f: impl FnOnce(T) -> Self) -> Self {
         value.map_or_else(Self::unknown, f)
     }
 }
 
-/// Drawings do not grow wider than this, or than four times what they ask for: longer bars say no more.
+/// Maximum width of a drawing, unless four times its minimum is more; longer bars add no information.
 const MOST_GRAPHIC: u16 = 36;
 
-/// Rows under columns.
+/// Columns and rows of cells.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
     /// Columns.
     pub columns: Vec<Column>,
-    /// Rows, a cell a column.
+    /// Rows, with one cell per column.
     pub rows: Vec<Vec<Cell>>,
-    /// Rows before and after these that a long list does not make, as no screen shows them.
+    /// Number of rows before and after these that are not built, because a long list shows only some rows.
     pub left_out: [usize; 2],
-    /// The selected row, on a screen.
+    /// Index of the selected row on a screen.
     pub selected: usize,
-    /// The sortable column in use and whether the largest come first.
+    /// Index of the sortable column in use, and whether the largest values come first.
     pub sorted: Option<(usize, bool)>,
-    /// What a screen shows where there are no rows: why, and what to do about it.
+    /// Text for a screen without rows: the reason, and what to do about it.
     pub empty: String,
 }
 
@@ -179,7 +177,7 @@ impl Table {
         Self { columns: columns.to_vec(), ..Self::default() }
     }
 
-    /// Adds a row; it has a cell for every column.
+    /// Adds a row, with one cell per column.
     pub fn push(&mut self, row: Vec<Cell>) {
         debug_assert_eq!(row.len(), self.columns.len(), "a cell for every column");
         self.rows.push(row);
@@ -190,17 +188,17 @@ impl Table {
         self.len() == 0
     }
 
-    /// How many rows there are, those left out among them.
+    /// Number of rows, including those not built.
     pub fn len(&self) -> usize {
         self.left_out[0] + self.rows.len() + self.left_out[1]
     }
 
-    /// The row of that position among all.
+    /// The row at an index among all rows.
     pub fn row(&self, at: usize) -> Option<&[Cell]> {
         Some(self.rows.get(at.checked_sub(self.left_out[0])?)?)
     }
 
-    /// The table as tab-separated text, drawings left out.
+    /// The table as tab-separated text without drawings.
     pub fn to_tsv(&self) -> String {
         let mut text = self.tsv_line(self.columns.iter().map(|column| &*column.heading));
         for row in &self.rows {
@@ -220,8 +218,8 @@ impl Table {
         texts.map(|(text, _)| text.trim()).collect::<Vec<_>>().join("\t") + "\n"
     }
 
-    /// Width of each column in `width` cells with `gap` between; 0 = dropped. Columns are
-    /// dropped by priority and only words are ever cut.
+    /// Width of each column in `width` cells with `gap` between columns; 0 = dropped. Drops columns by priority and
+    /// cuts text only.
     pub fn widths(&self, width: u16, gap: u16) -> Vec<u16> {
         let natural: Vec<u16> = self
             .columns
@@ -232,7 +230,7 @@ impl Table {
                     return least.max(column.heading.width() as u16);
                 }
                 let cells = self.rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.text.width());
-                // The sign of the order stands beside the heading.
+                // The sort marker takes a cell next to the heading.
                 let mark = usize::from(column.sort.is_some());
                 cells.max().unwrap_or(0).max(column.heading.width() + mark) as u16
             })
@@ -256,7 +254,7 @@ impl Table {
         }
         let mut widths: Vec<u16> = (0..kept.len()).map(|index| if kept[index] { least(index) } else { 0 }).collect();
         let mut spare = width.saturating_sub(total(&kept, &least));
-        // Words first, the most important first; then the drawings share what is left.
+        // Widen text first, by importance; then drawings share the remaining cells.
         let mut order: Vec<usize> = (0..kept.len()).filter(|index| kept[*index]).collect();
         order.sort_by_key(|index| self.columns[*index].priority);
         for index in order.iter().copied().filter(|index| self.columns[*index].graphic.is_none()) {
@@ -278,10 +276,10 @@ impl Table {
         self.columns.iter().enumerate().filter(|(_, column)| !column.heading.is_empty())
     }
 
-    /// Aligned columns, two spaces apart.
+    /// Writes aligned columns, two spaces apart.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Write errors of `out`.
     pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let width = |index: usize, heading: &str| {
             self.rows.iter().map(|row| row[index].text.width()).chain([heading.width()]).max().unwrap_or(0)
@@ -312,11 +310,11 @@ impl Table {
         Ok(())
     }
 
-    /// Aligned columns two spaces apart, in at most `width` cells if there is a limit: columns are dropped by
-    /// priority, then words are cut. Returns the headings of the columns that were dropped.
+    /// Writes aligned columns two spaces apart, in at most `width` cells if there is a limit: drops columns by
+    /// priority, then cuts text. Returns the headings of the dropped columns.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Write errors of `out`.
     pub fn write_fitted(&self, width: Option<u16>, out: &mut dyn Write) -> io::Result<Vec<&str>> {
         let Some(width) = width else {
             self.write_text(out)?;
@@ -340,10 +338,10 @@ impl Table {
         Ok(dropped)
     }
 
-    /// A Markdown table.
+    /// Writes a Markdown table.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Write errors of `out`.
     pub fn write_markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         let headings: Vec<_> = self.shown().map(|(_, column)| markdown(&column.heading)).collect();
         let rules: Vec<_> = self.shown().map(|(_, column)| if column.number { "---:" } else { "---" }).collect();
@@ -355,11 +353,11 @@ impl Table {
         Ok(())
     }
 
-    /// CSV with a heading line, whole numbers, empty cells where nothing is known. A text
-    /// that a spreadsheet would take for a formula has an apostrophe before it.
+    /// Writes CSV with a heading line and unrounded numbers; unknown values are empty cells. A text that a spreadsheet
+    /// would evaluate as a formula starts with an apostrophe.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Write errors of `out`.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         let keyed: Vec<usize> = self
             .columns
@@ -377,7 +375,7 @@ impl Table {
     }
 }
 
-/// A text in at most `width` cells, with a sign at a cut.
+/// A text in at most `width` cells, with an ellipsis if cut.
 fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -392,13 +390,13 @@ fn cut(text: &str, width: usize) -> String {
     shown + "…"
 }
 
-/// A cell that no spreadsheet takes for a formula. Numbers may begin with a sign.
+/// Prefixes text that a spreadsheet would evaluate as a formula. Numbers may start with a sign.
 fn for_spreadsheets(value: &str) -> String {
     let is_formula = value.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
     if is_formula && value.parse::<f64>().is_err() { format!("'{value}") } else { value.to_owned() }
 }
 
-/// Text as it stands in Markdown: no HTML, no links, no marks, no end of a cell.
+/// Escapes text for Markdown: no HTML, links, markup or cell separators.
 pub fn markdown(text: &str) -> String {
     let text = text.replace("://", ":\u{1}//").replace("www.", "www\u{1}.");
     let mut escaped = String::with_capacity(text.len());
@@ -408,7 +406,7 @@ pub fn markdown(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '&' => escaped.push_str("&amp;"),
             '|' | '[' | ']' | '`' | '*' | '\\' | '~' => escaped.extend(['\\', c]),
-            // What would be a link by itself.
+            // Break up what Markdown would turn into a link.
             '\u{1}' => escaped.push('\\'),
             '\n' | '\r' => escaped.push(' '),
             c => escaped.push(c),
@@ -417,7 +415,7 @@ pub fn markdown(text: &str) -> String {
     escaped
 }
 
-/// The writer's own error, so that a closed pipe is known as one.
+/// The underlying I/O error, so that a closed pipe is recognised.
 fn io_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -453,7 +451,7 @@ mod tests {
         assert_eq!(text(Table::write_csv), "gpu,step_us,note\nt4,12345.678,a|b\nh100-sxm5,,\"x,\"\"y\"\"\"\n");
     }
 
-    /// A row with a drawing.
+    /// A table with a drawing.
     fn drawn() -> Table {
         let mut table = Table::new(&[
             Column::words("name", 6, 0),

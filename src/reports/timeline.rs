@@ -1,26 +1,25 @@
-//! What happens when, as a bar over hours: of the parts of a plan, and of several jobs. The same
-//! cells are drawn on the screens and written as text.
+//! Bars over hours, for the parts of a plan and for several jobs. Screens and text use the same cells.
 
 use super::format;
 use habitat_base::units::{Hours, Range};
 use habitat_planning::plan::Use;
 
-/// What a cell of a bar shows.
+/// Content of one cell of a bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// Nothing happens.
+    /// Empty.
     Nothing,
-    /// Machines start.
+    /// Machines are starting.
     Setup,
-    /// Training, with its checkpoints.
+    /// Training, including checkpoints.
     Training,
-    /// Work is repeated after losses of machines, as long as is expected.
+    /// Expected time to repeat work after machines are lost.
     Repeated,
-    /// A machine is waited for, as long as is expected.
+    /// Expected time to wait for a machine.
     Waiting,
     /// The earliest end.
     Earliest,
-    /// It may still run.
+    /// The job may still be running.
     Late,
     /// The latest end.
     Latest,
@@ -29,7 +28,7 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// Its character.
+    /// Character of the mark.
     pub const fn character(self, ascii: bool) -> char {
         let [plain, drawn] = match self {
             Self::Nothing => [' ', ' '],
@@ -49,27 +48,27 @@ impl Mark {
 /// A bar, in hours from the start.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Lane {
-    /// Where it begins.
+    /// Start of the bar.
     pub from: f64,
-    /// Where start-up, training, repeated work and waiting are expected to end; when machines are
-    /// lost is not known, so that what losses take stands at the end.
+    /// Expected ends of start-up, training, repeated work and waiting. The times of losses are unknown, so repeated
+    /// work and waiting are at the end.
     pub ends: [f64; 4],
-    /// The earliest and the latest end; `None` where they are not drawn.
+    /// Earliest and latest end; `None` to omit them.
     pub range: Option<[f64; 2]>,
-    /// The deadline, where it is on the axis.
+    /// Deadline, if the axis includes it.
     pub deadline: Option<f64>,
-    /// The hours of the whole width.
+    /// Hours of the whole width.
     pub axis: f64,
 }
 
 /// Cells of a bar in text.
 const WIDTH: u16 = 40;
 
-/// Deadlines further away than so many times the latest end are not drawn.
+/// Deadlines beyond this many times the latest end are not drawn.
 const FAR: f64 = 3.0;
 
 impl Lane {
-    /// The bar in so many cells: a cell at least, though what takes less than half of one is not seen in it.
+    /// The bar in `width` cells, of which it fills at least one. Shares of less than half a cell may be invisible.
     pub fn cells(&self, width: u16) -> Vec<Mark> {
         let width = usize::from(width);
         let mut cells = vec![Mark::Nothing; width];
@@ -97,7 +96,7 @@ impl Lane {
                 cells[at..last].fill(Mark::Late);
                 cells[last - 1] = Mark::Latest;
             }
-            // Where the bar has no room between its begin and its end, the numbers say it.
+            // Without room between begin and end, the figures show the earliest end.
             if first > 0 && first < at && cells[first - 1..=first] == [Mark::Training; 2] {
                 cells[first] = Mark::Earliest;
             }
@@ -114,7 +113,7 @@ impl Lane {
         self.cells(WIDTH).into_iter().map(|mark| mark.character(false)).collect::<String>().trim_end().to_owned()
     }
 
-    /// The same without its range and deadline: one thing that it is made of, by its position.
+    /// The bar of one of its uses, by index, without range and deadline.
     #[must_use]
     pub fn only(&self, which: usize) -> Self {
         let from = if which == 0 { self.from } else { self.ends[which - 1] };
@@ -123,21 +122,21 @@ impl Lane {
     }
 }
 
-/// The hours that an axis shows: all of these ends, and the deadlines that are not far behind them.
+/// Hours of the axis, which includes all ends and those deadlines that are not far behind them.
 pub fn axis(ends: impl IntoIterator<Item = Hours>, deadlines: impl IntoIterator<Item = Hours>) -> f64 {
     let last = ends.into_iter().fold(Hours::ZERO, Hours::max);
     let near = deadlines.into_iter().filter(|deadline| deadline.get() <= last.get() * FAR);
-    // A little more, so that a line at the end is seen beside a bar that ends there.
+    // Leave some room for a line next to a bar that ends there.
     near.fold(last, Hours::max).get() * 1.04
 }
 
-/// What the axis shows, as the heading of a column.
+/// Range of the axis, as the heading of a column.
 pub fn heading(axis: f64) -> String {
     let (low, high) = (Hours::ZERO, Hours::known(axis));
     format::hours_range(&Range { low, mid: low, high })
 }
 
-/// What the signs of these bars mean; `all`: those of what they are made of too, which no rows say.
+/// Legend of the marks in these bars. `all` includes the uses, for bars without a row for each use.
 pub fn legend(lanes: &[Lane], ascii: bool, all: bool) -> String {
     let has = |mark| lanes.iter().any(|lane: &Lane| lane.cells(WIDTH).contains(&mark));
     let words = [(Mark::Earliest, "earliest end"), (Mark::Latest, "latest end"), (Mark::Deadline, "deadline")];
@@ -170,12 +169,12 @@ mod tests {
         };
         assert_eq!(ascii(&lane, 20), "  +#####[#xx.---]  :");
         assert_eq!(ascii(&lane.only(1), 20), "   #######          ");
-        // Too short for the signs of all of it, but there.
+        // Too short to show all marks, but visible.
         let short = Lane { ends: [2.02, 2.03, 2.03, 2.03], range: None, ..lane };
         assert_eq!(ascii(&short, 20), "  +                :");
         assert_eq!(ascii(&Lane { range: None, deadline: None, ..lane }, 5), " ##  ");
         assert_eq!(ascii(&lane, 0), "");
-        // Nothing of it takes time.
+        // No use takes time.
         assert_eq!(ascii(&Lane::default(), 3), "   ");
     }
 

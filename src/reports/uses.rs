@@ -1,5 +1,4 @@
-//! The chosen plan over time, and what its cost is made of: one table for the screen and for text,
-//! and the same numbers in JSON.
+//! Time and cost of a plan by use, as a table for the screen and for text, and in JSON.
 
 use std::ops::Add;
 
@@ -15,31 +14,31 @@ use habitat_base::text::clean;
 use habitat_base::units::{Hours, Range, Usd};
 use habitat_planning::plan::{ByUse, Part, Plan, Total, Use};
 
-/// Hours or dollars by what they go to; what takes none is absent.
+/// Hours or dollars by use; uses without any are absent.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UsesJson {
-    /// Starting up, before the first step.
+    /// Start-up before the first step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub setup: Option<Range<f64>>,
-    /// Steps that count.
+    /// Training steps, each counted once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training: Option<Range<f64>>,
     /// Writing checkpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Range<f64>>,
-    /// Steps done again after losses of spot machines, and restarts.
+    /// Steps repeated after losses of spot machines, and restarts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeated: Option<Range<f64>>,
     /// Waiting for another spot machine after a loss.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Range<f64>>,
-    /// Paid of hours begun, or of a contract's term, and not used.
+    /// Paid but unused time of started hours or of a contract's term.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unused: Option<Range<f64>>,
-    /// Keeping the data at the provider.
+    /// Storing the data at the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<Range<f64>>,
-    /// Copying the data, once, before the first step.
+    /// Copying the data once, before the first step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Range<f64>>,
 }
@@ -60,7 +59,7 @@ impl UsesJson {
     }
 }
 
-/// The bars of the parts, one after another at their expected hours.
+/// Bars of the parts, one after another at their expected hours.
 pub fn lanes(plan: &Plan) -> Vec<Lane> {
     let Some(total) = &plan.total else { return Vec::new() };
     let axis = timeline::axis([total.hours.high], plan.goal.deadline);
@@ -68,7 +67,7 @@ pub fn lanes(plan: &Plan) -> Vec<Lane> {
     let bar = |part: &Part| {
         let from = start.mid.get();
         start = start + part.hours;
-        // Where another machine takes over by the deadline, nothing runs longer.
+        // If another machine takes over by the deadline, no part runs longer.
         let latest = start.high.min(total.hours.high).get();
         Lane {
             range: Some([start.low.get(), latest]),
@@ -79,7 +78,7 @@ pub fn lanes(plan: &Plan) -> Vec<Lane> {
     plan.parts.iter().map(bar).collect()
 }
 
-/// A part's bar from this hour on.
+/// Bar of a part that starts at hour `from`.
 pub(super) fn lane(part: &Part, from: f64, axis: f64) -> Lane {
     let mut at = from;
     let mut until = |uses: &[Use]| {
@@ -95,8 +94,8 @@ pub(super) fn lane(part: &Part, from: f64, axis: f64) -> Lane {
     Lane { from, ends, range: None, deadline: None, axis }
 }
 
-/// Each part as a bar over time with what it is made of below it, and the plan; no rows where there
-/// is no plan. The bars of a part's uses show which sign of its bar is which.
+/// Each part as a bar over time with its uses below, then the total of all parts; empty without a plan. The bars of the
+/// uses explain the marks in the bar of the part.
 pub fn table(plan: &Plan) -> Table {
     let lanes = lanes(plan);
     let heading = timeline::heading(lanes.first().map_or(0.0, |lane| lane.axis));
@@ -132,16 +131,16 @@ pub fn table(plan: &Plan) -> Table {
     table
 }
 
-/// What the signs of the bars mean, and a deadline that is too far to be drawn.
+/// Legend of the bars, with a deadline that is beyond the axis.
 pub fn legend(plan: &Plan, ascii: bool) -> String {
     let lanes = lanes(plan);
     let far = plan.goal.deadline.filter(|deadline| lanes.first().is_some_and(|lane| deadline.get() > lane.axis));
-    let far = far.map(|deadline| format!("the deadline, {}, is further to the right", format::hours(deadline)));
+    let far = far.map(|deadline| format!("the deadline, {}, is beyond the chart", format::hours(deadline)));
     let signs = Some(timeline::legend(&lanes, ascii, false)).filter(|signs| !signs.is_empty());
     signs.into_iter().chain(far).collect::<Vec<_>>().join(" · ")
 }
 
-/// Where a use stands in the bar of its part; `None` where it takes no time.
+/// Bar of a use within the bar of its part; `None` if it takes no time.
 fn own_bar(part: &Part, lane: &Lane, what: Use) -> Option<Cell> {
     let place = match what {
         Use::Setup | Use::Data => 0,
@@ -196,7 +195,7 @@ fn row(
     ]
 }
 
-/// The ends of a cost without its sign; nothing where they are one.
+/// The ends of a cost without the dollar sign; empty if they are equal.
 pub(super) fn range_cell(cost: &Range<Usd>) -> Cell {
     if cost.low == cost.high {
         return Cell::text("");

@@ -1,15 +1,15 @@
-//! What bounds a running job or a recorded step: one sentence with its figures, and what to do next.
+//! Bottleneck of a running job or a recorded step: one sentence with its figures, and advice.
 //!
-//! | kind | is said where |
+//! | kind | condition |
 //! | --- | --- |
-//! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader`, of several ranks in that of one, and the recorded step does not show that the GPU was busy meanwhile ([`BUSY`]); or the GPU idles [`IDLE`] of the recorded step and most of that while the host loads data |
-//! | a slow rank | the others wait [`LATE`](ranks::LATE) of its step for it, or its steps are [`SLOW`](ranks::SLOW) times as long as the median of all |
+//! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader` (for several ranks: of any rank), unless the recorded step shows a busy GPU ([`BUSY`]); or the GPU is idle [`IDLE`] of the recorded step, and the host loads data for most of that |
+//! | a slow rank | the other ranks wait for it [`LATE`](ranks::LATE) of its step, or its steps are [`SLOW`](ranks::SLOW) times as long as the median |
 //! | communication | collectives take [`EXCHANGING`] of the recorded step |
-//! | host-bound | the GPU idles [`IDLE`] of the recorded step |
-//! | memory near its limit | [`FULL`] of the GPU's memory is in use |
-//! | GPU-bound | else, where the recorded step ran on a GPU |
+//! | CPU-bound | the GPU is idle [`IDLE`] of the recorded step |
+//! | memory almost full | [`FULL`] of the GPU's memory is in use |
+//! | GPU-bound | otherwise, if the step was recorded on a GPU |
 //!
-//! The first that holds is said.
+//! Reports the first that applies.
 
 use std::fmt;
 
@@ -21,18 +21,18 @@ use habitat_step::op::Family;
 use habitat_step::profile::breakdown::{Breakdown, GroupBy};
 use habitat_step::profile::{Execution, Operation, Phase, Precision, Profile};
 
-/// Share of the time of the last steps from which on data hold them up.
+/// Share of the time of the last steps above which waiting for data is a bottleneck.
 pub const WAITING: f64 = 0.2;
-/// Share of the recorded step in which a GPU is busy that waits for nothing.
+/// Share of the recorded step above which a GPU counts as busy all the time.
 pub const BUSY: f64 = 0.9;
-/// Share of the recorded step from which on collectives hold it up.
+/// Share of the recorded step above which collectives are a bottleneck.
 pub const EXCHANGING: f64 = 0.25;
-/// Share of the recorded step that a GPU idles from which on the host holds it up.
+/// Share of the recorded step above which GPU idle time makes the host the bottleneck.
 pub const IDLE: f64 = 0.25;
-/// Share of the GPU's memory from which on a larger batch is not likely to fit.
+/// Share of the GPU's memory above which a larger batch is unlikely to fit.
 pub const FULL: f64 = 0.92;
 
-/// What holds a job back.
+/// Bottleneck of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// The training waits for its data.
@@ -43,14 +43,14 @@ pub enum Bound {
     Communication,
     /// The GPU waits for the host.
     Host,
-    /// Hardly any memory is left.
+    /// The memory is almost full.
     Memory,
     /// The GPU computes all the time.
     Gpu,
 }
 
 impl Bound {
-    /// The name in JSON.
+    /// Name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Data => "data",
@@ -63,14 +63,14 @@ impl Bound {
     }
 }
 
-/// What holds a job back, why that is said, and what to do.
+/// A bottleneck with its evidence and advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// What it is.
+    /// Kind of bottleneck.
     pub bound: Bound,
-    /// The finding, with the figures that it stands on.
+    /// The finding with its figures.
     pub because: String,
-    /// The step to take.
+    /// Advice.
     pub next: String,
 }
 
@@ -80,32 +80,32 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The memory of a GPU.
+/// Memory of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MemoryUse {
-    /// In use.
+    /// Memory in use.
     pub used: Bytes,
-    /// All of it.
+    /// Total memory.
     pub all: Bytes,
 }
 
-/// What holds the job back.
+/// Finds the bottleneck of a job.
 ///
 /// # Errors
-/// Why that is not known.
+/// Reason why it is unknown.
 pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<MemoryUse>) -> Result<Verdict, String> {
     let recorded = profile.and_then(Recorded::of);
     let is_busy = recorded.as_ref().is_some_and(|recorded| recorded.idle < 1.0 - BUSY);
-    // One rank that is late for want of data holds up all the others.
+    // A single rank that waits for data holds up all others.
     let of_ranks = ranks::waits_most(seen);
     let waiting = of_ranks.map(|it| it.value).or(seen.waiting);
-    // Which rank's step was recorded is not asked: another may have been waited for.
+    // The recorded step may be another rank's, so its busy GPU does not rule this out.
     if let Some(waiting) = waiting.filter(|waiting| waiting.share >= WAITING && (!is_busy || of_ranks.is_some())) {
         return Ok(of_data(waiting, of_ranks));
     }
     if let Some(late) = ranks::late(seen) {
         let (name, waited) = (ranks::name(late.process), whole(late.waited / late.step));
-        let because = format!("{name} is slow: the others wait {waited} of each step for it");
+        let because = format!("{name} is slow: the other ranks wait for it {waited} of each step");
         return Ok(Verdict { bound: Bound::Rank, because, next: LATE_NEXT.to_owned() });
     }
     if let Some(slow) = ranks::slowest(seen).filter(|it| it.value.get() >= it.median.get() * ranks::SLOW) {
@@ -116,18 +116,18 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
     }
     let Some(recorded) = recorded else {
         let why = if profile.is_some() {
-            "the recorded step has no times of a GPU"
+            "recorded on a CPU or from shapes, without GPU timings"
         } else if seen.is_over() {
-            "no step was recorded"
+            "no step recorded"
         } else {
-            "no step is recorded yet"
+            "no step recorded yet"
         };
         let waiting = seen.waiting.map(|it| format!(", and data took {}", waited(it))).unwrap_or_default();
         let hint = if is_one_of_several(seen, profile) { format!("; {ALL_RANKS}") } else { String::new() };
-        return Err(format!("not known: {why}{waiting}{hint}"));
+        return Err(format!("unknown: {why}{waiting}{hint}"));
     };
     if recorded.exchanging >= EXCHANGING {
-        let less = "exchange less often: a larger batch on each GPU, or gradient accumulation";
+        let less = "communicate less often: use a larger batch per GPU, or gradient accumulation";
         return Ok(Verdict {
             bound: Bound::Communication,
             because: format!("communication: collectives take {} of the recorded step", whole(recorded.exchanging)),
@@ -138,35 +138,35 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
         let most = if recorded.profiled { "at most " } else { "" };
         return Ok(Verdict {
             bound: Bound::Host,
-            because: format!("host-bound: the GPU idles {most}{} of the recorded step", whole(recorded.idle)),
-            next: "launch less: torch.compile, CUDA graphs or a larger batch".to_owned(),
+            because: format!("CPU-bound: the GPU is idle {most}{} of the recorded step", whole(recorded.idle)),
+            next: "reduce launch overhead: torch.compile, CUDA graphs or a larger batch".to_owned(),
         });
     }
     let full = memory.filter(|memory| memory.all.get() > 0.0 && memory.used.get() / memory.all.get() >= FULL);
     if let Some(MemoryUse { used, all }) = full {
         return Ok(Verdict {
             bound: Bound::Memory,
-            because: format!("memory near its limit: {used} of {all} in use"),
-            next: "a larger batch will hardly fit; activation checkpointing or bf16 makes room".to_owned(),
+            because: format!("memory almost full: {used} of {all} in use"),
+            next: "a larger batch will probably not fit; activation checkpointing or bf16 frees memory".to_owned(),
         });
     }
     Ok(recorded.of_gpu())
 }
 
-/// What bounds a recorded step, of which nothing else is known.
+/// Finds the bottleneck of a recorded step without a running job.
 ///
 /// # Errors
-/// Why that is not known.
+/// Reason why it is unknown.
 pub fn of_profile(profile: &Profile, memory: Option<MemoryUse>) -> Result<Verdict, String> {
     verdict(&Snapshot::default(), Some(profile), memory)
 }
 
-/// The verdict on a recorded step that waits for its data.
+/// Verdict for a recorded step that waits for its data.
 fn of_loading(profile: &Profile, recorded: Option<&Recorded>) -> Option<Verdict> {
     let loading = waits::loading(profile)?;
     let because = match recorded {
         Some(recorded) if recorded.idle >= IDLE && loading.share >= recorded.idle / 2.0 => format!(
-            "waiting for data: the GPU idles {} of the recorded step, and the host loads data in {} of it",
+            "waiting for data: the GPU is idle {} of the recorded step, and the CPU loads data for {} of it",
             whole(recorded.idle),
             whole(loading.share)
         ),
@@ -181,20 +181,20 @@ fn of_loading(profile: &Profile, recorded: Option<&Recorded>) -> Option<Verdict>
 }
 
 /// Advice if one rank is late.
-const LATE_NEXT: &str = "compare what it loads and computes, the clock and the temperature of its GPU, and what else \
-                         runs beside it";
+const LATE_NEXT: &str = "compare its data, its work, the clock and temperature of its GPU, and other \
+                         processes on its machine";
 
 /// Advice if collectives take long and only one rank was recorded.
 const ALL_RANKS: &str = "`run --all-ranks` shows whether ranks wait for a slow one";
 
-/// Whether one of several ranks was recorded, and it is not known what the others wait for.
+/// Whether only one of several ranks was recorded, so that the waits of the others are unknown.
 fn is_one_of_several(seen: &Snapshot, profile: Option<&Profile>) -> bool {
     let ranks = seen.processes.iter().filter(|process| process.is_rank).count();
     let is_alone = profile.and_then(|profile| profile.recording.as_ref()?.ranks).is_none();
     ranks > 1 && profile.is_some() && is_alone
 }
 
-/// The share of the last steps that data took, in words.
+/// Words for the share of the last steps spent waiting for data.
 pub fn waited(waiting: Waiting) -> String {
     let of = if waiting.steps == 1 { "the last step".to_owned() } else { format!("the last {} steps", waiting.steps) };
     format!("{} of the time of {of}", whole(waiting.share))
@@ -205,8 +205,11 @@ fn of_rank(slow: Farthest<'_, Micros>) -> Verdict {
     let name = ranks::name(slow.process);
     Verdict {
         bound: Bound::Rank,
-        because: format!("one rank is slow: {name} takes {step} a step, the median of {} is {median}", slow.ranks),
-        next: "compare the clock and the temperature of its GPU, and what else runs beside it".to_owned(),
+        because: format!(
+            "one rank is slow: {name} takes {step} per step, the median of {} ranks is {median}",
+            slow.ranks
+        ),
+        next: "compare the clock and temperature of its GPU, and other processes on its machine".to_owned(),
     }
 }
 
@@ -225,7 +228,7 @@ fn of_data(waiting: Waiting, of_ranks: Option<Farthest<'_, Waiting>>) -> Verdict
     Verdict { bound: Bound::Data, because, next }
 }
 
-/// What makes a loader faster: more workers as long as there are CPU cores for them, and one for the training.
+/// Advice for faster loading: more workers while CPU cores are free, keeping one core for training.
 fn faster_loading(waiting: Waiting) -> String {
     let most = waiting.cores.map_or(u32::MAX, |cores| cores.saturating_sub(1));
     let cores = waiting.cores.map_or_else(String::new, |cores| match cores {
@@ -233,47 +236,47 @@ fn faster_loading(waiting: Waiting) -> String {
         cores => format!("{cores} CPU cores"),
     });
     match waiting.workers {
-        None => "give the DataLoader more workers (num_workers), as far as there are CPU cores".to_owned(),
+        None => "use more DataLoader workers (num_workers) if CPU cores are free".to_owned(),
         Some(0) if most == 0 => {
-            format!("do less work on each sample: with {cores}, workers (num_workers) would not load faster")
+            format!("do less work per sample: with {cores}, workers (num_workers) would not load faster")
         }
         Some(0) if waiting.cores.is_none() => {
-            "num_workers=0 loads in the training process: try a worker for each free CPU core".to_owned()
+            "num_workers=0 loads in the training process: try one worker per free CPU core".to_owned()
         }
         Some(0) => format!("num_workers=0 loads in the training process: try num_workers={}", most.min(4)),
         Some(workers) if workers < most => format!(
-            "more workers than num_workers={workers}, less work on each sample, or persistent_workers=True where epochs are short"
+            "use more workers than num_workers={workers}, less work per sample, or persistent_workers=True if epochs are short"
         ),
         Some(workers) => format!(
-            "less work on each sample, or persistent_workers=True if epochs are short: num_workers={workers} keeps {cores} busy"
+            "do less work per sample, or set persistent_workers=True if epochs are short: num_workers={workers} already keeps {cores} busy"
         ),
     }
 }
 
-/// A share in whole per cent.
+/// A share in whole percent.
 fn whole(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// What the recorded step shows, where it ran on a GPU.
+/// Findings on a step that was recorded on a GPU.
 struct Recorded {
-    /// Share of the step that the GPU idles.
+    /// Share of the step in which the GPU is idle.
     idle: f64,
-    /// Share of the step that collectives take.
+    /// Share of the step spent in collectives.
     exchanging: f64,
-    /// Whether the profiler slowed the host down.
+    /// Whether the profiler slowed down the host.
     profiled: bool,
-    /// The family with the most device time, and its share of that.
+    /// Family with the most device time, and its share.
     most: Option<(String, f64)>,
     precision: Option<Precision>,
-    /// Share of the device time that a compiler could fuse: elementwise operations and the like, outside the
-    /// optimizer; 0 in compiled steps.
+    /// Share of the device time that a compiler could fuse: elementwise and similar operations outside the optimizer; 0
+    /// for compiled steps.
     fusable: f64,
 }
 
-/// Families whose operations `torch.compile` fuses.
+/// Families that `torch.compile` fuses.
 const FUSABLE: [Family; 4] = [Family::Elementwise, Family::Normalisation, Family::Softmax, Family::Reduction];
-/// Share of the device time from which on fusing is worth naming.
+/// Share of the device time above which the advice mentions fusing.
 const WORTH_FUSING: f64 = 0.2;
 
 impl Recorded {
@@ -300,7 +303,7 @@ impl Recorded {
             Some((family, share)) => {
                 let next = match self.shorter(family) {
                     FASTER if self.fusable >= WORTH_FUSING => format!(
-                        "torch.compile fuses elementwise kernels and norms ({}), a faster GPU shortens the rest",
+                        "torch.compile fuses elementwise kernels and norms ({}); a faster GPU shortens the rest",
                         whole(self.fusable)
                     ),
                     next => next.to_owned(),
@@ -312,7 +315,7 @@ impl Recorded {
         Verdict { bound: Bound::Gpu, because: format!("GPU-bound: busy {busy} of the step{most}"), next }
     }
 
-    /// What shortens the operations of a family.
+    /// Advice that shortens the operations of a family.
     fn shorter(&self, family: &str) -> &'static str {
         let is = |families: &[Family]| families.iter().any(|it| it.name() == family);
         let has_tf32 = |allows: fn(Precision) -> bool| self.precision.is_some_and(allows);
@@ -323,14 +326,14 @@ impl Recorded {
         } else if (is_convolution || is(&[Family::Gemm])) && is_wide && self.precision != Some(Precision::Tf32) {
             "autocast to bf16 (or TF32) shortens them"
         } else if is(&FUSABLE) && self.fusable > 0.0 {
-            "torch.compile joins such operations"
+            "torch.compile fuses such operations"
         } else {
             FASTER
         }
     }
 }
 
-/// Share of the device time of a step that a compiler could fuse.
+/// Share of the step's device time that a compiler could fuse.
 fn fusable(profile: &Profile) -> f64 {
     let total = profile.total_device_time();
     if total.get() <= 0.0 || profile.step.as_ref().is_some_and(|step| step.execution == Some(Execution::Compiled)) {
@@ -343,7 +346,7 @@ fn fusable(profile: &Profile) -> f64 {
     times.sum::<Micros>() / total
 }
 
-/// Where nothing of the program's own is likely to help.
+/// Advice if changes to the program are unlikely to help.
 const FASTER: &str = "a faster GPU shortens the step";
 
 #[cfg(test)]
@@ -353,7 +356,7 @@ mod tests {
     use habitat_recorder::live::{Exchange, Process};
     use habitat_step::profile::Step;
 
-    /// A step of 100 µs in which the GPU is busy so long, with these operations.
+    /// A step of 100 µs in which the GPU is busy for `busy` µs, with these operations.
     fn profile(busy: u32, precision: &str, operations: &[(&str, u32)]) -> Profile {
         let operations: Vec<String> = operations
             .iter()
@@ -391,11 +394,11 @@ mod tests {
                 Some(profile(60, "fp32", &busy)),
                 None,
                 Bound::Data,
-                "waiting for data: 62 % of the time of the last 50 steps; more workers than \
-                 num_workers=2, less work on each sample, or persistent_workers=True where epochs are short",
+                "waiting for data: 62 % of the time of the last 50 steps; use more workers than \
+                 num_workers=2, less work per sample, or persistent_workers=True if epochs are short",
             ),
             (
-                // It loads while the GPU computes.
+                // The data are loaded while the GPU computes.
                 waiting(0.62, Some(0)),
                 Some(profile(97, "fp32", &busy)),
                 memory(40.0),
@@ -409,7 +412,7 @@ mod tests {
                 None,
                 Bound::Gpu,
                 "GPU-bound: busy 97 % of the step, 62 % of it matrix product; torch.compile fuses \
-                 elementwise kernels and norms (38 %), a faster GPU shortens the rest",
+                 elementwise kernels and norms (38 %); a faster GPU shortens the rest",
             ),
             (
                 Snapshot::default(),
@@ -424,7 +427,7 @@ mod tests {
                 Some(profile(90, "bf16", &[("aten::relu", 90)])),
                 None,
                 Bound::Gpu,
-                "GPU-bound: busy 90 % of the step, 100 % of it elementwise; torch.compile joins \
+                "GPU-bound: busy 90 % of the step, 100 % of it elementwise; torch.compile fuses \
                  such operations",
             ),
             (
@@ -432,7 +435,7 @@ mod tests {
                 Some(profile(55, "bf16", &busy)),
                 memory(79.0),
                 Bound::Host,
-                "host-bound: the GPU idles 45 % of the recorded step; launch less: torch.compile, CUDA graphs or a \
+                "CPU-bound: the GPU is idle 45 % of the recorded step; reduce launch overhead: torch.compile, CUDA graphs or a \
                  larger batch",
             ),
             (
@@ -440,16 +443,16 @@ mod tests {
                 Some(profile(90, "bf16", &exchanging)),
                 None,
                 Bound::Communication,
-                "communication: collectives take 40 % of the recorded step; exchange less often: a larger batch on \
-                 each GPU, or gradient accumulation",
+                "communication: collectives take 40 % of the recorded step; communicate less often: use a larger batch \
+                 per GPU, or gradient accumulation",
             ),
             (
                 Snapshot::default(),
                 Some(profile(97, "bf16", &busy)),
                 memory(79.0),
                 Bound::Memory,
-                "memory near its limit: 79.0 GB of 80.0 GB in use; a larger batch will hardly fit; activation \
-                 checkpointing or bf16 makes room",
+                "memory almost full: 79.0 GB of 80.0 GB in use; a larger batch will probably not fit; activation \
+                 checkpointing or bf16 frees memory",
             ),
         ] {
             let found = verdict(&seen, profile.as_ref(), memory).unwrap();
@@ -457,7 +460,7 @@ mod tests {
         }
     }
 
-    /// The timeline of a file shows what the host did while the GPU waited.
+    /// The timeline of a file shows what the host did while the GPU was idle.
     #[test]
     fn a_recorded_step_that_loads_data_waits_for_them() {
         let mut step = profile(55, "fp32", &[("aten::mm", 55)]);
@@ -473,14 +476,14 @@ mod tests {
         step.timeline = timeline("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
         assert_eq!(
             of_profile(&step, None).unwrap().to_string(),
-            "waiting for data: the GPU idles 45 % of the recorded step, and the host loads data in 40 % of it; \
-             num_workers=0 loads in the training process: try a worker for each free CPU core"
+            "waiting for data: the GPU is idle 45 % of the recorded step, and the CPU loads data for 40 % of it; \
+             num_workers=0 loads in the training process: try one worker per free CPU core"
         );
         step.timeline = timeline("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__");
-        assert!(of_profile(&step, None).unwrap().next.starts_with("give the DataLoader more workers"));
+        assert!(of_profile(&step, None).unwrap().next.starts_with("use more DataLoader workers"));
         step.timeline = timeline("aten::item");
         assert_eq!(of_profile(&step, None).unwrap().bound, Bound::Host);
-        // A step that was recorded on a CPU has no GPU that idles.
+        // A step recorded on a CPU has no GPU idle time.
         let mut on_cpu = profile(0, "fp32", &[("aten::mm", 0)]);
         let waits = Some(Micros::known(30.0));
         on_cpu.step = Some(Step { duration: Some(Micros::known(100.0)), data_wait: waits, ..Step::default() });
@@ -496,15 +499,12 @@ mod tests {
         };
         assert!(next(0, 2).ends_with("try num_workers=1"), "{}", next(0, 2));
         assert!(next(0, 64).ends_with("try num_workers=4"));
-        assert_eq!(
-            next(0, 1),
-            "do less work on each sample: with 1 CPU core, workers (num_workers) would not load faster"
-        );
+        assert_eq!(next(0, 1), "do less work per sample: with 1 CPU core, workers (num_workers) would not load faster");
         assert!(
-            next(2, 2).starts_with("less work on each sample")
-                && next(2, 2).contains("num_workers=2 keeps 2 CPU cores busy")
+            next(2, 2).starts_with("do less work per sample")
+                && next(2, 2).contains("num_workers=2 already keeps 2 CPU cores busy")
         );
-        assert!(next(2, 8).starts_with("more workers than num_workers=2"));
+        assert!(next(2, 8).starts_with("use more workers than num_workers=2"));
     }
 
     #[test]
@@ -521,7 +521,7 @@ mod tests {
             let processes = vec![rank(0, 100.0, 0.02), second, rank(2, 101.0, 0.03)];
             Snapshot { waiting: processes[0].waiting, processes, ..Snapshot::default() }
         };
-        // The step that was recorded is that of another rank, whose GPU is busy with the exchange.
+        // The recorded step is another rank's, whose GPU is busy with communication.
         let busy = profile(97, "bf16", &[("aten::mm", 50), ("c10d::allreduce_", 45)]);
         let words = |second: Process| verdict(&seen(second), Some(&busy), None).unwrap();
         let late = words(rank(1, 101.0, 0.4));
@@ -532,7 +532,7 @@ mod tests {
         );
         let slow = words(rank(1, 130.0, 0.03));
         assert_eq!(slow.bound, Bound::Rank);
-        assert_eq!(slow.because, "one rank is slow: rank 1 takes 130.0 ms a step, the median of 3 is 101.0 ms");
+        assert_eq!(slow.because, "one rank is slow: rank 1 takes 130.0 ms per step, the median of 3 ranks is 101.0 ms");
         let even = words(rank(1, 101.0, 0.03));
         assert_eq!(even.bound, Bound::Communication);
         assert!(even.next.contains("`run --all-ranks`"), "{}", even.next);
@@ -543,17 +543,17 @@ mod tests {
         }
         let late = verdict(&waits, Some(&busy), None).unwrap();
         assert_eq!(late.bound, Bound::Rank);
-        assert_eq!(late.because, "rank 1 is slow: the others wait 60 % of each step for it");
+        assert_eq!(late.because, "rank 1 is slow: the other ranks wait for it 60 % of each step");
     }
 
     #[test]
     fn what_is_not_known_says_why() {
         let unknown = |seen: &Snapshot, profile: Option<&Profile>| verdict(seen, profile, None).unwrap_err();
-        assert_eq!(unknown(&Snapshot::default(), None), "not known: no step is recorded yet");
+        assert_eq!(unknown(&Snapshot::default(), None), "unknown: no step recorded yet");
         let shapes = Profile { step: None, ..profile(0, "fp32", &[("aten::mm", 0)]) };
         assert_eq!(
             unknown(&waiting(0.03, None), Some(&shapes)),
-            "not known: the recorded step has no times of a GPU, and data took 3 % of the time of the last 50 steps"
+            "unknown: recorded on a CPU or from shapes, without GPU timings, and data took 3 % of the time of the last 50 steps"
         );
     }
 }

@@ -1,5 +1,4 @@
-//! What the timeline of a step tells beyond its sums, in words: when the device waits, and what the host does
-//! meanwhile.
+//! Waits of the device in the timeline of a step, and what the host does meanwhile, in words.
 
 use super::format;
 use habitat_base::text::clean;
@@ -8,24 +7,24 @@ use habitat_step::op;
 use habitat_step::profile::Profile;
 use habitat_step::profile::timeline::{Gap, Part, Timeline};
 
-/// Waits told.
+/// Number of waits to show.
 const GAPS: usize = 3;
-/// The longest waits in which data may be loaded.
+/// Number of longest waits to search for data loading.
 const GAPS_OF_DATA: usize = 64;
-/// Share of a step below which a wait is not worth a word.
+/// Shorter waits, as a share of the step, are not shown.
 const SHORT: f64 = 0.01;
-/// Share of a wait from which on it is told what the host did in it.
+/// Share of a wait above which the host's activity in it is shown.
 const TOLD: f64 = 0.2;
 
-/// The name of a part, short.
+/// Short name of a part.
 pub fn name(profile: &Profile, timeline: &Timeline, part: &Part) -> String {
     let full = timeline.name(part, profile);
-    // What autograd wraps around its nodes, and numbers of classes, tell nothing here.
+    // Omit autograd's wrapper and the class after `#`, which add no information here.
     let bare = full.strip_prefix("autograd::engine::evaluate_function: ").unwrap_or(full);
     clean(op::name::short(bare.split('#').next().unwrap_or(bare)), 48)
 }
 
-/// What the host did in a wait: `the host was in aten::item for 2.10 ms`; empty where it was not recorded.
+/// Host activity in a wait: `the host was in aten::item for 2.10 ms`; empty if it was not recorded.
 pub fn host_words(profile: &Profile, timeline: &Timeline, gap: &Gap) -> String {
     let one = |(part, time): &(Option<Part>, Micros)| match part {
         Some(part) => format!("in {} for {}", name(profile, timeline, part), format::time(*time)),
@@ -37,12 +36,12 @@ pub fn host_words(profile: &Profile, timeline: &Timeline, gap: &Gap) -> String {
     let most = gap.host.first().is_some_and(|(_, time)| time.get() >= gap.duration.get() / 2.0);
     match words.is_empty() {
         true => String::new(),
-        false if most => format!("the host was {}", words.join(" and ")),
-        false => format!("the host was in several operators, longest {}", words.join(" and ")),
+        false if most => format!("the CPU was {}", words.join(" and ")),
+        false => format!("the CPU was in several operators, longest {}", words.join(" and ")),
     }
 }
 
-/// What a recorded step waits for its data.
+/// Time that a recorded step waits for its data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Loading {
     /// Share of the step, from 0 to 1.
@@ -51,8 +50,8 @@ pub struct Loading {
     pub in_process: bool,
 }
 
-/// What the step waits for its data: by its timeline while the device does nothing, else as measured of a step without
-/// a GPU; `None` if neither is known.
+/// Share of the step spent waiting for data: from the timeline while the device is idle, or as measured in a step
+/// without a GPU; `None` if both are unknown.
 pub fn loading(profile: &Profile) -> Option<Loading> {
     let step = profile.step.as_ref()?;
     if let Some((wait, duration)) = step.data_wait.zip(step.duration).filter(|(_, duration)| duration.get() > 0.0) {
@@ -71,16 +70,16 @@ pub fn loading(profile: &Profile) -> Option<Loading> {
     Some(Loading { share: (loads / timeline.duration.get()).min(1.0), in_process })
 }
 
-/// The longest waits of the device with what the host did meanwhile; `None` without a timeline.
+/// The longest waits of the device with the host activity in each; `None` without a timeline.
 pub fn words(profile: &Profile) -> Option<String> {
     let timeline = profile.timeline.as_ref()?;
     let of = format!("of one step of {}", format::time(timeline.duration));
     let gaps = timeline.gaps(GAPS);
     let longest = gaps.first().map_or(Micros::ZERO, |gap| gap.duration);
     let all: f64 = timeline.idle().into_iter().map(|[from, to]| to - from).sum();
-    let all = format!("in the timeline {of} the device waits for {} in all", format::time(Micros::known(all)));
+    let all = format!("timeline {of}: the GPU is idle for {} in total", format::time(Micros::known(all)));
     if longest.get() < SHORT * timeline.duration.get() {
-        return Some(format!("{all}, never for longer than {}", format::time(longest)));
+        return Some(format!("{all}, never longer than {}", format::time(longest)));
     }
     let worth = gaps.iter().filter(|gap| gap.duration.get() >= SHORT * timeline.duration.get());
     let words: Vec<String> = worth
@@ -118,8 +117,8 @@ mod tests {
         );
         assert_eq!(
             words(&step).unwrap(),
-            "in the timeline of one step of 1.0 ms the device waits for 555.0 µs in all, longest 555.0 µs after \
-             395.0 µs (the host was in enumerate(DataLoader) for 500.0 µs)"
+            "timeline of one step of 1.0 ms: the GPU is idle for 555.0 µs in total, longest 555.0 µs after \
+             395.0 µs (the CPU was in enumerate(DataLoader) for 500.0 µs)"
         );
         let busy = profile(
             r#"{"duration_us": 1000, "parts": [{"operation": 0}],
@@ -127,7 +126,7 @@ mod tests {
         );
         assert_eq!(
             words(&busy).unwrap(),
-            "in the timeline of one step of 1.0 ms the device waits for 5.0 µs in all, never for longer than 5.0 µs"
+            "timeline of one step of 1.0 ms: the GPU is idle for 5.0 µs in total, never longer than 5.0 µs"
         );
     }
 }

@@ -586,7 +586,7 @@ fn nobody_is_asked_for_what_could_not_be_written() {
     std::fs::write(place.path("there.habitat.json"), "x").unwrap();
     for (options, problem) in [
         (vec!["-o", "no/such/p.habitat.json"], "cannot be written"),
-        (vec!["-o", "there.habitat.json"], "exists already"),
+        (vec!["-o", "there.habitat.json"], "already exists"),
         (vec!["--origin", "gtx-99"], "gtx-99"),
         (vec!["--batch-size", "0"], "at least one sample"),
         (vec!["--keep-traces", "no/such"], "no such folder"),

@@ -240,10 +240,10 @@ fn known_answers_become_a_calibration_that_predictions_use() {
     let again = machine.run(&["calibrate"]);
     let (out, err) = (String::from_utf8(again.stdout).unwrap(), String::from_utf8(again.stderr).unwrap());
     assert!(err.contains("in place of that of 20") && err.contains("predictions use it from now on"), "{err}");
-    assert!(out.contains("power limit 200 W (set down or up from 250 W)"), "{out}");
+    assert!(out.contains("power limit 200 W (default 250 W)"), "{out}");
     let copy = out.lines().find(|line| line.starts_with("copy (read and written)")).unwrap();
     assert!(copy.contains("800.0 GB/s") && copy.contains("51 %") && copy.contains("1160"), "{copy}");
-    assert!(out.contains("1200 MHz, 200 W, 61 °C, held by power cap"), "{out}");
+    assert!(out.contains("1200 MHz, 200 W, 61 °C, limited by power cap"), "{out}");
     // Broken by hand, it is named.
     let broken = std::fs::read_to_string(&overlay).unwrap().replace("version = 1", "version = 9");
     std::fs::write(&overlay, broken).unwrap();
@@ -278,7 +278,12 @@ fn without_cublaslt_products_are_left_out() {
     let mut machine = Machine::whole(0);
     machine.variables = vec![("FAKE_LT_FAIL", "1")];
     let text = machine.ok(&["calibrate", "--dry-run"]);
-    assert!(text.contains("left out: matrix products: no cuBLASLt works with this driver: libcublasLt.so.12: cuBLASLt: not initialized"), "{text}");
+    assert!(
+        text.contains(
+            "omitted: matrix products: no cuBLASLt works with this driver: libcublasLt.so.12: cuBLASLt: not initialized"
+        ),
+        "{text}"
+    );
 }
 
 fn a_machine_without_cublaslt_is_told_how_to_install_it() {
@@ -306,6 +311,6 @@ fn a_gpu_in_use_or_unknown_is_not_measured_unasked() {
     );
     // Called a T4, 800 GB/s cannot be.
     let text = machine.ok(&["calibrate", "--gpu", "t4"]);
-    assert!(text.contains("left out: bandwidth, copy: measured 800.0 GB/s, more than 1.15 times"), "{text}");
+    assert!(text.contains("omitted: bandwidth, copy: 800.0 GB/s measured, more than 1.15 times"), "{text}");
     assert!(machine.error(&["calibrate", "--gpu", "t5"]).contains("no GPU \"t5\" in the catalog"));
 }

@@ -133,7 +133,7 @@ fn trainings_one_after_another_are_no_ranks(python: &str) {
     let said = ran.err();
     assert_eq!(line(&said, "ranks"), None, "{said}");
     assert!(!said.contains("rank is slow") && !said.contains("is slow:"), "{said}");
-    assert!(line(&said, "trainings").unwrap().starts_with("3 separate ones"), "{said}");
+    assert!(line(&said, "trainings").unwrap().starts_with("3 separate; "), "{said}");
     assert!(line(&said, "trainings").unwrap().contains("45 steps"), "that with most steps: {said}");
     assert_eq!(ran.profile.unwrap().recording.unwrap().ranks, None);
 }
@@ -150,7 +150,7 @@ fn trainings_beside_one_another_are_no_ranks(python: &str) {
     assert_eq!((ran.code(), ran.steps().len(), ran.windows().len()), (0, 3, 3), "{}", ran.err());
     let said = ran.err();
     assert_eq!(line(&said, "ranks"), None, "{said}");
-    assert!(line(&said, "trainings").unwrap().starts_with("3 separate ones"), "{said}");
+    assert!(line(&said, "trainings").unwrap().starts_with("3 separate; "), "{said}");
     assert_ne!(ran.seen["verdict"]["bound"], "rank", "{said}");
 }
 
@@ -173,7 +173,7 @@ fn the_rank_that_the_others_wait_for_is_found(python: &str) {
         let verdict = &ran.seen["verdict"];
         assert_eq!(verdict["bound"], "rank", "{options:?} {after:?}: {}", ran.err());
         let because = verdict["because"].as_str().unwrap();
-        assert!(because.starts_with("rank 1 is slow: the others wait "), "{because}");
+        assert!(because.starts_with("rank 1 is slow: the other ranks wait "), "{because}");
         let ranks = line(&ran.err(), "ranks").unwrap().to_owned();
         assert!(ranks.starts_with("rank 1 is slow: ") && ranks.contains("rank 0 waits "), "{}", ran.err());
         let recorded = ran.profile.unwrap().recording.unwrap().ranks;
@@ -182,7 +182,7 @@ fn the_rank_that_the_others_wait_for_is_found(python: &str) {
     for options in [&[][..], &["--all-ranks"]] {
         let ran = run(options, &torchrun, &["even"]);
         assert!(!ran.err().contains("is slow"), "{}", ran.err());
-        assert!(line(&ran.err(), "ranks").unwrap().starts_with("2 ranks at one pace"), "{}", ran.err());
+        assert!(line(&ran.err(), "ranks").unwrap().starts_with("2 ranks at the same pace"), "{}", ran.err());
     }
 }
 

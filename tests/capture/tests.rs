@@ -202,7 +202,7 @@ fn nothing_is_started_that_could_not_be_written() {
     for (options, problem) in [
         (vec!["-o", "no/such/folder/p.habitat.json"], "cannot be written"),
         (vec!["-o", "."], "is a folder"),
-        (vec!["-o", "there.habitat.json"], "exists already"),
+        (vec!["-o", "there.habitat.json"], "already exists"),
         (vec!["--log", "no/such/folder/log"], "cannot be written"),
         (vec!["--batch-size", "0"], "at least one sample"),
         (vec!["--origin", "gtx-99"], "gtx-99"),

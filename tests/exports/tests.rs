@@ -110,7 +110,7 @@ fn every_provider_of_the_price_book_is_named_or_refused() {
                 Err(LaunchError::Refused { offer: id, reason, .. }) => {
                     assert!(id == offer.id.as_str() && !reason.is_empty());
                     let is_new = ["gb200", "gb300", "mi325x", "mi355x"].iter().any(|gpu| is_of(offer, gpu));
-                    assert!(is_new || !reason.contains("no name of this GPU for it is known"), "{tool} {id}");
+                    assert!(is_new || !reason.contains("its name for this GPU is unknown"), "{tool} {id}");
                 }
                 Err(other) => panic!("{tool} {}: {other}", offer.id),
             }

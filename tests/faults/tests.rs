@@ -218,7 +218,7 @@ fn a_file_that_is_there_is_replaced_only_when_asked() {
     let place = Place::new();
     place.file(OUT, "mine");
     let said = place.refused(&["import", "few.json", "-o", OUT]);
-    assert!(said.contains("out/p.habitat.json: exists already") && said.contains("--force"), "{said}");
+    assert!(said.contains("out/p.habitat.json: already exists") && said.contains("--force"), "{said}");
     assert_eq!(std::fs::read_to_string(place.path(OUT)).unwrap(), "mine");
     assert_eq!(place.run(&["import", "few.json", "-o", OUT, "--force"]).status.code(), Some(0));
     assert_eq!((place.operations(OUT), place.out().len()), (399, 1));
@@ -235,7 +235,7 @@ fn several_at_once_leave_one_whole_file() {
         let (well, badly): (Vec<_>, Vec<_>) = ended.iter().partition(|output| output.status.success());
         assert_eq!(well.len(), wins, "{:?}", badly.first());
         for output in badly {
-            assert!(refusal(output).contains("exists already"));
+            assert!(refusal(output).contains("already exists"));
         }
         assert_eq!((place.operations(OUT), place.out()), (399, vec!["p.habitat.json".to_owned()]));
     }

@@ -335,7 +335,7 @@ fn the_program_opens_an_export_and_says_what_it_cannot() {
     made.folder.write("a.nsys-rep", "whatever it has");
     assert!(error(&["predict", "a.nsys-rep"]).contains("nsys export --type sqlite"));
     Connection::open(made.folder.0.path().join("b.sqlite")).unwrap().execute_batch("CREATE TABLE x (y)").unwrap();
-    assert!(error(&["predict", "b.sqlite"]).contains("no export of Nsight Systems"));
+    assert!(error(&["predict", "b.sqlite"]).contains("not an export of Nsight Systems"));
     let whole = std::fs::read(&made.path).unwrap();
     std::fs::write(made.folder.0.path().join("cut.sqlite"), &whole[..whole.len() / 2]).unwrap();
     let cut = error(&["predict", "cut.sqlite"]);

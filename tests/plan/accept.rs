@@ -83,7 +83,7 @@ fn the_plan_is_firm_and_says_what_else_could_be_had() {
     assert_eq!(beside(&plan, Accept::Platform), (60.0, Some(100.0), platform.into()));
     let (cost, then, words) = beside(&plan, Accept::Spot);
     assert!(cost > 50.0 && cost < 95.0 && then == Some(100.0), "{cost}");
-    assert_eq!(words, "a spot machine; if you get no spot machine");
+    assert_eq!(words, "a spot machine; if no spot machine is available");
     // An offer that needs several things has them in its reason.
     assert!(
         plan.rejected.iter().any(|one| {

@@ -64,13 +64,16 @@ fn machines_whose_batches_do_not_make_it_are_rejected_with_what_would_do() {
     let rejected: Vec<(RejectionKind, &str)> =
         plan.rejected.iter().map(|rejected| (rejected.kind, rejected.reason.as_str())).collect();
     assert_eq!(rejected[0].0, RejectionKind::GlobalBatch);
-    assert!(rejected[0].1.contains("no multiple of that: no batch of up to 32 samples a GPU would do"), "{rejected:?}");
+    assert!(
+        rejected[0].1.contains("not a multiple of that: no batch of up to 32 samples per GPU works"),
+        "{rejected:?}"
+    );
     assert!(rejected.iter().any(|(_, reason)| {
-        reason.starts_with("16 GPUs with 32 samples each make 512 a step; the global batch of 256 is less than that: 16 samples a GPU would do")
+        reason.starts_with("16 GPUs with 32 samples each make 512 per step; the global batch of 256 is less than that: 16 samples per GPU works")
     }));
     let none = planned(&step(), &machines(&[16]), &steps(1000, Some(256)));
     assert_eq!(none.status, PlanStatus::Infeasible);
-    assert!(none.reasons[1].starts_with("1 offer whose batches do not make the global batch, nearest"), "{none:?}");
+    assert!(none.reasons[1].starts_with("1 offer whose batches do not divide the global batch, nearest"), "{none:?}");
 }
 
 #[test]
@@ -104,16 +107,14 @@ fn without_one_the_plan_says_what_becomes_of_the_updates() {
     };
     assert_eq!(
         said(&step, 16),
-        [
-            "the global batch is 512 samples, not the 32 of the profile: 6,250 updates in place of 100,000; --global-batch 32 keeps them"
-        ]
+        ["global batch 512 instead of 32: 6,250 updates instead of 100,000. --global-batch 32 keeps yours"]
     );
     assert_eq!(said(&step, 1), [""; 0]);
     step.workload.batch_size = None;
     assert_eq!(
         said(&step, 16),
         [
-            "each update is of all GPUs' batches together: 6,250 updates in place of 100,000; --batch-size with --global-batch keeps them"
+            "each update uses the batches of all GPUs: 6,250 updates instead of 100,000; --batch-size with --global-batch keeps their number"
         ]
     );
     step.workload.mode = Mode::Inference;
@@ -129,15 +130,15 @@ fn a_step_too_large_says_with_which_batch_it_would_fit() {
     let needs = "needs 18.2 GB, the GPU has 14.7 of 16 to use; ";
     assert_eq!(
         said(&step, &steps(10, None)),
-        format!("{needs}16 samples a GPU would fit: accumulation ×2 keeps the global batch of 256")
+        format!("{needs}16 samples per GPU would fit: accumulation ×2 keeps the global batch of 256")
     );
     assert_eq!(
         said(&step, &steps(10, Some(960))),
-        format!("{needs}20 samples a GPU would fit: accumulation ×6 keeps the global batch of 960")
+        format!("{needs}20 samples per GPU would fit: accumulation ×6 keeps the global batch of 960")
     );
-    assert_eq!(said(&step, &steps(10, Some(100))), format!("{needs}20 samples a GPU would fit"));
+    assert_eq!(said(&step, &steps(10, Some(100))), format!("{needs}20 samples per GPU would fit"));
     step.workload.mode = Mode::Inference;
-    assert_eq!(said(&step, &steps(10, None)), format!("{needs}20 samples a GPU would fit"));
+    assert_eq!(said(&step, &steps(10, None)), format!("{needs}20 samples per GPU would fit"));
     step.predictions[0].memory.largest_batch = None;
     assert_eq!(format!("{}; ", said(&step, &steps(10, None))), needs);
 }
@@ -198,7 +199,7 @@ fn each_machine_runs_the_batch_that_does_most() {
     // Work in steps is of the recorded batch, whichever is run, and the plan says what becomes of it.
     let plan = planned(&step, &machines(&[1]), &steps(1000, None));
     assert!((plan.work.get() - 32_000.0).abs() < 1e-9 && plan.parts[0].batch_size == Some(64));
-    assert!(plan.notes.iter().any(|note| note.contains("64 samples, not the 32 of the profile: 500 updates")));
+    assert!(plan.notes.iter().any(|note| note.contains("global batch 64 instead of 32: 500 updates")));
     // A batch that was not predicted is found out.
     let mut wrong = plan;
     (wrong.parts[0].batch_size, wrong.parts[0].global_batch_size) = (Some(128), Some(128));

@@ -28,7 +28,7 @@ fn an_hour_begun_is_paid_and_the_rest_goes_elsewhere() {
     let one = by(1, 2.5);
     assert_cents(one.total.unwrap().cost.mid, 2.75);
     assert_cents(one.alternatives[0].cost.mid, 3.0);
-    assert!(one.alternatives[0].notes.iter().any(|note| note == "every hour begun is billed"));
+    assert!(one.alternatives[0].notes.iter().any(|note| note == "each started hour is billed in full"));
     // 2 whole hours, then half of one.
     let two = by(2, 2.5);
     assert_eq!(two.status, PlanStatus::Optimal);
@@ -141,11 +141,11 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     assert_eq!(few.parts[0].provider, "cloud");
     assert_cents(few.total.unwrap().cost.mid, 10.0);
     assert_cents(few.alternatives[0].cost.mid, 14.0);
-    assert!(few.alternatives[0].notes.iter().any(|note| note == "data: 100 GB from elsewhere, $9.00 once"));
+    assert!(few.alternatives[0].notes.iter().any(|note| note == "data: transfer of 100 GB, $9.00 once"));
     // A price that no source was read for is named as such, and a file of the user's takes its place.
     let recalled = Terms { egress_usd_per_gb: Some(0.09), egress_is_recalled: true, ..Terms::default() };
     let recalled = book.clone().with_terms("cloud", recalled);
-    let noted = "data: 100 GB from elsewhere, $9.00 once (the price is recalled, not read)";
+    let noted = "data: transfer of 100 GB, $9.00 once (price from memory, not from a source)";
     assert!(by(&recalled, 10.0, data(None)).alternatives[0].notes.iter().any(|note| note == noted));
     let own = recalled.with_terms("cloud", Terms { egress_usd_per_gb: Some(0.09), ..Terms::default() });
     assert!(!by(&own, 10.0, data(None)).alternatives[0].notes.iter().any(|note| note.contains("recalled")));
@@ -168,7 +168,7 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     // What is not known is not counted, and said.
     let unknown = by(&book, 10.0, data(None));
     assert_cents(unknown.total.unwrap().cost.mid, 5.0);
-    assert!(unknown.parts[0].notes.iter().any(|note| note.contains("is not known and not counted")));
+    assert!(unknown.parts[0].notes.iter().any(|note| note.contains("unknown, not included")));
 
     let mut wrong = many.clone();
     wrong.parts[0].data_cost = usd(1.0);
@@ -302,7 +302,7 @@ fn keeping_data_costs_hours_on_the_clock() {
     let anywhere = by(&priced, data(None));
     assert_eq!(anywhere.parts[0].provider, "cloud");
     assert_cents(anywhere.total.unwrap().cost.mid, 10.5);
-    let unknown = "storage: what keeping 730 GB there costs is not known and not counted (storage_usd_per_gb_month)";
+    let unknown = "storage: cost of 730 GB unknown, not included (set storage_usd_per_gb_month)";
     assert!(anywhere.parts[0].notes.iter().any(|note| note == unknown), "{:?}", anywhere.parts[0].notes);
     let other = &anywhere.alternatives[0];
     assert_cents(other.cost.mid, 10.5 * 1.05);
@@ -314,9 +314,9 @@ fn keeping_data_costs_hours_on_the_clock() {
     assert_cents(at_home.total.unwrap().cost.mid, 10.5 * 0.95);
     // Nobody says what it costs: one word of the plan, none of its parts.
     let nobody = by(&book, data(None));
-    assert!(nobody.notes.iter().any(|note| note.contains("is known of no provider")), "{:?}", nobody.notes);
+    assert!(nobody.notes.iter().any(|note| note.contains("no provider has a storage price")), "{:?}", nobody.notes);
     assert!(!nobody.parts[0].notes.iter().any(|note| note.contains("storage")));
-    assert!(!by(&book, data(Some("cloud"))).notes.iter().any(|note| note.contains("keeping")));
+    assert!(!by(&book, data(Some("cloud"))).notes.iter().any(|note| note.contains("storing")));
 
     let mut wrong = by(&priced.clone().with_terms("cloud", storage(0.01)), data(None));
     assert_eq!((check(&wrong), check_sources(&wrong, &predictions, &priced).is_err()), (Ok(()), true));

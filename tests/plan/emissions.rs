@@ -79,7 +79,7 @@ source = "meter"
     assert!(check::check(&wrong).unwrap_err().to_string().contains("kWh of total"));
     let mut wrong = found;
     wrong.goal.limits.max_co2 = Some(kg(1.6));
-    assert!(check::check(&wrong).unwrap_err().to_string().ends_with("kg CO2e, 1.6 kg are allowed"));
+    assert!(check::check(&wrong).unwrap_err().to_string().ends_with("kg CO2e, the limit is 1.6 kg"));
 }
 
 /// 2 machines of 4 GPUs of 300 W each, half as much again for the rest, at PUE 1.56: 5.616 kW.
@@ -163,9 +163,9 @@ fn what_is_not_known_is_not_nothing() {
         assert_eq!(found.parts[0].provider, "far");
         let reasons: Vec<_> = found.rejected.iter().map(|one| (one.kind, one.reason.as_str())).collect();
         let unknown = RejectionKind::EmissionsUnknown;
-        let place = "emissions not known: nothing says what a kWh emits there (kg_co2_per_kwh of a price file)";
+        let place = "unknown emissions: carbon intensity missing (set kg_co2_per_kwh in a price file)";
         assert_eq!(reasons[0], (unknown, place));
-        assert_eq!(reasons[1], (unknown, "emissions not known: the power of b is not in the catalog"));
+        assert_eq!(reasons[1], (unknown, "unknown emissions: the power of b is not in the catalog"));
     }
 }
 

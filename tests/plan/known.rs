@@ -253,7 +253,7 @@ source = "list"
         assert_eq!((offers(&short), offers(&long)), (vec![Tier::OnDemand], vec![Tier::Reserved]));
         assert_cents(short.total.unwrap().cost.mid, 1076.0);
         assert_cents(long.total.unwrap().cost.mid, 1080.0);
-        let even = "a term of cloud/us-1/contract/reserved-720h pays from 270 h of use on, against 1 × a at cloud us-1, on-demand";
+        let even = "a term of cloud/us-1/contract/reserved-720h pays off above 270 h of use, compared with 1 × a at cloud us-1, on-demand";
         for plan in [&short, &long] {
             assert!(plan.notes.iter().any(|note| note == even), "{:?}", plan.notes);
         }
@@ -268,8 +268,8 @@ source = "list"
     asked.assumptions.data_gbit_per_second = Some(1e6);
     let kept = plan(&predictions, &stored, &asked).unwrap();
     assert_cents(kept.total.unwrap().cost.mid, 2160.0 + 1400.0);
-    assert!(kept.notes.iter().any(|note| note.contains("pays from 270 h of use on")), "{:?}", kept.notes);
-    let many = "1,440 h are paid (2 terms of 720 h), 1400.0 h used, 3 % idle";
+    assert!(kept.notes.iter().any(|note| note.contains("pays off above 270 h of use")), "{:?}", kept.notes);
+    let many = "1,440 h paid (2 terms of 720 h), 1400.0 h used, 3 % idle";
     assert!(kept.parts[0].notes.iter().any(|note| note == many), "{:?}", kept.parts[0].notes);
     // Beyond the term the rest is rented: 720 h and 80 h × $4, in place of a second term.
     let mixed = by(800.0, 2);
@@ -278,7 +278,7 @@ source = "list"
     assert_cents(by(800.0, 1).total.unwrap().cost.mid, 2160.0);
 
     let part = &by(271.0, 1).parts[0];
-    let idle = "720 h are paid (1 term of 720 h), 271.0 h used, 62 % idle";
+    let idle = "720 h paid (1 term of 720 h), 271.0 h used, 62 % idle";
     assert!(part.notes.iter().any(|note| note == idle), "{:?}", part.notes);
     assert_eq!(part.terms().map(|(hours, terms, idle)| (hours, terms, idle.get().round())), Some((720, 1.0, 449.0)));
 

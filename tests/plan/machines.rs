@@ -112,7 +112,7 @@ fn an_offer_is_taken_as_often_as_is_allowed() {
     assert_eq!((by(&goal).parts[0].nodes, by(&wanted).parts[0].nodes), (1, 4));
     // The nearest number of machines gives the reason.
     let wanted = Goal { limits: Limits { min_gpus: 33, ..goal.limits.clone() }, ..goal };
-    assert_eq!(by(&wanted).rejected[0].reason, "32 GPUs, fewer than the 33 wanted");
+    assert_eq!(by(&wanted).rejected[0].reason, "32 GPUs, fewer than the required 33");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn what_does_not_fit_may_fit_divided() {
     // 24 leave 12 beside the state, and 3 on 4 GPUs: 15. On 8 it is 13.5.
     let refused = planned(&large(24.0), offer(), &wanted(ShardingChoice::Auto));
     assert!(
-        refused.rejected[0].reason.contains("needs 15.0 GB with zero3 on 4 GPUs, the GPU has 14.7 of 16 to use")
+        refused.rejected[0].reason.contains("needs 15.0 GB with zero3 on 4 GPUs; the GPU has 14.7 of 16 GB available")
             && refused.rejected[0].reason.ends_with("; would fit with --sharding zero3 on 8 GPUs"),
         "{}",
         refused.rejected[0].reason
@@ -204,7 +204,7 @@ fn the_check_refuses_what_was_not_allowed() {
         other => panic!("{other}"),
     };
     assert_eq!(of(broken(&|plan| plan.goal.limits.max_machines = 1)), "it has too many machines");
-    assert_eq!(of(broken(&|plan| plan.parts[0].sharding = Sharding::Zero1)), "its sharding was not asked for");
+    assert_eq!(of(broken(&|plan| plan.parts[0].sharding = Sharding::Zero1)), "its sharding differs from the goal");
     assert!(matches!(broken(&|plan| plan.goal.assumptions.scaling_factor = Some(3.0)), CheckError::Number { .. }));
 }
 

@@ -108,9 +108,9 @@ fn what_a_gpu_of_a_replica_keeps_decides() {
     };
     let goal = divided(4, 2, 1);
     assert_eq!(reason(8.0, &goal), None);
-    let large = "needs 20.9 GB with 4-way tensor parallel × 2 pipeline stages, the GPU has 14.7 of 16 to use";
+    let large = "needs 20.9 GB with 4-way tensor parallel × 2 pipeline stages; the GPU has 14.7 of 16 GB available";
     assert_eq!(reason(48.0, &goal), Some((RejectionKind::Memory, large.to_owned())));
-    let between = "not known whether it fits: needs at least 12.9 GB with 4-way tensor parallel × 2 pipeline stages, 16.5 without sequence parallelism, 14.7 GB may be used";
+    let between = "unknown whether it fits: needs at least 12.9 GB with 4-way tensor parallel × 2 pipeline stages, 16.5 without sequence parallelism, 14.7 GB may be used";
     assert_eq!(reason(16.0, &goal), Some((RejectionKind::MemoryUnknown, between.to_owned())));
     let allowed = Goal { limits: Limits { allow_unknown_memory: true, ..goal.limits.clone() }, ..goal };
     assert_eq!(reason(16.0, &allowed), None);
@@ -196,7 +196,7 @@ fn the_check_refuses_another_layout() {
         check(&broken).and_then(|()| check_sources(&broken, &model(), &prices)).unwrap_err()
     };
     let other = broken(&|plan| plan.goal.model_parallel = ModelParallel { tensor: 2, pipeline: 4 });
-    assert!(matches!(other, CheckError::Offer { what: "its GPUs do not share replicas as asked", .. }), "{other}");
+    assert!(matches!(other, CheckError::Offer { what: "its model parallelism differs from the goal", .. }), "{other}");
     let faster = broken(&|plan| plan.parts[0].step_time_us.mid *= 0.9);
     assert!(matches!(faster, CheckError::Number { .. }), "{faster}");
 }

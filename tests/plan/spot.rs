@@ -33,7 +33,7 @@ fn expected_and_upper_end_are_those_of_the_note() {
     assert!((total.hours.high.get() - 26.0).abs() < 1e-9);
     assert_cents(total.cost.mid, 25.68);
     assert_cents(total.cost.high, 31.20);
-    assert!(plan.notes.iter().any(|note| note.contains("spot losses are assumed")), "{:?}", plan.notes);
+    assert!(plan.notes.iter().any(|note| note.contains("spot losses are assumptions")), "{:?}", plan.notes);
 }
 
 /// However few losses a part expects, it is charged for them: two of 0.05 cost what one of 0.1 costs.
@@ -46,7 +46,7 @@ fn parts_of_few_losses_are_charged_for_them() {
         let total = plan(&predictions, &prices, &goal).unwrap().total.unwrap();
         (total.hours.mid.get(), total.cost.mid.get())
     };
-    // 0.1 losses an hour, each 0.7 hours.
+    // 0.1 losses per hour, each 0.7 hours.
     let (half, whole) = (expected(0.5), expected(1.0));
     assert!((half.0 - 0.535).abs() < 1e-9 && (half.1 - 0.535 * 1.2).abs() < 1e-9, "{half:?}");
     assert!((whole.0 - 2.0 * half.0).abs() < 1e-9 && (whole.1 - 2.0 * half.1).abs() < 1e-9, "{half:?} {whole:?}");
@@ -110,10 +110,10 @@ fn larger_machines_are_lost_more_often() {
         let plan = plan(&predictions, &PriceBook::new([offer]), &goal).unwrap();
         plan.parts[0].notes.iter().find(|note| note.starts_with("spot: ")).unwrap().clone()
     };
-    assert!(says(1, None).starts_with("spot: 0.50 losses an hour"), "{}", says(1, None));
-    assert!(says(8, None).starts_with("spot: 1.36 losses an hour"), "{}", says(8, None));
-    assert!(says(16, None).starts_with("spot: 1.36 losses an hour"), "{}", says(16, None));
-    assert!(says(8, Some(0.5)).starts_with("spot: 0.50 losses an hour"), "{}", says(8, Some(0.5)));
+    assert!(says(1, None).starts_with("spot: 0.50 losses per hour"), "{}", says(1, None));
+    assert!(says(8, None).starts_with("spot: 1.36 losses per hour"), "{}", says(8, None));
+    assert!(says(16, None).starts_with("spot: 1.36 losses per hour"), "{}", says(16, None));
+    assert!(says(8, Some(0.5)).starts_with("spot: 0.50 losses per hour"), "{}", says(8, Some(0.5)));
 }
 
 /// Waiting for capacity costs time and no money; without any losses spot is a plain offer.
@@ -157,7 +157,7 @@ fn a_machine_on_demand_takes_over_in_time() {
     assert!(total.cost.mid.get() < 20.0 && (24.0..30.0).contains(&total.cost.high.get()), "{total:?}");
 
     // More parts with a change are not tried, and the plan says so.
-    let says_so = |plan: &Plan| plan.notes.iter().any(|note| note.contains("more were not tried"));
+    let says_so = |plan: &Plan| plan.notes.iter().any(|note| note.contains("more parts were not tried"));
     assert!(says_so(&at(36.0, 3)) && !says_so(&plan));
 
     // One part is the machine on demand, and the plan says what two would save.
@@ -175,7 +175,7 @@ fn a_machine_on_demand_takes_over_in_time() {
     let alone = PriceBook::new([offer("v100", 0.3, Tier::Spot)]);
     let goal = Goal { deadline: Some(hours(400.0)), ..goal(24.0, 2) };
     let plan = habitat_tui::plan::plan(&predictions, &alone, &goal).unwrap();
-    assert!(plan.switch.is_none() && plan.notes.iter().all(|note| !note.contains("change to")));
+    assert!(plan.switch.is_none() && plan.notes.iter().all(|note| !note.contains("switch to")));
 }
 
 /// Two spot machines of half the work each allow for as many losses as one with all of it.

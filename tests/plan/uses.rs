@@ -141,7 +141,7 @@ fn copying_takes_hours_and_dollars_whatever_the_tier() {
         assert_taken(&found, Use::Data, [1.0; 3], [45.0 + price; 3]);
         let later = found.parts[0].hours.high.get() - here.parts[0].hours.high.get();
         assert!((later - 1.0).abs() < 1e-9, "{:?}: {later}", of.tier);
-        assert!(found.parts[0].notes.iter().any(|note| note == "data: 450 GB are copied in 1 h, at the beginning"));
+        assert!(found.parts[0].notes.iter().any(|note| note == "data: copying 450 GB takes 1 h before the first step"));
         assert_adds_up(&found);
         check(&found).unwrap();
         check_sources(&found, &predictions, &book).unwrap();

@@ -43,7 +43,7 @@ fn operator_models_are_trained_evaluated_and_go_on_where_they_stopped() {
 
     // Weights that are there are not overwritten unasked.
     let refused = folder.error(&["train", "--data", "data", "--out", "one"]);
-    assert!(refused.contains("operators.safetensors") && refused.contains("exists already"), "{refused}");
+    assert!(refused.contains("operators.safetensors") && refused.contains("already exists"), "{refused}");
     assert_eq!(read("one/operators.safetensors"), bytes[0]);
 
     // The same data with the same seed give the same bytes; another seed's parts are not used.

@@ -1,9 +1,8 @@
-//! Decisions that a careful person takes before money is spent, and the offers that need one.
+//! Risks that the user has to accept before money is spent, and the offers with such risks.
 //!
-//! A plan is made from firm offers: on demand, from a provider itself, at a price that nothing speaks
-//! against, on the platform of the recording, with the recorded global batch. Everything else is an
-//! offer *beside* it: it needs something to be accepted ([`Accept`]). The plan shows how much that saves, and
-//! how much the work costs if it fails.
+//! A plan uses firm offers: on-demand, from a provider itself, at a price not in doubt, on the platform of the
+//! recording, with the recorded global batch. All others are offers *beside* the plan, which the user has to accept
+//! ([`Accept`]). The plan shows how much they save, and the cost of the work if they fail.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,39 +19,39 @@ use habitat_base::text::{dollars, duration, grouped};
 use habitat_base::units::{Hours, Usd};
 use habitat_prediction::{GpuFacts, Predictions, Vendor};
 
-/// An offer beside the plan appears if its first aim is at most this share of the plan's.
+/// An offer beside the plan is shown if its first aim is at most this share of the plan's.
 const WORTH: f64 = 0.95;
-/// "A little more": the most, in times the cost (or the hours) of the plan.
+/// "A little more": upper limit on the cost (or the hours), relative to the plan.
 const LITTLE: f64 = 1.25;
-/// "Buys a lot": the most, as a share of the hours (or the cost) of the plan.
+/// "A lot": upper limit on the hours (or the cost), as a share of the plan.
 const LOT: f64 = 0.5;
 
-/// Something that has to be accepted before an offer is used.
+/// A risk to accept before an offer is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accept {
-    /// A machine that can be taken away at short notice.
+    /// A machine that the provider can take away at short notice.
     Spot,
-    /// A machine of somebody who rents it out through a marketplace, at that host's own price.
+    /// A marketplace host, rented out by its owner at the owner's price.
     Marketplace,
-    /// A provider's price that something speaks against.
+    /// A provider's price in doubt.
     Doubted,
-    /// A GPU of another maker than the recorded one, or a host with ARM CPUs if the recording's had x86 ones.
+    /// A GPU of another vendor than the recorded one, or a host with ARM CPUs instead of x86.
     Platform,
-    /// Another global batch than the recorded one.
+    /// A global batch other than the recorded one.
     Batch,
 }
 
 impl Accept {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Spot, Self::Marketplace, Self::Doubted, Self::Platform, Self::Batch];
 
-    /// Whether these are all kinds.
+    /// Whether the list has all kinds.
     pub fn are_all(accepted: &[Self]) -> bool {
         Self::ALL.iter().all(|one| accepted.contains(one))
     }
 
-    /// Its name in files and on the command line.
+    /// Name in files and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Spot => "spot",
@@ -63,7 +62,7 @@ impl Accept {
         }
     }
 
-    /// The thing itself, in words.
+    /// Words for the kind.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Spot => "a spot machine",
@@ -75,25 +74,25 @@ impl Accept {
     }
 }
 
-/// The best offer that needs one more thing to be accepted.
+/// The best offer that requires one more risk to be accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beside {
-    /// The things it needs; several only if no single one makes a plan.
+    /// The required kinds; several only if no single one makes a plan possible.
     pub accept: Vec<Accept>,
-    /// All the work on it.
+    /// The offer with all the work.
     pub part: Part,
-    /// The same in a few words: the platform, the batch, the doubts of the price.
+    /// Details of the risks: the platform, the batch, the doubts about the price.
     pub what: String,
-    /// Cost of the work if it fails.
+    /// Outcome if the offer fails.
     pub fallback: Fallback,
 }
 
-/// The way out if an offer beside the plan fails.
+/// Outcome if an offer beside the plan fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fallback {
-    /// When, after `if`: `that host is gone`.
+    /// Event, to follow `if`: `that host is gone`.
     pub when: &'static str,
-    /// The work then; `None` if nothing else meets the limits.
+    /// Offer for the work in that event; `None` if no other offer meets the limits.
     pub then: Option<Instead>,
 }
 
@@ -104,11 +103,11 @@ pub struct Instead {
     pub cost: Usd,
     /// Expected hours.
     pub hours: Hours,
-    /// The offer, in words.
+    /// Words for the offer.
     pub with: String,
 }
 
-/// The software that a step needs: maker of the GPU, and whether the host has ARM CPUs.
+/// Software platform of a step: vendor of the GPU, and whether the host has ARM CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Platform {
     vendor: Vendor,
@@ -116,15 +115,15 @@ pub(super) struct Platform {
 }
 
 impl Platform {
-    /// That of the recording; CUDA on x86 if the recording names no GPU of the catalog.
+    /// Platform of the recording; CUDA on x86 if its GPU is not in the catalog.
     pub(super) fn recorded(predictions: &Predictions) -> Self {
         let slug = predictions.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
         let own = predictions.predictions.iter().find(|one| Some(&one.gpu.slug) == slug);
         own.map_or(Self { vendor: Vendor::Nvidia, arm: false }, |own| Self::of(&own.gpu, ""))
     }
 
-    /// That of a machine. Boards whose names begin with GH or GB carry NVIDIA's Grace (ARM); `g5g` are the
-    /// machines of AWS with Graviton CPUs.
+    /// Platform of a machine. Boards whose names start with GH or GB have NVIDIA Grace CPUs (ARM); `g5g` are AWS
+    /// machines with Graviton CPUs.
     fn of(gpu: &GpuFacts, instance_type: &str) -> Self {
         let slug = gpu.slug.as_str();
         let arm = slug.starts_with("gh") || slug.starts_with("gb") || instance_type.starts_with("g5g.");
@@ -140,13 +139,14 @@ impl Platform {
     }
 }
 
-/// What another platform a machine has than the recording, in words; `None` for the same.
+/// Words for the platform of a machine if it differs from that of the recording; `None` for the same platform.
 pub fn other_platform(predictions: &Predictions, gpu: &GpuFacts, instance_type: &str) -> Option<&'static str> {
     let platform = Platform::of(gpu, instance_type);
     (platform != Platform::recorded(predictions)).then(|| platform.words())
 }
 
-/// Everything that has to be accepted for an offer. The user accepts with a name: of the offer, its provider or its GPU.
+/// Kinds that the user has to accept for an offer. A limit that names the offer, its provider or its GPU accepts some
+/// of them.
 pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &Limits) -> Vec<Accept> {
     if limits.offers.iter().any(|id| id == offer.id.as_str()) {
         return Vec::new();
@@ -154,7 +154,7 @@ pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &
     let is_named = limits.providers.iter().any(|name| name.eq_ignore_ascii_case(&offer.provider));
     let of_host = offer.trust.market == Market::PeerToPeer;
     let is_spot = offer.tier == Tier::Spot;
-    // A host's price is that host's own, and a spot price of last month has moved: that is what is accepted.
+    // Hosts set their own prices, and the user accepts that old spot prices may have changed.
     let is_own = offer.trust.is_own;
     let is_moved = |doubt: &Doubt| is_spot && matches!(doubt, Doubt::Old { .. });
     let is_doubt = |doubt: &Doubt| !(of_host || is_own || is_moved(doubt));
@@ -170,7 +170,7 @@ pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &
     .collect()
 }
 
-/// The things accepted with an offer, in words.
+/// Words for the risks of an offer.
 pub(super) fn what(offer: &Offer, gpu: &GpuFacts, needs: &[Accept], batch: Option<u64>) -> String {
     let words = |need: &Accept| match need {
         Accept::Spot | Accept::Marketplace => need.words().to_owned(),
@@ -185,8 +185,8 @@ pub(super) fn what(offer: &Offer, gpu: &GpuFacts, needs: &[Accept], batch: Optio
 }
 
 impl Prepared {
-    /// The best offer of each kind that has to be accepted, if it is clearly better than the plan. Without a
-    /// plan, and if no single thing makes one, the best offer that needs several.
+    /// Best offer for each kind to accept, if it is clearly better than the plan. Without a plan, and if no single kind
+    /// makes one possible: the best offer that requires several.
     pub(super) fn beside(&self, plan: &Plan, limit: &Limit) -> Vec<Beside> {
         let planned = self.planned(plan);
         let one = |accept: Accept| self.best_beside(&|other| other.needs == [accept], limit);
@@ -199,7 +199,7 @@ impl Prepared {
         found.into_iter().map(|(place, _)| self.with_fallback(place, plan, limit)).collect()
     }
 
-    /// The first aim's value of a plan; infinite without one.
+    /// Value of the plan's first aim; infinite without a plan.
     fn planned(&self, plan: &Plan) -> f64 {
         let Some(total) = &plan.total else { return f64::INFINITY };
         let emitted = total.footprint.emissions.map_or(0.0, |emitted| emitted.mid.get());
@@ -207,7 +207,7 @@ impl Prepared {
         measure(aims(self.goal.objective)[0], (finish, total.cost.mid.get(), emitted))
     }
 
-    /// The best of some offers beside the plan, with its value of the first aim.
+    /// Best of a subset of the offers beside the plan, with the value of its first aim.
     fn best_beside(&self, is_such: &dyn Fn(&Configuration) -> bool, limit: &Limit) -> Option<(usize, f64)> {
         let of_kind: Vec<usize> = (0..self.others.len()).filter(|c| is_such(&self.others[*c])).collect();
         let problem = self.beside.only(&of_kind);
@@ -216,15 +216,15 @@ impl Prepared {
         Some((of_kind[found.hours.first()?.0], value))
     }
 
-    /// An offer beside the plan with all the work, and what is left if it fails: of a host or a price the next
-    /// of its kind if that is better than the plan, of a platform or of spot the plan.
+    /// An offer beside the plan with all the work, and the fallback if it fails. For a host or a price, the fallback is
+    /// the next offer of this kind if that is better than the plan, otherwise the plan.
     fn with_fallback(&self, place: usize, plan: &Plan, limit: &Limit) -> Beside {
         let own = &self.others[place];
         let part = own.part(self.work.get() / own.rate(), true);
         let when = match own.needs[..] {
-            [Accept::Batch] => "it takes as many updates",
+            [Accept::Batch] => "it needs as many updates",
             _ if own.needs.contains(&Accept::Marketplace) => "that host is gone",
-            _ if own.needs.contains(&Accept::Spot) => "you get no spot machine",
+            _ if own.needs.contains(&Accept::Spot) => "no spot machine is available",
             _ if own.needs.contains(&Accept::Doubted) => "that price is gone",
             _ => "your program does not run there",
         };
@@ -246,14 +246,14 @@ impl Prepared {
         Beside { accept: own.needs.clone(), what: own.what.clone(), part, fallback: Fallback { when, then } }
     }
 
-    /// The work on an offer, or several times as much.
+    /// The work, multiplied by `times`, on an offer.
     fn instead(&self, offer: &Configuration, times: f64, with: String) -> Instead {
         let (hours, cost) = offer.ranges(self.work.get() * times / offer.rate(), true);
         Instead { cost: cost.mid, hours: hours.mid, with }
     }
 
-    /// An offer that costs a little more and takes at most half as long; for the
-    /// earliest finish, one that takes a little longer and costs at most half as much.
+    /// An offer that costs a little more and takes at most half the time. If the goal is the earliest finish: one that
+    /// takes a little longer and costs at most half.
     pub(super) fn bargain(&self, plan: &Plan, limit: &Limit) -> Option<Part> {
         let total = plan.total.as_ref()?;
         let (finish, cost) = (self.goal.confidence.end(&total.hours).get(), total.cost.mid.get());
@@ -272,16 +272,16 @@ impl Prepared {
         Some(self.whole(found.hours.first()?.0))
     }
 
-    /// Why an offer beside the plan was not taken.
+    /// Reason why an offer beside the plan was not used.
     pub(super) fn not_accepted(&self, place: usize, cost: f64) -> String {
         let own = &self.others[place];
         let (hours, _) = own.ranges(self.work.get() / own.rate(), true);
         let flags = names(&own.needs);
-        format!("{}, which --accept {flags} uses: costs {} in {}", own.what, dollars(cost), duration(hours.mid.get()))
+        format!("{}: {} in {}; --accept {flags} allows it", own.what, dollars(cost), duration(hours.mid.get()))
     }
 }
 
-/// The names for the flag `--accept`.
+/// Values for the flag `--accept`.
 pub fn names(accept: &[Accept]) -> String {
     accept.iter().map(|one| one.name()).collect::<Vec<_>>().join(",")
 }

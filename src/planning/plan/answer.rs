@@ -1,5 +1,4 @@
-//! From a prepared goal to its plan: solved, checked, with alternatives, and with the reason of
-//! every offer that is not in it.
+//! Builds the plan of a prepared goal: solution, check, alternatives, and the reason of every rejected offer.
 
 use std::collections::HashSet;
 
@@ -20,36 +19,36 @@ use habitat_base::units::{Hours, Usd};
 use habitat_prediction::warning::distinct;
 use habitat_prediction::{Predictions, Warning};
 
-/// Hours of a plan above which they are said to be many.
+/// Hours above which a note warns of a long plan.
 const LONG: f64 = 60.0 * 24.0;
-/// An offer is near the best down to this share of the best's cost over its own.
+/// Smallest ratio of the plan's cost to an offer's at which the offer is close to the best.
 const NEAR: f64 = 0.5;
-/// Alternatives shown next to a plan.
+/// Number of alternatives to show.
 const ALTERNATIVES: usize = 8;
 
-/// The best plan for a goal.
+/// Finds the best plan for a goal.
 ///
 /// # Errors
-/// [`PlanError`] where the goal lacks something. A goal that cannot be met is no error but
-/// a plan of status [`PlanStatus::Infeasible`] with the reasons.
+/// [`PlanError`] if the goal is incomplete or invalid. If it cannot be met, the result is a plan of status
+/// [`PlanStatus::Infeasible`] with the reasons.
 pub fn plan(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Result<Plan, PlanError> {
     Prepared::new(predictions, prices, goal)?.explained(predictions, prices, goal.deadline, goal.budget)
 }
 
 impl Prepared {
-    /// The best plan within this deadline and budget.
+    /// Finds the best plan within this deadline and budget.
     ///
     /// # Errors
-    /// [`PlanError::Check`] if the plan found contradicts its own recomputation.
+    /// [`PlanError::Check`] if the plan contradicts its own recomputation.
     pub fn solve(&self, deadline: Option<Hours>, budget: Option<Usd>) -> Result<Plan, PlanError> {
         self.solved(deadline, budget, Vec::new)
     }
 
-    /// The same from what it was prepared from, compared with that; where there is no plan, the
-    /// reasons also say which of the limits on offers would have to give way.
+    /// Same as [`Self::solve`], but checks the plan against its sources. Without a plan, the reasons also name limits
+    /// on offers that would have to be relaxed.
     ///
     /// # Errors
-    /// [`PlanError::Check`] if the plan found contradicts its own recomputation or its sources.
+    /// [`PlanError::Check`] if the plan contradicts its own recomputation or its sources.
     pub fn explained(
         &self,
         predictions: &Predictions,
@@ -90,9 +89,8 @@ impl Prepared {
         Ok(plan)
     }
 
-    /// What one more hour of deadline saves, from a second solve (planner note B6: not a
-    /// dual, which is local and often 0); zero where it saves nothing, `None` where the
-    /// plan has no deadline or there is none.
+    /// Dollars saved by one more hour of deadline, from a second solve: a dual would be local and is often 0. Zero if
+    /// it saves nothing; `None` without a plan or a deadline.
     pub fn marginal_hour(&self, plan: &Plan) -> Option<Usd> {
         let (deadline, total) = (plan.goal.deadline?, plan.total?);
         let later = Self::limit(Some(deadline + Hours::known(1.0)), plan.goal.budget);
@@ -103,7 +101,7 @@ impl Prepared {
         Some(total.cost.mid.checked_sub(cost).unwrap_or_default())
     }
 
-    /// All the work by one configuration, checked against the goal, with what is to be known of it.
+    /// Plan with all the work on one configuration, checked against the goal, with warnings and notes.
     ///
     /// # Errors
     /// [`PlanError::Check`] if it contradicts its own recomputation.
@@ -117,8 +115,7 @@ impl Prepared {
         Ok(plan)
     }
 
-    /// The best plan, checked; a plan of several parts that fails the check gives way to
-    /// the best single offer.
+    /// Finds and checks the best plan. If a plan of several parts fails the check, falls back to the best single offer.
     pub(super) fn checked(&self, goal: Goal, limit: &Limit) -> Result<Option<(Plan, Vec<usize>)>, PlanError> {
         let found = self.found(goal.objective, limit);
         if let Some(switched) = self.switched(goal.objective, limit).filter(|_| goal.max_parts > 1)
@@ -137,7 +134,7 @@ impl Prepared {
         single.proof = Proof::Time;
         single
             .notes
-            .push(format!("fell back to the best single offer: the plan of several parts was refused: {error}"));
+            .push(format!("fell back to the best single offer: the plan of several parts failed its check: {error}"));
         let hours = single.hours.clone();
         let plan = self.build(plan.goal, &single, &hours);
         check(&plan)?;
@@ -168,12 +165,12 @@ impl Prepared {
         "filter and sort".clone_into(&mut plan.solver.name);
         (plan.parts, plan.total, plan.switch) = (parts, Some(total), Some(switch));
         if plan.goal.max_parts > 2 {
-            plan.notes.push("a plan with a change from spot has two parts; more were not tried with one".to_owned());
+            plan.notes.push("plans that switch from spot have two parts; more parts were not tried".to_owned());
         }
         plan
     }
 
-    /// Expected.
+    /// Expected cost in dollars.
     fn cost(&self, hours: &[(usize, f64)]) -> f64 {
         hours.iter().map(|(c, useful)| self.singles.choices[*c].cost(*useful)).sum()
     }
@@ -185,8 +182,8 @@ impl Prepared {
         Plan { solver, host: self.host, ..Plan::without_parts(goal, self.work) }
     }
 
-    /// The best single configurations within the limits, best first: the best of each
-    /// combination of GPU, provider and tier, those of the plan left out.
+    /// The best other single configurations within the limits, best first: one for each combination of GPU, provider
+    /// and tier.
     fn alternatives(&self, used: &[usize], limit: &Limit) -> Vec<usize> {
         let key = |c: usize| {
             let configuration = &self.configurations[c];
@@ -209,7 +206,7 @@ impl Prepared {
         rest.into_iter().map(|(c, ..)| c).filter(|c| seen.insert(key(*c))).take(ALTERNATIVES).collect()
     }
 
-    /// The reason of every offer that is neither in the plan nor among the alternatives.
+    /// Reasons for all offers that are neither in the plan nor among the alternatives.
     fn rejections(&self, plan: &Plan, used: &[usize], alternatives: &[usize], limit: &Limit) -> Vec<Rejection> {
         let place = |c: usize| self.configurations[c].place;
         let shown: HashSet<usize> = used.iter().chain(alternatives).map(|c| place(*c)).collect();
@@ -218,7 +215,7 @@ impl Prepared {
         let wholes = self.singles.choices.iter().enumerate();
         let wholes = wholes.filter_map(|(c, choice)| choice.whole(self.work.get()).map(|(time, cost)| (c, time, cost)));
         let mut rest: Vec<(usize, f64, f64)> = wholes.filter(|(c, ..)| !shown.contains(&place(*c))).collect();
-        // Of the batches of an offer the cheapest.
+        // For each offer, keep the cheapest of its batch sizes.
         rest.sort_by(|a, b| place(a.0).cmp(&place(b.0)).then(a.2.total_cmp(&b.2)));
         rest.dedup_by_key(|(c, ..)| place(*c));
         for (c, finish, cost) in rest {
@@ -282,7 +279,11 @@ impl Prepared {
                 let aim = Aim::Weighted(worth.get());
                 let plans = measure(aim, (self.finish(total), total.cost.mid.get(), 0.0));
                 let more = dollars((measure(aim, (finish, cost, 0.0)) - plans).max(0.0));
-                format!("costs {} in {}, {more} more than the plan with its time", dollars(cost), duration(takes))
+                format!(
+                    "costs {} in {}, {more} more than the plan, including the cost of its time",
+                    dollars(cost),
+                    duration(takes)
+                )
             }
             Objective::Emissions => {
                 let plans = total.footprint.emissions.map_or(0.0, |emitted| emitted.mid.get());
@@ -294,23 +295,23 @@ impl Prepared {
         (RejectionKind::Dominated, reason)
     }
 
-    /// A total's hours on the deadline's clock.
+    /// Hours of a total that have to meet the deadline.
     fn finish(&self, total: &Total) -> f64 {
         self.goal.confidence.end(&total.hours).get()
     }
 
-    /// What is to be shown with these configurations.
+    /// Warnings of these configurations, without duplicates.
     fn warnings(&self, configurations: impl Iterator<Item = usize>) -> Vec<Warning> {
         let lists = configurations.map(|c| self.configurations[c].warnings.as_slice());
         distinct(lists).into_iter().map(|(warning, _)| warning.clone()).collect()
     }
 
-    /// What holds of a plan, whatever else could be done.
+    /// Notes on a plan that do not depend on other offers.
     fn facts(&self, plan: &Plan) -> Vec<String> {
         let mut notes = Vec::new();
         if self.work.steps().is_some() {
             notes.push(
-                "nothing says how many samples a step has: work is counted in steps of one GPU, and a step of n GPUs as n of them"
+                "unknown batch size: work is counted in steps of one GPU, and a step of n GPUs counts n times"
                     .to_owned(),
             );
         }
@@ -320,20 +321,20 @@ impl Prepared {
         }
         if let Some(switch) = &plan.switch {
             notes.push(format!(
-                "change to {} when the time left is what it needs for the work left (after {} if nothing is done by then): so the deadline is met whatever becomes of spot",
+                "switch to {} when the remaining time is just enough for the remaining work there (after {} if no work is done by then); this meets the deadline even if spot fails",
                 switch.to,
                 duration(switch.latest.get())
             ));
         }
         if let Some(data) = plan.goal.data.as_ref().filter(|data| data.provider.is_none() && !self.knows_storage) {
             notes.push(format!(
-                "what keeping {} GB costs is known of no provider and not counted (storage_usd_per_gb_month of a price file)",
+                "cost of storing {} GB not included: no provider has a storage price (set storage_usd_per_gb_month in a price file)",
                 data.gb
             ));
         }
         if plan.parts.iter().any(|part| part.tier == Tier::Spot) {
             notes.push(
-                "spot losses are assumed, as each part says; the upper end allows for long waits, as in the worst of the zones measured"
+                "spot losses are assumptions, shown for each part; the upper end allows for waits as long as in the worst measured zone"
                     .to_owned(),
             );
         }
@@ -354,13 +355,13 @@ impl Prepared {
             && let Some(saved) = self.marginal_hour(plan)
             && saved.get() >= 0.005
         {
-            notes.push(format!("the deadline binds: one more hour saves {}", dollars(saved.get())));
+            notes.push(format!("the deadline is tight: one more hour saves {}", dollars(saved.get())));
         }
         if let Some((budget, total)) =
             plan.goal.budget.zip(plan.total).filter(|(budget, total)| total.cost.high.get() > budget.get())
         {
             notes.push(format!(
-                "the budget of {} is met at the expected cost; at the high end this costs {}",
+                "the expected cost meets the budget of {}; the high end is {}",
                 dollars(budget.get()),
                 dollars(total.cost.high.get())
             ));
@@ -369,15 +370,15 @@ impl Prepared {
         notes.extend(self.break_even(plan));
         if let Some(total) = plan.total.filter(|total| total.hours.mid.get() > LONG) {
             notes.push(format!(
-                "this runs for {}: prices and machines rarely stay for so long; --deadline or --min-gpus shortens it",
+                "the plan takes {}: prices and offers rarely last that long; shorten it with --deadline or --min-gpus",
                 duration(total.hours.mid.get())
             ));
         }
         notes
     }
 
-    /// From which use on a term of a contract costs no more than the best offer without one; of the
-    /// contract in the plan, or of the best among the alternatives.
+    /// Break-even use of a contract's term against the best offer without one, for the contract in the plan or the best
+    /// one among the alternatives.
     fn break_even(&self, plan: &Plan) -> Option<String> {
         let mut parts = plan.parts.iter().chain(&plan.alternatives);
         let (part, term) = parts.find_map(|part| match part.billing {
@@ -392,19 +393,19 @@ impl Prepared {
         let other = free[found.hours.first()?.0];
         let choice = &self.singles.choices[other];
         let blocks = contract.blocks?;
-        // A term and the storage of its hours against the hours, set-up and storage of the other.
+        // Compare a term and the storage for its hours with the hours, set-up and storage of the other offer.
         let dearer = choice.usd / choice.rate - blocks.apart / contract.rate;
         let work = (blocks.usd + blocks.apart_once - choice.usd_once).max(0.0) / dearer;
         let used = work / contract.rate + contract.hours_once;
         let against = self.configurations[other].label();
         Some(if dearer > 0.0 && used <= f64::from(term) {
-            format!("a term of {} pays from {used:.0} h of use on, against {against}", part.offer)
+            format!("a term of {} pays off above {used:.0} h of use, compared with {against}", part.offer)
         } else {
-            format!("a term of {} never pays against {against}, where the work of all its hours costs less", part.offer)
+            format!("a term of {} never pays off: {against} does the work of its full term for less", part.offer)
         })
     }
 
-    /// What would have to be true of the next best offer for it to be as cheap.
+    /// Price or speed at which the next best offer would be as cheap as the plan.
     fn runner_up(&self, plan: &Plan) -> Option<String> {
         let (total, next) = (plan.total?, plan.alternatives.first()?);
         let (cost, next_cost) = (total.cost.mid.get(), next.cost.mid.get());
@@ -414,16 +415,16 @@ impl Prepared {
         }
         let setup = if next.tier == Tier::Owned { 0.0 } else { self.goal.assumptions.setup.get() };
         let shorter = 1.0 - (cost / price - setup) / (next_cost / price - setup);
-        let less = format!("at ${:.3}/h in place of ${price:.3}", price * cost / next_cost);
-        // A cheaper machine than its set-up leaves room for cannot be had by speed.
-        // Nor where time is paid in blocks: less of it saves a whole one or nothing.
+        let less = format!("at ${:.3}/h (now ${price:.3})", price * cost / next_cost);
+        // Omit the speed if set-up alone makes the machine too expensive, or if time is billed in blocks, where less
+        // time saves a whole block or nothing.
         let faster = (shorter < 1.0 && next.billing.block().is_none())
-            .then(|| format!(", or with a step {:.0} % shorter", shorter * 100.0));
-        Some(format!("the next best, {}, would be as cheap {less}{}", next.offer, faster.unwrap_or_default()))
+            .then(|| format!(" or with a {:.0} % shorter step", shorter * 100.0));
+        Some(format!("the next best, {}, would match {less}{}", next.offer, faster.unwrap_or_default()))
     }
 }
 
-/// An aim's value of a plan with this finish, cost and emissions.
+/// Value of an aim for a plan with this finish, cost and emissions.
 pub(super) fn measure(aim: Aim, (finish, cost, kilograms): (f64, f64, f64)) -> f64 {
     match aim {
         Aim::Emissions => kilograms,

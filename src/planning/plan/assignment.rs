@@ -1,95 +1,92 @@
-//! Several jobs: one way to do each, within limits that they share, as an integer linear program.
+//! Assignment of several jobs to offers or machines within shared limits, as an integer linear program.
 //!
 //! | row | formula |
 //! | --- | --- |
 //! | one way | Σ y = 1 over the ways of a job |
-//! | shared limit | Σ u·y ≤ B: dollars, dollars an hour, GPUs at once, or hours until a deadline |
+//! | shared limit | Σ u·y ≤ B: dollars, dollars per hour, GPUs at once, or hours until a deadline |
 //! | load | Σ p·y ≤ T over the ways on a machine |
 //!
-//! with y ∈ {0, 1} for every way. Where jobs are rented for, the cost Σ c·y is minimised; where they
-//! are put on machines that are there, the makespan T, which is the load of the busiest machine
-//! (unrelated parallel machines, R‖Cmax; Lenstra, Shmoys and Tardos 1990; for the jobs of a
-//! cluster of GPUs Li et al., MICRO 2023). Jobs on one machine run by their deadlines, the
-//! earliest first: then all of them are in time exactly where, for each deadline d, the jobs on the
-//! machine that are due by d take d hours at most together (Jackson 1955), which is a row.
+//! with y ∈ {0, 1} for each way. If machines are rented, the program minimises the cost Σ c·y; with given machines, it
+//! minimises the makespan T, the load of the busiest machine (unrelated parallel machines, R‖Cmax; Lenstra, Shmoys and
+//! Tardos 1990; for jobs on a cluster of GPUs Li et al., MICRO 2023). Jobs on one machine run in order of their
+//! deadlines. All of them are in time if and only if, for each deadline d, the jobs due by d take at most d hours
+//! together (Jackson 1955), which is a row of the program.
 //!
-//! Machines of a kind are interchangeable: of the jobs, the longest first, the k-th goes to one of
-//! the first k machines of a kind.
+//! Machines of a kind are interchangeable, so the k-th longest job may only use the first k machines of a kind.
 
 use super::problem::{Program, Relation, Variable};
 use super::search::SAME;
 use super::solve::{Proof, Settings, SolveError, solve};
 use habitat_prediction::random::Random;
 
-/// Relative gain below which a move is none.
+/// Relative gain below which a move is not made.
 const GAIN: f64 = 1e-9;
-/// A makespan that is known is allowed with this factor, for the solver's rounding.
+/// Factor on a known makespan, to allow for the solver's rounding.
 const SLACK: f64 = 1.0 + 1e-6;
-/// Halvings of the interval in which the least makespan is.
+/// Number of bisections to find the lower bound of the makespan.
 const HALVINGS: u32 = 10;
-/// New starts of the local search, and the jobs that each puts elsewhere.
+/// Restarts of the local search, and the number of jobs that each reassigns.
 const KICKS: usize = 400;
 const KICKED: usize = 4;
-/// New starts times the square of the ways, at most: what a search looks at grows with that.
+/// Upper limit on restarts times the square of the number of ways, which the time of a search grows with.
 const WORK: usize = 25_000_000;
-/// Sweeps of the local search at most.
+/// Maximum sweeps of the local search.
 const SWEEPS: usize = 1000;
 
-/// One way to do a job: a configuration, or a machine.
+/// One way to run a job: a configuration, or a machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Way {
-    /// Dollars.
+    /// Cost in dollars.
     pub cost: f64,
-    /// Hours on the deadline's clock.
+    /// Hours that count for the deadline.
     pub hours: f64,
-    /// The machine that it occupies, where machines are given.
+    /// The machine that it occupies, if machines are given.
     pub machine: Option<usize>,
-    /// The bounds that it draws on, and how much.
+    /// Indices of the bounds that it uses, and the amounts.
     pub uses: Vec<(usize, f64)>,
 }
 
-/// A row that the jobs share.
+/// An upper bound shared by the jobs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
-    /// The most that all ways together may use.
+    /// Maximum for all chosen ways together.
     pub most: f64,
-    /// The limit that it is of: rows of one limit are relaxed together.
+    /// Limit that the bound belongs to; bounds of one limit are relaxed together.
     pub limit: usize,
 }
 
-/// Jobs with their ways, and what they share.
+/// Jobs with their possible ways, and the shared bounds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Assignment {
-    /// The ways of each job.
+    /// Possible ways of each job.
     pub jobs: Vec<Vec<Way>>,
-    /// What they share.
+    /// Shared bounds.
     pub bounds: Vec<Bound>,
-    /// The kind of each machine; empty where jobs are rented for: the cost is minimised then, else
-    /// the makespan.
+    /// Kind of each machine. If empty, machines are rented and the cost is minimised; otherwise the makespan.
     pub machines: Vec<usize>,
 }
 
-/// A way for each job, and how good that is known to be.
+/// A chosen way for each job, and its quality.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assigned {
-    /// The way of each job.
+    /// Chosen way of each job.
     pub ways: Vec<usize>,
-    /// How good it is.
+    /// Quality of the solution.
     pub proof: Proof,
-    /// What no assignment is below: dollars, or hours of the makespan.
+    /// Lower bound on any assignment: dollars, or hours of the makespan.
     pub bound: f64,
-    /// What answered.
+    /// Name of the solver.
     pub solver: &'static str,
-    /// Fall-backs taken.
+    /// Fallbacks.
     pub notes: Vec<String>,
 }
 
 impl Assignment {
-    /// The best way for each job.
+    /// Finds the best way for each job.
     ///
     /// # Errors
-    /// [`SolveError`], infeasibility told apart from lack of time. Where the solver has no answer
-    /// the quick one stands in, with a note.
+    /// [`SolveError`], which distinguishes infeasibility from lack of time. If the solver fails, returns the greedy
+    /// solution with a note, if there is one.
     pub fn best(&self, settings: Settings) -> Result<Assigned, SolveError> {
         let quick = self.quick();
         let floor = self.floor();
@@ -102,9 +99,9 @@ impl Assignment {
         let program = self.program(quick.as_ref().map(|ways| self.objective(ways)));
         let bound = || self.relaxed_bound(&program, quick.as_deref(), settings).max(floor);
         let answer = solve(&program, settings).and_then(|answer| {
-            let ways = self.ways(&answer.values).ok_or_else(|| {
-                SolveError::Failed(format!("the answer of {} does not keep the limits", answer.solver))
-            })?;
+            let ways = self
+                .ways(&answer.values)
+                .ok_or_else(|| SolveError::Failed(format!("the answer of {} violates the limits", answer.solver)))?;
             Ok((ways, answer))
         });
         match (answer, &quick) {
@@ -119,7 +116,7 @@ impl Assignment {
             }
             (Err(error), Some(quick)) => {
                 let why = match error {
-                    SolveError::Infeasible => "the solver found none, although this is one".to_owned(),
+                    SolveError::Infeasible => "the solver found no solution, although this is one".to_owned(),
                     other => other.to_string(),
                 };
                 Ok(fall_back(quick.clone(), bound(), &why))
@@ -128,9 +125,9 @@ impl Assignment {
         }
     }
 
-    /// What no assignment is below by the program without integrality. Of a makespan, where one is
-    /// known, the largest for which that has no answer, found by halving (Lenstra, Shmoys and
-    /// Tardos): ways that take longer than it are left out of it.
+    /// Lower bound on any assignment, from the program without integrality. For a makespan with a known solution: the
+    /// largest makespan without a fractional solution, found by bisection (Lenstra, Shmoys and Tardos), where ways
+    /// longer than the makespan are excluded.
     fn relaxed_bound(&self, program: &Program, known: Option<&[usize]>, settings: Settings) -> f64 {
         let whole = solve(&program.clone().relaxed(), settings).map_or(0.0, |answer| answer.objective);
         let Some(known) = known.filter(|_| !self.machines.is_empty()) else { return whole };
@@ -145,15 +142,15 @@ impl Assignment {
         low
     }
 
-    /// By how much these limits have to be exceeded, the others kept: the least sum, each in units
-    /// of its own bound.
+    /// Smallest amounts by which these limits have to be exceeded while the others are kept. Minimises the sum, each in
+    /// units of its own bound.
     ///
     /// # Errors
-    /// As [`solve`].
+    /// Errors of [`solve`].
     pub fn excess(&self, limits: &[usize], settings: Settings) -> Result<Vec<f64>, SolveError> {
         let mut program = self.program(None);
         let first = program.variables.len();
-        // A way each, then the bounds, in their order.
+        // Skip one row per job; the bounds follow in order.
         for (row, bound) in program.rows[self.jobs.len()..].iter_mut().zip(&self.bounds) {
             if let Some(place) = limits.iter().position(|limit| *limit == bound.limit) {
                 row.terms.push((first + place, -1.0));
@@ -175,7 +172,7 @@ impl Assignment {
         Ok(answer.values[first..].to_vec())
     }
 
-    /// Dollars, or the makespan in hours.
+    /// Cost in dollars, or the makespan in hours.
     pub fn objective(&self, ways: &[usize]) -> f64 {
         self.value(ways)[0]
     }
@@ -189,8 +186,8 @@ impl Assignment {
         used.iter().zip(&self.bounds).all(|(used, bound)| *used <= bound.most * (1.0 + SAME))
     }
 
-    /// The model. Of `n` ways, counted through the jobs, variable `i` is whether way `i` is taken;
-    /// then, where machines are given, the makespan. `at_most`: one that is known already.
+    /// The program. Variable `i` selects way `i`, counted over all jobs; with machines, the makespan is the last
+    /// variable. `at_most`: a known makespan.
     pub fn program(&self, at_most: Option<f64>) -> Program {
         let mut program = Program::default();
         let mut bounds: Vec<Vec<(usize, f64)>> = vec![Vec::new(); self.bounds.len()];
@@ -226,7 +223,7 @@ impl Assignment {
             let upper = at_most.unwrap_or_else(|| self.jobs.iter().map(longest).sum());
             program.variables.push(Variable { upper: upper * SLACK, integer: false });
             for mut terms in loads {
-                // Of the ways longer than a half (a third) of the makespan a machine has one (two).
+                // A machine has at most one (two) ways longer than a half (a third) of the makespan.
                 for parts in [1.0, 2.0] {
                     let is_long = |(i, hours): &(usize, f64)| {
                         let longer = *hours > slow / (parts + 1.0) && program.variables[*i].upper > 0.0;
@@ -246,14 +243,14 @@ impl Assignment {
         program
     }
 
-    /// What no assignment is below, from each job alone: its cheapest, or its fastest way.
+    /// Lower bound on any assignment from each job alone: its cheapest or fastest way.
     fn floor(&self) -> f64 {
         let least =
             |of: fn(&Way) -> f64| self.jobs.iter().map(move |ways| ways.iter().map(of).fold(f64::INFINITY, f64::min));
         if self.machines.is_empty() { least(|way| way.cost).sum() } else { least(|way| way.hours).fold(0.0, f64::max) }
     }
 
-    /// The place of each job among them, the longest first.
+    /// Rank of each job by length, longest first.
     fn ranks(&self) -> Vec<usize> {
         let mut ranks = vec![0; self.jobs.len()];
         for (rank, job) in self.longest_first().into_iter().enumerate() {
@@ -269,7 +266,7 @@ impl Assignment {
         order
     }
 
-    /// The number of each machine among those of its kind.
+    /// Index of each machine among those of its kind.
     fn copies(&self) -> Vec<usize> {
         let earlier = |m: usize| self.machines[..m].iter().filter(|kind| **kind == self.machines[m]).count();
         (0..self.machines.len()).map(earlier).collect()
@@ -279,8 +276,8 @@ impl Assignment {
         self.jobs.iter().zip(ways).map(|(of_job, way)| &of_job[*way])
     }
 
-    /// What is minimised, then what makes a search go on where that is equal: cost and hours;
-    /// makespan and the sum of the squared loads.
+    /// Objective, then a tie-breaker that keeps a search moving: cost and hours, or makespan and the sum of squared
+    /// loads.
     fn value(&self, ways: &[usize]) -> [f64; 2] {
         if self.machines.is_empty() {
             return self.chosen(ways).fold([0.0; 2], |sum, way| [sum[0] + way.cost, sum[1] + way.hours]);
@@ -299,7 +296,7 @@ impl Assignment {
         loads
     }
 
-    /// The ways that a solver's values mean; `None` where they are no assignment within the bounds.
+    /// Ways selected by the solver's values; `None` if they are not an assignment within the bounds.
     fn ways(&self, values: &[f64]) -> Option<Vec<usize>> {
         let mut first = 0;
         let mut ways = Vec::with_capacity(self.jobs.len());
@@ -312,9 +309,9 @@ impl Assignment {
         self.fits(&ways).then_some(ways)
     }
 
-    /// An assignment found without the solver: the longest job first to the machine that is done
-    /// with it earliest (LPT, Graham 1969), or the job first that loses most where its cheapest
-    /// way is gone; then moves of one job, and swaps of two, as long as they gain.
+    /// Greedy assignment without the solver: the longest job first to the machine that finishes it earliest (LPT,
+    /// Graham 1969), or the job first that loses most without its cheapest way; then improving moves of one job and
+    /// swaps of two.
     fn quick(&self) -> Option<Vec<usize>> {
         let mut by_regret: Vec<usize> = (0..self.jobs.len()).collect();
         by_regret.sort_by(|a, b| self.regret(*b).total_cmp(&self.regret(*a)));
@@ -324,8 +321,8 @@ impl Assignment {
         Some(if self.machines.is_empty() { found } else { self.kicked(found) })
     }
 
-    /// Iterated local search (Lourenço, Martin and Stützle 2003): a few jobs to other ways, local
-    /// search from there, and back where that is worse. The same in every run.
+    /// Iterated local search (Lourenço, Martin and Stützle 2003): reassigns a few jobs, searches locally from there,
+    /// and keeps the result if it is better. Deterministic.
     fn kicked(&self, mut best: Vec<usize>) -> Vec<usize> {
         let mut random = Random::new(1);
         let jobs = self.jobs.len();
@@ -353,7 +350,7 @@ impl Assignment {
         best
     }
 
-    /// What a job loses with its second way.
+    /// Loss of a job if it has to use its second best way.
     fn regret(&self, job: usize) -> f64 {
         let own = |way: &Way| if self.machines.is_empty() { way.cost } else { way.hours };
         let mut all: Vec<f64> = self.jobs[job].iter().map(own).collect();
@@ -383,7 +380,7 @@ impl Assignment {
         Some(ways)
     }
 
-    /// Local search by moves of one job, and swaps of two between machines.
+    /// Local search by moves of one job and swaps of two jobs between machines.
     fn improved(&self, ways: Vec<usize>) -> Vec<usize> {
         let mut search = Search::new(self, ways);
         for _ in 0..SWEEPS {
@@ -405,14 +402,14 @@ impl Assignment {
             if search.value == before {
                 break;
             }
-            // What rounding has left in the sums of many moves.
+            // Recompute the sums, which collect rounding errors over many moves.
             search = Search::new(self, search.ways);
         }
         search.ways
     }
 }
 
-/// An assignment with its sums, which a move changes in the time of what it moves.
+/// An assignment with its sums, which a move updates incrementally.
 struct Search<'a> {
     of: &'a Assignment,
     ways: Vec<usize>,
@@ -421,7 +418,7 @@ struct Search<'a> {
     sums: [f64; 2],
     /// Hours of each machine.
     loads: Vec<f64>,
-    /// What is used of each bound.
+    /// Amount used of each bound.
     used: Vec<f64>,
 }
 
@@ -437,7 +434,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Adds a job's way to the sums, or takes it out of them (`times` -1).
+    /// Adds a job's way to the sums, or subtracts it (`times` = -1).
     fn add(&mut self, (job, way): (usize, usize), times: f64) {
         let way = &self.of.jobs[job][way];
         self.sums = [self.sums[0] + times * way.cost, self.sums[1] + times * way.hours];
@@ -449,7 +446,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// As [`Assignment::value`].
+    /// Same as [`Assignment::value`].
     fn value(&self) -> [f64; 2] {
         if self.of.machines.is_empty() {
             return self.sums;
@@ -458,7 +455,7 @@ impl<'a> Search<'a> {
         [loads.clone().fold(0.0, f64::max), loads.map(|load| load * load).sum()]
     }
 
-    /// Makes the moves if they gain and keep all bounds.
+    /// Makes the moves if they improve the value and keep all bounds.
     fn try_moves(&mut self, moves: &[(usize, usize)]) {
         let before: Vec<(usize, usize)> = moves.iter().map(|(job, _)| (*job, self.ways[*job])).collect();
         self.replace(&before, moves);
@@ -485,7 +482,7 @@ impl<'a> Search<'a> {
 }
 
 impl Way {
-    /// What it uses of a bound.
+    /// Amount used of a bound.
     fn used(&self, row: usize) -> f64 {
         self.uses.iter().filter(|(of, _)| *of == row).map(|(_, amount)| amount).sum()
     }

@@ -1,4 +1,4 @@
-//! Defaults of what is assumed, and where each comes from.
+//! Default assumptions and their sources.
 
 use super::Accept;
 use super::energy;
@@ -8,26 +8,26 @@ use crate::pricing::spot::{self, MOST_GPUS, SpotMachine, WAIT};
 use habitat_base::units::Hours;
 use habitat_prediction::scale::ModelParallel;
 
-/// One assumption as it is printed with a plan.
+/// An assumption as printed with a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assumed {
-    /// What is assumed.
+    /// Name of the assumption.
     pub name: &'static str,
     /// The value with its unit.
     pub value: String,
-    /// Where it comes from.
+    /// Source of the value.
     pub source: &'static str,
 }
 
 const SET: &str = "set by the user";
 
 impl Default for Assumptions {
-    /// Losses of spot machines and waits for them are those of [`crate::pricing::spot`].
+    /// Uses [`crate::pricing::spot`] for losses of spot machines and waits for them.
     fn default() -> Self {
         Self {
             setup: Hours::known(0.1),
             spot_losses_per_hour: None,
-            // √(2ω/λ) = 0.26 h at 0.5 losses an hour.
+            // √(2ω/λ) = 0.26 h at 0.5 losses per hour.
             checkpoint_interval: Hours::known(0.25),
             checkpoint_write: Hours::known(1.0 / 60.0),
             restart: Hours::known(0.2),
@@ -40,16 +40,16 @@ impl Default for Assumptions {
     }
 }
 
-/// Gbit/s at which data are copied from one provider to another.
+/// Rate of copying data between providers, Gbit/s.
 const DATA_GBIT: f64 = 1.0;
 
 impl Assumptions {
-    /// Gbit/s at which data are copied to where the work is done.
+    /// Rate of copying data to the place of work, Gbit/s.
     pub fn data_rate(&self) -> f64 {
         self.data_gbit_per_second.unwrap_or(DATA_GBIT)
     }
 
-    /// All of them with value, unit and source, in a fixed order.
+    /// All assumptions with value, unit and source, in a fixed order.
     pub fn describe(&self) -> Vec<Assumed> {
         let default = Self::default();
         let hours = |name, now: Hours, usual: Hours, source| Assumed {
@@ -64,7 +64,7 @@ impl Assumptions {
                 "setup",
                 self.setup,
                 default.setup,
-                "a guess, not measured: boot, image and data in 6 minutes; none on owned machines",
+                "a guess, not measured: boot, image and data in 6 minutes; no set-up on owned machines",
             ),
             Assumed {
                 name: "spot losses",
@@ -118,7 +118,7 @@ impl Assumptions {
                 name: "spot confidence",
                 value: format!("{} %", trimmed(self.spot_confidence * 100.0)),
                 source: if self.spot_confidence.total_cmp(&default.spot_confidence).is_eq() {
-                    "a choice; at 95 %: two losses and half as many again as expected, five mean waits each, chosen on traces of one V100 in four AWS zones, where every replayed run then ends in time (habitat-lab evaluate spot)"
+                    "a choice; at 95 %: two losses plus 1.5 times the expected number, with five mean waits each; chosen on traces of one V100 in four AWS zones, so that every replayed run ends in time (habitat-lab evaluate spot)"
                 } else {
                     SET
                 },
@@ -127,7 +127,7 @@ impl Assumptions {
                 name: "several GPUs",
                 value: self
                     .scaling_factor
-                    .map_or_else(|| "as the model".to_owned(), |factor| format!("{} × the model", trimmed(factor))),
+                    .map_or_else(|| "as modelled".to_owned(), |factor| format!("{} × the model", trimmed(factor))),
                 source: if self.scaling_factor.is_some() {
                     SET
                 } else {
@@ -138,41 +138,41 @@ impl Assumptions {
     }
 }
 
-/// At most four decimals, without trailing zeros.
+/// Number with at most four decimals, without trailing zeros.
 fn trimmed(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 impl Goal {
-    /// All that is assumed, with value, unit and source; of the network where machines are joined.
+    /// All assumptions with value, unit and source, including the network if machines may be joined.
     pub fn assumed(&self) -> Vec<Assumed> {
         let mut all = self.assumptions.describe();
         all.extend([
             Assumed {
                 name: "power",
                 value: format!("power limit of the GPUs × {}", trimmed(energy::WITH_REST)),
-                source: "8.4 kW at most measured of a node of 8 H100 of 700 W in training, arXiv:2412.08602; own machines have kw",
+                source: "at most 8.4 kW measured in training on a node of 8 H100 of 700 W, arXiv:2412.08602; set kw for own machines",
             },
             Assumed {
                 name: "PUE",
-                value: format!("{} where the provider's is not known", trimmed(energy::PUE)),
-                source: "average of the Uptime Institute's Global Data Center Survey 2024; pue of a price file",
+                value: format!("{} unless the provider's is known", trimmed(energy::PUE)),
+                source: "average of the Uptime Institute's Global Data Center Survey 2024; set pue in a price file",
             },
             Assumed {
                 name: "emissions",
-                value: "average of a year, of the country or US state".to_owned(),
-                source: "Our World in Data 2022 and 2023, over the life of power plants; EPA eGRID2023, of their chimneys; kg_co2_per_kwh of a price file",
+                value: "yearly average of the country or US state".to_owned(),
+                source: "Our World in Data 2022 and 2023, life cycle of power plants; EPA eGRID2023, stack emissions; set kg_co2_per_kwh in a price file",
             },
         ]);
         if self.data.is_some() {
             all.push(Assumed {
                 name: "transfer of the data",
-                value: format!("{} Gbit/s, at the beginning, paid", trimmed(self.assumptions.data_rate())),
+                value: format!("{} Gbit/s before the first step, while the machine is paid", trimmed(self.assumptions.data_rate())),
                 source: if self.assumptions.data_gbit_per_second.is_some() {
                     SET
                 } else {
-                    "a guess, not measured; a machine of AWS sends 5 Gbit/s at most to the Internet, one of Google 7 (Skyplane, NSDI 2023)"
+                    "a guess, not measured; an AWS machine sends at most 5 Gbit/s to the Internet, a Google machine 7 (Skyplane, NSDI 2023)"
                 },
             });
         }
@@ -180,7 +180,7 @@ impl Goal {
             all.push(Assumed {
                 name: "model parallel",
                 value: self.model_parallel.words(),
-                source: "given by the user; times by the formulas of arXiv:1909.08053, 2104.04473 and 2205.05198, not compared with measurements",
+                source: "set by the user; times from the formulas of arXiv:1909.08053, 2104.04473 and 2205.05198, not validated by measurements",
             });
         }
         if self.limits.max_machines > 1 {
@@ -188,21 +188,20 @@ impl Goal {
             all.push(Assumed {
                 name: "network between machines",
                 value: own.map_or_else(
-                    || "10 to 100 Gbit/s, 25 expected, where the offer does not say".to_owned(),
-                    |rate| format!("{} Gbit/s where the offer does not say", trimmed(rate)),
+                    || "10 to 100 Gbit/s, 25 expected, unless the offer has it".to_owned(),
+                    |rate| format!("{} Gbit/s unless the offer has it", trimmed(rate)),
                 ),
                 source: if own.is_some() {
                     SET
                 } else {
-                    "a guess, not measured; of the line rate programs reach 35 to 50 % over TCP, 60 to 80 % with RDMA (NVIDIA/nccl issues 450 and 495, nccl-tests issues 22 and 290)"
+                    "a guess, not measured; programs reach 35 to 50 % of the line rate over TCP, 60 to 80 % with RDMA (NVIDIA/nccl issues 450 and 495, nccl-tests issues 22 and 290)"
                 },
             });
         }
         all
     }
 
-    /// The same where batches a GPU are named or not: who names them without a global batch accepts
-    /// another one than the recorded.
+    /// Accepts another global batch than the recorded one if the user lists batch sizes per GPU without a global batch.
     #[must_use]
     pub fn with_sizes(mut self, are_named: bool) -> Self {
         let accept = &mut self.limits.accept;
@@ -212,14 +211,14 @@ impl Goal {
         self
     }
 
-    /// The same with firm offers alone.
+    /// Goal restricted to firm offers.
     pub fn firm(work: Work) -> Self {
         let mut goal = Self::new(work);
         goal.limits.accept.clear();
         goal
     }
 
-    /// The cheapest way to do `work` with one offer, with no other limit.
+    /// Goal of the cheapest single offer for `work`, without limits.
     pub fn new(work: Work) -> Self {
         Self {
             work,
@@ -239,7 +238,7 @@ impl Goal {
 }
 
 impl Default for Limits {
-    /// Everything may be used and is accepted, as long as the step is known to fit in memory.
+    /// Allows and accepts all offers on which the step is known to fit in memory.
     fn default() -> Self {
         Self {
             tiers: Tier::ALL.to_vec(),

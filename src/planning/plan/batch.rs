@@ -1,8 +1,8 @@
-//! The batch of an optimizer step: how many batches each GPU runs for one update, and what a
-//! plan says where its updates are not those of the profile's batch.
+//! Batches of an optimizer step: how many each GPU runs per update, and the note of a plan whose updates use another
+//! batch than the profile.
 //!
-//! `G` GPUs (or replicas of the model, where several GPUs share one) with `b` samples each reach a global batch of `N` samples by `a = N / (G·b)`
-//! batches a GPU, whose gradients add up before they are exchanged.
+//! `G` GPUs (or replicas of the model, if several GPUs share one) with `b` samples each reach a global batch of `N`
+//! samples with `a = N / (G·b)` batches per GPU, whose gradients are accumulated before they are exchanged.
 
 use super::{Accept, Goal, Part, Plan, PlanError, RejectionKind};
 use habitat_base::text::grouped;
@@ -10,13 +10,13 @@ use habitat_base::units::most;
 use habitat_prediction::scale::Layout;
 use habitat_prediction::{MemoryFit, Mode, Predictions, Workload};
 
-/// Why an offer is not used, and how far it is from acceptable ([`super::configuration`]).
+/// Kind and text of a rejection, and how far the offer is from acceptable ([`super::configuration`]).
 pub(super) type Reason = (RejectionKind, String, Option<f64>);
 
-/// Smaller batches tried for one that would do.
+/// Number of smaller batch sizes to try.
 const TRIED: usize = 4096;
 
-/// What runs a batch of its own: GPUs, or replicas of the model that several GPUs share.
+/// Units that run their own batches: GPUs, or replicas of the model that several GPUs share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Runners {
     pub count: u32,
@@ -29,32 +29,32 @@ impl Runners {
     }
 }
 
-/// Samples of a step on one GPU.
+/// Samples per step on one GPU.
 pub(super) fn batch_size(workload: &Workload) -> Option<u64> {
     workload.batch_size.filter(|batch| *batch > 0)
 }
 
-/// The global batch of a goal: its own, else the recorded one of a training, unless another is
-/// accepted. A step that exchanges data with other GPUs has a share of a batch that nobody recorded.
+/// Global batch of a goal: its own, otherwise the recorded one of a training step, unless the user accepts another. For
+/// a step that communicates with other GPUs, the recording does not contain the global batch.
 pub(super) fn kept(predictions: &Predictions, goal: &Goal) -> Option<u64> {
     let is_recorded = predictions.workload.mode == Mode::Training && !predictions.communicates;
     let is_kept = is_recorded && !goal.limits.accept.contains(&Accept::Batch);
     goal.global_batch.or(batch_size(&predictions.workload).filter(|_| is_kept))
 }
 
-/// The same goal with the profile's batch on each GPU and a free global batch; `None` if that is free already, or is
-/// not the recorded one.
+/// The same goal with the profile's batch on each GPU and a free global batch; `None` if it is already free or not the
+/// recorded one.
 pub(super) fn freed(predictions: &Predictions, goal: &Goal) -> Option<Goal> {
     let is_recorded = goal.global_batch.is_some() && goal.global_batch == batch_size(&predictions.workload);
     let is_kept = is_recorded && !goal.limits.accept.contains(&Accept::Batch);
     is_kept.then(|| Goal { global_batch: None, ..goal.clone() })
 }
 
-/// Whether the goal's global batch can be planned for this step.
+/// Checks whether the goal's global batch can be planned for this step.
 ///
 /// # Errors
-/// [`PlanError`] where it is no batch, where the samples of a step are not known, and for
-/// inference, which updates nothing.
+/// [`PlanError`] if the global batch is out of range, if the batch size is unknown, or for inference, which has no
+/// updates.
 pub(super) fn check_global_batch(workload: &Workload, goal: &Goal) -> Result<(), PlanError> {
     let Some(global) = goal.global_batch else { return Ok(()) };
     if !(1..=most::GLOBAL_BATCH).contains(&global) {
@@ -66,10 +66,10 @@ pub(super) fn check_global_batch(workload: &Workload, goal: &Goal) -> Result<(),
     batch_size(workload).map(|_| ()).ok_or(PlanError::GlobalBatchWithoutBatchSize)
 }
 
-/// Batches that each of so many GPUs or replicas runs for one update; 1 without a global batch.
+/// Batches that each GPU or replica runs per update; 1 without a global batch.
 ///
 /// # Errors
-/// The reason with the numbers and what would do, where that is no whole number.
+/// The reason with the numbers and a remedy, if that is not a whole number.
 pub(super) fn accumulation(global: Option<u64>, batch: Option<u64>, runners: Runners) -> Result<u64, Reason> {
     let (Some(global), Some(batch)) = (global, batch) else { return Ok(1) };
     let step = batch.saturating_mul(u64::from(runners.count));
@@ -80,35 +80,35 @@ pub(super) fn accumulation(global: Option<u64>, batch: Option<u64>, runners: Run
     let (relation, miss) = if global < step {
         ("less than", step as f64 / global as f64)
     } else {
-        // To the next multiple, below or above.
+        // Distance to the next multiple, below or above.
         let below = global / step * step;
-        ("no multiple of", (global as f64 / below as f64).min((below as f64 + step as f64) / global as f64))
+        ("not a multiple of", (global as f64 / below as f64).min((below as f64 + step as f64) / global as f64))
     };
     let reason = format!(
-        "{} make {of_step} a step; the global batch of {of_goal} is {relation} that: {}",
+        "{} make {of_step} per step; the global batch of {of_goal} is {relation} that: {}",
         each(runners, batch),
         remedy(global, batch, runners)
     );
     Err((RejectionKind::GlobalBatch, reason, Some(miss)))
 }
 
-/// `1 sample`, `32 samples`.
+/// Words for a batch: `1 sample`, `32 samples`.
 fn samples(batch: u64) -> String {
     if batch == 1 { "1 sample".to_owned() } else { format!("{} samples", grouped(batch as f64)) }
 }
 
-/// `8 GPUs with 32 samples each`.
+/// Words for the batches of a step: `8 GPUs with 32 samples each`.
 fn each(Runners { count, word }: Runners, batch: u64) -> String {
     let samples = samples(batch);
     if count == 1 { format!("1 {word} with {samples}") } else { format!("{count} {word}s with {samples} each") }
 }
 
-/// Which batch a GPU, and which global batch, would do.
+/// Batch per GPU or global batch that would work.
 fn remedy(global: u64, batch: u64, Runners { count, word }: Runners) -> String {
     let step = batch.saturating_mul(u64::from(count));
     let smaller = smaller_batch(global, batch, count).map_or_else(
-        || format!("no batch of up to {} a {word} would do", samples(batch)),
-        |(batch, batches)| format!("{} a {word} would do{}", samples(batch), accumulated(batches)),
+        || format!("no batch of up to {} per {word} works", samples(batch)),
+        |(batch, batches)| format!("{} per {word} works{}", samples(batch), accumulated(batches)),
     );
     let multiples: Vec<String> = [global / step * step, (global / step + 1).saturating_mul(step)]
         .into_iter()
@@ -122,8 +122,8 @@ fn accumulated(batches: u64) -> String {
     if batches > 1 { format!(" (accumulation ×{})", grouped(batches as f64)) } else { String::new() }
 }
 
-/// The largest batch a GPU up to `most` samples that makes the global batch in whole batches, and
-/// how many each GPU then runs; `None` where the GPUs cannot share the global batch evenly.
+/// Largest batch per GPU of up to `most` samples that divides the global batch, and the number of batches per GPU;
+/// `None` if the GPUs cannot share the global batch evenly.
 pub(super) fn smaller_batch(global: u64, most: u64, gpus: u32) -> Option<(u64, u64)> {
     let gpus = u64::from(gpus);
     let share = global.is_multiple_of(gpus).then_some(global / gpus).filter(|share| *share > 0)?;
@@ -131,13 +131,12 @@ pub(super) fn smaller_batch(global: u64, most: u64, gpus: u32) -> Option<(u64, u
     Some((batch, share / batch))
 }
 
-/// With which batch a GPU a step would fit in memory that does not, and how often each GPU then
-/// runs it for the same update.
+/// Note on the batch per GPU with which the step would fit in memory, and the accumulation that keeps the global batch.
 pub(super) fn would_fit(memory: &MemoryFit, gpus: u32, workload: &Workload, goal: &Goal) -> String {
     let (Some(most), Some(batch)) = (memory.largest_batch, batch_size(workload)) else {
         return String::new();
     };
-    let fits = |batch: u64| format!("; {} samples a GPU would fit", grouped(batch as f64));
+    let fits = |batch: u64| format!("; {} samples per GPU would fit", grouped(batch as f64));
     let global = goal.global_batch.unwrap_or_else(|| batch.saturating_mul(u64::from(gpus)));
     match smaller_batch(global, most.min(batch), gpus) {
         Some((batch, batches)) if workload.mode == Mode::Training => {
@@ -148,8 +147,8 @@ pub(super) fn would_fit(memory: &MemoryFit, gpus: u32, workload: &Workload, goal
     }
 }
 
-/// What a plan of training without a global batch says where its updates are not those of the
-/// profile's batch: how many there are, in place of how many, and the flag that keeps them.
+/// Note for a training plan without a global batch whose updates use another batch than the profile: the number of
+/// updates, the number with the recorded batch, and the flag that keeps it.
 pub(super) fn note(plan: &Plan, recorded: Option<u64>) -> Option<String> {
     let is_other = |part: &Part| match part.global_batch_size {
         Some(batch) => Some(batch) != recorded,
@@ -161,7 +160,7 @@ pub(super) fn note(plan: &Plan, recorded: Option<u64>) -> Option<String> {
     let updates = grouped(plan.parts.iter().map(Part::updates).sum());
     let Some(own) = recorded else {
         return Some(format!(
-            "each update is of all GPUs' batches together: {updates} updates in place of {}; --batch-size with --global-batch keeps them",
+            "each update uses the batches of all GPUs: {updates} updates instead of {}; --batch-size with --global-batch keeps their number",
             grouped(plan.work.get())
         ));
     };
@@ -169,7 +168,7 @@ pub(super) fn note(plan: &Plan, recorded: Option<u64>) -> Option<String> {
     global.dedup();
     let global: Vec<String> = global.into_iter().map(|batch| grouped(batch as f64)).collect();
     Some(format!(
-        "the global batch is {} samples, not the {} of the profile: {updates} updates in place of {}; --global-batch {own} keeps them",
+        "global batch {} instead of {}: {updates} updates instead of {}. --global-batch {own} keeps yours",
         global.join(" and "),
         grouped(own as f64),
         grouped(plan.work.get() / own as f64),
@@ -203,18 +202,18 @@ mod tests {
         assert_eq!(
             reason(1000, 32, 8),
             (
-                "8 GPUs with 32 samples each make 256 a step; the global batch of 1,000 is no multiple of that: 25 samples a GPU would do (accumulation ×5), or a global batch of 768 or 1,024".to_owned(),
+                "8 GPUs with 32 samples each make 256 per step; the global batch of 1,000 is not a multiple of that: 25 samples per GPU works (accumulation ×5), or a global batch of 768 or 1,024".to_owned(),
                 1.024
             )
         );
         assert_eq!(
             reason(64, 32, 8),
             (
-                "8 GPUs with 32 samples each make 256 a step; the global batch of 64 is less than that: 8 samples a GPU would do, or a global batch of 256".to_owned(),
+                "8 GPUs with 32 samples each make 256 per step; the global batch of 64 is less than that: 8 samples per GPU works, or a global batch of 256".to_owned(),
                 4.0
             )
         );
-        assert!(reason(100, 32, 8).0.contains("no batch of up to 32 samples a GPU would do"));
-        assert!(reason(48, 32, 1).0.starts_with("1 GPU with 32 samples make 32 a step"));
+        assert!(reason(100, 32, 8).0.contains("no batch of up to 32 samples per GPU works"));
+        assert!(reason(48, 32, 1).0.starts_with("1 GPU with 32 samples make 32 per step"));
     }
 }

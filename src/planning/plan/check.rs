@@ -1,9 +1,8 @@
-//! Re-computes a plan from its offers, step times and assumptions, and refuses one that
-//! breaks a limit or states a wrong number.
+//! Recomputes a plan from its offers, step times and assumptions, and rejects a plan that violates a limit or has a
+//! wrong number.
 //!
-//! The solver is not trusted, nor is the model builder: nothing here is shared with either.
-//! [`check`] needs the plan alone; [`check_sources`] compares its parts with the predictions
-//! and prices they claim to come from.
+//! It trusts neither the solver nor the model builder, and shares no code with either. [`check`] needs only the plan;
+//! [`check_sources`] compares the parts with the predictions and prices that they come from.
 
 mod footprint;
 mod part;
@@ -20,44 +19,44 @@ use footprint::{switched_taken, taken};
 pub(super) use part::{Rows, check_rows};
 use part::{longest_wait, recompute};
 
-/// Relative difference allowed between a stated number and the one found here.
+/// Relative difference allowed between a number in the plan and the recomputed one.
 const TOLERANCE: f64 = 1e-6;
 
-/// What is wrong with a plan.
+/// Error found in a plan.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CheckError {
-    /// The parts do not do the work.
+    /// The parts do not add up to the work.
     #[error("the parts do {planned} of {wanted} {unit}")]
     Work {
-        /// What the parts do.
+        /// Work of the parts.
         planned: f64,
-        /// The goal's work.
+        /// Work of the goal.
         wanted: f64,
-        /// Samples, or steps.
+        /// Unit of work: samples or steps.
         unit: &'static str,
     },
     /// Too many parts, or parts without a plan.
     #[error("{found} parts, {allowed} allowed")]
     Parts {
-        /// Parts.
+        /// Number of parts.
         found: usize,
-        /// Most allowed.
+        /// Maximum number of parts.
         allowed: usize,
     },
-    /// A stated number is not what comes out.
-    #[error("{what}: {stated} is stated, {found} comes out")]
+    /// A number in the plan differs from the recomputed one.
+    #[error("{what}: {stated} in the plan, {found} recomputed")]
     Number {
-        /// Which number, of which offer.
+        /// Name of the number, with the offer.
         what: String,
-        /// As the plan states it.
+        /// Value in the plan.
         stated: f64,
-        /// As computed here.
+        /// Recomputed value.
         found: f64,
     },
     /// The deadline is missed.
     #[error("{hours} h, the deadline is {deadline} h")]
     Deadline {
-        /// Hours at the goal's confidence.
+        /// Hours at the end of the range that the confidence selects.
         hours: f64,
         /// The deadline.
         deadline: f64,
@@ -70,36 +69,36 @@ pub enum CheckError {
         /// The budget.
         budget: f64,
     },
-    /// More is emitted than allowed.
-    #[error("{kg} kg CO2e, {most} kg are allowed")]
+    /// Emissions exceed the limit.
+    #[error("{kg} kg CO2e, the limit is {most} kg")]
     Emissions {
-        /// Expected emissions; infinite where they are not known.
+        /// Expected emissions; infinite if unknown.
         kg: f64,
         /// The limit.
         most: f64,
     },
-    /// A part uses what the goal's limits exclude, or an offer that is not there.
+    /// A part uses an offer that the goal's limits exclude or that does not exist.
     #[error("{offer}: {what}")]
     Offer {
         /// The offer.
         offer: OfferId,
-        /// What is wrong with it.
+        /// Problem with the offer.
         what: &'static str,
     },
-    /// Several jobs use more than they share.
+    /// Several jobs exceed a shared limit.
     #[error("{what}: {used} of {most}")]
     Shared {
-        /// What they share.
+        /// Shared limit.
         what: String,
-        /// What all of them use.
+        /// Sum over the jobs.
         used: f64,
         /// The limit.
         most: f64,
     },
 }
 
-/// Re-computes hours and cost of every part and the totals, and compares them with what
-/// the plan states and with the limits of its goal.
+/// Recomputes hours and cost of each part and the totals, and compares them with the numbers of the plan and the limits
+/// of its goal.
 ///
 /// # Errors
 /// The first [`CheckError`] found.
@@ -132,7 +131,7 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
         }
         all_taken = all_taken.zip(taken).map(|(sum, own)| added(sum, own));
         if part.work.unit() != plan.work.unit() || part.batch_size.is_some() != part.work.samples().is_some() {
-            let what = "its work is not in the unit of the plan's";
+            let what = "its work is not in the unit of the plan";
             return Err(CheckError::Offer { offer: part.offer.clone(), what });
         }
         work += part.work.get();
@@ -168,27 +167,28 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// Batch a GPU × accumulation × GPUs is the global batch stated, and the goal's where it has one.
+/// Checks that batch per GPU × accumulation × GPUs is the part's global batch, and the goal's if it has one.
 fn check_batch(part: &Part, wanted: Option<u64>) -> Result<(), CheckError> {
     let product =
         part.batch_size.map(|batch| u128::from(batch) * u128::from(part.accumulation) * u128::from(part.replicas()));
     if part.accumulation == 0 || part.global_batch_size.map(u128::from) != product {
-        let what = "its global batch is not that of its GPUs and batches";
+        let what = "its global batch is not the product of its GPUs and batches";
         return Err(CheckError::Offer { offer: part.offer.clone(), what });
     }
     match wanted {
         Some(wanted) if part.global_batch_size != Some(wanted) => {
             Err(CheckError::Offer { offer: part.offer.clone(), what: "its global batch is not the goal's" })
         }
-        None if part.accumulation != 1 => {
-            Err(CheckError::Offer { offer: part.offer.clone(), what: "it accumulates without a global batch" })
-        }
+        None if part.accumulation != 1 => Err(CheckError::Offer {
+            offer: part.offer.clone(),
+            what: "it accumulates gradients without a global batch",
+        }),
         _ => Ok(()),
     }
 }
 
-/// Compares every part with the offer and the prediction it names: price, GPUs, tier, batch
-/// and step time, and that the price is usable and the step not known not to fit.
+/// Compares each part with its offer and prediction: price, GPUs, tier, batch and step time. Also checks that the price
+/// is usable and the step is not known to exceed the memory.
 ///
 /// # Errors
 /// The first [`CheckError`] found.
@@ -210,7 +210,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             || prices.terms(offer).billing != part.billing
             || offer.term_hours.is_some_and(|hours| part.billing != Billing::Term(hours))
         {
-            return Err(wrong("GPU, count, tier or billing is not the offer's"));
+            return Err(wrong("its GPU, count, tier or billing differs from the offer"));
         }
         let limits = &plan.goal.limits;
         let small = |least: Option<f64>, has: Option<f64>| match (least, has) {
@@ -220,7 +220,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         };
         let memory = [limits.min_host_memory, offer.host_memory].map(|bytes| bytes.map(Bytes::get));
         if small(limits.min_vcpus.map(f64::from), offer.vcpus) || small(memory[0], memory[1]) {
-            return Err(wrong("its host is too small, or not known"));
+            return Err(wrong("its host is too small or unknown"));
         }
         let price = offer.price.get() * f64::from(part.nodes);
         compare(&format!("price of {}", part.offer), &[part.price.get()], &[price])?;
@@ -235,7 +235,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             .ok_or_else(|| wrong("no prediction for its GPU"))?;
         let kw = match offer.held {
             Some(Held::Owned { kw, .. }) => Some(kw),
-            // The rest of a machine as in `energy`: half as much as its GPUs.
+            // The rest of a machine draws half the power of its GPUs, as in `energy`.
             _ => prediction.gpu.power.map(|power| power.get() / 1000.0 * f64::from(offer.gpu_count) * 1.5),
         };
         let pue = match offer.held {
@@ -255,7 +255,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             (prediction.planning_step(), &prediction.memory)
         } else {
             let at = prediction.at_batches.iter().find(|at| Some(at.batch_size) == part.batch_size);
-            let at = at.ok_or_else(|| wrong("the batch is not the profile's, and no other was predicted"))?;
+            let at = at.ok_or_else(|| wrong("its batch is not the profile's, and no other batch was predicted"))?;
             (at.step, &at.memory)
         };
         let layout = Layout {
@@ -279,7 +279,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         }
         let is_single = matches!(part.tier, Tier::Owned | Tier::Reserved) || offer.trust.market == Market::PeerToPeer;
         if part.nodes > 1 && is_single {
-            return Err(wrong("there is only one machine of it"));
+            return Err(wrong("it has only one machine"));
         }
         let expected = update(part, (&single, prediction), &layout, plan, predictions)
             .ok_or_else(|| wrong("its step cannot be scaled to its GPUs"))?;
@@ -289,8 +289,8 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
     Ok(())
 }
 
-/// The optimizer step of a part, low to high, in microseconds: of batches one after another and one
-/// exchange where each GPU has a whole model.
+/// Optimizer step of a part, low to high, in microseconds: the batches one after another and one gradient exchange, if
+/// each GPU has a whole model.
 fn update(
     part: &Part,
     (single, prediction): (&Estimate, &Prediction),
@@ -308,7 +308,7 @@ fn update(
         return Some(numbers_of(&step));
     }
     let last = numbers_of(&scaled_step(single, gpu, layout, workload, factor).ok()?.step);
-    // Divided gradients are exchanged with each batch; the weights are updated with the last.
+    // Divided gradients are exchanged after each batch; the weights are updated after the last.
     let is_divided = matches!(part.sharding, Sharding::Zero2 | Sharding::Zero3) && part.gpu_count > 1;
     let batch = if is_divided { last } else { numbers_of(single) };
     let kept = 1.0 - (updates.get() / batch[1]).min(1.0);
@@ -320,7 +320,7 @@ fn numbers_of(step: &Estimate) -> [f64; 3] {
     numbers(&step.range.map(habitat_base::units::Micros::get))
 }
 
-/// Dollars for the data of a part that is not where they are.
+/// Dollars for transferring the data of a part from another place.
 fn egress(part: &Part, plan: &Plan, prices: &PriceBook) -> f64 {
     let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
     let Some(from) = &data.provider else { return 0.0 };
@@ -329,7 +329,7 @@ fn egress(part: &Part, plan: &Plan, prices: &PriceBook) -> f64 {
     data.gb * inside.or(terms.egress_usd_per_gb).unwrap_or(0.0)
 }
 
-/// Hours in which the data of a part that is not where they are are copied to it: eight bits a byte.
+/// Hours for copying the data of a part from another place, at eight bits per byte.
 fn copying(part: &Part, offer: &Offer, plan: &Plan) -> f64 {
     let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
     if part.tier == Tier::Owned && data.provider.is_none() {
@@ -340,8 +340,7 @@ fn copying(part: &Part, offer: &Offer, plan: &Plan) -> f64 {
     data.gb / (gbit / 8.0) / 3600.0
 }
 
-/// Dollars an hour for keeping the data of a part that is not where they are: a year of storage has
-/// twelve months and 8,760 hours.
+/// Dollars per hour for storing the data of a part at a new place. A year of storage has twelve months and 8,760 hours.
 fn storage(part: &Part, plan: &Plan, prices: &PriceBook) -> f64 {
     let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
     data.gb * prices.terms_of(&part.provider).storage_usd_per_gb_month.unwrap_or(0.0) * 12.0 / 8760.0
@@ -352,8 +351,8 @@ fn is_there(part: &Part, data: &Data) -> bool {
         && data.region.iter().all(|filter| region::is_named(&part.provider, &part.region, filter))
 }
 
-/// Totals of a plan that changes from spot to another machine by its deadline, from the sums of its
-/// parts: the other must be able to do everything in the time that is left at the latest change.
+/// Totals of a plan that switches from spot to another machine by its deadline, from the sums of its parts. Checks that
+/// the other machine can do all the work in the time left at the latest switch.
 fn switched(
     plan: &Plan,
     mut hours: [f64; 3],
@@ -365,10 +364,10 @@ fn switched(
         return Err(CheckError::Parts { found: plan.parts.len(), allowed: 2 });
     };
     let Some(deadline) = plan.goal.deadline.filter(|_| plan.goal.confidence == Confidence::High) else {
-        return wrong(to, "it takes over by a deadline that the goal does not have");
+        return wrong(to, "it takes over by a deadline, but the goal has none");
     };
     if spot.tier != Tier::Spot || to.tier == Tier::Spot || to.offer != switch.to {
-        return wrong(to, "it is not what takes over from spot");
+        return wrong(to, "it is not the offer that takes over from spot");
     }
     let assumed = &plan.goal.assumptions;
     let all = |part: &Part| recompute(&Part { work: plan.work, ..part.clone() }, assumed, true);
@@ -401,7 +400,7 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
             && part.gpu_count > quota.gpus
             && (quota.from, quota.until) == (None, None)
     };
-    // What was not accepted, and is not named.
+    // Offers that need acceptance, unless accepted or named.
     let is_named = limits.offers.iter().any(|id| id == part.offer.as_str());
     let lacks = |accept: Accept| !is_named && !limits.accept.contains(&accept);
     let of_host = part.trust.market == Market::PeerToPeer;
@@ -421,18 +420,18 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
         (limits.exclude_gpus.contains(&part.gpu), "its GPU is excluded"),
         (
             !limits.offers.is_empty() && !limits.offers.iter().any(|id| id == part.offer.as_str()),
-            "it was not asked for",
+            "it is not among the requested offers",
         ),
-        (limits.no_marketplace && part.trust.market == Market::PeerToPeer, "it is of a peer-to-peer market"),
+        (limits.no_marketplace && part.trust.market == Market::PeerToPeer, "it is from a peer-to-peer market"),
         (!limits.regions.is_empty() && !limits.regions.iter().any(in_region), "its region is not allowed"),
         (limits.exclude_regions.iter().any(in_region), "its region is excluded"),
         (limits.quotas.iter().any(over_quota), "it has more GPUs than a quota allows"),
         (part.nodes == 0 || part.nodes > limits.max_machines, "it has too many machines"),
-        (part.parallel != plan.goal.model_parallel, "its GPUs do not share replicas as asked"),
-        (!plan.goal.sharding.stages(part.parallel).contains(&part.sharding), "its sharding was not asked for"),
+        (part.parallel != plan.goal.model_parallel, "its model parallelism differs from the goal"),
+        (!plan.goal.sharding.stages(part.parallel).contains(&part.sharding), "its sharding differs from the goal"),
         (part.gpu_count < limits.min_gpus, "it has too few GPUs"),
         (limits.max_gpus.is_some_and(|most| part.gpu_count > most), "it has too many GPUs"),
-        (limits.max_price.is_some_and(|most| part.price.get() > most.get()), "it costs too much an hour"),
+        (limits.max_price.is_some_and(|most| part.price.get() > most.get()), "it costs too much per hour"),
     ];
     match broken.into_iter().find(|(broken, _)| *broken) {
         Some((_, what)) => Err(CheckError::Offer { offer: part.offer.clone(), what }),
@@ -451,7 +450,7 @@ pub(super) fn compare(what: &str, stated: &[f64], found: &[f64]) -> Result<(), C
     }
 }
 
-/// NaN differs from everything.
+/// Whether two numbers differ. NaN differs from everything.
 fn differs(a: f64, b: f64) -> bool {
     let same = (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()) + 1e-12;
     !same

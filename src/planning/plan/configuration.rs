@@ -1,8 +1,8 @@
-//! Predictions × offers × goal → what could be run, and why the rest could not.
+//! Builds possible configurations from predictions, offers and the goal, and the reasons why the other offers are not
+//! possible.
 //!
-//! Everything nonlinear (scaling to several GPUs, memory, spot losses) is computed here,
-//! per configuration, so that the model stays linear (planner note B0). A configuration is
-//! the whole of one offer, all its GPUs, on one machine or on several of it.
+//! Everything nonlinear (scaling to several GPUs, memory, spot losses) is computed here for each configuration, which
+//! keeps the model linear. A configuration uses all GPUs of an offer, on one or more of its machines.
 
 mod cost;
 
@@ -27,88 +27,86 @@ use habitat_base::units::{GpuSlug, Hours, Micros, Samples, UsdPerHour, most};
 use habitat_prediction::scale::{Layout, ModelParallel, Network};
 use habitat_prediction::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
 
-/// Dollars an hour above which a number is no price.
+/// Dollars per hour above which a price is invalid.
 const MOST_PRICE: f64 = 1e9;
 
-/// One offer with the step on all its GPUs.
+/// An offer with the step on all its GPUs.
 #[derive(Debug, Clone)]
 pub(crate) struct Configuration {
-    /// Place in the price book.
+    /// Index in the price book.
     pub(crate) place: usize,
     pub(crate) offer: OfferId,
     pub(crate) provider: String,
     pub(crate) region: String,
     pub(crate) instance_type: String,
     pub(crate) gpu: GpuSlug,
-    /// Of all machines.
+    /// GPUs of all machines.
     pub(crate) gpu_count: u32,
     pub(crate) machines: u32,
     sharding: Sharding,
     parallel: ModelParallel,
     /// Replicas of the model.
     replicas: u32,
-    /// What sharding leaves on each GPU, in words.
+    /// Effect of sharding on each GPU, in words.
     divided: Option<String>,
     pub(crate) tier: Tier,
-    /// Of all machines.
+    /// Price of all machines per hour.
     pub(crate) price: UsdPerHour,
     price_as_of: Option<Date>,
     pub(crate) trust: Trust,
     held: Option<Held>,
     billing: Billing,
-    /// The data that are not there yet.
+    /// Data to transfer to the offer, unless they are already there.
     data: Option<Brought>,
-    /// What the price list remarks on the offer.
+    /// Remark of the price list on the offer.
     remark: Option<String>,
-    /// `None` where the power of its GPU is not known.
+    /// Power of the machines; `None` if that of the GPU is unknown.
     draw: Option<Draw>,
-    /// Samples of a step on one GPU (of a batch of one replica); where nothing says, work is counted in such
-    /// steps.
+    /// Samples per step on one GPU, or per batch of one replica. If unknown, work is counted in such steps.
     batch_size: Option<u64>,
-    /// Batches that each GPU runs for one optimizer step.
+    /// Batches that each GPU runs per optimizer step.
     accumulation: u64,
-    /// The optimizer step.
+    /// Optimizer step on all GPUs.
     step: Estimate,
     scaling: String,
-    /// How the step was found, where it is not of the profile's batch.
+    /// Method of the step time, if the batch is not the profile's.
     sized: Option<String>,
     precision: Option<String>,
     pub(crate) warnings: Vec<Warning>,
     memory_unknown: bool,
     pub(crate) losses: Losses,
-    /// Where the losses of spot are from, in words.
+    /// Source of the spot losses, in words.
     losses_why: String,
     setup: f64,
-    /// What has to be accepted for it, and that in words.
+    /// Risks that the user has to accept for it, and the same in words (`what`).
     pub(crate) needs: Vec<Accept>,
     pub(crate) what: String,
 }
 
-/// Offers with the steps on all their GPUs, and those left out.
+/// Offers with the steps on all their GPUs, and the rejected offers.
 pub(crate) struct Usable {
-    /// Those that need nothing more to be accepted than the goal accepts.
+    /// Configurations that the goal accepts.
     pub(crate) configurations: Vec<Configuration>,
-    /// Those that do.
+    /// Configurations that the user would have to accept first.
     pub(crate) others: Vec<Configuration>,
-    /// Those that cannot be used.
+    /// Offers that cannot be used.
     pub(crate) excluded: Vec<Excluded>,
 }
 
-/// An offer left out before the model.
+/// An offer rejected before the model is built.
 #[derive(Debug, Clone)]
 pub(crate) struct Excluded {
-    /// Place in the price book.
+    /// Index in the price book.
     pub(crate) place: usize,
     pub(crate) rejection: Rejection,
-    /// How far from acceptable, as a factor above 1; `None` where there is no "nearly".
+    /// Distance from acceptable, as a factor above 1; `None` if the reason has no such measure.
     pub(crate) miss: Option<f64>,
 }
 
-/// The work in samples, or, of a step of nobody knows how many, in steps: only a number of
-/// steps can be planned then.
+/// Work in samples, or in steps if the batch size is unknown, in which case only a number of steps can be planned.
 ///
 /// # Errors
-/// [`PlanError`] for a missing batch size or sequence length, or no amount of work or of data.
+/// [`PlanError`] for a missing batch size or sequence length, or an invalid amount of work or data.
 pub(crate) fn amount(predictions: &Predictions, goal: &Goal) -> Result<Amount, PlanError> {
     let (workload, work) = (&predictions.workload, goal.work);
     check_global_batch(workload, goal)?;
@@ -142,10 +140,10 @@ pub(crate) fn amount(predictions: &Predictions, goal: &Goal) -> Result<Amount, P
     Samples::new(samples).ok().filter(|_| valid).map(Amount::Samples).ok_or(PlanError::Work(samples))
 }
 
-/// Checks the assumptions that are bare numbers or divisors.
+/// Checks the range of assumptions that are plain numbers or divisors.
 ///
 /// # Errors
-/// [`PlanError::Assumption`].
+/// [`PlanError::Assumption`] for a value out of range.
 pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanError> {
     let wrong = |name, value, expected| Err(PlanError::Assumption { name, value, expected });
     let losses = assumptions.spot_losses_per_hour.unwrap_or_default();
@@ -186,11 +184,11 @@ pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanErr
     Ok(())
 }
 
-/// Every offer either as a configuration or with the reason why not; configurations sorted
-/// by the name of the offer, so that the order of the price book decides nothing.
+/// Turns each offer into configurations or a rejection. Configurations are sorted by the name of the offer, so that the
+/// order of the price book has no influence.
 pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Usable {
     let by_gpu: HashMap<&GpuSlug, &Prediction> = predictions.predictions.iter().map(|p| (&p.gpu.slug, p)).collect();
-    // Many offers have as many GPUs of a kind.
+    // Cache: many offers have the same GPUs and counts.
     let mut sized: HashMap<Alike<'_>, Result<Vec<(SizedStep, bool)>, Reason>> = HashMap::new();
     let (mut possible, mut excluded) = (Vec::new(), Vec::new());
     let knows_storage = goal.data.is_some() && prices.knows_storage();
@@ -235,7 +233,7 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
     Usable { configurations, others, excluded }
 }
 
-/// What the step on the GPUs of an offer depends on: GPU, GPUs of a machine, machines and network.
+/// Key of the step on an offer's GPUs: GPU, GPUs per machine, machines and network.
 type Alike<'a> = (&'a GpuSlug, u32, u32, Option<u64>);
 
 fn alike<'a>(gpu: &'a GpuSlug, layout: &Layout) -> Alike<'a> {
@@ -246,7 +244,7 @@ fn alike<'a>(gpu: &'a GpuSlug, layout: &Layout) -> Alike<'a> {
     (gpu, layout.gpus, layout.machines, rate)
 }
 
-/// The filters of so many machines of an offer itself, the most important reason first.
+/// Filters that depend on the offer and the number of machines, most important first.
 fn usable<'p>(
     offer: &Offer,
     machines: u32,
@@ -262,7 +260,7 @@ fn usable<'p>(
         return Err((Kind::UnusablePrice, format!("${:e}/h is not a valid price", offer.price.get()), None));
     }
     let Some(gpu) = &offer.gpu else {
-        return Err((Kind::UnknownGpu, format!("not known which GPU of the catalog {} is", offer.gpu_name), None));
+        return Err((Kind::UnknownGpu, format!("GPU not in the catalog, or ambiguous: {}", offer.gpu_name), None));
     };
     if offer.gpu_count == 0 {
         return Err((Kind::UnusablePrice, "the offer has no GPU".to_owned(), None));
@@ -335,28 +333,28 @@ impl Configuration {
         }
     }
 
-    /// Whether it is a contract to be bought, whose terms are paid whole.
+    /// Whether it is a contract to buy, whose terms are paid in full.
     pub(crate) fn is_term(&self) -> bool {
         matches!(self.billing, Billing::Term(_))
     }
 
-    /// Samples of one optimizer step on all GPUs, where they are known.
+    /// Samples per optimizer step on all GPUs, if known.
     fn global_batch_size(&self) -> Option<u64> {
         let batches = self.accumulation.saturating_mul(u64::from(self.replicas));
         self.batch_size.map(|batch| batch.saturating_mul(batches))
     }
 
-    /// The same, or steps of one GPU where samples are not known.
+    /// Samples per optimizer step on all GPUs, or steps of one GPU if samples are unknown.
     fn global_batch(&self) -> f64 {
         self.global_batch_size().map_or(f64::from(self.replicas), |batch| batch as f64)
     }
 
-    /// Samples (or steps of one GPU) in one useful hour at the middle step time (r).
+    /// Samples (or steps of one GPU) per useful hour at the expected step time (r).
     pub(crate) fn rate(&self) -> f64 {
         self.global_batch() / Hours::from(self.step.range.mid).get()
     }
 
-    /// The model's numbers.
+    /// Coefficients of the model.
     pub(crate) fn choice(&self, goal: &Goal) -> Choice {
         let hourly_kg = self.hourly_kg().filter(|_| goal.asks_emissions()).unwrap_or(0.0);
         let (price, kept) = (self.price.get(), self.storage().get());
@@ -384,28 +382,28 @@ impl Configuration {
         }
     }
 
-    /// Kilograms of CO2e in an hour of running; `None` where that is not known.
+    /// Kilograms of CO2e per hour of running; `None` if unknown.
     fn hourly_kg(&self) -> Option<f64> {
         self.draw.and_then(|draw| draw.hourly_kg())
     }
 
-    /// Kilograms of CO2e expected of so many useful hours; `None` where that is not known.
+    /// Expected kilograms of CO2e for a number of useful hours; `None` if unknown.
     pub(crate) fn kilograms(&self, useful: f64) -> Option<f64> {
         Some(self.hourly_kg()? * (useful * self.losses.billed() + self.before()))
     }
 
-    /// Hours of running, checkpoints included, at the upper step time per useful hour.
+    /// Hours of running per useful hour at the upper step time, including checkpoints.
     fn running(&self) -> f64 {
         (self.step.range.high / self.step.range.mid) * (1.0 + self.losses.writing)
     }
 
-    /// What so many useful hours do: whole where it is but for the rounding of hours and rate.
+    /// Work done in a number of useful hours, rounded to a whole number within rounding errors.
     fn work(&self, useful: f64) -> f64 {
         let work = useful * self.rate();
         if (work / work.round() - 1.0).abs() < 1e-12 { work.round() } else { work }
     }
 
-    /// The part of a plan that uses this for so many useful hours.
+    /// Part of a plan that uses this configuration for a number of useful hours.
     pub(crate) fn part(&self, useful: f64, first: bool) -> Part {
         let hours_by = self.hours_by(useful, first);
         let cost_by = self.cost_by(&hours_by);
@@ -419,13 +417,13 @@ impl Configuration {
         notes.extend(self.remark.as_ref().map(|remark| format!("price list: {}", clean(remark, 300))));
         match self.billing {
             Billing::Exact => {}
-            Billing::Hour => notes.push("every hour begun is billed".to_owned()),
+            Billing::Hour => notes.push("each started hour is billed in full".to_owned()),
             Billing::Term(term) => notes.push(term_words(term, hours.mid.get())),
         }
         if self.losses.per_hour > 0.0 {
             let lost = self.allowance(useful * self.running(), first);
             notes.push(format!(
-                "spot: {:.2} losses an hour and {:.1} h of waiting after each, {}: {:.2} h elapsed and {:.2} h billed per useful hour expected; upper end with {lost:.1} losses",
+                "spot: {:.2} losses per hour and {:.1} h of waiting after each, {}; expected {:.2} h elapsed and {:.2} h billed per useful hour; upper end with {lost:.1} losses",
                 self.losses.per_hour,
                 self.losses.wait(),
                 self.losses_why,
@@ -438,11 +436,11 @@ impl Configuration {
         }
         notes.extend(self.data.iter().flat_map(|data| data.notes(hours.mid)));
         notes.push(self.draw.map_or_else(
-            || format!("what it draws is not known: the power of {} is not in the catalog", self.gpu),
+            || format!("unknown energy: the power of {} is not in the catalog", self.gpu),
             |draw| draw.words(),
         ));
         if self.memory_unknown {
-            notes.push("not known whether the step fits in memory".to_owned());
+            notes.push("unknown whether the step fits in memory".to_owned());
         }
         Part {
             offer: self.offer.clone(),
@@ -479,7 +477,7 @@ impl Configuration {
         }
     }
 
-    /// In a sentence: `2 × h100-sxm5-80gb at aws us-east-1, spot`.
+    /// Words for the configuration: `2 × h100-sxm5-80gb at aws us-east-1, spot`.
     pub(crate) fn label(&self) -> String {
         let on = if self.machines > 1 { format!(" on {} machines", self.machines) } else { String::new() };
         let region = region::shown(&self.region);
@@ -487,12 +485,12 @@ impl Configuration {
     }
 }
 
-/// What is paid of a contract and what is used: `720 h are paid (1 term of 720 h), 268 h used, 63 % idle`.
+/// Words for paid and used time of a contract: `720 h paid (1 term of 720 h), 268 h used, 63 % idle`.
 fn term_words(term: u32, used: f64) -> String {
     let paid = Billing::Term(term).billed(used);
     let terms = paid / f64::from(term);
     let one = grouped(f64::from(term));
     let of = if terms > 1.5 { format!("{terms:.0} terms of {one} h") } else { format!("1 term of {one} h") };
     let idle = (1.0 - used / paid).max(0.0) * 100.0;
-    format!("{} h are paid ({of}), {used:.1} h used, {idle:.0} % idle", grouped(paid))
+    format!("{} h paid ({of}), {used:.1} h used, {idle:.0} % idle", grouped(paid))
 }

@@ -1,36 +1,35 @@
-//! The data of a job at an offer: the hours and dollars that copying them there takes once, and what keeping them costs each hour.
+//! Data of a job at an offer: hours and dollars for the one-time transfer, and the cost of storage per hour.
 
 use super::goal::Goal;
 use crate::pricing::{Offer, PriceBook, Tier};
 use habitat_base::text::{dollars, duration};
 use habitat_base::units::{Hours, Usd, UsdPerHour};
 
-/// Data that an offer has to be brought, and that are kept there while it works.
+/// Data to transfer to an offer and to store there during the work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Brought {
     gb: f64,
-    /// Hours until they are there; a rented machine is paid meanwhile.
+    /// Hours of the transfer, during which a rented machine is paid.
     pub(super) hours: Hours,
-    /// What leaving their provider costs; `None` where that is not known.
+    /// Egress cost at their provider; `None` if unknown.
     pub(super) egress: Option<Usd>,
-    /// What keeping them costs an hour; `None` where that is not known.
+    /// Storage cost per hour; `None` if unknown.
     pub(super) storage: Option<UsdPerHour>,
-    /// Whether what egress and storage cost is recalled: no source was read for it.
+    /// Whether the prices of egress and storage are from memory rather than from a source.
     is_recalled: (bool, bool),
-    /// Whether it is worth a word that it is not known: of other offers it is, and the machine is
-    /// not one's own, which has its disks.
+    /// Whether to note an unknown storage price: only if other offers have one and the machine is not the user's own,
+    /// which has its own disks.
     is_missed: bool,
 }
 
-/// What of the data has to be brought to an offer; `None` where they are there, and kept there
-/// whatever the plan is.
+/// Data to transfer to an offer; `None` if they are there already and stay there in any plan.
 pub(super) fn data(offer: &Offer, prices: &PriceBook, knows_storage: bool, goal: &Goal) -> Option<Brought> {
     let data = goal.data.as_ref().filter(|data| !data.is_at(&offer.provider, &offer.region))?;
     let from = data.provider.as_ref().map(|from| prices.terms_of(from));
     let is_same = data.provider.as_ref().is_some_and(|from| from.eq_ignore_ascii_case(&offer.provider));
     let egress = from.map_or(Some(0.0), |from| from.egress_to(is_same));
     let there = prices.terms_of(&offer.provider);
-    // Data of no stated place are taken to be at hand for a machine of the user's own.
+    // Own machines have the data if no place is given.
     let is_at_hand = data.provider.is_none() && matches!(offer.tier, Tier::Owned);
     let rate = offer.network_gbit_per_second.unwrap_or(f64::INFINITY).min(goal.assumptions.data_rate());
     Some(Brought {
@@ -44,19 +43,19 @@ pub(super) fn data(offer: &Offer, prices: &PriceBook, knows_storage: bool, goal:
 }
 
 impl Brought {
-    /// What bringing and keeping them costs, in words; nothing of what costs nothing.
+    /// Notes on the cost of transfer and storage; none for free ones.
     pub(super) fn notes(self, hours: Hours) -> Vec<String> {
         let gb = self.gb;
-        let recalled = |is: bool| if is { " (the price is recalled, not read)" } else { "" };
+        let recalled = |is: bool| if is { " (price from memory, not from a source)" } else { "" };
         let (of_egress, of_storage) = (recalled(self.is_recalled.0), recalled(self.is_recalled.1));
         let copying = (self.hours.get() > 0.0)
-            .then(|| format!("data: {gb} GB are copied in {}, at the beginning", duration(self.hours.get())));
+            .then(|| format!("data: copying {gb} GB takes {} before the first step", duration(self.hours.get())));
         let egress = match self.egress {
             Some(cost) if cost == Usd::ZERO => None,
-            Some(cost) => Some(format!("data: {gb} GB from elsewhere, {} once{of_egress}", dollars(cost.get()))),
-            None => Some(format!(
-                "data: {gb} GB from elsewhere; what that costs is not known and not counted (egress_usd_per_gb)"
-            )),
+            Some(cost) => Some(format!("data: transfer of {gb} GB, {} once{of_egress}", dollars(cost.get()))),
+            None => {
+                Some(format!("data: cost of the transfer of {gb} GB unknown, not included (set egress_usd_per_gb)"))
+            }
         };
         let storage = match self.storage {
             Some(price) if price == UsdPerHour::ZERO => None,
@@ -64,11 +63,9 @@ impl Brought {
                 let cost = dollars((price * hours).get());
                 Some(format!("storage: {gb} GB for {}, {cost}{of_storage}", duration(hours.get())))
             }
-            None => self.is_missed.then(|| {
-                format!(
-                    "storage: what keeping {gb} GB there costs is not known and not counted (storage_usd_per_gb_month)"
-                )
-            }),
+            None => self
+                .is_missed
+                .then(|| format!("storage: cost of {gb} GB unknown, not included (set storage_usd_per_gb_month)")),
         };
         copying.into_iter().chain(egress).chain(storage).collect()
     }

@@ -1,9 +1,8 @@
-//! The energy that a plan takes, and what that emits.
+//! Energy and emissions of a plan.
 //!
-//! Energy = power of the machines × PUE × hours that they run; emissions = energy × carbon intensity
-//! of the electricity where they stand. Waiting for spot takes none, set-up and lost work do. Of an own machine
-//! power and PUE are said; of others the GPUs draw their power limit, and the rest of the machine
-//! [`WITH_REST`] times as much with them.
+//! Energy = power of the machines × PUE × hours that they run. Emissions = energy × carbon intensity of the local
+//! electricity. Waiting for spot needs no energy; set-up and lost work do. The power and PUE of own machines are given;
+//! for other machines, the GPUs draw their power limit, and the whole machine [`WITH_REST`] times as much.
 
 use serde::Serialize;
 
@@ -13,35 +12,35 @@ use habitat_base::text::grouped;
 use habitat_base::units::{Hours, KilogramsCo2e, KilowattHours, Range, Watts};
 use habitat_prediction::GpuFacts;
 
-/// Power of a machine over the power limits of its GPUs: of a node of eight H100 of 700 W each at most
-/// 8.4 kW were measured in training (Latif et al. 2024, arXiv:2412.08602).
+/// Power of a machine relative to the power limits of its GPUs. A node of eight H100 of 700 W each drew at most 8.4 kW
+/// in training (Latif et al. 2024, arXiv:2412.08602).
 pub const WITH_REST: f64 = 1.5;
 
-/// Power of a building over that of its machines where a provider's is not known: the average of
-/// the Uptime Institute's Global Data Center Survey 2024.
+/// Power of a data centre relative to its machines (PUE) if the provider's is unknown: the average of the Uptime
+/// Institute's Global Data Center Survey 2024.
 pub(super) const PUE: f64 = 1.56;
 
-/// What the machines of a part draw while they run.
+/// Power of a part's machines while they run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Draw {
-    /// Of all its machines.
+    /// Power of all machines.
     pub machines: Watts,
-    /// Power of the building over that of the machines.
+    /// Power of the data centre relative to the machines.
     pub pue: f64,
-    /// What a kWh emits there; `None` where that is not known.
+    /// Emissions per kWh; `None` if unknown.
     pub intensity: Option<Intensity>,
 }
 
-/// The energy and emissions of a part or of a plan.
+/// Energy and emissions of a part or of a plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Footprint {
-    /// Energy; `None` where the power of a machine is not known.
+    /// Energy; `None` if the power of a machine is unknown.
     pub energy: Option<Range<KilowattHours>>,
-    /// Emissions; `None` where the power, or what a kWh emits, is not known.
+    /// Emissions; `None` if the power or the carbon intensity is unknown.
     pub emissions: Option<Range<KilogramsCo2e>>,
 }
 
-/// What holds where an offer is, however many machines of it are taken.
+/// Properties of an offer's location, for any number of machines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Site {
     pue: f64,
@@ -56,7 +55,7 @@ impl Site {
 }
 
 impl Draw {
-    /// Of so many machines of an offer; `None` where the power of its GPU is not known.
+    /// Power of a number of machines of an offer; `None` if the power of its GPU is unknown.
     pub(super) fn new(offer: &Offer, machines: u32, gpu: &GpuFacts, site: Site) -> Option<Self> {
         let Site { pue, intensity } = site;
         if let Some(Held::Owned { kw, pue, .. }) = offer.held {
@@ -66,24 +65,24 @@ impl Draw {
         Some(Self { machines: gpus * WITH_REST, pue, intensity })
     }
 
-    /// kWh in so many hours.
+    /// Energy in a number of hours.
     fn energy(&self, hours: Hours) -> KilowattHours {
         self.machines * self.pue * hours
     }
 
-    /// Kilograms of CO2e in an hour; `None` where that is not known.
+    /// Kilograms of CO2e per hour; `None` if unknown.
     pub(super) fn hourly_kg(&self) -> Option<f64> {
         Some(self.energy(Hours::known(1.0)).get() * self.intensity?.kg_per_kwh)
     }
 
-    /// In so many hours of running.
+    /// Energy and emissions for the hours of running.
     pub(super) fn footprint(&self, running: Range<Hours>) -> Footprint {
         let energy = running.map(|hours| self.energy(hours));
         let emitted = |of: Intensity| energy.map(|energy| KilogramsCo2e::known(energy.get() * of.kg_per_kwh));
         Footprint { energy: Some(energy), emissions: self.intensity.map(emitted) }
     }
 
-    /// What it is made of, in words.
+    /// Words for power, PUE and carbon intensity.
     pub(super) fn words(&self) -> String {
         let kw = self.machines.get() / 1e3;
         let emits = match self.intensity {
@@ -91,13 +90,13 @@ impl Draw {
                 format!("{kg_per_kwh} kg CO2e/kWh ({}, {year})", place.to_uppercase())
             }
             Some(Intensity { kg_per_kwh, average: None }) => format!("{kg_per_kwh} kg CO2e/kWh (price file)"),
-            None => "what a kWh emits there is not known (kg_co2_per_kwh of a price file)".to_owned(),
+            None => "unknown carbon intensity (set kg_co2_per_kwh in a price file)".to_owned(),
         };
         format!("draws {kw:.2} kW × PUE {}; {emits}", self.pue)
     }
 }
 
-/// Kilograms in words, about three significant digits.
+/// Kilograms with about three significant digits.
 pub(super) fn kilograms(kg: f64) -> String {
     match kg {
         kg if kg >= 99.95 => grouped(kg),
@@ -108,25 +107,25 @@ pub(super) fn kilograms(kg: f64) -> String {
     }
 }
 
-/// Why a limit on emissions leaves out an offer of such machines; `None` where they are known.
+/// Reason to reject an offer if emissions matter but are unknown; `None` if they are known.
 pub(super) fn unknown(draw: Option<&Draw>, gpu: &GpuFacts) -> Option<String> {
     match draw {
-        None => Some(format!("emissions not known: the power of {} is not in the catalog", gpu.slug)),
+        None => Some(format!("unknown emissions: the power of {} is not in the catalog", gpu.slug)),
         Some(Draw { intensity: None, .. }) => {
-            Some("emissions not known: nothing says what a kWh emits there (kg_co2_per_kwh of a price file)".to_owned())
+            Some("unknown emissions: carbon intensity missing (set kg_co2_per_kwh in a price file)".to_owned())
         }
         Some(_) => None,
     }
 }
 
 impl Goal {
-    /// Whether the plan depends on emissions: then offers of which they are not known are left out.
+    /// Whether the plan depends on emissions, so that offers with unknown emissions are rejected.
     pub(super) fn asks_emissions(&self) -> bool {
         self.limits.max_co2.is_some() || self.objective == Objective::Emissions
     }
 }
 
-/// Of parts that follow one another.
+/// Sum over parts that follow one another.
 impl std::iter::Sum for Footprint {
     fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
         let parts: Vec<Self> = parts.collect();
@@ -150,7 +149,7 @@ mod tests {
         let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
         assert!(close(found.energy.unwrap().mid.get(), 4.2) && close(found.emissions.unwrap().mid.get(), 1.68));
         assert!(close(draw.hourly_kg().unwrap(), 0.168) && close(found.emissions.unwrap().high.get(), 3.36));
-        // What is not known of one part is not known of the whole.
+        // If one part is unknown, so is the sum.
         let without = Draw { intensity: None, ..draw }.footprint(running);
         let both: Footprint = [found, without].into_iter().sum();
         assert!(close(both.energy.unwrap().mid.get(), 8.4) && both.emissions.is_none());

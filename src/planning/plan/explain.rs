@@ -1,9 +1,8 @@
-//! Why there is no plan, and what would make one: planner note B6.
+//! Reasons why no plan exists, and changes that would allow one.
 //!
-//! One limit at a time is made elastic, the others kept hard, and the least excess of it is
-//! found by a solve; where no single one suffices, deadline and budget together, each
-//! excess counted in units of a tenth of its limit. Amounts are rounded up, so that what is
-//! proposed does suffice.
+//! Relaxes one limit at a time, keeps the others, and finds the smallest excess with a solve. If no single limit
+//! suffices, relaxes deadline and budget together, with each excess in units of a tenth of its limit. Amounts are
+//! rounded up, so that a proposed change suffices.
 
 use super::configuration::Excluded;
 use super::energy::kilograms;
@@ -13,12 +12,12 @@ use super::search::{SAME, most_work, solve_one};
 use super::{Confidence, Objective, RejectionKind};
 use habitat_base::text::{dollars, duration, grouped};
 
-/// The next higher multiple of `step`, rounding noise aside.
+/// Rounds up to a multiple of `step`, ignoring rounding errors.
 pub(super) fn up(value: f64, step: f64) -> f64 {
     ((value / step) * (1.0 - SAME) - SAME).ceil().max(0.0) * step
 }
 
-/// Hours in words, rounded up: to minutes below an hour, else to tenths of an hour.
+/// Hours in words, rounded up to minutes below an hour, otherwise to tenths of an hour.
 pub(super) fn more_hours(value: f64) -> String {
     let minutes = up(value * 60.0, 1.0).max(1.0);
     duration(if minutes < 60.0 { minutes / 60.0 } else { up(value, 0.1) })
@@ -34,12 +33,11 @@ pub(super) fn more_kilograms(value: f64) -> String {
     kilograms(if value > 0.0 { up(value, 10f64.powf(value.log10().floor() - 2.0)) } else { 0.0 })
 }
 
-/// The reasons, most useful first; `lifted`: what helps of the limits on offers ([`super::relax`]).
+/// Reasons, most useful first; `lifted` has the proposals for limits on offers ([`super::relax`]).
 pub(super) fn reasons(prepared: &Prepared, limit: &Limit, lifted: Vec<String>) -> Vec<String> {
     let mut reasons = Vec::new();
     if prepared.configurations.is_empty() {
-        let which =
-            if prepared.others.is_empty() { "no offer can be used at all" } else { "no firm offer can be used" };
+        let which = if prepared.others.is_empty() { "no offer can be used" } else { "no firm offer can be used" };
         reasons.push(which.to_owned());
     } else {
         let later = relaxed_deadline(prepared, limit);
@@ -59,7 +57,7 @@ pub(super) fn reasons(prepared: &Prepared, limit: &Limit, lifted: Vec<String>) -
     reasons
 }
 
-/// The offers of a plan in words.
+/// Words for the offers of a plan.
 pub(super) fn label(prepared: &Prepared, used: impl IntoIterator<Item = usize>) -> String {
     used.into_iter().map(|c| prepared.configurations[c].label()).collect::<Vec<_>>().join(", then ")
 }
@@ -68,8 +66,7 @@ fn configurations_of(parts: &[(usize, f64)]) -> impl Iterator<Item = usize> {
     parts.iter().map(|(c, _)| *c)
 }
 
-/// What a longer deadline alone would do; `Err` where it does not suffice. The text is
-/// missing where there is no deadline to extend.
+/// Proposal for a longer deadline; `Err` if that alone does not suffice. The text is missing without a deadline.
 fn relaxed_deadline(prepared: &Prepared, limit: &Limit) -> Result<Option<String>, String> {
     let Some(deadline) = limit.deadline else { return Ok(None) };
     let relaxed = Limit { deadline: None, ..limit.clone() };
@@ -94,10 +91,10 @@ fn relaxed_deadline(prepared: &Prepared, limit: &Limit) -> Result<Option<String>
     )))
 }
 
-/// What a larger budget alone would do, as [`relaxed_deadline`].
+/// Proposal for a larger budget, analogous to [`relaxed_deadline`].
 fn relaxed_budget(prepared: &Prepared, limit: &Limit) -> Result<Option<String>, String> {
     let Some(budget) = limit.budget else {
-        // Without a budget, the deadline alone stands in the way: say how fast it can be.
+        // Without a budget, only the deadline prevents a plan: report the fastest plan.
         return limit.deadline.map_or(Ok(None), |_| Err(fastest(prepared)));
     };
     let relaxed = Limit { budget: None, ..limit.clone() };
@@ -125,11 +122,11 @@ fn fastest(prepared: &Prepared) -> String {
     )
 }
 
-/// The least excess of deadline and budget together.
+/// Smallest excess of deadline and budget together.
 fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<String> {
     let (deadline, budget) = (limit.deadline?, limit.budget?);
     let problem = prepared.problem();
-    // A limit of nothing has no tenth: then an hour or a dollar counts as one.
+    // A limit of zero has no tenth; use an hour or a dollar as its unit.
     let unit = |limit: f64| if limit > 0.0 { limit / 10.0 } else { 1.0 };
     let excess = |finish: f64, cost: f64| {
         (finish - deadline).max(0.0) / unit(deadline) + (cost - budget).max(0.0) / unit(budget)
@@ -155,7 +152,7 @@ fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<String> {
     ))
 }
 
-/// How much of the work fits into the limits.
+/// Largest amount of work within the limits.
 fn less_work(prepared: &Prepared, limit: &Limit) -> Option<String> {
     let work = prepared.work.get();
     let most = most_work(prepared.problem(), limit).ok()?;
@@ -169,7 +166,7 @@ fn less_work(prepared: &Prepared, limit: &Limit) -> Option<String> {
         return Some(format!("set-up alone exceeds the {exceeded}"));
     }
     let share = less / work * 100.0;
-    // Nothing of it is no proposal.
+    // Do not propose to remove all of the work.
     (less > 0.0 && share < 99.95).then(|| {
         let fewer = if less < 10.0 {
             format!("{:.1}", up(less, 0.1)).trim_end_matches(".0").to_owned()
@@ -180,7 +177,7 @@ fn less_work(prepared: &Prepared, limit: &Limit) -> Option<String> {
     })
 }
 
-/// Whether one offer would do at its expected times.
+/// An offer that meets the limits at its expected times, if any.
 fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<String> {
     let deadline = limit.deadline.filter(|_| prepared.goal.confidence == Confidence::High)?;
     prepared
@@ -196,7 +193,7 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<String> {
         .min_by(|a, b| a.2.total_cmp(&b.2))
         .map(|(configuration, time, cost)| {
             format!(
-                "at expected times, not the upper end of their ranges, {} meets the limits: {}, {}",
+                "at the expected time, instead of the upper end of its range, {} meets the limits: {}, {}",
                 configuration.label(),
                 duration(time),
                 dollars(cost)
@@ -204,7 +201,7 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<String> {
         })
 }
 
-/// Offers left out before the model: how many by kind, with the nearest miss of each.
+/// Number of rejected offers of each kind, with the nearest miss.
 fn filters(excluded: &[Excluded]) -> Vec<String> {
     let mut kinds: Vec<RejectionKind> = excluded.iter().map(|e| e.rejection.kind).collect();
     kinds.sort_unstable();
@@ -226,9 +223,7 @@ fn filters(excluded: &[Excluded]) -> Vec<String> {
                     format!(", {which} {}: {}", e.rejection.offer, e.rejection.reason)
                 });
             let words = match kind {
-                RejectionKind::MemoryUnknown => {
-                    "on which it is not known whether the step fits (--allow-unknown-memory uses them)"
-                }
+                RejectionKind::MemoryUnknown => "without known memory needs (allow them with --allow-unknown-memory)",
                 _ => kind.words(),
             };
             let offers = if count == 1 { "offer" } else { "offers" };

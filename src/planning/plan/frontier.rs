@@ -1,9 +1,8 @@
-//! The cost–time frontier: plans that none beats in both finish and cost.
+//! Cost–time frontier: the Pareto front of plans by finish and cost.
 //!
-//! For one part it is a sort. For more it is the ε-constraint method (planner note B4):
-//! the deadline is bisected between the fastest and the cheapest plan, the largest gap
-//! first; where both ends of a gap use the same offers, what lies between is a mixture of
-//! them and is not split further.
+//! For one part, a sort finds it. For several parts, the ε-constraint method bisects the deadline between the fastest
+//! and the cheapest plan, largest gap first. A gap whose ends use the same offers contains only mixtures of them and is
+//! not split further.
 
 use serde::Serialize;
 
@@ -15,7 +14,7 @@ use super::{Objective, Total};
 use crate::pricing::{OfferId, Tier};
 use habitat_base::units::{GpuSlug, Hours, Range, Samples, Usd};
 
-/// Solves for one frontier of plans with several parts, the two ends included.
+/// Maximum number of solves for a frontier of plans with several parts, including both ends.
 const SOLVES: usize = 16;
 
 /// A plan on the frontier.
@@ -27,24 +26,24 @@ pub struct FrontierPoint {
     /// Cost.
     #[serde(rename = "cost_usd")]
     pub cost: Range<Usd>,
-    /// What it uses, one after another.
+    /// Parts, one after another.
     pub parts: Vec<FrontierPart>,
 }
 
-/// A part of a plan on the frontier: enough to name it.
+/// Summary of a part of a plan on the frontier.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FrontierPart {
     /// The offer.
     pub offer: OfferId,
     /// The GPU.
     pub gpu: GpuSlug,
-    /// GPUs in all.
+    /// Total number of GPUs.
     pub gpu_count: u32,
-    /// Machines.
+    /// Number of machines.
     pub nodes: u32,
-    /// How it is paid for.
+    /// Purchase option.
     pub tier: Tier,
-    /// Samples it processes.
+    /// Samples to process.
     pub samples: Samples,
     /// Elapsed hours.
     pub hours: Range<Hours>,
@@ -53,7 +52,7 @@ pub struct FrontierPart {
     pub cost: Range<Usd>,
 }
 
-/// Hours by configuration, with finish and cost.
+/// A plan as hours of each configuration, with its finish and cost.
 #[derive(Debug, Clone)]
 struct Candidate {
     hours: Vec<(usize, f64)>,
@@ -63,9 +62,8 @@ struct Candidate {
 }
 
 impl Prepared {
-    /// The frontier from the fastest to the cheapest plan, without regard to deadline and
-    /// budget (a screen draws them as lines). Time is that of the goal's confidence; every
-    /// next point is later and cheaper.
+    /// The frontier from the fastest to the cheapest plan. Ignores deadline and budget, which screens draw as lines.
+    /// Time is at the goal's confidence; each next point is later and cheaper.
     pub fn frontier(&self) -> Vec<FrontierPoint> {
         let mut candidates = if self.goal.max_parts > 1 { self.bisected() } else { self.sorted() };
         candidates.sort_by(|a, b| a.finish.total_cmp(&b.finish).then(a.cost.total_cmp(&b.cost)));
@@ -107,7 +105,7 @@ impl Prepared {
         let end = |objective| best(problem, objective, &Limit::default()).map(|found| candidate(found.hours));
         let (Some(fastest), Some(cheapest)) = (end(Objective::Time), end(Objective::Cost)) else { return Vec::new() };
         let mut points = vec![fastest, cheapest];
-        // Offers used at both ends: the plans between are their mixtures.
+        // Plans between two ends with the same offers are mixtures of them.
         let split = |a: &Candidate, b: &Candidate| {
             let same = a.hours.iter().map(|(c, _)| c).eq(b.hours.iter().map(|(c, _)| c));
             let is_mixture = same && a.switched.is_none() && b.switched.is_none();

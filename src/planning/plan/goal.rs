@@ -1,4 +1,4 @@
-//! What the user wants: how much work, by when, for how much, and with which machines.
+//! Goal of a plan: how much work, by when, for how much, and on which machines.
 
 use std::fmt;
 
@@ -11,41 +11,41 @@ use habitat_base::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Range, Samples, 
 use habitat_prediction::Sharding;
 use habitat_prediction::scale::ModelParallel;
 
-/// A job to be planned.
+/// A job to plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
-    /// How much is to be done.
+    /// Amount of work.
     pub work: Work,
-    /// Samples of one optimizer step on all GPUs; `None` = the profile's batch on each GPU if
-    /// [`Accept::Batch`] is accepted, else the profile's batch on all of them.
+    /// Samples per optimizer step on all GPUs. `None` = the profile's batch on each GPU if [`Accept::Batch`] is
+    /// accepted, otherwise the profile's batch divided over all GPUs.
     #[serde(default, rename = "global_batch_size", skip_serializing_if = "Option::is_none")]
     pub global_batch: Option<u64>,
-    /// Elapsed hours from the start, set-up included; `None` = no limit.
+    /// Elapsed hours from the start, including set-up; `None` = no limit.
     #[serde(rename = "deadline_hours")]
     pub deadline: Option<Hours>,
     /// Total cost; `None` = no limit.
     #[serde(rename = "budget_usd")]
     pub budget: Option<Usd>,
-    /// What is best among the plans within the limits.
+    /// Objective among the plans within the limits.
     pub objective: Objective,
-    /// Which end of the predicted range must meet the deadline.
+    /// End of the predicted range that has to meet the deadline.
     pub confidence: Confidence,
-    /// Parts that may follow one another (1, or 2 for "spot, then on demand").
+    /// Maximum number of parts that follow one another (1, or 2 for "spot, then on-demand").
     pub max_parts: u32,
-    /// Which state of the training the GPUs divide.
+    /// Training state to divide among the GPUs.
     #[serde(default, skip_serializing_if = "ShardingChoice::is_none")]
     pub sharding: ShardingChoice,
-    /// How many GPUs share one replica of the model.
+    /// GPUs that share one replica of the model.
     #[serde(default, skip_serializing_if = "ModelParallel::is_none")]
     pub model_parallel: ModelParallel,
-    /// Which offers may be used.
+    /// Limits on offers.
     #[serde(default)]
     pub limits: Limits,
-    /// The data, and where they are; `None` = bringing and keeping them costs nothing.
+    /// Data and their location; `None` = transfer and storage are free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Data>,
-    /// What is assumed where nothing is known.
+    /// Values assumed where none are known.
     #[serde(default)]
     pub assumptions: Assumptions,
 }
@@ -54,34 +54,34 @@ pub struct Goal {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// So many samples.
+    /// Number of samples.
     Samples(Samples),
-    /// So many optimizer steps of the goal's global batch, or, without one, of the profile's
-    /// batch size on one GPU: the only work that can be planned without knowing that.
+    /// Number of optimizer steps with the goal's global batch, or without one with the profile's batch size on one GPU.
+    /// Needs no batch size.
     Steps(u64),
-    /// So many passes over a data set.
+    /// Number of passes over a data set.
     Epochs {
         /// Passes.
         epochs: f64,
-        /// Samples of one pass.
+        /// Samples per pass.
         dataset: Samples,
     },
-    /// So many tokens (needs the profile's sequence length).
+    /// Number of tokens; needs the profile's sequence length.
     Tokens(f64),
 }
 
-/// An amount of work, in the unit that is known of it.
+/// An amount of work in the known unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Amount {
     /// Samples.
     Samples(Samples),
-    /// Steps of one GPU, where nothing says how many samples a step has: a step of several
-    /// GPUs counts as so many, since each does a step's work.
+    /// Steps of one GPU, if the batch size is unknown. A step of n GPUs counts n times, since each GPU does the work of
+    /// one step.
     Steps(f64),
 }
 
 impl Amount {
-    /// The number, in its unit.
+    /// Number in its unit.
     pub const fn get(self) -> f64 {
         match self {
             Self::Samples(samples) => samples.get(),
@@ -89,7 +89,7 @@ impl Amount {
         }
     }
 
-    /// The unit, in words.
+    /// Words for the unit.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Samples(_) => "samples",
@@ -97,7 +97,7 @@ impl Amount {
         }
     }
 
-    /// The samples, where they are known.
+    /// Number of samples, if known.
     pub const fn samples(self) -> Option<f64> {
         match self {
             Self::Samples(samples) => Some(samples.get()),
@@ -105,7 +105,7 @@ impl Amount {
         }
     }
 
-    /// The steps of one GPU, where nothing else is known.
+    /// Number of steps of one GPU, if samples are unknown.
     pub const fn steps(self) -> Option<f64> {
         match self {
             Self::Samples(_) => None,
@@ -114,11 +114,11 @@ impl Amount {
     }
 }
 
-/// Which state of a training its GPUs divide in a plan.
+/// Training state that the GPUs divide in a plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShardingChoice {
-    /// None: all of it on each GPU.
+    /// Nothing divided: all state on each GPU.
     #[default]
     None,
     /// [`Sharding::Zero1`].
@@ -128,20 +128,20 @@ pub enum ShardingChoice {
     /// [`Sharding::Zero3`].
     #[serde(alias = "fsdp")]
     Zero3,
-    /// The least that fits in the memory, offer by offer.
+    /// For each offer, the smallest degree that fits in memory.
     Auto,
 }
 
 impl ShardingChoice {
-    /// Whether each GPU is to have all of it.
+    /// Whether each GPU keeps all state.
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// Those that may be used, in their order.
+    /// Stages to try, in order.
     ///
-    /// With pipeline stages, gradients and parameters are not divided further: each micro-batch
-    /// would have to gather and scatter them again.
+    /// With pipeline stages, gradients and parameters are not divided, since each micro-batch would have to gather and
+    /// scatter them again.
     pub(super) fn stages(self, parallel: ModelParallel) -> &'static [Sharding] {
         match self {
             Self::Auto if parallel.pipeline > 1 => &Sharding::ALL[..2],
@@ -160,55 +160,55 @@ impl ShardingChoice {
     }
 }
 
-/// Data that have to be where the work is done.
+/// Data that have to be transferred to the place of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
-    /// How much, in GB.
+    /// Amount in GB.
     pub gb: f64,
-    /// The provider that they are at; `None` = they are brought at no cost.
+    /// Provider of the data; `None` = transfer is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Its regions that they are in, as a filter names them; `None` = in all of them.
+    /// Regions with the data, as a filter; `None` = all regions of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
 }
 
 impl Data {
-    /// Whether they are there already.
+    /// Whether the data are at this place already.
     pub(super) fn is_at(&self, provider: &str, region: &str) -> bool {
         self.provider.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(provider))
             && self.region.as_ref().is_none_or(|filter| region::is_named(provider, region, filter))
     }
 }
 
-/// What "best" means.
+/// Objective of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
-    /// Lowest expected cost; among equals the earliest finish.
+    /// Lowest expected cost; then the earliest finish.
     Cost,
-    /// Earliest finish at the goal's confidence; among equals the lowest cost.
+    /// Earliest finish at the goal's confidence; then the lowest cost.
     Time,
-    /// Cost plus what an hour of waiting is worth.
+    /// Cost plus the value of the time to the finish, in dollars per hour.
     CostPlusTime(UsdPerHour),
-    /// Lowest expected emissions; among equals the lowest cost.
+    /// Lowest expected emissions; then the lowest cost.
     #[serde(rename = "co2")]
     Emissions,
 }
 
-/// Which end of the range of the step time has to meet the deadline.
+/// End of the step time's range that has to meet the deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
-    /// The best single value: late about every second time.
+    /// Expected value: late about half of the time.
     Expected,
     /// The upper end of the range.
     High,
 }
 
 impl Confidence {
-    /// The end of a range that meets the deadline: where plans are compared and drawn.
+    /// End of a range that has to meet the deadline; plans are compared and drawn with it.
     pub fn end<T: Copy>(self, range: &Range<T>) -> T {
         match self {
             Self::Expected => range.mid,
@@ -216,7 +216,7 @@ impl Confidence {
         }
     }
 
-    /// Its name in files.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Expected => "expected",
@@ -225,58 +225,58 @@ impl Confidence {
     }
 }
 
-/// Which offers may be used.
+/// Limits on offers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Ways to pay.
+    /// Purchase options.
     pub tiers: Vec<Tier>,
-    /// What may be used beside firm offers ([`Accept`]); absent: everything.
+    /// Risks accepted in addition to firm offers ([`Accept`]); if absent, all.
     #[serde(skip_serializing_if = "Accept::are_all")]
     pub accept: Vec<Accept>,
-    /// Only these GPUs; empty = all.
+    /// Allowed GPUs; empty = all.
     pub gpus: Vec<GpuSlug>,
-    /// Only these providers; empty = all.
+    /// Allowed providers; empty = all.
     pub providers: Vec<String>,
-    /// Never these providers.
+    /// Excluded providers.
     pub exclude_providers: Vec<String>,
-    /// Never these GPUs.
+    /// Excluded GPUs.
     pub exclude_gpus: Vec<GpuSlug>,
-    /// Only regions that one of these names ([`crate::pricing::region`]); empty = all.
+    /// Allowed regions, as filters ([`crate::pricing::region`]); empty = all.
     pub regions: Vec<String>,
-    /// Never regions that one of these names.
+    /// Excluded regions, as filters.
     pub exclude_regions: Vec<String>,
-    /// Only these offers, by their ids; empty = all.
+    /// Allowed offers by id; empty = all.
     pub offers: Vec<String>,
-    /// Fewest GPUs.
+    /// Minimum number of GPUs.
     pub min_gpus: u32,
-    /// Most GPUs; `None` = no limit.
+    /// Maximum number of GPUs; `None` = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_gpus: Option<u32>,
-    /// Most machines of an offer at once, in one job: 1, 2, 4, … times so many as make whole replicas of
-    /// the model are tried.
+    /// Maximum number of machines of an offer in one job. A plan tries 1, 2, 4, … times the number that makes whole
+    /// replicas of the model.
     #[serde(skip_serializing_if = "is_one")]
     pub max_machines: u32,
-    /// Most dollars an hour; `None` = no limit.
+    /// Maximum dollars per hour; `None` = no limit.
     #[serde(rename = "max_usd_per_hour", skip_serializing_if = "Option::is_none")]
     pub max_price: Option<UsdPerHour>,
-    /// Most kilograms of CO2e of a whole plan, expected; `None` = no limit. Offers of which the
-    /// emissions are not known are left out with it.
+    /// Maximum expected emissions of a plan, kg of CO2e; `None` = no limit. With a limit, offers with unknown emissions
+    /// are excluded.
     #[serde(rename = "max_co2_kg", skip_serializing_if = "Option::is_none")]
     pub max_co2: Option<KilogramsCo2e>,
-    /// Leave out offers of hosts on peer-to-peer markets.
+    /// Whether to exclude hosts on peer-to-peer markets.
     pub no_marketplace: bool,
-    /// Use offers where it is not known whether the step fits in memory.
+    /// Whether to allow offers if it is unknown whether the step fits in memory.
     pub allow_unknown_memory: bool,
-    /// Fewest virtual CPUs of a whole machine; `None` = no limit.
+    /// Minimum virtual CPUs of a whole machine; `None` = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_vcpus: Option<u32>,
-    /// Least memory of a whole machine's host; `None` = no limit.
+    /// Minimum host memory of a whole machine; `None` = no limit.
     #[serde(rename = "min_host_memory_bytes", skip_serializing_if = "Option::is_none")]
     pub min_host_memory: Option<Bytes>,
-    /// Use offers of which vCPUs or host memory are not known, whatever is wanted of them.
+    /// Whether to allow offers with unknown vCPUs or host memory despite these limits.
     pub allow_unknown_host: bool,
-    /// Most GPUs at once, by what they are.
+    /// Limits on GPUs used at the same time.
     #[serde(rename = "quota")]
     pub quotas: Vec<Quota>,
 }
@@ -286,11 +286,10 @@ const fn is_one(machines: &u32) -> bool {
     *machines == 1
 }
 
-/// Refuses a list of names that is too long to be compared with every offer, or has such a name;
-/// `lengths` in bytes.
+/// Rejects a list with too many or too long names, since each is compared with all offers. `lengths` in bytes.
 ///
 /// # Errors
-/// [`PlanError::LongList`] and [`PlanError::LongName`], naming the list by its key.
+/// [`PlanError::LongList`] and [`PlanError::LongName`] with the key of the list.
 pub fn check_list(list: &'static str, lengths: impl ExactSizeIterator<Item = usize>) -> Result<(), PlanError> {
     if lengths.len() > most::NAMES {
         return Err(PlanError::LongList { list, count: lengths.len() });
@@ -302,10 +301,10 @@ pub fn check_list(list: &'static str, lengths: impl ExactSizeIterator<Item = usi
 }
 
 impl Limits {
-    /// As [`check_list`], of every list.
+    /// Applies [`check_list`] to all lists.
     ///
     /// # Errors
-    /// As [`check_list`].
+    /// Errors of [`check_list`].
     pub fn check_lists(&self) -> Result<(), PlanError> {
         for (list, names) in [
             ("providers", &self.providers),
@@ -323,8 +322,8 @@ impl Limits {
         check_list("quota", self.quotas.iter().map(longest))
     }
 
-    /// The numbers of machines to try: 1, 2, 4, … times so many as make whole replicas of the model,
-    /// and the most; 1 where so many are not allowed, or there is one only.
+    /// Numbers of machines to try: 1, 2, 4, … times the number that makes whole replicas of the model, and the maximum.
+    /// Only 1 if that number exceeds the limit or the offer has a single machine.
     pub(super) fn machines(&self, whole: u32, is_one: bool) -> impl Iterator<Item = u32> {
         let most = if is_one { 1 } else { self.max_machines.max(1) };
         let (whole, most) = if whole <= most { (whole, most / whole) } else { (1, 1) };
@@ -333,35 +332,34 @@ impl Limits {
     }
 }
 
-/// Most GPUs that a provider lets the user have at once.
+/// Maximum number of GPUs at a provider at the same time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quota {
     /// The provider.
     pub provider: String,
-    /// Only in regions that this names; `None` = in all of them together or apart: a plan's parts
-    /// never run at once.
+    /// Regions, as a filter; `None` = all regions. The parts of a plan never run at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Only of this GPU.
+    /// GPU; `None` = all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuSlug>,
-    /// Only of offers paid for so.
+    /// Purchase option; `None` = all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<Tier>,
-    /// Most GPUs; 0 leaves all of them out.
+    /// Maximum number of GPUs; 0 excludes them.
     pub gpus: u32,
-    /// Hours from the start from which on it holds, of jobs that wait for one another; `None` = from
-    /// the start.
+    /// Start of the limit in hours from the start of the plan, for jobs that wait for one another; `None` = from the
+    /// start.
     #[serde(default, rename = "from_hours", skip_serializing_if = "Option::is_none")]
     pub from: Option<Hours>,
-    /// Hours from the start until which it holds, likewise; `None` = to the end.
+    /// End of the limit, likewise; `None` = until the end.
     #[serde(default, rename = "until_hours", skip_serializing_if = "Option::is_none")]
     pub until: Option<Hours>,
 }
 
 impl Quota {
-    /// Whether it holds all the time.
+    /// Whether it applies all the time.
     pub const fn is_lasting(&self) -> bool {
         self.from.is_none() && self.until.is_none()
     }
@@ -384,15 +382,15 @@ impl fmt::Display for Quota {
     }
 }
 
-/// Everything assumed rather than measured. All of it is printed with the plan.
+/// Assumed rather than measured values. All of them are printed with the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Assumptions {
-    /// Boot and set-up of a machine before useful work, billed.
+    /// Hours of boot and set-up before useful work, billed.
     #[serde(rename = "setup_hours")]
     pub setup: Hours,
-    /// Spot losses per hour of ONE machine, whatever its GPUs and where it is (planner B1, λ); `None` =
-    /// as measured ([`crate::pricing::spot`]).
+    /// Spot losses per hour of ONE machine, for any number of GPUs and any place (λ); `None` = as measured
+    /// ([`crate::pricing::spot`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spot_losses_per_hour: Option<f64>,
     /// Hours between checkpoints (κ).
@@ -407,16 +405,15 @@ pub struct Assumptions {
     /// Unbilled hours to wait for spot capacity after a loss (δ); `None` = as measured.
     #[serde(rename = "wait_hours", skip_serializing_if = "Option::is_none")]
     pub wait: Option<Hours>,
-    /// Probability with which spot losses stay within the deadline's allowance (1 − α).
+    /// Probability that spot losses stay within the deadline's allowance (1 − α).
     pub spot_confidence: f64,
-    /// How many times the extra time that `predict::scale` expects of several GPUs this job was
-    /// measured to need; `None` = not measured.
+    /// Measured extra time of this job on several GPUs relative to that of `predict::scale`; `None` = not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling_factor: Option<f64>,
-    /// Line rate of the network between machines whose offers do not say it; `None` = not known.
+    /// Line rate of the network between machines if the offer does not have it; `None` = unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_gbit_per_second: Option<f64>,
-    /// Rate at which the data are copied to the machines of a part; `None` = as assumed.
+    /// Rate of copying data to the machines of a part; `None` = assumed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_gbit_per_second: Option<f64>,
 }

@@ -1,11 +1,10 @@
-//! Several jobs planned together: what each of them rents, within limits that they share, or which
-//! of the machines that are there runs which job, and when.
+//! Joint plan of several jobs: the offer that each of them rents within shared limits, or the existing machine that
+//! runs each job, and when.
 //!
-//! Jobs that rent run each on one offer, and the cost is minimised. They start at once, and the quotas
-//! and the dollars an hour are those of all of them together; or they may wait for one another, and
-//! such limits are of what runs at the same time.
-//! Machines that are there run one job at a time, all its GPUs; the makespan is minimised. Which
-//! it is to be follows from [`Supply`]; the model is that of [`super::assignment`].
+//! Jobs that rent use one offer each, and the plan minimises the cost. They start at the same time, so quotas and
+//! dollars per hour apply to all of them together. Alternatively, they may wait for one another, and such limits apply
+//! to the jobs that run at the same time. Existing machines run one job at a time on all their GPUs, and the plan
+//! minimises the makespan. [`Supply`] selects between these; [`super::assignment`] has the model.
 
 mod check;
 mod model;
@@ -30,90 +29,89 @@ use schedule::Scheduler;
 /// One of the jobs.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Its name, unique among them.
+    /// Unique name.
     pub name: String,
-    /// Its step on each GPU.
+    /// Predictions of its step on each GPU.
     pub predictions: Predictions,
-    /// What is wanted of it alone; the objective, the confidence and the number of parts are those of
-    /// all jobs.
+    /// Goal of this job. Objective, confidence and number of parts are those of all jobs.
     pub goal: Goal,
-    /// Hours from the start before which it cannot begin; only where jobs may wait.
+    /// Earliest start in hours from the start of the plan; only if jobs may wait.
     pub earliest: Hours,
 }
 
-/// Where jobs run.
+/// Machines that run the jobs.
 #[derive(Debug, Clone, Copy)]
 pub enum Supply<'a> {
-    /// On what is rented for each.
+    /// Offers to rent for each job.
     Rent(&'a PriceBook),
-    /// On machines that are there.
+    /// Existing machines.
     Machines(&'a [Machine]),
 }
 
-/// Machines of a kind that are there.
+/// Existing machines of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
-    /// Its name, unique among them.
+    /// Unique name.
     pub name: String,
     /// The GPU.
     pub gpu: GpuSlug,
-    /// GPUs of one machine.
+    /// GPUs per machine.
     pub gpus: u32,
-    /// How many of them there are.
+    /// Number of machines.
     pub count: u32,
-    /// What an hour of one costs.
+    /// Price per hour of one machine.
     pub price: UsdPerHour,
 }
 
-/// What all jobs share.
+/// Limits shared by all jobs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shared {
-    /// Latest finish of each job, hours from the start; `None` = no limit.
+    /// Deadline of each job, hours from the start; `None` = no limit.
     pub deadline: Option<Hours>,
     /// Total cost of all jobs; `None` = no limit.
     pub budget: Option<Usd>,
-    /// Dollars an hour of all jobs together; `None` = no limit.
+    /// Dollars per hour for all jobs together; `None` = no limit.
     pub max_price: Option<UsdPerHour>,
-    /// GPUs at once of all jobs together; without a region, of all regions together.
+    /// Maximum GPUs at the same time for all jobs together; a quota without a region covers all regions.
     pub quotas: Vec<Quota>,
     /// Whether jobs that rent may wait for one another.
     pub wait: bool,
-    /// Which end of the hours has to meet the deadlines, and is minimised on machines.
+    /// End of the hours that has to meet the deadlines, and that is minimised on existing machines.
     pub confidence: Confidence,
 }
 
-/// The answer for several jobs.
+/// Plan for several jobs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobsPlan {
-    /// Whether it was found, and how good it is known to be; `TimeLimit` without jobs: nothing was
-    /// found, and it is not known whether there is a plan.
+    /// Whether a plan was found, and how good it is. `TimeLimit` without jobs: none found in time, so it is unknown
+    /// whether one exists.
     pub status: PlanStatus,
-    /// What is minimised.
+    /// Objective.
     pub aim: Aim,
-    /// The jobs, in the order in which they were given; empty where there is no plan.
+    /// Jobs in the given order; empty without a plan.
     pub jobs: Vec<PlannedJob>,
-    /// Hours until the last job is done, and the cost of all; `None` where there is no plan.
+    /// Hours until the last job ends, and the cost of all jobs; `None` without a plan.
     pub total: Option<Total>,
-    /// What no plan within the limits is below, in the unit of the aim; `None` where not known.
+    /// Lower bound of the objective, in its unit; `None` if unknown.
     pub bound: Option<f64>,
-    /// Why there is no plan and what would make one; empty otherwise.
+    /// Reasons why no plan exists and changes that would allow one; empty otherwise.
     pub reasons: Vec<String>,
-    /// What the jobs share.
+    /// Shared limits.
     pub shared: Shared,
-    /// How it was solved.
+    /// The solver and its result.
     pub solver: SolverReport,
-    /// What is to be shown with the times, once each.
+    /// Warnings on the times, without duplicates.
     pub warnings: Vec<Warning>,
-    /// Fall-backs and assumptions that hold for all.
+    /// Fallbacks and assumptions for all jobs.
     pub notes: Vec<String>,
 }
 
-/// What is minimised.
+/// Objective of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aim {
     /// Dollars of all jobs.
     Cost,
-    /// Hours until the last job is done, at the end of the range that the confidence asks for.
+    /// Hours until the last job ends, at the end of the range that the confidence selects.
     Makespan,
 }
 
@@ -122,52 +120,51 @@ pub enum Aim {
 pub struct PlannedJob {
     /// Its name.
     pub name: String,
-    /// The machine that runs it, numbered where there are several of its kind; `None` where it is
-    /// rented.
+    /// Machine that runs it, numbered if there are several of its kind; `None` if it is rented.
     pub machine: Option<String>,
-    /// The configuration, with hours and cost.
+    /// Configuration with hours and cost.
     pub part: Part,
-    /// Hours from the start before which it could not begin.
+    /// Earliest start, hours from the start of the plan.
     pub earliest: Hours,
-    /// Hours from the start at which it begins.
+    /// Start, hours from the start of the plan.
     pub start: Range<Hours>,
-    /// Hours from the start at which it is done.
+    /// End, hours from the start of the plan.
     pub end: Range<Hours>,
-    /// Its deadline, its own or the shared one; `None` = no limit.
+    /// Deadline of the job or the shared one; `None` = no limit.
     pub deadline: Option<Hours>,
-    /// What is assumed for it.
+    /// Assumptions about the job.
     pub assumptions: Vec<Assumed>,
-    /// What is to be known of it.
+    /// Notes on the job.
     pub notes: Vec<String>,
 }
 
-/// What was found, and how good it is known to be.
+/// Solution and its quality.
 #[derive(Debug)]
 struct Answer {
     jobs: Vec<Chosen>,
     /// Dollars, or hours of the makespan.
     objective: f64,
     proof: Proof,
-    /// What no plan is below, in the same unit.
+    /// Lower bound, in the same unit.
     bound: f64,
     solver: &'static str,
     notes: Vec<String>,
 }
 
-/// What was found for a job.
+/// Solution for one job.
 #[derive(Debug)]
 struct Chosen {
     configuration: usize,
-    /// Hours from the start; on machines jobs follow one another, whatever stands here.
+    /// Hours from the start of the plan; ignored on existing machines, where jobs follow one another.
     start: f64,
     machine: Option<usize>,
 }
 
-/// The best plan for all jobs.
+/// Finds the best plan for all jobs.
 ///
 /// # Errors
-/// [`PlanError`] where a job's goal lacks something, naming the job. Limits that cannot be met are
-/// no error but a plan of status [`PlanStatus::Infeasible`] with the reasons.
+/// [`PlanError`] with the name of the job if its goal is incomplete or invalid. If the limits cannot be met, the result
+/// is a plan of status [`PlanStatus::Infeasible`] with the reasons.
 pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Settings) -> Result<JobsPlan, PlanError> {
     let own;
     let (aim, prices) = match supply {
@@ -228,13 +225,13 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
         Err(error) => {
             plan.status = PlanStatus::TimeLimit;
             "microlp".clone_into(&mut plan.solver.name);
-            plan.reasons = vec![format!("no plan was found, and it is not known whether there is one: {error}")];
+            plan.reasons = vec![format!("no plan found, unknown whether one exists: {error}")];
         }
     }
     Ok(plan)
 }
 
-/// The goal of a job with what all share.
+/// Goal of a job with the shared limits.
 fn goal_of(job: &Job, shared: &Shared, aim: Aim) -> Goal {
     let mut goal = job.goal.clone();
     goal.max_parts = 1;
@@ -258,7 +255,7 @@ fn earlier(own: Option<Hours>, shared: Option<Hours>) -> Option<Hours> {
     [own, shared].into_iter().flatten().min_by(Hours::total_cmp)
 }
 
-/// Machines that are there as offers, one a kind.
+/// Existing machines as offers, one per kind.
 pub fn book(machines: &[Machine]) -> PriceBook {
     PriceBook::new(machines.iter().map(|machine| Offer {
         id: OfferId::new("own", "here", &machine.name, Tier::Owned),
@@ -284,7 +281,7 @@ pub fn book(machines: &[Machine]) -> PriceBook {
     }))
 }
 
-/// Puts the assignment into the plan, and checks it.
+/// Adds the solution to the plan and checks it.
 fn fill(
     plan: &mut JobsPlan,
     jobs: &[Job],
@@ -343,16 +340,14 @@ fn fill(
         let cheapest = model.cheapest_each();
         if objective > cheapest * (1.0 + 1e-6) && objective - cheapest >= 0.005 {
             let more = dollars(objective - cheapest);
-            plan.notes.push(format!(
-                "the shared limits cost {more}: that much more than the cheapest offer for each job alone"
-            ));
+            plan.notes.push(format!("the shared limits cost {more} more than the cheapest offer for each job alone"));
         }
     }
     check(plan)?;
     Ok(())
 }
 
-/// Jobs on one machine follow one another: the earliest deadline first, then the shortest.
+/// Orders the jobs on a machine: earliest deadline first, then shortest.
 fn in_turn(jobs: &mut [PlannedJob], machine: &str) {
     let mut of_machine: Vec<&mut PlannedJob> =
         jobs.iter_mut().filter(|job| job.machine.as_deref() == Some(machine)).collect();

@@ -1,11 +1,11 @@
-//! Which offers a goal's limits leave out, with the reason.
+//! Limits of a goal on single offers, and the reasons for rejections.
 
 use super::goal::{Limits, Quota};
 use crate::pricing::{Market, Offer, Tier, region};
 use habitat_base::units::{GIB, GpuSlug};
 
-/// Why so many machines of an offer may not be used, and how far they are from that, as a factor
-/// above 1; `None` where they may.
+/// Reason why a number of machines of an offer is not allowed, and the distance from the limit as a factor above 1;
+/// `None` if it is allowed.
 pub(super) fn refusal(offer: &Offer, machines: u32, gpu: &GpuSlug, limits: &Limits) -> Option<(String, Option<f64>)> {
     let count = offer.gpu_count.saturating_mul(machines);
     let named = named(offer, gpu, limits).map(|reason| (reason, None));
@@ -15,62 +15,61 @@ pub(super) fn refusal(offer: &Offer, machines: u32, gpu: &GpuSlug, limits: &Limi
         .or_else(|| quota(offer, count, gpu, limits))
 }
 
-/// Whether there is more than one machine of an offer to be had: not of the user's own, nor of a
-/// single host on a marketplace.
+/// Whether an offer has only one machine, such as an own machine or a marketplace host.
 pub(super) fn is_one_machine(tier: Tier, market: Market) -> bool {
     matches!(tier, Tier::Owned | Tier::Reserved) || market == Market::PeerToPeer
 }
 
-/// What the limits name: tiers, GPUs, providers, regions and offers.
+/// Limits on tiers, GPUs, providers, regions and offers.
 fn named(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Option<String> {
     let is_provider = |name: &String| name.eq_ignore_ascii_case(&offer.provider);
     let is_region = |filter: &String| offer.is_in(filter);
     if !limits.offers.is_empty() && !limits.offers.iter().any(|id| id == offer.id.as_str()) {
-        return Some("is not among the offers asked for".to_owned());
+        return Some("not among the requested offers".to_owned());
     }
     if !limits.tiers.contains(&offer.tier) {
         return Some(format!("{} offers are not allowed", offer.tier));
     }
     if !limits.gpus.is_empty() && !limits.gpus.contains(gpu) {
-        return Some(format!("{gpu} is not among the GPUs allowed"));
+        return Some(format!("{gpu} is not among the allowed GPUs"));
     }
     if limits.exclude_gpus.contains(gpu) {
         return Some(format!("{gpu} is excluded"));
     }
     if !limits.providers.is_empty() && !limits.providers.iter().any(is_provider) {
-        return Some(format!("{} is not among the providers allowed", offer.provider));
+        return Some(format!("{} is not among the allowed providers", offer.provider));
     }
     if limits.exclude_providers.iter().any(is_provider) {
         return Some(format!("{} is excluded", offer.provider));
     }
     if limits.no_marketplace && offer.trust.market == Market::PeerToPeer {
-        return Some("of a host on a peer-to-peer market, which are left out".to_owned());
+        return Some("hosts on peer-to-peer markets are excluded".to_owned());
     }
     if !limits.regions.is_empty() && !limits.regions.iter().any(is_region) {
-        return Some(format!("region {} is not among those allowed", offer.region));
+        return Some(format!("region {} is not among the allowed ones", offer.region));
     }
     let excluded = limits.exclude_regions.iter().find(|filter| is_region(filter))?;
     Some(format!("region {} is excluded ({excluded})", offer.region))
 }
 
-/// GPUs and price of all machines.
+/// Limits on GPUs and price of all machines.
 fn size(offer: &Offer, machines: u32, limits: &Limits) -> Option<(String, Option<f64>)> {
     let count = offer.gpu_count.saturating_mul(machines);
     let price = offer.price * f64::from(machines);
     if count < limits.min_gpus {
         let miss = f64::from(limits.min_gpus) / f64::from(count);
-        return Some((format!("{count} GPUs, fewer than the {} wanted", limits.min_gpus), Some(miss)));
+        return Some((format!("{count} GPUs, fewer than the required {}", limits.min_gpus), Some(miss)));
     }
     if let Some(most) = limits.max_gpus.filter(|most| count > *most) {
         let miss = f64::from(count) / f64::from(most.max(1));
-        return Some((format!("{count} GPUs, more than the {most} allowed"), Some(miss)));
+        return Some((format!("{count} GPUs, more than the allowed {most}"), Some(miss)));
     }
     let most = limits.max_price.filter(|most| price.get() > most.get())?;
     let miss = (most.get() > 0.0).then(|| price / most);
-    Some((format!("${:.2}/h, more than the ${:.2}/h allowed", price.get(), most.get()), miss))
+    Some((format!("${:.2}/h, more than the allowed ${:.2}/h", price.get(), most.get()), miss))
 }
 
-/// The host of the whole machine.
+/// Limits on the host of the whole machine.
 fn host(offer: &Offer, limits: &Limits) -> Option<(String, Option<f64>)> {
     let sizes = [
         ("vCPUs", limits.min_vcpus.map(f64::from), offer.vcpus),
@@ -82,10 +81,10 @@ fn host(offer: &Offer, limits: &Limits) -> Option<(String, Option<f64>)> {
     ];
     sizes.into_iter().find_map(|(what, least, has)| match (least?, has) {
         (least, Some(has)) => {
-            (has < least).then(|| (format!("{has} {what}, fewer than the {least} wanted"), Some(least / has)))
+            (has < least).then(|| (format!("{has} {what}, fewer than the required {least}"), Some(least / has)))
         }
         (_, None) if limits.allow_unknown_host => None,
-        (_, None) => Some((format!("not known how many {what} it has (--allow-unknown-host uses it)"), None)),
+        (_, None) => Some((format!("unknown {what} (allow it with --allow-unknown-host)"), None)),
     })
 }
 
@@ -99,7 +98,7 @@ fn quota(offer: &Offer, count: u32, gpu: &GpuSlug, limits: &Limits) -> Option<(S
 }
 
 impl Quota {
-    /// Whether it is of such machines.
+    /// Whether the quota covers these machines.
     pub(super) fn applies(&self, provider: &str, region: &str, gpu: &GpuSlug, tier: Tier) -> bool {
         self.provider.eq_ignore_ascii_case(provider)
             && self.region.as_ref().is_none_or(|filter| region::is_named(provider, region, filter))

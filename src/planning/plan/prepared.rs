@@ -1,5 +1,4 @@
-//! What of a goal does not depend on deadline and budget, made once: configurations, and the
-//! problems that choose among them.
+//! Data of a goal that do not depend on deadline and budget: configurations, and the problems that choose among them.
 
 use super::batch::{batch_size, kept};
 use super::configuration::{Configuration, Excluded, Usable, amount, check_assumptions, configurations};
@@ -11,40 +10,38 @@ use habitat_base::text::duration;
 use habitat_base::units::{Hours, KilogramsCo2e, Usd};
 use habitat_prediction::{Host, Mode, Predictions};
 
-/// All of a goal that does not depend on deadline and budget: configurations with their
-/// coefficients, and the offers left out with the reasons.
+/// Data of a goal that do not depend on deadline and budget: configurations with their coefficients, and rejected
+/// offers with the reasons.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     pub(super) goal: Goal,
     pub(super) work: Amount,
-    /// As in the predictions.
+    /// Whether the predicted steps include waiting for the host.
     pub(super) host: Host,
     /// Whether the step updates weights.
     pub(super) training: bool,
-    /// Whether what keeping data costs is known of any provider with an offer.
+    /// Whether any provider with an offer has a known storage price.
     pub(super) knows_storage: bool,
     /// Samples of the profile's step.
     pub(super) recorded_batch: Option<u64>,
     pub(super) configurations: Vec<Configuration>,
     pub(super) excluded: Vec<Excluded>,
-    /// Configurations that need something to be accepted that the goal does not accept.
+    /// Configurations with risks that the goal does not accept.
     pub(super) others: Vec<Configuration>,
-    /// Every one of these with all the work, in their order; one part.
+    /// Problem with `others` as choices, each with all the work; one part.
     pub(super) beside: Problem,
-    /// Every configuration with all the work, in their order; one part.
+    /// Problem with all configurations as choices, each with all the work; one part.
     pub(super) singles: Problem,
-    /// What plans of several parts choose from: dominated choices left out.
+    /// Problem for plans of several parts, without dominated choices.
     pub(super) mixed: Problem,
-    /// The configuration of each of these.
+    /// Index of the configuration for each choice of `mixed`.
     mixed_of: Vec<usize>,
 }
 
 impl Prepared {
-    /// Predictions × offers × goal → configurations; the goal's deadline and budget are
-    /// not looked at.
+    /// Builds configurations from predictions, offers and the goal. Ignores the goal's deadline and budget.
     ///
-    /// # Errors
-    /// [`PlanError`] for a missing batch size or sequence length, no work, no parts, or an
+    /// [`PlanError`] for a missing batch size or sequence length, zero work or parts, or an assumption out of range.
     /// assumption out of its range.
     pub fn new(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Result<Self, PlanError> {
         if goal.max_parts == 0 {
@@ -83,12 +80,12 @@ impl Prepared {
         })
     }
 
-    /// Choices of the model after dominated ones are left out.
+    /// Choices of the model, without dominated ones.
     pub fn choices(&self) -> &[Choice] {
         &self.problem().choices
     }
 
-    /// The work.
+    /// Amount of work.
     pub fn work(&self) -> Amount {
         self.work
     }
@@ -97,23 +94,23 @@ impl Prepared {
         Limit { deadline: deadline.map(Hours::get), budget: budget.map(Usd::get), ceilings: Vec::new() }
     }
 
-    /// The problem that the goal's number of parts is solved with.
+    /// Problem for the goal's number of parts.
     pub(super) fn problem(&self) -> &Problem {
         if self.goal.max_parts > 1 { &self.mixed } else { &self.singles }
     }
 
-    /// Useful hours by configuration of the best plan.
+    /// Useful hours per configuration in the best plan.
     pub(super) fn found(&self, objective: Objective, limit: &Limit) -> Option<(Found, Vec<(usize, f64)>)> {
         let found = best(self.problem(), objective, limit)?;
         let hours = self.by_configuration(&found.hours);
         Some((found, hours))
     }
 
-    /// Hours of choices as hours of configurations, in the order in which to run them.
+    /// Converts hours of choices to hours of configurations, in the order in which to run them.
     pub(super) fn by_configuration(&self, hours: &[(usize, f64)]) -> Vec<(usize, f64)> {
         let place = |choice: usize| if self.goal.max_parts > 1 { self.mixed_of[choice] } else { choice };
         let mut hours: Vec<(usize, f64)> = hours.iter().map(|(choice, useful)| (place(*choice), *useful)).collect();
-        // What may be lost goes first, then what is cheapest per sample.
+        // Run spot first, then the cheapest per sample.
         let per_sample = |c: usize| self.singles.choices[c].usd / self.singles.choices[c].rate;
         hours.sort_by(|(a, _), (b, _)| {
             let spot = |c: usize| self.configurations[c].tier != Tier::Spot;
@@ -122,11 +119,11 @@ impl Prepared {
         hours
     }
 
-    /// The same with whether the losses that are allowed for once a plan are counted there.
+    /// Adds to each configuration whether it accounts for the losses that are allowed once per plan.
     pub(super) fn counted(&self, hours: &[(usize, f64)]) -> impl Iterator<Item = (&Configuration, f64, bool)> {
         let of_spot = (0..hours.len()).filter(|place| self.configurations[hours[*place].0].tier == Tier::Spot);
         let once = |place: usize| self.configurations[hours[place].0].losses.hours_once();
-        // Where they take longest, the first of equals.
+        // The part with the longest allowance, or the first of equal ones.
         let longest = of_spot.max_by(|a, b| once(*a).total_cmp(&once(*b)).then(b.cmp(a)));
         let counted = hours.iter().enumerate();
         counted.map(move |(place, (c, useful))| (&self.configurations[*c], *useful, longest == Some(place)))
@@ -138,20 +135,20 @@ impl Prepared {
         configuration.part(self.work.get() / configuration.rate(), true)
     }
 
-    /// Finish on the deadline's clock and cost of every configuration with all the work that emits no
-    /// more than allowed.
+    /// Finish (at the goal's confidence) and cost of each configuration with all the work that keeps the limit on
+    /// emissions.
     pub(super) fn wholes(&self) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
         let all = 0..self.configurations.len();
         all.filter_map(|c| self.singles.whole(c).map(|(finish, cost)| (c, finish, cost)))
     }
 
-    /// Kilograms of CO2e of a configuration with all the work, where the goal asks for them.
+    /// Kilograms of CO2e of a configuration with all the work; 0 unless the goal involves emissions.
     pub(super) fn kilograms(&self, configuration: usize) -> f64 {
         let choice = &self.singles.choices[configuration];
         choice.emits(self.work.get() / choice.rate)
     }
 
-    /// Hours that count against the deadline, in words.
+    /// Words for the hours that have to meet the deadline.
     pub(super) fn time_limit_words(&self, hours: f64) -> String {
         match self.goal.confidence {
             Confidence::Expected => duration(hours),

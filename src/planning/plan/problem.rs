@@ -1,69 +1,68 @@
-//! The model: choices of configurations as an integer linear program, in our own words.
+//! The model: a choice among configurations as an integer linear program.
 //!
-//! A [`Problem`] is what planner note B2 calls Level 1 for one job: the work, the choices
-//! with their coefficients and the most parts. [`Problem::program`] writes it down as a
-//! [`Program`] — variables, rows and an objective, independent of any solver:
+//! A [`Problem`] has the work of one job, the choices with their coefficients, and the maximum number of parts.
+//! [`Problem::program`] turns it into a [`Program`] of variables, rows and an objective, independent of any solver:
 //!
 //! | row | formula |
 //! | --- | --- |
 //! | work | Σ r·h = W |
-//! | link | h ≤ H·y with H = min(W/r, most hours, (D − u)/ε), never a loose constant |
+//! | link | h ≤ H·y with H = min(W/r, most hours, (D − u)/ε), which is always tight |
 //! | deadline | Σ (ε·h + u·y) + s ≤ D: parts run one after another |
-//! | shared | v·y ≤ s for every choice with hours v that count once a plan (spot) |
+//! | shared | v·y ≤ s for every choice with hours v that count once per plan (spot) |
 //! | parts | Σ y ≤ K |
 //! | budget | Σ (p·β·h + (p·û + o)·y) ≤ B |
-//! | emissions | Σ (g·β·h + g·û·y) ≤ G, with g kilograms of CO2e an hour of running |
-//! | blocks | p·β·h + p·û·y ≤ p·T·b and y ≤ b, where every block of T hours begun is billed: p·T·b + s·h + o·y is its cost then |
+//! | emissions | Σ (g·β·h + g·û·y) ≤ G, with g kilograms of CO2e per hour of running |
+//! | blocks | p·β·h + p·û·y ≤ p·T·b and y ≤ b, if each started block of T hours is billed; the cost is then p·T·b + s·h
+//! + o·y |
 //!
-//! with y ∈ {0, 1} (used or not) and h ≥ 0 (useful hours) for every choice, and b ∈ {0, 1, …}
-//! (blocks billed) for those that are billed by whole hours, or by whole terms of a contract. The cap on the hourly price is a
-//! filter before the model, since parts never overlap. Units: hours, US dollars and samples;
-//! scaling for the solver is `solve`'s own business.
+//! with y ∈ {0, 1} (used or not) and h ≥ 0 (useful hours) for each choice, and b ∈ {0, 1, …} (billed blocks) for
+//! choices billed by started hours or by whole terms of a contract. The limit on the price per hour is a filter before
+//! the model, since parts never overlap. Units are hours, US dollars and samples; `solve` does the scaling.
 
 use std::collections::BTreeMap;
 
 use super::search::SAME;
 use crate::pricing::begun;
 
-/// The numbers of one configuration in the model.
+/// Coefficients of one configuration in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
-    /// Samples in one useful hour (r).
+    /// Samples per useful hour (r).
     pub rate: f64,
-    /// Hours on the deadline's clock for one useful hour (ε, or ε^α at high confidence).
+    /// Hours that count for the deadline per useful hour (ε, or ε^α at high confidence).
     pub hours: f64,
-    /// Hours on the deadline's clock once, if used at all (u).
+    /// One-time hours that count for the deadline if the choice is used (u).
     pub hours_once: f64,
-    /// Hours on the deadline's clock once a plan, for all choices with such hours together: the most
-    /// of them counts (v; the first losses of spot machines).
+    /// Hours that count for the deadline once per plan (v; the first losses of spot machines). Only the largest of all
+    /// used choices counts.
     pub hours_shared: f64,
-    /// Dollars for one useful hour (p·β, and s·ε for keeping data).
+    /// Dollars per useful hour (p·β, and s·ε for storing data).
     pub usd: f64,
-    /// Dollars once, if used at all (p·û + o).
+    /// One-time dollars if the choice is used (p·û + o).
     pub usd_once: f64,
-    /// Kilograms of CO2e for one useful hour (g·β); 0 where the plan does not ask for emissions.
+    /// Kilograms of CO2e per useful hour (g·β); 0 if the plan does not involve emissions.
     pub kg: f64,
-    /// Kilograms of CO2e once, if used at all (g·û); likewise.
+    /// One-time kilograms of CO2e if the choice is used (g·û); 0 likewise.
     pub kg_once: f64,
-    /// Most useful hours; infinite where nothing limits them.
+    /// Maximum useful hours; infinite without a limit.
     pub most_hours: f64,
-    /// Of what is billed by hours or terms begun; `None` where the time used is billed.
+    /// Billing by started hours or terms; `None` if only the time used is billed.
     pub blocks: Option<Blocks>,
 }
 
-/// What is billed in whole blocks.
+/// Billing in whole blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Blocks {
-    /// Dollars of a block: the price of an hour times its hours (p·T).
+    /// Dollars per block: price per hour times hours of the block (p·T).
     pub usd: f64,
-    /// Of the dollars of a useful hour, those that are not billed in blocks (keeping data).
+    /// Share of the dollars per useful hour that is not billed in blocks (storing data).
     pub apart: f64,
-    /// Of the dollars once, those that are not billed in blocks (o).
+    /// Share of the one-time dollars that is not billed in blocks (o).
     pub apart_once: f64,
 }
 
 impl Blocks {
-    /// Dollars for so many useful hours that would cost `exact`, were they billed to the second.
+    /// Dollars for a number of useful hours whose cost without blocks is `exact`.
     fn billed(&self, useful: f64, exact: f64) -> f64 {
         let apart = self.apart * useful + self.apart_once;
         self.usd * begun((exact - apart) / self.usd) + apart
@@ -71,29 +70,29 @@ impl Blocks {
 }
 
 impl Choice {
-    /// Dollars for so many useful hours.
+    /// Dollars for a number of useful hours.
     pub fn cost(&self, useful: f64) -> f64 {
         let exact = self.usd * useful + self.usd_once;
         self.blocks.map_or(exact, |blocks| blocks.billed(useful, exact))
     }
 
-    /// Kilograms of CO2e for so many useful hours.
+    /// Kilograms of CO2e for a number of useful hours.
     pub fn emits(&self, useful: f64) -> f64 {
         self.kg * useful + self.kg_once
     }
 
-    /// Most useful hours that emit so many kilograms of CO2e.
+    /// Maximum useful hours with these emissions.
     pub(crate) fn hours_emitting(&self, kilograms: f64) -> f64 {
         linear(kilograms - self.kg_once, self.kg)
     }
 
-    /// Most useful hours that so many dollars pay for.
+    /// Maximum useful hours for this amount of dollars.
     pub(crate) fn hours_for(&self, dollars: f64) -> f64 {
         let Some(Blocks { usd, apart, apart_once }) = self.blocks else {
             return linear(dollars - self.usd_once, self.usd);
         };
-        // More blocks leave less for what is paid apart: the best number of them is the last that
-        // is used up, or the next, which is not.
+        // More blocks leave less for costs outside blocks. The best number of blocks is the last one that is used up,
+        // or the next.
         let (left, hourly, once) = (dollars - apart_once, self.usd - apart, self.usd_once - apart_once);
         let used_up = ((left + apart * once / hourly) / (usd * (1.0 + apart / hourly)) * (1.0 + 1e-12)).floor();
         let of = |blocks: f64| {
@@ -103,7 +102,7 @@ impl Choice {
         of(used_up).max(of(used_up + 1.0))
     }
 
-    /// Finish and cost when this choice alone does all the work; `None` where it cannot.
+    /// Finish and cost of doing all the work with this choice; `None` if it exceeds the maximum hours.
     pub fn whole(&self, work: f64) -> Option<(f64, f64)> {
         let useful = work / self.rate;
         (useful <= self.most_hours * (1.0 + 1e-12))
@@ -111,7 +110,7 @@ impl Choice {
     }
 }
 
-/// Hours that are left where each takes so much of what is left.
+/// Hours that an amount suffices for at this rate per hour; infinite at rate 0.
 fn linear(left: f64, hourly: f64) -> f64 {
     match left {
         left if left < 0.0 => 0.0,
@@ -120,86 +119,86 @@ fn linear(left: f64, hourly: f64) -> f64 {
     }
 }
 
-/// One job's choices.
+/// Choices of one job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
-    /// Samples to be processed (W).
+    /// Samples to process (W).
     pub work: f64,
-    /// What may be used.
+    /// Available choices.
     pub choices: Vec<Choice>,
-    /// Most parts of a plan (K).
+    /// Maximum number of parts (K).
     pub max_parts: u32,
-    /// Most kilograms of CO2e of a plan (G); `None` = no limit.
+    /// Maximum kilograms of CO2e of a plan (G); `None` = no limit.
     pub most_kg: Option<f64>,
 }
 
-/// What a solve minimises (or, for the work, maximises).
+/// Objective of a solve: minimised, except for the work, which is maximised.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Aim {
     /// Dollars.
     Cost,
-    /// Hours until all parts are done, on the deadline's clock.
+    /// Hours that count for the deadline, until all parts end.
     Finish,
-    /// Dollars plus so many dollars an hour until the finish.
+    /// Dollars plus this many dollars per hour until the finish.
     Weighted(f64),
     /// Kilograms of CO2e.
     Emissions,
-    /// Parts.
+    /// Number of parts.
     Parts,
-    /// As many samples as possible, up to the work wanted.
+    /// Samples, up to the requested work.
     Work,
-    /// How far deadline and budget are exceeded together, each in units of its own.
+    /// Sum of the excess over deadline and budget, each in its own unit.
     Excess {
-        /// Hours that count as one.
+        /// Hours per unit of excess.
         hours: f64,
-        /// Dollars that count as one.
+        /// Dollars per unit of excess.
         usd: f64,
     },
 }
 
-/// One solve: the aim and the limits of this time.
+/// Limits of one solve.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Limit {
-    /// Hours on the deadline's clock (D).
+    /// Hours that count for the deadline (D).
     pub deadline: Option<f64>,
     /// Dollars (B).
     pub budget: Option<f64>,
-    /// Values of earlier aims that must not be exceeded (lexicographic solves, B4).
+    /// Upper bounds on earlier aims, for lexicographic solves.
     pub ceilings: Vec<(Aim, f64)>,
 }
 
-/// How a row compares.
+/// Relation between a row and its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
     /// At most the bound.
     AtMost,
     /// At least the bound.
     AtLeast,
-    /// The bound.
+    /// Equal to the bound.
     Equal,
 }
 
-/// A variable between 0 and a bound.
+/// A variable between 0 and an upper bound.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Variable {
-    /// Largest value; finite.
+    /// Upper bound; finite.
     pub upper: f64,
-    /// Whether only whole numbers are allowed.
+    /// Whether the variable is an integer.
     pub integer: bool,
 }
 
-/// A sum of variables compared with a bound.
+/// A linear expression compared with a bound.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Variable and coefficient, each variable at most once.
+    /// Variables with coefficients, each variable at most once.
     pub terms: Vec<(usize, f64)>,
-    /// How it compares.
+    /// Relation to the bound.
     pub relation: Relation,
     /// The bound.
     pub bound: f64,
 }
 
-/// An integer linear program, to be minimised.
+/// An integer linear program to minimise.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Program {
     /// Variables.
@@ -211,7 +210,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The same without integrality: its optimum bounds the program's.
+    /// The same program without integrality; its optimum is a lower bound.
     #[must_use]
     pub fn relaxed(mut self) -> Self {
         for variable in &mut self.variables {
@@ -226,7 +225,7 @@ impl Program {
 }
 
 impl Problem {
-    /// The same with these choices only.
+    /// The same problem with only these choices.
     #[must_use]
     pub fn only(&self, choices: &[usize]) -> Self {
         Self {
@@ -237,9 +236,9 @@ impl Problem {
         }
     }
 
-    /// The model of one solve. Of `n` choices, variable `c` is whether choice `c` is used
-    /// and variable `n + c` its useful hours; then, where any has hours that count once a plan,
-    /// these; then the blocks billed of choices that are billed by whole ones.
+    /// Builds the program of one solve. For `n` choices, variable `c` is whether choice `c` is used, and variable `n +
+    /// c` its useful hours. Then follow the hours that count once per plan, if any choice has some, and the billed
+    /// blocks of choices that are billed in blocks.
     pub fn program(&self, aim: Aim, limit: &Limit) -> Program {
         let n = self.choices.len();
         let elastic = matches!(aim, Aim::Excess { .. });
@@ -263,8 +262,8 @@ impl Problem {
             let most = if caps[c] > 0.0 { (hourly * caps[c] + once).ceil() + 1.0 } else { 0.0 };
             program.variables.push(Variable { upper: most, integer: true });
             program.row(vec![(n + c, hourly), (c, once), (billed, -1.0)], Relation::AtMost, 0.0);
-            // Follows from the row above, but for the rounding of a solver: of a long term a short
-            // use is next to nothing.
+            // Implied by the row above, but needed because of the solver's rounding: a short use is a tiny share of a
+            // long term.
             program.row(vec![(c, 1.0), (billed, -1.0)], Relation::AtMost, 0.0);
         }
 
@@ -278,7 +277,7 @@ impl Problem {
 
         let (mut excess, slack) = (Vec::new(), program.variables.len());
         if let Aim::Excess { hours, usd } = aim {
-            // Nobody needs to exceed a limit by more than everything in sequence takes.
+            // No excess can be larger than the sum of all choices one after another.
             let most = self.choices.iter().filter_map(|choice| choice.whole(self.work));
             let (finish, cost) = most.fold((0.0, 0.0), |sum, whole| (sum.0 + whole.0, sum.1 + whole.1));
             excess = vec![(slack, 1.0 / hours), (slack + 1, 1.0 / usd)];
@@ -304,7 +303,7 @@ impl Problem {
         program
     }
 
-    /// The value of an aim at these useful hours by choice.
+    /// Value of an aim for these useful hours per choice.
     pub fn value(&self, aim: Aim, hours: &[(usize, f64)]) -> f64 {
         let sum = |of: fn(&Choice, f64) -> f64| hours.iter().map(|(c, h)| of(&self.choices[*c], *h)).sum::<f64>();
         match aim {
@@ -321,24 +320,23 @@ impl Problem {
         }
     }
 
-    /// Whether so many useful hours by choice emit no more than allowed.
+    /// Whether these useful hours per choice keep the limit on emissions.
     pub(super) fn keeps_emissions(&self, hours: &[(usize, f64)]) -> bool {
         self.most_kg.is_none_or(|most| self.value(Aim::Emissions, hours) <= most * (1.0 + SAME))
     }
 
-    /// Finish and cost of a choice that does all the work; `None` where it cannot, or emits more than
-    /// allowed.
+    /// Finish and cost of a choice that does all the work; `None` if it cannot, or exceeds the limit on emissions.
     pub(super) fn whole(&self, choice: usize) -> Option<(f64, f64)> {
         let own = &self.choices[choice];
         own.whole(self.work).filter(|_| self.keeps_emissions(&[(choice, self.work / own.rate)]))
     }
 
-    /// All choices but those that any plan can do without, because others are no slower, no
-    /// dearer and emit no more, per sample and once, and either one of these can do all the work, and takes the
-    /// place of the choice; or as many of them as a plan has parts can do as much: one of them is
-    /// not in the plan yet and takes the place.
+    /// Choices that are not dominated. A dominated choice can be replaced in any plan by others that are no slower, no
+    /// more expensive and emit no more, per sample and once. Either one such choice can do all the work; or there are
+    /// as many of them as a plan has parts, each with at least the same capacity, so that at least one is not yet in
+    /// the plan.
     ///
-    /// No row gets worse by that, so no optimum changes. Of equals the first stay.
+    /// Replacing a choice does not worsen any row, so the optimum stays the same. Of equal choices, the first is kept.
     pub fn undominated(&self) -> Vec<usize> {
         let each = |choice: &Choice| {
             let hourly = [choice.usd, choice.hours, choice.kg].map(|hourly| hourly / choice.rate);
@@ -357,7 +355,7 @@ impl Problem {
         for c in order {
             let candidate = &self.choices[c];
             let dominates = |keeper: &&Choice| {
-                // Billing in blocks adds a block at most.
+                // Billing in blocks adds at most one block.
                 let block = keeper.blocks.map_or(0.0, |blocks| blocks.usd);
                 let dearest = Choice { usd_once: keeper.usd_once + block, ..**keeper };
                 each(&dearest).iter().zip(each(candidate)).all(|(keeper, candidate)| *keeper <= candidate)
@@ -377,7 +375,7 @@ impl Problem {
         kept
     }
 
-    /// Most useful hours of a choice: all the work, its own limit, or the deadline.
+    /// Maximum useful hours of a choice: all the work, its own limit, or the deadline.
     fn cap(&self, choice: &Choice, deadline: Option<f64>) -> f64 {
         let within = deadline.map_or(f64::INFINITY, |d| (d - choice.hours_once - choice.hours_shared) / choice.hours);
         (self.work / choice.rate).min(choice.most_hours).min(within).max(0.0)
@@ -387,7 +385,7 @@ impl Problem {
         self.choices.iter().any(|choice| choice.hours_shared > 0.0)
     }
 
-    /// Choices that are billed in blocks, each with the variable of its blocks billed.
+    /// Choices that are billed in blocks, each with the index of its variable for billed blocks.
     fn blocks(&self) -> impl Iterator<Item = ((usize, Blocks), usize)> + '_ {
         let of_choices = self.choices.iter().enumerate().filter_map(|(c, choice)| Some((c, choice.blocks?)));
         of_choices.zip(2 * self.choices.len() + usize::from(self.has_shared())..)
@@ -430,7 +428,7 @@ impl Problem {
             }
             Aim::Emissions => both(|choice| (choice.kg, choice.kg_once)),
             Aim::Parts => (0..n).map(|c| (c, 1.0)).collect(),
-            // A program is minimised.
+            // Negated, because a program is minimised.
             Aim::Work => self.choices.iter().enumerate().map(|(c, choice)| (n + c, -choice.rate)).collect(),
             Aim::Excess { .. } => Vec::new(),
         }

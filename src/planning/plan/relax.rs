@@ -1,6 +1,5 @@
-//! Which limit on offers stands in the way of a plan: one at a time is lifted, the others are kept,
-//! and the job is planned again (planner note B6). Of a limit that is a number the least change
-//! that suffices is named, as far as one offer does all the work.
+//! Limits on offers that prevent a plan. Lifts one limit at a time, keeps the others, and plans again. For a numeric
+//! limit, proposes the smallest change that suffices, as long as one offer does all the work.
 
 use super::configuration::Configuration;
 use super::explain::label;
@@ -13,34 +12,34 @@ use habitat_base::text::{dollars, duration, grouped};
 use habitat_base::units::GIB;
 use habitat_prediction::Predictions;
 
-/// Most machines tried in place of fewer.
+/// Maximum number of machines to try instead of fewer.
 const MOST_MACHINES: u32 = 16;
 
-/// What of an offer a limit is about, larger where more of the limit has to give way.
+/// Quantity of an offer that a limit applies to; larger if the limit has to be relaxed more.
 type Amount = fn(&Configuration, &Offer) -> f64;
 
-/// Emissions of a plan that are not known are more than any.
+/// Unknown emissions exceed all known ones.
 const UNKNOWN: f64 = f64::INFINITY;
 
-/// What a limit is about.
+/// Quantity that a limit applies to.
 enum About {
-    /// No number.
+    /// No quantity.
     Kind,
-    /// A number of an offer.
+    /// A quantity of an offer.
     Offer(Amount),
     /// Emissions of a plan.
     Emissions,
 }
 
-/// Limits of which one is lifted.
+/// The limits with one of them lifted.
 struct Lifted {
     limits: Limits,
     about: About,
-    /// What to do, in words, for the amount.
+    /// Proposal for an amount, in words.
     words: Box<dyn Fn(f64) -> String>,
 }
 
-/// What would make a plan, one limit at a time.
+/// Proposals that would allow a plan, each with one limit lifted.
 pub(super) fn reasons(
     prepared: &Prepared,
     predictions: &Predictions,
@@ -53,16 +52,16 @@ pub(super) fn reasons(
         helps(lifted, &Prepared::new(predictions, prices, &goal).ok()?, prices, limit)
     });
     let mut reasons: Vec<String> = helps.collect();
-    // Purchase options are limited by default.
+    // Exclude purchase options and accepted risks, which are limited by default.
     let (tiers, accept) = (Tier::ALL.to_vec(), Accept::ALL.to_vec());
     let others = Limits { tiers, accept, ..prepared.goal.limits.clone() };
     if reasons.is_empty() && others != Limits::default() {
-        reasons.push("to lift one of the limits on offers does not help".to_owned());
+        reasons.push("lifting a single limit on offers does not help".to_owned());
     }
     reasons
 }
 
-/// The plan without the limit, in words; `None` where there is none either.
+/// Words for the plan without the limit; `None` if none exists either.
 fn helps(lifted: &Lifted, prepared: &Prepared, prices: &PriceBook, limit: &Limit) -> Option<String> {
     let amount = |c: usize| {
         let configuration = &prepared.configurations[c];
@@ -95,7 +94,7 @@ fn helps(lifted: &Lifted, prepared: &Prepared, prices: &PriceBook, limit: &Limit
     Some(format!("{words} ({}, {}, {})", label(prepared, used), duration(finish), dollars(cost)))
 }
 
-/// Each limit that is set, lifted.
+/// One entry for each limit that is set, with that limit lifted.
 fn lifted(limits: &Limits) -> Vec<Lifted> {
     let mut all = Vec::new();
     let usual = Limits::default;
@@ -120,7 +119,7 @@ fn lifted(limits: &Limits) -> Vec<Lifted> {
     );
     if limits.min_vcpus.is_some() || limits.min_host_memory.is_some() {
         lift(
-            "allow machines whose host is not known (--allow-unknown-host)",
+            "allow machines with an unknown host (--allow-unknown-host)",
             Limits { allow_unknown_host: true, ..now() },
         );
     }
@@ -140,7 +139,7 @@ fn lifted(limits: &Limits) -> Vec<Lifted> {
     number(
         Limits { min_gpus: usual().min_gpus, ..now() },
         |configuration, _| -f64::from(configuration.gpu_count),
-        Box::new(|gpus| format!("allow {} GPUs and more", -gpus)),
+        Box::new(|gpus| format!("allow {} or more GPUs", -gpus)),
     );
     number(Limits { max_gpus: None, ..now() }, gpus, Box::new(|gpus| format!("allow up to {gpus} GPUs")));
     number(
@@ -169,7 +168,7 @@ fn lifted(limits: &Limits) -> Vec<Lifted> {
             if kg < UNKNOWN {
                 return format!("allow {} kg CO2e", super::explain::more_kilograms(kg));
             }
-            "allow offers whose emissions are not known (no --max-co2-kg)".to_owned()
+            "allow offers with unknown emissions (without --max-co2-kg)".to_owned()
         };
         let limits = Limits { max_co2: None, ..now() };
         all.push(Lifted { limits, about: About::Emissions, words: Box::new(words) });

@@ -1,7 +1,6 @@
-//! The best hours of each choice: filter and sort for one part, the solver for more.
+//! Best hours of each choice: by filter and sort for one part, with the solver for several.
 //!
-//! Objectives are lexicographic (planner note B4), by solving in sequence with the earlier
-//! value as a row, not by weights:
+//! Objectives are lexicographic. Solves run in sequence, with earlier values as rows rather than weights:
 //!
 //! | objective | first | then | then |
 //! | --- | --- | --- | --- |
@@ -10,38 +9,38 @@
 //! | cost plus time | their sum | earliest finish | fewest parts |
 //! | CO2 | emissions | lowest cost | fewest parts |
 //!
-//! A later aim never trades away more than a relative 1e-9 of an earlier one: the first value is
-//! the true optimum, so it can be compared between solves.
+//! A later aim never worsens an earlier one by more than a relative 1e-9. The first value is the true optimum, so it
+//! can be compared between solves.
 
 use super::goal::Objective;
 use super::problem::{Aim, Choice, Limit, Problem};
 use super::solve::{Proof, Settings, SolveError, solve};
 
-/// Relative difference below which two values are the same.
+/// Relative difference below which two values are equal.
 pub(crate) const SAME: f64 = 1e-9;
-/// Relative gain of a later aim below which it is the tolerance of the row before that
-/// was used up, not a better plan.
+/// Relative gain of a later aim that counts as a better plan; smaller gains may come from the tolerance of the row
+/// before.
 const GAIN: f64 = 1e-6;
 
-/// Useful hours by choice, and how good they are known to be.
+/// Useful hours per choice, and the quality of the solution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// Choice and its useful hours, in the order of the choices.
+    /// Choices with their useful hours, in the order of the choices.
     pub hours: Vec<(usize, f64)>,
-    /// How good it is.
+    /// Quality of the solution.
     pub proof: Proof,
-    /// Relative distance to the bound of the relaxed program, where not proved.
+    /// Relative distance to the bound of the relaxed program, unless proven optimal.
     pub gap: Option<f64>,
-    /// What answered.
+    /// Name of the solver.
     pub solver: &'static str,
-    /// Fall-backs taken.
+    /// Fallbacks.
     pub notes: Vec<String>,
 }
 
-/// The best plan for an objective within the limits; `None` where there is none.
+/// Finds the best plan for an objective within the limits; `None` if none exists.
 ///
-/// One part is found by filter and sort. More parts are the solver's, compared with the
-/// best single choice, which is used (with a note) where the solver fails or is worse.
+/// Uses filter and sort for one part, and the solver for several. If the solver fails or is worse than the best single
+/// choice, falls back to that choice with a note.
 pub fn best(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Found> {
     let single = best_single(problem, objective, limit);
     if problem.max_parts <= 1 {
@@ -50,12 +49,12 @@ pub fn best(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Fo
     match solve_in_sequence(problem, objective, limit) {
         Ok(found) => match single {
             Some(single) if worse(problem, objective, &found, &single) => {
-                let why = format!("{} gave a plan of several parts that is worse", found.solver);
+                let why = format!("{} found only a worse plan of several parts", found.solver);
                 Some(fall_back(single, &why))
             }
             _ => Some(found),
         },
-        // A single choice is itself proof that the verdict is wrong.
+        // The single choice disproves the solver's result.
         Err(SolveError::Infeasible) => {
             single.map(|single| fall_back(single, "the solver found no plan, although this offer alone is one"))
         }
@@ -66,7 +65,7 @@ pub fn best(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Fo
     }
 }
 
-/// The best single choice that does all the work, by filter and sort.
+/// Finds the best single choice that does all the work, by filter and sort.
 pub fn best_single(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Found> {
     let [first, second, _] = aims(objective);
     let mut wholes: Vec<(usize, f64, f64)> = problem
@@ -83,10 +82,10 @@ pub fn best_single(problem: &Problem, objective: Objective, limit: &Limit) -> Op
     Some(Found { hours, proof: Proof::Optimal, gap: None, solver: "filter and sort", notes: Vec::new() })
 }
 
-/// The most work that the limits allow.
+/// Maximum work within the limits.
 ///
 /// # Errors
-/// As [`solve`].
+/// Errors of [`solve`].
 pub fn most_work(problem: &Problem, limit: &Limit) -> Result<f64, SolveError> {
     if problem.max_parts > 1 {
         return solve(&problem.program(Aim::Work, limit), Settings::default()).map(|answer| -answer.objective);
@@ -102,7 +101,7 @@ pub fn most_work(problem: &Problem, limit: &Limit) -> Result<f64, SolveError> {
     Ok(most.fold(0.0, f64::max))
 }
 
-/// Aims in the order they count.
+/// Aims in order of importance.
 pub(crate) fn aims(objective: Objective) -> [Aim; 3] {
     match objective {
         Objective::Cost => [Aim::Cost, Aim::Finish, Aim::Parts],
@@ -112,10 +111,10 @@ pub(crate) fn aims(objective: Objective) -> [Aim; 3] {
     }
 }
 
-/// The solver's answer alone: each aim in turn, the earlier values as rows.
+/// Solves for each aim in turn, with the earlier values as rows.
 ///
 /// # Errors
-/// As [`solve`], of the first aim; a later one that fails leaves the plan before it.
+/// Errors of [`solve`] for the first aim. If a later one fails, the previous plan is kept.
 pub fn solve_in_sequence(problem: &Problem, objective: Objective, limit: &Limit) -> Result<Found, SolveError> {
     let aims = aims(objective);
     let mut limit = limit.clone();
@@ -136,10 +135,10 @@ pub fn solve_in_sequence(problem: &Problem, objective: Objective, limit: &Limit)
     Ok(found)
 }
 
-/// One solve, its binaries rounded and the work shared out exactly.
+/// Solves once, rounds the binaries and scales the hours to the exact work.
 ///
 /// # Errors
-/// As [`solve`].
+/// Errors of [`solve`].
 pub fn solve_one(problem: &Problem, aim: Aim, limit: &Limit) -> Result<Found, SolveError> {
     let program = problem.program(aim, limit);
     let answer = solve(&program, Settings::default())?;
@@ -147,9 +146,9 @@ pub fn solve_one(problem: &Problem, aim: Aim, limit: &Limit) -> Result<Found, So
     let used = |c: usize| answer.values[c] > 0.5 && answer.values[n + c] > SAME * program.variables[n + c].upper;
     let mut hours: Vec<(usize, f64)> = (0..n).filter(|c| used(*c)).map(|c| (c, answer.values[n + c])).collect();
     let done = problem.value(Aim::Work, &hours);
-    // Rounding must not have taken away a part that did some of the work.
+    // Rounding must not drop a part with some of the work.
     if (done / problem.work - 1.0).abs() > GAIN {
-        return Err(SolveError::Failed(format!("its plan does {done} of {} samples", problem.work)));
+        return Err(SolveError::Failed(format!("the plan covers only {done} of {} samples", problem.work)));
     }
     for (_, h) in &mut hours {
         *h *= problem.work / done;
@@ -164,7 +163,7 @@ pub fn solve_one(problem: &Problem, aim: Aim, limit: &Limit) -> Result<Found, So
     Ok(Found { hours, proof: answer.proof, gap, solver: answer.solver, notes: Vec::new() })
 }
 
-/// The choice with all the work, where it can do it within the limits.
+/// The choice with all the work, if that is within the limits.
 fn within(problem: &Problem, c: usize, choice: &Choice, limit: &Limit) -> Option<Vec<(usize, f64)>> {
     choice.whole(problem.work)?;
     let hours = vec![(c, problem.work / choice.rate)];

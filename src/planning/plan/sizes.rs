@@ -1,4 +1,4 @@
-//! The batches that a GPU may run: the profile's, and others that were predicted beside it.
+//! Batch sizes that a GPU may run: the profile's, and others that were predicted.
 
 use super::batch::{Reason, Runners, accumulation, batch_size, would_fit};
 use super::{Goal, PlanError, RejectionKind, ShardingChoice};
@@ -7,23 +7,23 @@ use habitat_prediction::scale::{Layout, MicroBatch, ScaleError, ScaledStep, opti
 use habitat_prediction::sharding::Share;
 use habitat_prediction::{Estimate, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, WarningKind, Workload};
 
-/// GPUs up to which sharding is proposed.
+/// Maximum number of GPUs for a proposal to shard.
 const MOST_HINTED: u32 = 512;
 
-/// A batch on each of so many GPUs of a kind, with its optimizer step.
+/// A batch on each GPU of a configuration, with its optimizer step.
 #[derive(Debug, Clone)]
 pub(super) struct SizedStep {
-    /// Samples of a step on one GPU.
+    /// Samples per step on one GPU.
     pub batch_size: Option<u64>,
-    /// Batches that each GPU runs for one optimizer step.
+    /// Batches that each GPU runs per optimizer step.
     pub accumulation: u64,
     /// The optimizer step.
     pub scaled: ScaledStep,
-    /// Which state the GPUs divide, and what that leaves on each, in words.
+    /// Training state that the GPUs divide, and its effect on each GPU, in words.
     pub sharding: (Sharding, Option<String>),
-    /// Whether it is not known to fit.
+    /// Whether it is unknown if it fits in memory.
     pub memory_unknown: bool,
-    /// How it was found, where it is not the profile's batch.
+    /// Method of the step time, if the batch is not the profile's.
     pub why: Option<String>,
 }
 
@@ -35,11 +35,10 @@ struct At<'p> {
     why: Option<&'p String>,
 }
 
-/// Checks the GPUs that are to share a replica of the model.
+/// Checks the number of GPUs that share a replica of the model.
 ///
 /// # Errors
-/// [`PlanError`] for numbers that no replica has, for inference, and where the model is not known or cannot
-/// be divided so.
+/// [`PlanError`] for numbers out of range, for inference, and if the model is unknown or cannot be divided this way.
 pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Result<(), PlanError> {
     let parallel = goal.model_parallel;
     for (gpus, what) in [(parallel.tensor, "--tensor-parallel"), (parallel.pipeline, "--pipeline-parallel")] {
@@ -65,13 +64,12 @@ pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Re
     divided.map_err(PlanError::ModelParallelUnknown)
 }
 
-/// The batches that the GPUs of a layout can run, each with the least sharding of those to choose
-/// from that fits. Of two that are both possible the one that does more
-/// an hour, at the expected and at the upper step time, stands for both: price, set-up and losses
-/// are the same.
+/// Batch sizes that the GPUs of a layout can run, each with the smallest allowed degree of sharding that fits. A batch
+/// size with a lower throughput than another, at both the expected and the upper step time, is dropped: price, set-up
+/// and losses are the same.
 ///
 /// # Errors
-/// The reason against the profile's batch, where none is possible.
+/// The reason against the profile's batch, if no batch is possible.
 fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Goal) -> Result<Vec<SizedStep>, Reason> {
     let own =
         At { batch: batch_size(workload), step: prediction.planning_step(), memory: &prediction.memory, why: None };
@@ -87,8 +85,7 @@ fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Go
     }
 }
 
-/// The steps on the GPUs of a layout with the goal's global batch, and those with a free one; each with whether it
-/// is of the free.
+/// Steps on the GPUs of a layout with the goal's global batch, and with a free one; the flag marks the latter.
 pub(super) fn sized_steps(
     prediction: &Prediction,
     layout: Layout,
@@ -122,13 +119,13 @@ fn undominated(all: Vec<SizedStep>) -> Vec<SizedStep> {
 }
 
 impl SizedStep {
-    /// Samples of one optimizer step on all GPUs, if they are known.
+    /// Samples per optimizer step on all GPUs, if known.
     pub(super) fn global_batch(&self, layout: &Layout) -> Option<u64> {
         let batches = self.accumulation.saturating_mul(u64::from(layout.replicas()));
         self.batch_size.map(|batch| batch.saturating_mul(batches))
     }
 
-    /// Samples a microsecond of one GPU, at the expected and at the upper step time.
+    /// Samples per microsecond on one GPU, at the expected and at the upper step time.
     fn rates(&self) -> [f64; 2] {
         let samples = self.batch_size.unwrap_or(1) as f64 * self.accumulation as f64;
         let range = &self.scaled.step.range;
@@ -137,7 +134,7 @@ impl SizedStep {
 }
 
 impl At<'_> {
-    /// The filters, the most important reason first.
+    /// Filters, most important first.
     fn sized(
         &self,
         prediction: &Prediction,
@@ -155,14 +152,14 @@ impl At<'_> {
         let share = Share {
             parallel: layout.parallel,
             replicas: layout.replicas(),
-            // Without a number, as many as a stage keeps at most.
+            // Without a number of batches, assume the maximum that a stage keeps.
             batches: batches.as_ref().copied().unwrap_or(u64::from(layout.parallel.pipeline)),
             recomputes: prediction.transformer.is_some_and(|model| model.recomputes),
         };
         let (sharding, memory) = self.fitting(prediction, &share, workload, goal)?;
         let (single, gpu) = (&self.step, &prediction.gpu);
         if single.range.mid.get() < SHORTEST_STEP_US {
-            return Err((Kind::NoPrediction, format!("the predicted step on {} takes no time", gpu.slug), None));
+            return Err((Kind::NoPrediction, format!("the predicted step on {} has no duration", gpu.slug), None));
         }
         let batches = batches?;
         if single.range.high.get() * batches as f64 > Micros::MOST {
@@ -170,7 +167,7 @@ impl At<'_> {
         }
         let layout = Layout { sharding, ..layout };
         let model = prediction.transformer.as_ref();
-        // Summed over all operations, and only asked for where batches add up.
+        // Skip the sum over all operations unless batches are accumulated.
         let update = if batches > 1 { prediction.update() } else { Micros::ZERO };
         let one = MicroBatch { step: single, update, batch: self.batch, model };
         let factor = goal.assumptions.scaling_factor;
@@ -182,7 +179,7 @@ impl At<'_> {
                 return format!("each GPU {}", memory.reason);
             }
             if gpus == 1 {
-                return format!("sharding {name}: nothing to divide on one GPU");
+                return format!("sharding {name}: no effect on one GPU");
             }
             format!("sharding {name}: {} divided among {gpus} GPUs; {}", sharding.words(), memory.reason)
         });
@@ -196,7 +193,7 @@ impl At<'_> {
         })
     }
 
-    /// The least sharding with which it fits, or may fit where that is enough.
+    /// Smallest degree of sharding with which the step fits, or may fit if the goal allows that.
     fn fitting(
         &self,
         prediction: &Prediction,
@@ -214,7 +211,7 @@ impl At<'_> {
             return Ok(found);
         }
         if let Some((_, memory)) = unknown {
-            let reason = format!("not known whether it fits: {}", memory.reason);
+            let reason = format!("unknown whether it fits: {}", memory.reason);
             return Err((RejectionKind::MemoryUnknown, reason, None));
         }
         let most = stages.last().copied().unwrap_or_default();
@@ -231,7 +228,7 @@ impl At<'_> {
             || memory.reason.clone(),
             |needed| {
                 format!(
-                    "needs {:.1} GB{}, the GPU has {:.1} of {:.0} to use{}{}",
+                    "needs {:.1} GB{}; the GPU has {:.1} of {:.0} GB available{}{}",
                     needed.get() / GIB,
                     of,
                     memory.usable.get() / GIB,
@@ -245,7 +242,7 @@ impl At<'_> {
     }
 }
 
-/// With which further sharding than the one used, and on how many GPUs where these are too few, a step would fit.
+/// Hint with a higher degree of sharding, and a higher number of GPUs if needed, with which the step would fit.
 fn with_sharding(memory: &MemoryFit, used: Sharding, share: &Share) -> String {
     let own = share.replicas;
     let fits =

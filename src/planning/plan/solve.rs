@@ -1,13 +1,13 @@
-//! Solving a [`Program`]: the only file that names `good_lp`.
+//! Solver for a [`Program`]; the only file that uses `good_lp`.
 //!
-//! microlp is always there; HiGHS comes with the feature `highs` and answers where microlp
-//! ran out of time. Every continuous variable is scaled by its upper bound and every row by
-//! its largest coefficient, which makes the answer independent of the units of the model up
-//! to rounding. Planner note B5 proposes a range of about 100; microlp compares with an
-//! absolute 1e-10, and where two choices are nearly equal its rounding error, which grows
-//! with the values, then passes for infeasibility (seen in about one of several
-//! hundred thousand random problems at a range of 100). So the range is 0.1, and its verdict of infeasibility
-//! counts only if a second scale confirms it.
+//! microlp is always available; HiGHS comes with the feature `highs` and is used if microlp runs out of time.
+//! Continuous variables are scaled by their upper bounds and rows by their largest coefficients, which makes the result
+//! independent of the model's units up to rounding.
+//!
+//! Scaled variables range up to 0.1. microlp compares with an absolute tolerance of 1e-10. With larger values, its
+//! rounding error can make a program with two nearly equal choices look infeasible, as seen in about one of several
+//! hundred thousand random problems at a range of 100. A result of infeasibility counts only if a second scale confirms
+//! it.
 
 use good_lp::solvers::SolutionStatus;
 use good_lp::{
@@ -17,15 +17,15 @@ use good_lp::{
 
 use super::problem::{Program, Relation};
 
-/// Ranges of a scaled continuous variable: the first, and that of the second opinion.
+/// Ranges of a scaled continuous variable: for the first attempt and for the confirmation.
 const SCALES: [f64; 2] = [0.1, 3.0];
 
-/// When to stop.
+/// Limits on one solve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Seconds for one solve.
+    /// Time limit in seconds.
     pub seconds: f64,
-    /// Relative gap to the best possible at which to stop; 0 = prove the optimum.
+    /// Relative gap to the best possible value at which to stop; 0 = prove the optimum.
     pub gap: f32,
 }
 
@@ -35,48 +35,48 @@ impl Default for Settings {
     }
 }
 
-/// How good an answer is known to be.
+/// Quality of a solution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
-    /// Proved best.
+    /// Proven optimal.
     Optimal,
     /// Within the allowed gap.
     Gap,
-    /// The best when time ran out.
+    /// Best solution found within the time limit.
     Time,
 }
 
 /// Values of the variables.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// One a variable, whole ones rounded.
+    /// One value per variable; integers are rounded.
     pub values: Vec<f64>,
-    /// The objective at these values.
+    /// Objective at these values.
     pub objective: f64,
-    /// How good it is known to be.
+    /// Quality of the solution.
     pub proof: Proof,
-    /// The solver that gave it.
+    /// Name of the solver.
     pub solver: &'static str,
 }
 
-/// Why there is no answer.
+/// Reason for the lack of a solution.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SolveError {
     /// No values satisfy all rows.
     #[error("no values satisfy all rows")]
     Infeasible,
-    /// Time ran out before any answer was found.
-    #[error("time ran out before any answer was found")]
+    /// The time limit was reached without a solution.
+    #[error("the time limit was reached without a solution")]
     OutOfTime,
     /// The solver failed.
     #[error("the solver failed: {0}")]
     Failed(String),
 }
 
-/// Solves with microlp and, where that runs out of time and the feature is on, HiGHS.
+/// Solves with microlp; if that runs out of time, with HiGHS if the feature is enabled.
 ///
 /// # Errors
-/// [`SolveError`], infeasibility told apart from lack of time.
+/// [`SolveError`], which distinguishes infeasibility from lack of time.
 pub fn solve(program: &Program, settings: Settings) -> Result<Answer, SolveError> {
     let answer = solve_with_microlp(program, settings);
     #[cfg(feature = "highs")]
@@ -89,7 +89,7 @@ pub fn solve(program: &Program, settings: Settings) -> Result<Answer, SolveError
 /// Solves with microlp.
 ///
 /// # Errors
-/// As [`solve`].
+/// Errors of [`solve`].
 pub fn solve_with_microlp(program: &Program, settings: Settings) -> Result<Answer, SolveError> {
     match run(program, settings, SCALES[0], good_lp::microlp, "microlp") {
         Err(SolveError::Infeasible) => run(program, settings, SCALES[1], good_lp::microlp, "microlp"),
@@ -100,7 +100,7 @@ pub fn solve_with_microlp(program: &Program, settings: Settings) -> Result<Answe
 /// Solves with HiGHS.
 ///
 /// # Errors
-/// As [`solve`].
+/// Errors of [`solve`].
 #[cfg(feature = "highs")]
 pub fn solve_with_highs(program: &Program, settings: Settings) -> Result<Answer, SolveError> {
     run(program, settings, 100.0, good_lp::highs, "HiGHS")
@@ -156,7 +156,7 @@ where
     }
     let solution = model.solve().map_err(|error| match error {
         ResolutionError::Infeasible => SolveError::Infeasible,
-        // good_lp's word for microlp's time limit without an answer.
+        // good_lp reports microlp's time limit without a solution this way.
         ResolutionError::Other(text) if text.contains("Time limit") => SolveError::OutOfTime,
         other => SolveError::Failed(other.to_string()),
     })?;

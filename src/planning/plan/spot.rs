@@ -1,55 +1,54 @@
-//! What losing spot machines costs: planner note B1.
+//! Cost of losing spot machines.
 //!
-//! λ losses per hour (of one machine, by its GPUs, times the machines: a job stops whenever one is lost), a checkpoint of ω hours every κ hours, ρ hours to
-//! restart and δ unbilled hours of waiting after each loss. Per useful hour, expected:
-//! billed β = (1 + ω/κ)·(1 + λ(κ/2 + ρ)), elapsed ε = β + λδ (half an interval of work is
-//! lost).
+//! Parameters are λ losses per hour (λ of one machine by its GPUs, times the machines, since a job stops when any of
+//! them is lost), a checkpoint of ω hours every κ hours, ρ hours to restart, and δ unbilled hours of waiting after each
+//! loss. Expected per useful hour: billed β = (1 + ω/κ)·(1 + λ(κ/2 + ρ)), elapsed ε = β + λδ, assuming that half an
+//! interval of work is lost.
 //!
-//! At confidence, of `run` hours of running, L = a + b·λ·run losses are allowed for, each with a
-//! full interval κ + ρ and k·δ of waiting. At 95 % a = 2 and b = 1.5 are about the Poisson quantile
-//! at few losses and above it at many, since real losses come in clusters: mean lives are 2 to 8
-//! times the median. k = 5 was chosen on the traces of machines kept running in
-//! `skypilot-org/spot-traces` at 221da1a, whose capacity is there 30 to 79 % of the time. With it all
-//! replayed runs end in time on spot alone in the four zones of single machines, 64 to 100 % of them
-//! in the three zones of four machines (`habitat-lab evaluate spot`, "without the change"). a counts
-//! once a plan, however many parts of it are spot.
+//! At the required confidence, `run` hours of running allow for L = a + b·λ·run losses, each with a full interval κ + ρ
+//! and k·δ of waiting. At 95 %, a = 2 and b = 1.5 are about the Poisson quantile for few losses and above it for many,
+//! since real losses come in clusters: mean lives are 2 to 8 times the median. k = 5 was chosen on traces of machines
+//! kept running in `skypilot-org/spot-traces` at 221da1a, which had capacity 30 to 79 % of the time. With it, all
+//! replayed runs end in time on spot alone in the four zones of single machines, and 64 to 100 % in the three zones of
+//! four machines (`habitat-lab evaluate spot`, "without the change"). a counts once per plan for any number of spot
+//! parts.
 //!
-//! A spot part in front of a part on demand needs no such allowance, where that machine could do
-//! all the work in time: whoever changes over while the time left still suffices is never late
-//! ("Can't Be Late", NSDI 2024). What spot then does of the work is [`share_on_spot`].
+//! A spot part before an on-demand part needs no such allowance if the on-demand machine could do all the work in time:
+//! a switch while the remaining time still suffices is never late ("Can't Be Late", NSDI 2024). [`share_on_spot`] is
+//! the share of work that spot then does.
 //!
-//! Machines of other tiers are taken as never lost (λ = 0), for which no checkpoint is
-//! needed either (κ* = √(2ω/λ) grows without limit), so β = ε = 1.
+//! Machines of other tiers are assumed never to be lost (λ = 0). They need no checkpoints either (κ* = √(2ω/λ) grows
+//! without limit), so β = ε = 1.
 
 use super::goal::Assumptions;
 use crate::pricing::Tier;
 use crate::pricing::spot::SpotMachine;
 
-/// Losses allowed for once, at 95 % (a).
+/// Number of losses allowed for once per plan, at 95 % (a).
 const ONCE: f64 = 2.0;
-/// Losses allowed for in times of those expected, beyond once, at 95 % (b − 1).
+/// Additional losses allowed for, relative to the expected ones, at 95 % (b − 1).
 const MORE: f64 = 0.5;
-/// Waits allowed for in times of the mean wait (k).
+/// Waiting time allowed for per loss, relative to the mean wait (k).
 const WAITS: f64 = 5.0;
-/// What an hour of work loses on spot, over the middle zone's (see [`share_on_spot`]).
+/// Ratio of the hours that an hour of work loses on spot to those in the median zone (see [`share_on_spot`]).
 const CAPACITY: f64 = 1.7;
 
-/// The numbers above, for one tier and number of machines.
+/// Parameters above for one tier and number of machines.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Losses {
-    /// λ, per hour: a job on several machines stops whenever one of them is taken away.
+    /// λ, per hour, for all machines of the job.
     pub(crate) per_hour: f64,
     /// ω/κ.
     pub(crate) writing: f64,
     interval: f64,
     restart: f64,
     wait: f64,
-    /// How far the allowance goes: 1 at 95 %.
+    /// Scale of the allowance: 1 at 95 %.
     reach: f64,
 }
 
 impl Losses {
-    /// Of so many machines of which this is expected of one.
+    /// Losses of a number of machines, from those expected of one.
     pub(crate) fn of(tier: Tier, machines: u32, one: &SpotMachine, assumptions: &Assumptions) -> Self {
         let spot = tier == Tier::Spot;
         let interval = assumptions.checkpoint_interval.get();
@@ -59,7 +58,7 @@ impl Losses {
             interval,
             restart: assumptions.restart.get(),
             wait: one.wait.get(),
-            // What is left out falls off as an exponential: 5 % of it at 95 %.
+            // The probability of exceeding the allowance falls exponentially, from 5 % at scale 1.
             reach: (1.0 - assumptions.spot_confidence).ln() / 0.05f64.ln(),
         }
     }
@@ -69,7 +68,7 @@ impl Losses {
         self.wait
     }
 
-    /// Elapsed hours allowed for once a plan.
+    /// Elapsed hours allowed for once per plan.
     pub(crate) fn hours_once(&self) -> f64 {
         self.allowance().0 * self.each()
     }
@@ -84,7 +83,7 @@ impl Losses {
         1.0 + self.writing + self.repeated()
     }
 
-    /// Of them those of work done again and of restarts.
+    /// Expected billed hours of repeated work and restarts per useful hour.
     pub(crate) fn repeated(&self) -> f64 {
         (1.0 + self.writing) * self.per_hour * (self.interval / 2.0 + self.restart)
     }
@@ -99,7 +98,7 @@ impl Losses {
         self.billed() + self.waited()
     }
 
-    /// Losses allowed for once a plan (a), and per hour of running (b·λ).
+    /// Losses allowed for once per plan (a), and per hour of running (b·λ).
     pub(crate) fn allowance(&self) -> (f64, f64) {
         let once = if self.per_hour > 0.0 { ONCE * self.reach } else { 0.0 };
         (once, self.per_hour * (1.0 + MORE * self.reach))
@@ -116,14 +115,14 @@ impl Losses {
     }
 }
 
-/// Losses and waits of one machine: as the user gives them, else as measured.
+/// Losses and waits of one machine: set by the user, or otherwise as measured.
 pub(crate) fn expected(assumptions: &Assumptions, provider: &str, region: &str, gpus: u32) -> SpotMachine {
     let SpotMachine { per_hour, wait, why } = SpotMachine::new(provider, region, gpus);
     let why = match (assumptions.spot_losses_per_hour, assumptions.wait) {
         (None, None) => why,
-        (Some(_), None) => format!("the losses as given, the wait {why}"),
-        (None, Some(_)) => format!("the losses {why}, the wait as given"),
-        (Some(_), Some(_)) => "as given".to_owned(),
+        (Some(_), None) => format!("losses set by the user, wait {why}"),
+        (None, Some(_)) => format!("losses {why}, wait set by the user"),
+        (Some(_), Some(_)) => "set by the user".to_owned(),
     };
     SpotMachine {
         per_hour: assumptions.spot_losses_per_hour.unwrap_or(per_hour),
@@ -132,17 +131,17 @@ pub(crate) fn expected(assumptions: &Assumptions, provider: &str, region: &str, 
     }
 }
 
-/// The share of the work that spot is expected to do before a machine on demand has to take over.
+/// Share of the work that spot is expected to do before an on-demand machine has to take over.
 ///
-/// All in hours of the work on spot without losses: `spare` is what is left of the deadline if the
-/// machine on demand did everything, `lost` the hours beyond one that an hour of work takes on
-/// spot (ε − 1). `faster`: how many times as fast as the other machine spot works.
+/// Parameters are in hours of work on spot without losses. `spare` is the time left to the deadline if the on-demand
+/// machine did everything; `lost` the extra hours per hour of work on spot (ε − 1); `faster` the speed of spot relative
+/// to the other machine.
 ///
-/// Zones differ more than days do. Of a zone where an hour of work takes u hours more, spot does
-/// min(1, spare / (u + 1 − faster)) of the work, all of it where the denominator is not above 0. With
-/// P(U < u) = (u / (u + m))² and equally fast machines that is `spare / (spare + m)` on average, which
-/// the mean cost of replayed traces follows with m = `lost` / 1.7, chosen on these (`habitat-lab evaluate spot`). Of
-/// other machines it is the same mean in closed form, for slower spot machines a lower bound of it.
+/// Zones differ more than days do. In a zone where an hour of work takes u hours more, spot does min(1, spare / (u + 1
+/// − faster)) of the work, or all of it if the denominator is not positive. With P(U < u) = (u / (u + m))² and equally
+/// fast machines, the average is `spare / (spare + m)`. The mean cost of replayed traces follows this with m = `lost` /
+/// 1.7, which was chosen on these traces (`habitat-lab evaluate spot`). For a different speed it is the same mean in
+/// closed form, which for slower spot machines is a lower bound.
 pub(crate) fn share_on_spot(spare: f64, lost: f64, faster: f64) -> f64 {
     let (x, m, d) = (spare.max(0.0), lost.max(1e-9) / CAPACITY, faster - 1.0);
     if x == 0.0 || d <= 0.0 {
@@ -173,7 +172,7 @@ mod tests {
         Losses::of(Tier::Spot, 1, &expected(&assumptions, "cloud", "r", 8), &assumptions)
     }
 
-    /// Planner note C.4: λ 0.1/h, κ 1 h, ρ 0.2 h, 20 useful hours.
+    /// Example worked out by hand: λ 0.1/h, κ 1 h, ρ 0.2 h, 20 useful hours.
     #[test]
     fn the_worked_example_of_the_note() {
         let losses = losses(0.1, 1.0, 0.0, 0.2, 0.0);
@@ -192,7 +191,7 @@ mod tests {
         assert!((losses.each() - losses.each_billed() - WAITS).abs() < 1e-12);
     }
 
-    /// 0.5 × 8^0.48 = 1.357 by a calculator, of each machine; a rate that is given is of the machine.
+    /// 0.5 × 8^0.48 = 1.357 by a calculator, per machine; a given rate applies to the machine.
     #[test]
     fn larger_machines_are_lost_more_often() {
         let of = |machines, gpus, assumptions: &Assumptions| {
@@ -211,8 +210,8 @@ mod tests {
         assert_eq!((losses.billed(), losses.elapsed(), losses.allowance()), (1.0, 1.0, (0.0, 0.0)));
     }
 
-    /// Poisson quantiles at 95 %, by Python: the least n with
-    /// `sum(exp(k*log(m) - m - lgamma(k+1)) for k in range(n+1)) >= 0.95`.
+    /// Poisson quantiles at 95 %, from Python: the smallest n with `sum(exp(k*log(m) - m - lgamma(k+1)) for k in
+    /// range(n+1)) >= 0.95`.
     #[test]
     fn the_allowance_is_about_the_poisson_quantile_or_above() {
         let (once, hourly) = losses(1.0, 1.0, 0.0, 0.0, 0.0).allowance();
@@ -224,7 +223,7 @@ mod tests {
     #[test]
     fn more_time_to_spare_is_more_work_on_spot() {
         assert_eq!((share_on_spot(-1.0, 0.7, 1.0), share_on_spot(0.0, 0.7, 3.0)), (0.0, 0.0));
-        // Half as much again as the work takes on demand, at the default losses: by the replays.
+        // 1.5 times the time that the work takes on demand, at the default losses; value from the replays.
         assert!((share_on_spot(0.5, 0.74, 1.0) - 0.53).abs() < 0.02, "{}", share_on_spot(0.5, 0.74, 1.0));
         for faster in [0.5, 1.0, 1.5, 4.0] {
             let mut before = 0.0;
@@ -237,7 +236,7 @@ mod tests {
         }
     }
 
-    /// The closed form against the mean of 100,000 zones drawn at the quantiles of their law.
+    /// Compares the closed form with the mean of 100,000 zones drawn at the quantiles of their distribution.
     #[test]
     fn a_faster_machine_does_the_mean_share_over_zones() {
         let (spare, lost, faster) = (1.24, 0.74, 2.8);

@@ -1,10 +1,9 @@
-//! Spot with a change to a machine on demand at the last safe moment.
+//! Spot with a switch to an on-demand machine at the last safe moment.
 //!
-//! While a spot machine runs or is waited for, the time left is compared with what a machine on
-//! demand needs for the work left; when the two are equal, it takes over ("Can't Be Late", NSDI
-//! 2024, the rule that "uniform progress" ends in). So the deadline is met whatever spot does,
-//! where the other machine could do everything in time and can be had. What is not certain is
-//! the cost: the expected share of the work on spot is [`share_on_spot`].
+//! While a spot machine runs or is unavailable, the remaining time is compared with the time that an on-demand machine
+//! needs for the remaining work. When they are equal, that machine takes over ("Can't Be Late", NSDI 2024, the rule at
+//! the end of "uniform progress"). This meets the deadline regardless of spot if the other machine could do everything
+//! in time and is available. Only the cost is uncertain: [`share_on_spot`] is the expected share of the work on spot.
 
 use std::cmp::Ordering;
 use std::ops::Add;
@@ -17,23 +16,23 @@ use crate::pricing::Tier;
 use habitat_base::text::{dollars, duration};
 use habitat_base::units::{Hours, Range};
 
-/// A spot configuration, the one that takes over, and what is expected of both.
+/// A spot configuration, the one that takes over, and the expected hours and cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Switched {
     pub(super) spot: usize,
     pub(super) to: usize,
     /// Useful hours of each.
     pub(super) useful: [f64; 2],
-    /// Hours after which the other has to take over, if nothing is done by then.
+    /// Latest hour of the switch if no work is done by then.
     pub(super) latest: f64,
-    /// Expected.
+    /// Expected cost in dollars.
     pub(super) cost: f64,
     pub(super) deadline: f64,
 }
 
 impl Prepared {
-    /// The cheapest of these within the limits; `None` where no machine on demand can do all the
-    /// work in time, or time is not of the high end or not a limit.
+    /// Finds the cheapest pair within the limits; `None` if no other machine can do all the work in time, without a
+    /// deadline, or if the deadline does not apply to the high end.
     pub(super) fn switched(&self, objective: Objective, limit: &Limit) -> Option<Switched> {
         let deadline = limit.deadline?;
         if objective != Objective::Cost || self.goal.confidence != Confidence::High || !limit.ceilings.is_empty() {
@@ -46,7 +45,7 @@ impl Prepared {
             Some((c, [whole, choice.usd / choice.rate, choice.usd_once, choice.kg / choice.rate, choice.kg_once]))
         };
         let is_rounded = |c: usize| self.singles.choices[c].blocks.is_some();
-        // Slower and dearer spot machines are never better, nor is what takes over later and for more.
+        // Drop spot machines that are slower and more expensive, and takeovers that are later and more expensive.
         let rescues = undominated(self.of_tier(false).filter_map(in_time).collect(), is_rounded);
         let spots = self.of_tier(true).map(|c| {
             let choice = &self.singles.choices[c];
@@ -66,7 +65,7 @@ impl Prepared {
             .min_by(|a, b| a.cost.total_cmp(&b.cost))
     }
 
-    /// Configurations on spot, or not.
+    /// Configurations on spot, or not on spot.
     fn of_tier(&self, is_spot: bool) -> impl Iterator<Item = usize> {
         (0..self.configurations.len()).filter(move |c| (self.configurations[*c].tier == Tier::Spot) == is_spot)
     }
@@ -76,7 +75,7 @@ impl Prepared {
         let losses = &self.configurations[spot].losses;
         let work = self.work.get();
         let useful = work / choice.rate;
-        // What is done since the last checkpoint is lost at the change.
+        // The switch loses the work since the last checkpoint.
         let latest = (deadline - whole - losses.interval()).max(0.0);
         let share = share_on_spot(latest / useful, losses.elapsed() - 1.0, choice.rate / rescue.rate);
         let hours = [share * useful, (1.0 - share) * work / rescue.rate];
@@ -84,7 +83,7 @@ impl Prepared {
         Switched { spot, to, useful: hours, latest, cost, deadline }
     }
 
-    /// Its parts, what they come to, and the change.
+    /// Parts, total and switch of a pair.
     pub(super) fn of_switched(&self, found: &Switched) -> (Vec<Part>, Total, Switch) {
         let [spot, to] = [found.spot, found.to].map(|c| &self.configurations[c]);
         let parts = vec![spot.part(found.useful[0], true), to.part(found.useful[1], true)];
@@ -93,8 +92,8 @@ impl Prepared {
         (parts, total, switch)
     }
 
-    /// What takes over from spot parts that are expected to do their work in time: the cheapest
-    /// machine of another tier that can do everything by the deadline.
+    /// Takeover for spot parts that are expected to finish in time: the cheapest machine of another tier that can do
+    /// everything by the deadline.
     pub(super) fn safety_net(&self, hours: &[(usize, f64)], deadline: Option<Hours>) -> Option<Switch> {
         let deadline = deadline.filter(|_| self.goal.confidence == Confidence::High)?.get();
         let spot = hours.iter().map(|(c, _)| &self.configurations[*c]).find(|c| c.tier == Tier::Spot)?;
@@ -105,20 +104,20 @@ impl Prepared {
         Some(Switch { to: self.configurations[to].offer.clone(), latest, is_expected: false })
     }
 
-    /// What two parts would save where one is allowed.
+    /// Note on the savings of two parts, if the goal allows one.
     pub(super) fn switch_note(&self, cost: f64, limit: &Limit) -> Option<String> {
         let found = self.switched(Objective::Cost, limit).filter(|found| found.cost < 0.98 * cost)?;
         let [spot, to] = [found.spot, found.to].map(|c| self.configurations[c].label());
         Some(format!(
-            "with two parts (--max-parts 2): {spot}, and a change to {to} after {} at the latest, is expected to cost {}",
+            "with two parts (--max-parts 2): {spot}, then {to} after {} at the latest, has an expected cost of {}",
             duration(found.latest),
             dollars(found.cost)
         ))
     }
 }
 
-/// Those that no other beats or equals in all numbers; of equals the first stays. Those that are
-/// billed in whole hours all stay and beat none: how their costs are rounded depends on their parts.
+/// Entries that no other entry beats or equals in all numbers; of equal ones, the first. Entries billed in whole hours
+/// are always kept and beat none, since the rounding of their costs depends on the parts.
 fn undominated<const N: usize>(
     mut all: Vec<(usize, [f64; N])>,
     is_rounded: impl Fn(usize) -> bool,
@@ -136,14 +135,14 @@ fn undominated<const N: usize>(
     kept
 }
 
-/// The same of what both parts take together, as of their cost.
+/// Energy or emissions of both parts together, combined like the cost.
 fn joined<T: Copy + Add<Output = T>>([spot, to, all_spot, all_to]: [Option<Range<T>>; 4]) -> Option<Range<T>> {
     let (spot, to, all_spot, all_to) = (spot?, to?, all_spot?, all_to?);
     Some(Range { low: all_spot.low, mid: spot.mid + to.mid, high: spot.mid + all_to.high })
 }
 
-/// Of both parts: at best spot does everything without a loss; at worst it does nothing that
-/// counts, is paid for what was expected of it, and the other does everything by the deadline.
+/// Total of both parts. Low: spot does everything without a loss. High: the work on spot is lost but paid as expected,
+/// and the other machine does everything by the deadline.
 fn total([spot, to]: [&Part; 2], [all_spot, all_to]: [&Part; 2], deadline: f64) -> Total {
     let deadline = Hours::known(deadline);
     let likely = Hours::known((spot.hours.mid + to.hours.mid).get().min(deadline.get()));

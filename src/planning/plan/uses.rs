@@ -1,32 +1,32 @@
-//! What the hours and the money of a plan go to: training, and what comes with it.
+//! Uses of the hours and the money of a plan: training, and overheads.
 
 use std::ops::Add;
 
 use habitat_base::units::Range;
 
-/// Something that hours or money of a part go to.
+/// A use of hours or money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// Before the first step: machines start, software and data are loaded.
+    /// Start-up before the first step: machines boot, software and data are loaded.
     Setup,
-    /// Steps that count.
+    /// Training steps, each counted once.
     Training,
     /// Writing checkpoints.
     Checkpoints,
-    /// After losses of spot machines: steps done again, and restarts.
+    /// Repeated steps and restarts after losses of spot machines.
     Repeated,
-    /// Waiting for another spot machine after a loss; it costs no machine.
+    /// Waiting for another spot machine after a loss, unbilled.
     Waiting,
-    /// What is paid of hours begun, or of a contract's term, and is not used; it takes no time.
+    /// Paid but unused time of started hours or of a contract's term. Has a cost but no time.
     Unused,
-    /// Keeping the data at the provider; it takes no time of its own.
+    /// Storing the data at the provider. Has a cost but no time.
     Storage,
-    /// Copying the data, once, before the first step; the machine is paid meanwhile.
+    /// Copying the data once before the first step, while the machine is paid.
     Data,
 }
 
 impl Use {
-    /// All of them, in the order in which they are listed.
+    /// All uses, in the order of display.
     pub const ALL: [Self; 8] = [
         Self::Setup,
         Self::Training,
@@ -38,7 +38,7 @@ impl Use {
         Self::Data,
     ];
 
-    /// The name in files.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Setup => "setup",
@@ -52,7 +52,7 @@ impl Use {
         }
     }
 
-    /// In words.
+    /// Words for the use.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Setup => "starting up",
@@ -60,40 +60,40 @@ impl Use {
             Self::Checkpoints => "writing checkpoints",
             Self::Repeated => "repeated after losses",
             Self::Waiting => "waiting for a machine",
-            Self::Unused => "paid and not used",
+            Self::Unused => "paid but unused",
             Self::Storage => "storage of the data",
-            Self::Data => "bringing the data",
+            Self::Data => "copying the data",
         }
     }
 }
 
-/// Hours or dollars by what they go to; together they are those of the part, or of the plan.
+/// Hours or dollars by use, which add up to those of the part or plan.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ByUse<T>([Range<T>; Use::ALL.len()]);
 
 impl<T: Copy + Default + PartialEq + Add<Output = T>> ByUse<T> {
-    /// `f` of each use.
+    /// Builds it from `f` of each use.
     pub fn new(f: impl FnMut(Use) -> Range<T>) -> Self {
         Self(Use::ALL.map(f))
     }
 
-    /// What one use takes.
+    /// Hours or dollars of one use.
     pub const fn of(&self, what: Use) -> Range<T> {
         self.0[what as usize]
     }
 
-    /// The uses that take something at an end of the range, in their order.
+    /// Uses with any hours or dollars, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Use, Range<T>)> + '_ {
         Use::ALL.into_iter().map(|what| (what, self.of(what))).filter(|(_, taken)| *taken != Range::default())
     }
 
-    /// All together.
+    /// Sum over all uses.
     pub fn sum(&self) -> Range<T> {
         self.0.iter().copied().sum()
     }
 }
 
-/// Of parts that follow one another, end by end.
+/// Sum over parts that follow one another, for each end of the range.
 impl<T: Copy + Default + PartialEq + Add<Output = T>> std::iter::Sum for ByUse<T> {
     fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
         parts.fold(Self::default(), |sum, part| Self::new(|what| sum.of(what) + part.of(what)))

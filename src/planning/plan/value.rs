@@ -1,31 +1,29 @@
-//! What a dollar buys on each GPU: cost-normalised throughput.
+//! Samples per dollar on each GPU.
 
 use crate::pricing::{Offer, PriceBook, Tier};
 use habitat_base::units::{OpenRange, UsdPerHour};
 use habitat_prediction::Prediction;
 
-/// The cheapest way to rent one GPU of a kind, and what it does for the money.
+/// The cheapest offer of a kind of GPU, with its price per GPU and samples per dollar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value<'a> {
     /// The offer.
     pub offer: &'a Offer,
-    /// Its price divided by its GPUs.
+    /// Price of the offer divided by its number of GPUs.
     pub price_per_gpu: UsdPerHour,
-    /// Samples for one dollar on one GPU; `None` where the throughput is not known.
+    /// Samples per dollar on one GPU; `None` if the throughput is unknown.
     pub samples_per_usd: Option<OpenRange<f64>>,
 }
 
-/// The cheapest usable offer on demand of the prediction's GPU, per GPU; `None` where there
-/// is none. A spot price alone would promise too much: losses, restarts and checkpoints are
-/// the plan's business.
+/// Finds the cheapest usable on-demand offer for the prediction's GPU, by price per GPU; `None` if there is none.
 ///
-/// Several GPUs of one offer are priced alike; what their communication costs is the
-/// plan's business.
+/// Excludes spot prices, which are misleading without losses, restarts and checkpoints; a plan accounts for these. It
+/// also accounts for communication between the GPUs of an offer, which this price per GPU ignores.
 pub fn best_value<'a>(prediction: &Prediction, prices: &'a PriceBook) -> Option<Value<'a>> {
     cheapest(prediction, prices, |_| true)
 }
 
-/// The same of firm prices alone ([`Trust::is_firm`](crate::pricing::Trust::is_firm)).
+/// Same as [`best_value`], but for firm prices only ([`Trust::is_firm`](crate::pricing::Trust::is_firm)).
 pub fn best_firm_value<'a>(prediction: &Prediction, prices: &'a PriceBook) -> Option<Value<'a>> {
     cheapest(prediction, prices, |offer| offer.trust.is_firm())
 }

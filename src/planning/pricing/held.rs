@@ -1,5 +1,4 @@
-//! Machines that are the user's already, what an hour of them costs or has cost; and contracts to
-//! be bought, whose terms are paid whole.
+//! Machines that the user already has, with the cost of an hour; and contracts to buy, which are paid in whole terms.
 
 use std::fmt;
 
@@ -7,35 +6,35 @@ use super::offer::Tier;
 use super::snapshot::Row;
 use habitat_base::units::{UsdPerHour, most};
 
-/// Kilowatts of one machine at most.
+/// Maximum power of one machine, in kilowatts.
 const MOST_KW: f64 = 1e6;
 
-/// Hours of a contract's term at most: ten years.
+/// Maximum hours of a contract's term: ten years.
 const MOST_TERM: u32 = 87_600;
 
-/// What the price of a machine is made of that the user has already.
+/// Cost of a machine that the user already has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Held {
     /// An own machine: power × PUE × price of electricity + wear.
     Owned {
         /// Power of the whole machine under load, in kW.
         kw: f64,
-        /// Power of the building over that of its machines, 1 or more.
+        /// PUE of the building, 1 or more.
         pue: f64,
-        /// US dollars a kWh.
+        /// US dollars per kWh.
         usd_per_kwh: f64,
-        /// Wear, or what else an hour of use costs.
+        /// Wear, or other cost per hour of use.
         wear: UsdPerHour,
     },
-    /// A contract that is paid whether it is used or not: another hour costs nothing.
+    /// A contract that is paid whether used or not, so that another hour costs nothing.
     Contract {
-        /// What an hour has cost.
+        /// Amount already paid per hour.
         paid: UsdPerHour,
     },
 }
 
 impl Held {
-    /// What another hour of it costs.
+    /// Cost of another hour.
     pub fn price(&self) -> UsdPerHour {
         match *self {
             Self::Owned { kw, pue, usd_per_kwh, wear } => UsdPerHour::known(kw * pue * usd_per_kwh + wear.get()),
@@ -43,7 +42,7 @@ impl Held {
         }
     }
 
-    /// What was paid for an hour and is in no plan's cost.
+    /// Amount already paid per hour, which is not in the cost of a plan.
     pub const fn paid(&self) -> Option<UsdPerHour> {
         match self {
             Self::Owned { .. } => None,
@@ -64,22 +63,21 @@ impl fmt::Display for Held {
     }
 }
 
-/// What a row says with its `tier`.
+/// Tier of a row, with its price.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Tiered {
     pub(super) tier: Tier,
     pub(super) price: UsdPerHour,
-    /// Of a machine that the user has.
+    /// Cost of a machine that the user already has.
     pub(super) held: Option<Held>,
-    /// Of a contract to be bought.
+    /// Hours per term of a contract to buy.
     pub(super) term_hours: Option<u32>,
 }
 
-/// What a row says of a machine that the user has, or of a contract to be bought; `None` for one
-/// that is rented by the hour.
+/// Reads a row with a machine that the user has, or a contract to buy; `None` for a machine rented by the hour.
 ///
 /// # Errors
-/// The key that is missing, out of its range, or of another kind of offer.
+/// Error with the key that is missing, out of range, or belongs to another kind of offer.
 pub(super) fn read(row: &Row) -> Result<Option<Tiered>, String> {
     let power = [("kw", row.kw), ("pue", row.pue), ("usd_per_kwh", row.usd_per_kwh)];
     let wear = ("wear_usd_per_hour", row.wear_usd_per_hour.map(UsdPerHour::get));
@@ -90,7 +88,7 @@ pub(super) fn read(row: &Row) -> Result<Option<Tiered>, String> {
         ("term_hours", row.term_hours.map(f64::from)),
     ];
     let refused = |keys: &[(&str, Option<f64>)], of: &str| match keys.iter().find(|(_, value)| value.is_some()) {
-        Some((key, _)) => Err(format!("{key}: only of offers with tier = \"{of}\"")),
+        Some((key, _)) => Err(format!("{key}: only allowed with tier = \"{of}\"")),
         None => Ok(()),
     };
     let Some(tier) = row.tier else {
@@ -100,15 +98,15 @@ pub(super) fn read(row: &Row) -> Result<Option<Tiered>, String> {
     };
     if row.on_demand.is_some() || row.spot.is_some() {
         return Err(format!(
-            "tier: {tier:?} goes without on_demand_usd_per_hour and spot_usd_per_hour",
+            "tier: {tier:?} excludes on_demand_usd_per_hour and spot_usd_per_hour",
             tier = tier.name()
         ));
     }
     let held = match tier {
         Tier::Owned => {
             refused(&contract, "reserved")?;
-            let kw = row.kw.ok_or("kw: missing; the power of the whole machine under load, in kW")?;
-            let usd_per_kwh = row.usd_per_kwh.ok_or("usd_per_kwh: missing; what a kWh of electricity costs")?;
+            let kw = row.kw.ok_or("kw: missing; set the power of the whole machine under load, in kW")?;
+            let usd_per_kwh = row.usd_per_kwh.ok_or("usd_per_kwh: missing; set the price of electricity per kWh")?;
             let pue = row.pue.unwrap_or(1.0);
             for (key, value, least, most) in [
                 ("kw", kw, 0.0, MOST_KW),
@@ -117,7 +115,7 @@ pub(super) fn read(row: &Row) -> Result<Option<Tiered>, String> {
             ] {
                 if !(least..=most).contains(&value) || (key == "kw" && value <= 0.0) {
                     let above = if key == "kw" { "above" } else { "from" };
-                    return Err(format!("{key}: {value:?}; it must be a number {above} {least} and at most {most:e}"));
+                    return Err(format!("{key}: {value:?}; use a number {above} {least} and at most {most:e}"));
                 }
             }
             Held::Owned { kw, pue, usd_per_kwh, wear: row.wear_usd_per_hour.unwrap_or(UsdPerHour::ZERO) }
@@ -128,20 +126,20 @@ pub(super) fn read(row: &Row) -> Result<Option<Tiered>, String> {
                 (Some(paid), None, None) => Held::Contract { paid },
                 (Some(_), ..) => {
                     return Err(
-                        "paid_usd_per_hour: of a contract that is paid; usd_per_hour and term_hours are of one to be bought"
+                        "paid_usd_per_hour is for a contract that is already paid; usd_per_hour and term_hours are for a contract to buy"
                             .to_owned(),
                     );
                 }
                 (None, Some(price), Some(hours)) => return to_buy(price, hours).map(Some),
                 (None, Some(_), None) => {
-                    return Err("term_hours: missing; the hours that the contract is bought for".to_owned());
+                    return Err("term_hours: missing; set the hours of the contract".to_owned());
                 }
                 (None, None, Some(_)) => {
-                    return Err("usd_per_hour: missing; what each hour of the term costs, used or not".to_owned());
+                    return Err("usd_per_hour: missing; set the price per hour of the term".to_owned());
                 }
                 (None, None, None) => {
                     return Err(
-                        "paid_usd_per_hour: missing; what an hour of the contract has cost (of one to be bought: usd_per_hour and term_hours)"
+                        "paid_usd_per_hour: missing; set the amount paid per hour (for a contract to buy: usd_per_hour and term_hours)"
                             .to_owned(),
                     );
                 }
@@ -149,22 +147,23 @@ pub(super) fn read(row: &Row) -> Result<Option<Tiered>, String> {
         }
         Tier::OnDemand | Tier::Spot => {
             let key = if tier == Tier::Spot { "spot_usd_per_hour" } else { "on_demand_usd_per_hour" };
-            return Err(format!("tier: {:?} is said by {key}; owned and reserved are said here", tier.name()));
+            return Err(format!(
+                "tier: {:?} is not a value of this key; set {key} instead (tier is for owned and reserved)",
+                tier.name()
+            ));
         }
     };
     Ok(Some(Tiered { tier, price: held.price(), held: Some(held), term_hours: None }))
 }
 
-/// A contract to be bought, each hour of its term at this price.
+/// Reads a contract to buy, with this price per hour of its term.
 fn to_buy(price: UsdPerHour, hours: u32) -> Result<Tiered, String> {
     if price.get() <= 0.0 {
-        return Err(
-            "usd_per_hour: 0 is not a valid price; of a contract that is paid, paid_usd_per_hour says what it has cost"
-                .to_owned(),
-        );
+        return Err("usd_per_hour: 0 is not a valid price; for a contract that is already paid, set paid_usd_per_hour"
+            .to_owned());
     }
     if !(1..=MOST_TERM).contains(&hours) {
-        return Err(format!("term_hours: {hours}; whole hours, 1 to {MOST_TERM} (ten years)"));
+        return Err(format!("term_hours: {hours}; use whole hours, 1 to {MOST_TERM} (ten years)"));
     }
     Ok(Tiered { tier: Tier::Reserved, price, held: None, term_hours: Some(hours) })
 }

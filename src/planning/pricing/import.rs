@@ -1,10 +1,10 @@
-//! Catalogs of other programs, and this program's own price files, as rows of a price file.
+//! Import of price catalogs of other programs, and of this program's price files, as rows of a price file.
 //!
-//! Bytes in, rows out. The forms, told by their content:
+//! The format is detected from the content:
 //!
 //! - SkyPilot: CSV with `InstanceType`, `AcceleratorName`, `Price` and more, in any order;
 //! - `gpuhunt`: CSV or JSON lines with `instance_name`, `location`, `price` and more;
-//! - price files: TOML, as `pricing/README.md` describes it.
+//! - price files: TOML, as described in `pricing/README.md`.
 
 mod board;
 mod gcp;
@@ -24,79 +24,79 @@ use board::Board;
 use habitat_base::text;
 use habitat_base::units::{UsdPerHour, most};
 
-/// Prices that differ by less of themselves are the same: catalogs round at different digits.
+/// Prices with a smaller relative difference are equal, since catalogs round differently.
 const SAME: f64 = 1e-4;
-/// Characters of a text of a catalog that are kept.
+/// Maximum length of a text from a catalog, in characters.
 const WIDTH: usize = 200;
 
-/// Why bytes cannot be imported; the message names line, column and value, and the remedy.
+/// Import error with line, column and value, and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ImportError(String);
 
-/// What is known of a catalog beside its content.
+/// Facts about a catalog that are not in its content.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
-    /// Provider of its rows; only forms that name theirs do without.
+    /// Provider of the rows; optional for formats that contain it.
     pub provider: Option<&'a str>,
-    /// Where it comes from, for the `source` of every row.
+    /// Source of the catalog, for the `source` of each row.
     pub source: &'a str,
     /// Date of the prices.
     pub as_of: Option<Date>,
-    /// How that date is known, for the `note` of every row.
+    /// Source of that date, for the `note` of each row.
     pub dated_by: Option<&'a str>,
 }
 
 impl Origin<'_> {
-    /// How the date is known, for a note.
+    /// Note on the source of the date.
     fn remark(self) -> Option<String> {
         self.dated_by.map(|how| format!("date: {how}"))
     }
 }
 
-/// The offers of one provider.
+/// Offers of one provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
-    /// Its prices.
+    /// Prices of the provider.
     pub snapshot: Snapshot,
-    /// What was left out, and what is not known.
+    /// Numbers of skipped rows and of unknown boards.
     pub counts: Counts,
 }
 
-/// Rows of a catalog that became no offer, and offers of boards that are not known.
+/// Numbers of rows that are not offers, and of offers with unknown boards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Rows without a GPU.
     pub without_gpu: usize,
-    /// Rows of a part of a GPU.
+    /// Rows with a fraction of a GPU.
     pub part_of_gpu: usize,
     /// Rows without a price.
     pub without_price: usize,
-    /// Machines of GPUs that the program does not know, by name.
+    /// Machines with GPUs that are not in the catalog, by name.
     pub unknown: BTreeMap<String, usize>,
-    /// Machines of GPUs of which several boards exist (SXM, `PCIe`), by name.
+    /// Machines with GPUs that exist as several boards (SXM, `PCIe`), by name.
     pub ambiguous: BTreeMap<String, usize>,
 }
 
 impl Imported {
-    /// Refuses prices without an offer: as a price file they would only take away what was there.
+    /// Rejects an import without offers, which as a price file would only remove existing ones.
     ///
     /// # Errors
-    /// [`ImportError`] that says what was left out.
+    /// [`ImportError`] with the numbers of skipped rows.
     pub fn check(&self) -> Result<(), ImportError> {
         if !self.snapshot.offers.is_empty() {
             return Ok(());
         }
         let Counts { without_gpu, part_of_gpu, without_price, .. } = self.counts;
         Err(ImportError(format!(
-            "has no offer of a whole GPU with a price (rows without a GPU: {without_gpu}, of a part of one: \
+            "has no offer of a whole GPU with a price (rows without a GPU: {without_gpu}, with a fraction of one: \
              {part_of_gpu}, without a price: {without_price})"
         )))
     }
 }
 
 impl Counts {
-    /// Adds those of another file.
+    /// Adds the counts of another file.
     pub fn add(&mut self, other: Self) {
         self.without_gpu += other.without_gpu;
         self.part_of_gpu += other.part_of_gpu;
@@ -109,7 +109,7 @@ impl Counts {
     }
 }
 
-/// A row of a catalog, before rows of one machine are brought together.
+/// A row of a catalog, before rows of the same machine are merged.
 #[derive(Debug, Clone, Default)]
 struct Listed {
     region: String,
@@ -117,7 +117,7 @@ struct Listed {
     instance_type: String,
     gpu_name: String,
     gpu_count: u32,
-    /// Name and memory of one GPU as the catalog describes it elsewhere than in its name.
+    /// Name and memory of one GPU, if the catalog describes them outside the name.
     described: String,
     memory_gib: Option<f64>,
     vcpus: Option<f64>,
@@ -130,14 +130,14 @@ struct Listed {
     note: Option<String>,
 }
 
-/// Reads a catalog of any form.
+/// Reads a catalog in any supported format.
 ///
 /// # Errors
-/// [`ImportError`] where it is none, or a value is not valid.
+/// [`ImportError`] if it is not a catalog or a value is invalid.
 pub fn read(bytes: &[u8], origin: Origin<'_>) -> Result<Vec<Imported>, ImportError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = bytes[..error.valid_up_to()].split(|byte| *byte == b'\n').count();
-        ImportError(format!("line {line}: is no text in UTF-8; it is not a catalog of prices"))
+        ImportError(format!("line {line}: not UTF-8 text, so not a catalog of prices"))
     })?;
     let text = text.trim_start_matches('\u{feff}');
     if is_price_file(text) {
@@ -159,14 +159,14 @@ pub fn read(bytes: &[u8], origin: Origin<'_>) -> Result<Vec<Imported>, ImportErr
 fn no_catalog(text: &str) -> ImportError {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let problem = if first.is_empty() {
-        "it is empty".to_owned()
+        "the file is empty".to_owned()
     } else if first.trim_start().starts_with('<') {
-        format!("it is a web page, not a catalog (line 1: {:?})", text::clean(first, 60))
+        format!("the file is a web page, not a catalog (line 1: {:?})", text::clean(first, 60))
     } else {
-        format!("line 1: {:?} is no header of a catalog", text::clean(first, 60))
+        format!("line 1: {:?} is not the header of a catalog", text::clean(first, 60))
     };
     ImportError(format!(
-        "{problem}; it takes CSV of SkyPilot (InstanceType, AcceleratorName, AcceleratorCount, Price, Region …), \
+        "{problem}; expected CSV of SkyPilot (InstanceType, AcceleratorName, AcceleratorCount, Price, Region …), \
          rows of gpuhunt (instance_name, location, price, gpu_count …) or a price file in TOML"
     ))
 }
@@ -175,14 +175,14 @@ fn is_price_file(text: &str) -> bool {
     text.lines().map(str::trim).any(|line| line == "[[offer]]" || line.starts_with("schema ="))
 }
 
-/// A price file as it is; only its rows without a date get that of the origin.
+/// Reads a price file; rows without a date get that of the origin.
 fn price_file(text: &str, origin: Origin<'_>) -> Result<Imported, ImportError> {
     let mut snapshot = Snapshot::parse(text).map_err(|error| ImportError(error.to_string()))?;
     if let Some(provider) = origin.provider
         && provider != snapshot.provider
     {
         let found = text::clean(&snapshot.provider, 60);
-        return Err(ImportError(format!("provider: is {found:?}, not {provider:?}; leave --provider out")));
+        return Err(ImportError(format!("provider: is {found:?}, not {provider:?}; remove --provider")));
     }
     check_provider(&snapshot.provider)?;
     for row in snapshot.offers.iter_mut().filter(|row| row.as_of.is_none()) {
@@ -192,23 +192,23 @@ fn price_file(text: &str, origin: Origin<'_>) -> Result<Imported, ImportError> {
     Ok(Imported { snapshot, counts: Counts::default() })
 }
 
-/// The provider whose file an import becomes.
+/// Checks the name of a provider, which becomes the name of a file.
 ///
 /// # Errors
-/// [`ImportError`] unless it is made of lower-case letters, digits and dashes.
+/// [`ImportError`] unless it consists of lower-case letters, digits and dashes.
 pub fn check_provider(name: &str) -> Result<(), ImportError> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if (1..=64).contains(&name.len()) && name.chars().all(is_plain) && !name.starts_with('-') {
         return Ok(());
     }
     Err(ImportError(format!(
-        "provider: {:?} is no name of one; use lower-case letters, digits and dashes, as in \"lambda\" (--provider NAME)",
+        "provider: invalid name {:?}; use lower-case letters, digits and dashes, as in \"lambda\" (--provider NAME)",
         text::clean(name, 60)
     )))
 }
 
 fn required(origin: Origin<'_>) -> Result<&str, ImportError> {
-    let missing = || ImportError("nothing says of which provider it is; give --provider NAME".to_owned());
+    let missing = || ImportError("unknown provider of the catalog; pass --provider NAME".to_owned());
     let provider = origin.provider.ok_or_else(missing)?;
     check_provider(provider).map(|()| provider)
 }
@@ -218,7 +218,7 @@ fn joined(parts: [Option<String>; 2]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Hosts of others, not of the provider: all of Vast's, and the community's of `RunPod`.
+/// Market of a row. All machines of Vast and the community's of `RunPod` are peer-to-peer.
 fn market(provider: &str, instance_type: &str) -> Market {
     match provider {
         "vast" => Market::PeerToPeer,
@@ -227,8 +227,8 @@ fn market(provider: &str, instance_type: &str) -> Market {
     }
 }
 
-/// One row a machine and region: of its zones and hosts the lowest prices. A spot price that
-/// repeats the price on demand is none.
+/// Merges rows of the same machine and region, with the lowest prices over zones and hosts. Drops spot prices that
+/// repeat the on-demand price.
 fn snapshot(provider: &str, listed: Vec<Listed>, origin: Origin<'_>, mut counts: Counts) -> Imported {
     let mut machines: Vec<Listed> = Vec::new();
     let mut places: HashMap<(String, String), usize> = HashMap::new();
@@ -247,8 +247,7 @@ fn snapshot(provider: &str, listed: Vec<Listed>, origin: Origin<'_>, mut counts:
         }
     }
     let offers = machines.into_iter().map(|machine| machine.row(provider, origin, &mut counts)).collect();
-    // Of Google's, the shipped prices of whole machines stay: those of the catalogs are sums, and
-    // some of them suspect.
+    // Keep the shipped prices of Google's whole machines: catalogs have sums, some of them suspect.
     let complete = provider != "gcp";
     Imported {
         snapshot: Snapshot {
@@ -327,7 +326,7 @@ impl Listed {
     }
 }
 
-/// What a count of GPUs says.
+/// Kind of GPU count.
 #[derive(Clone, Copy)]
 enum Count {
     None,
@@ -335,10 +334,10 @@ enum Count {
     Whole(u32),
 }
 
-/// A count, or what is wrong with it.
+/// Checks a count; the error explains the problem.
 fn count(count: f64) -> Result<Count, String> {
     if !(count.is_finite() && (0.0..=f64::from(most::GPUS)).contains(&count)) {
-        return Err(format!("must be a number from 0 to {}", most::GPUS));
+        return Err(format!("use a number from 0 to {}", most::GPUS));
     }
     Ok(match count {
         0.0 => Count::None,
@@ -347,7 +346,7 @@ fn count(count: f64) -> Result<Count, String> {
     })
 }
 
-/// A price, `None` where it says 0, or what is wrong with it.
+/// Checks a price, with `None` for 0; the error explains the problem.
 fn price(price: f64) -> Result<Option<f64>, String> {
     match UsdPerHour::new(price) {
         Ok(price) if price.get() == 0.0 => Ok(None),
@@ -356,26 +355,26 @@ fn price(price: f64) -> Result<Option<f64>, String> {
     }
 }
 
-/// GPU, number of GPUs and way to pay.
+/// GPU, number of GPUs and purchase option.
 pub type Machine = (String, u32, Tier);
 
-/// What a catalog would take away.
+/// Offers that an update would remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
     offers: [usize; 2],
-    /// Machines of a kind that none is left of, and all kinds there were.
+    /// Kinds of machines without any offer left, and all previous kinds.
     kinds: [usize; 2],
 }
 
 impl std::fmt::Display for Lost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ([before, after], [gone, kinds]) = (self.offers, self.kinds);
-        write!(f, "has {after} offers where there are {before}, and none of {gone} of the {kinds} kinds of machines")
+        write!(f, "has {after} offers instead of {before}, and none for {gone} of the {kinds} kinds of machines")
     }
 }
 
-/// Whether most of these offers would be gone: more than half of their number, or of the kinds of
-/// machines (a catalog may name the same machines otherwise).
+/// Checks whether an update would remove most offers: more than half of their number, or of the kinds of machines (in
+/// case a catalog renamed the machines).
 pub fn lost(before: &[Machine], after: &[Machine]) -> Option<Lost> {
     let kinds: BTreeSet<&Machine> = before.iter().collect();
     let left: BTreeSet<&Machine> = after.iter().collect();
@@ -384,41 +383,41 @@ pub fn lost(before: &[Machine], after: &[Machine]) -> Option<Lost> {
     is_most.then_some(Lost { offers: [before.len(), after.len()], kinds: [gone, kinds.len()] })
 }
 
-/// Which of two snapshots' offers differ, and how.
+/// Differences between the offers of two snapshots.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
-    /// Offers that were not there.
+    /// New offers.
     pub new: Vec<Change>,
-    /// Offers that are no longer there.
+    /// Removed offers.
     pub gone: Vec<Change>,
-    /// Offers that cost more.
+    /// Offers with a higher price.
     pub dearer: Vec<Change>,
-    /// Offers that cost less.
+    /// Offers with a lower price.
     pub cheaper: Vec<Change>,
-    /// How many cost the same.
+    /// Number of offers with the same price.
     pub same: usize,
 }
 
-/// An offer's price before and after.
+/// Price of an offer before and after.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// The offer.
     pub id: OfferId,
-    /// Its price before; `None` where it was not there.
+    /// Price before; `None` for a new offer.
     pub before: Option<UsdPerHour>,
-    /// Its price after; `None` where it is no longer there.
+    /// Price after; `None` for a removed offer.
     pub after: Option<UsdPerHour>,
 }
 
 impl Change {
-    /// Dollars an hour by which the price moved, the whole price of an offer that came or went.
+    /// Change of the price in dollars per hour; the whole price for a new or removed offer.
     pub fn size(&self) -> f64 {
         (self.after.map_or(0.0, UsdPerHour::get) - self.before.map_or(0.0, UsdPerHour::get)).abs()
     }
 }
 
 impl Changes {
-    /// From the prices before to those after, the largest change first.
+    /// Compares the prices before and after, largest change first.
     pub fn between(before: &[(OfferId, UsdPerHour)], after: &[(OfferId, UsdPerHour)]) -> Self {
         let old: HashMap<&OfferId, UsdPerHour> = before.iter().map(|(id, price)| (id, *price)).collect();
         let now: HashMap<&OfferId, UsdPerHour> = after.iter().map(|(id, price)| (id, *price)).collect();

@@ -1,4 +1,4 @@
-//! What a kWh of electricity emits, by place: the file `pricing/grid/intensity.toml`.
+//! Carbon intensity of electricity by place, from `pricing/grid/intensity.toml`.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use serde::Deserialize;
 use super::region;
 use super::snapshot::SnapshotError;
 
-/// Kilograms of CO2e a kWh at most: no power plant emits as much.
+/// Maximum kilograms of CO2e per kWh, above that of any power plant.
 pub(super) const MOST: f64 = 10.0;
 
-/// The schema number of the file.
+/// Schema number of the file.
 const SCHEMA: u32 = 1;
 
-/// What a kWh emits.
+/// Emissions per kWh.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Intensity {
     /// Kilograms of CO2e.
     pub kg_per_kwh: f64,
-    /// The place and the year of the average; `None` where a price file says the number.
+    /// Place and year of the average; `None` if the number is from a price file.
     pub average: Option<(&'static str, u16)>,
 }
 
-/// What a kWh emits, by place.
+/// Emissions per kWh, by place.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Intensities(BTreeMap<String, (f64, u16)>);
 
@@ -34,7 +34,7 @@ struct File {
     tables: Vec<Table>,
 }
 
-/// What one source says of one year.
+/// Figures of one source for one year.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -44,10 +44,10 @@ struct Table {
 }
 
 impl Intensities {
-    /// Reads the file.
+    /// Parses the file.
     ///
     /// # Errors
-    /// [`SnapshotError`] naming the line, or the place and the value.
+    /// [`SnapshotError`] with the line, or the place and the value.
     pub fn parse(text: &str) -> Result<Self, SnapshotError> {
         let wrong = |problem: String| Err(SnapshotError(problem));
         let file: File =
@@ -62,17 +62,17 @@ impl Intensities {
             }
             for (place, kg) in table.kg_co2_per_kwh {
                 if !(0.0..=MOST).contains(&kg) {
-                    return wrong(format!("{place}: {kg:?}; it must be a number from 0 and at most {MOST}"));
+                    return wrong(format!("{place}: {kg:?}; use a number from 0 to {MOST}"));
                 }
                 if all.insert(place.clone(), (kg, table.year)).is_some() {
-                    return wrong(format!("{place}: twice; leave one of the two out"));
+                    return wrong(format!("{place}: twice; remove one of them"));
                 }
             }
         }
         Ok(Self(all))
     }
 
-    /// Of a region: of its state where that is known, else of its country; `None` where neither is.
+    /// Intensity of a region: of its state if known, otherwise of its country; `None` if both are unknown.
     pub(super) fn of(&self, provider: &str, region: &str) -> Option<Intensity> {
         let place = region::place(provider, region)?;
         let known = |place: &'static str| {
@@ -97,14 +97,14 @@ mod tests {
             .filter(|offer| all.of(&offer.provider, &offer.region).is_none())
             .map(|offer| (offer.provider, offer.region))
             .collect();
-        // Of the others a price list names several countries or none.
+        // The other price lists name several countries or none.
         let one_place: Vec<_> =
             unknown.iter().filter(|(provider, region)| region::place(provider, region).is_some()).collect();
         assert_eq!(one_place, [] as [&(String, String); 0]);
         // 539.599 lb/MWh.
         let virginia = all.of("aws", "us-east-1").unwrap();
         assert_eq!((virginia.kg_per_kwh, virginia.average), (0.2448, Some(("us-va", 2023))));
-        // A state that is not in the table has the average of the country.
+        // A state without an entry has the average of the country.
         assert_eq!(all.of("vast", "West Virginia, US, NA").unwrap().average, Some(("us", 2023)));
     }
 
@@ -113,9 +113,9 @@ mod tests {
         let text = "schema = 1\n[[table]]\nyear = 2023\nsource = \"s\"\n[table.kg_co2_per_kwh]\nfr = 0.056\n";
         assert_eq!(Intensities::parse(text).unwrap().of("aws", "eu-west-3").unwrap().kg_per_kwh, 0.056);
         for (from, to, said) in [
-            ("0.056", "-1.0", "fr: -1.0; it must be a number from 0"),
+            ("0.056", "-1.0", "fr: -1.0; use a number from 0"),
             ("0.056", "nan", "fr: NaN"),
-            ("0.056", "56.0", "at most 10"),
+            ("0.056", "56.0", "from 0 to 10"),
             ("schema = 1", "schema = 2", "schema: found 2"),
             ("\"s\"", "\"\"", "source: missing"),
             ("year = 2023\n", "", "year"),

@@ -1,4 +1,4 @@
-//! One offer: a machine with GPUs, where, and at what price on which date.
+//! Offer: a machine with GPUs in a region, with a price and its date.
 
 use std::fmt;
 
@@ -12,21 +12,21 @@ use habitat_base::units::{Bytes, GpuSlug, UsdPerHour};
 
 /// A priced offer: one tier of one instance type in one region.
 ///
-/// The same machine on demand and on spot is two offers.
+/// A machine with an on-demand and a spot price is two offers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offer {
-    /// Stable name, unique in a price book: `provider/region/instance_type/tier`, of a contract to
-    /// be bought with the hours of its term.
+    /// Stable name, unique in a price book: `provider/region/instance_type/tier`, plus the hours per term for a
+    /// contract to buy.
     pub id: OfferId,
     /// Provider, such as `aws`.
     pub provider: String,
-    /// Region as the provider names it.
+    /// Region in the provider's spelling.
     pub region: String,
-    /// Instance type as the provider names it.
+    /// Instance type in the provider's spelling.
     pub instance_type: String,
-    /// The provider's name of the GPU.
+    /// Name of the GPU in the provider's spelling.
     pub gpu_name: String,
-    /// The GPU's slug in the catalog; `None` where the board is not known.
+    /// Slug of the GPU in the catalog; `None` if the board is unknown.
     pub gpu: Option<GpuSlug>,
     /// GPUs of the whole offer.
     pub gpu_count: u32,
@@ -36,42 +36,41 @@ pub struct Offer {
     pub vcpus: Option<f64>,
     /// Memory of the host.
     pub host_memory: Option<Bytes>,
-    /// Line rate of its network to other machines, in Gbit/s; `None` where it is not known.
+    /// Line rate of the network to other machines, in Gbit/s; `None` if unknown.
     pub network_gbit_per_second: Option<f64>,
-    /// How it is paid for.
+    /// Purchase option.
     pub tier: Tier,
-    /// Price of the whole offer, all its GPUs and the host.
+    /// Price of the whole offer, including all GPUs and the host.
     pub price: UsdPerHour,
-    /// Of a contract to be bought: the hours of a term, which are paid whole, used or not.
+    /// Hours per term of a contract to buy, which are paid whether used or not.
     pub term_hours: Option<u32>,
-    /// Date of the snapshot; `None` where the source gives none.
+    /// Date of the snapshot; `None` if the source has none.
     pub as_of: Option<Date>,
-    /// How far the price can be trusted.
+    /// Trustworthiness of the price.
     pub trust: Trust,
-    /// Of a machine that is the user's already: what the price is made of.
+    /// Cost of a machine that the user already has.
     pub held: Option<Held>,
-    /// Where the price comes from: repository, path and commit.
+    /// Source of the price: repository, path and commit.
     pub source: String,
-    /// Why the price or its scope must not be trusted for a plan; such offers are kept
-    /// and rejected with this reason.
+    /// Reason why the price cannot be used in a plan. Such offers are kept and rejected with this reason.
     pub unusable: Option<String>,
     /// Remarks.
     pub note: Option<String>,
 }
 
 impl Offer {
-    /// Where its region is, in plain words; `None` where that is not known.
+    /// Location of the region in plain words; `None` if unknown.
     pub fn region_name(&self) -> Option<&'static str> {
         super::region::name(&self.provider, &self.region)
     }
 
-    /// Of a machine that is not rented by the hour: what its price is made of.
+    /// Breakdown of the price of a machine that is not rented by the hour.
     pub fn price_made_of(&self) -> Option<String> {
-        let term = |hours| format!("each of the {hours} h of a term, used or not");
+        let term = |hours| format!("for each of the {hours} h of a term, used or not");
         self.held.map(|held| held.to_string()).or(self.term_hours.map(term))
     }
 
-    /// Whether a filter names its region, by the rule of [`super::region`].
+    /// Whether a filter matches its region, by the rules of [`super::region`].
     pub fn is_in(&self, filter: &str) -> bool {
         super::region::is_named(&self.provider, &self.region, filter)
     }
@@ -83,17 +82,17 @@ impl Offer {
 pub struct OfferId(String);
 
 impl OfferId {
-    /// `provider/region/instance_type/tier`.
+    /// Builds `provider/region/instance_type/tier`.
     pub fn new(provider: &str, region: &str, instance_type: &str, tier: Tier) -> Self {
         Self(format!("{provider}/{region}/{instance_type}/{tier}"))
     }
 
-    /// The same of a contract to be bought: one machine may be had for several terms.
+    /// Adds the hours of a contract to buy, since one machine may be available for several terms.
     pub(super) fn with_term(self, hours: u32) -> Self {
         Self(format!("{}-{hours}h", self.0))
     }
 
-    /// The text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -105,25 +104,25 @@ impl fmt::Display for OfferId {
     }
 }
 
-/// How an offer is paid for.
+/// Purchase option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
-    /// Started and stopped at will, at list price.
+    /// Started and stopped at any time, at list price.
     OnDemand,
-    /// Cheaper, taken away at short notice.
+    /// Cheaper, but the provider can take it away at short notice.
     Spot,
-    /// Paid for a term.
+    /// Paid for a whole term.
     Reserved,
     /// The user's own GPU.
     Owned,
 }
 
 impl Tier {
-    /// All of them.
+    /// All tiers.
     pub const ALL: [Self; 4] = [Self::OnDemand, Self::Spot, Self::Reserved, Self::Owned];
 
-    /// The name in files and on screen.
+    /// Name in files and on screen.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OnDemand => "on-demand",

@@ -1,19 +1,18 @@
-//! Where regions are: in plain words, as the pages of their providers name them, and by the words
-//! that a filter may name them with.
+//! Regions: their names in plain words, in the spelling of their providers, and the words by which a filter matches
+//! them.
 //!
-//! The words of a region are those of its own name and of its plain name, its country's code and
-//! name, and its continent's (`eu`, `europe`). They are split at dashes, commas, spaces and the like;
-//! a number belongs to the word before it (`us-east-1` is `us`, `east-1`). A filter fits where each
-//! of its words is a word of the region: of three letters or more it may be the beginning of
-//! one, and what has no number fits with any.
+//! A region has the words of its own name and of its plain name, of its country's code and name, and of its continent
+//! (`eu`, `europe`). Names are split at dashes, commas, spaces and the like; a number belongs to the word before it
+//! (`us-east-1` is `us`, `east-1`). A filter matches if each of its words is a word of the region. Words of at least
+//! three letters also match as prefixes, and a word without a number matches any number.
 //!
-//! Some price lists give one price for several regions and name them all (`US / EU`,
-//! `eu-north1 / us-central1 (list)`). A filter fits such a list if it fits one of the regions. The
-//! country is known if all regions are in the same one.
+//! Some price lists have one price for several regions and name them all (`US / EU`, `eu-north1 / us-central1 (list)`).
+//! A filter matches such a list if it matches one of the regions. The country is known if all regions are in the same
+//! one.
 
 use std::collections::BTreeSet;
 
-/// Provider, region, name, country; in the United States with the state.
+/// Provider, region, name, and country code; in the United States with the state.
 const NAMES: &[(&str, &str, &str, &str)] = &[
     ("aws", "af-south-1", "Africa (Cape Town)", "za"),
     ("aws", "ap-east-1", "Asia Pacific (Hong Kong)", "hk"),
@@ -168,7 +167,7 @@ const COUNTRIES: &[(&str, &str, &[&str])] = &[
     ("za", "af", &["africa"]),
 ];
 
-/// States of the United States that regions may be called after: code, name.
+/// States of the United States that occur in names of regions: code, name.
 const STATES: &[(&str, &str)] = &[
     ("us-az", "arizona"),
     ("us-ca", "california"),
@@ -202,17 +201,17 @@ const CONTINENTS: &[(&str, &str)] = &[
     ("sa", "southamerica"),
 ];
 
-/// Price lists with one price for regions that they do not name: provider, region, the regions.
+/// Price lists with one price for unnamed regions: provider, name in the list, regions.
 const ALL_REGIONS: &[(&str, &str, &[&str])] = &[(
     "lambda",
     "all regions",
     &["asia-northeast-1", "asia-south-1", "europe-central-1", "us-east-1", "us-midwest-1", "us-south-1", "us-west-1"],
 )];
 
-/// Words in brackets that name no place: `us (Americas list)`, `all (median)`.
+/// Words in parentheses that are not places: `us (Americas list)`, `all (median)`.
 const REMARKS: [&str; 5] = ["average", "list", "lowest", "median", "starting at"];
 
-/// The regions that a price holds for: of most prices one.
+/// Regions that a price applies to; usually one.
 fn each<'a>(provider: &str, region: &'a str) -> Vec<&'a str> {
     if let Some((.., all)) = ALL_REGIONS.iter().find(|(of, name, _)| (*of, *name) == (provider, region)) {
         return all.to_vec();
@@ -222,11 +221,10 @@ fn each<'a>(provider: &str, region: &'a str) -> Vec<&'a str> {
     if is_place { region } else { named }.split(" / ").map(str::trim).collect()
 }
 
-/// Entries of price lists that name no region.
+/// Entries of price lists that are not regions.
 const NO_REGION: [&str; 4] = ["broker", "list", "market", "us"];
 
-/// The region for tools that rent machines; `None` if the price list names several, or none
-/// (`secure cloud`).
+/// The region for tools that rent machines; `None` if the price list has several or none (`secure cloud`).
 pub fn single<'a>(provider: &str, region: &'a str) -> Option<&'a str> {
     let name = region.trim();
     let is_words = name.contains(['/', '(']) || (name.contains(' ') && country_in(name).is_none());
@@ -234,7 +232,7 @@ pub fn single<'a>(provider: &str, region: &'a str) -> Option<&'a str> {
     (is_name && each(provider, name) == [name]).then_some(name)
 }
 
-/// Where a region is; `None` where it is not known, or its own name says it.
+/// Location of a region in plain words; `None` if unknown or already in its own name.
 pub(super) fn name(provider: &str, region: &str) -> Option<&'static str> {
     known(provider, region).map(|(.., name, _)| *name)
 }
@@ -243,8 +241,7 @@ fn known(provider: &str, region: &str) -> Option<&'static (&'static str, &'stati
     NAMES.iter().find(|(of, id, ..)| (*of, *id) == (provider, region))
 }
 
-/// The code of the country that a region is in, in the United States of the state where that is known
-/// (`us-va`); `None` where neither is.
+/// Country code of a region, or in the United States that of the state if known (`us-va`); `None` if unknown.
 pub(super) fn place(provider: &str, region: &str) -> Option<&'static str> {
     let mut places = each(provider, region).into_iter().map(|one| place_of_one(provider, one));
     let first = places.next()??;
@@ -260,20 +257,20 @@ fn place_of_one(provider: &str, region: &str) -> Option<&'static str> {
     if country != "us" {
         return Some(country);
     }
-    // Before the name of the country stands that of the state: `Arizona, US, NA`, `UTAH_USA`.
+    // The state precedes the country: `Arizona, US, NA`, `UTAH_USA`.
     let words = split(region);
     let state = words.iter().take_while(|word| !matches!(word.as_str(), "us" | "usa"));
     let state = state.map(String::as_str).collect::<Vec<_>>().join(" ");
     Some(STATES.iter().find(|(_, name)| *name == state).map_or(country, |(code, _)| *code))
 }
 
-/// A region as it is shown: hosts of marketplaces that do not name their town leave its place in the
-/// name empty (`, US, NA`).
+/// A region for display. Marketplace hosts without a town have an empty place in the name (`, US, NA`), which is
+/// removed.
 pub fn shown(region: &str) -> &str {
     region.trim_start_matches([',', ' '])
 }
 
-/// Whether a filter names a region, as the header says.
+/// Whether a filter matches a region, as described at the top of this file.
 pub fn is_named(provider: &str, region: &str, filter: &str) -> bool {
     let wanted = split(filter);
     let fits = |one: &str| {
@@ -283,12 +280,12 @@ pub fn is_named(provider: &str, region: &str, filter: &str) -> bool {
     !wanted.is_empty() && (split(region) == wanted || each(provider, region).into_iter().any(fits))
 }
 
-/// Whether the word of a filter stands for the word of a region.
+/// Whether a word of a filter matches a word of a region.
 fn begins(word: &str, wanted: &str) -> bool {
     is_same(word, wanted) || (wanted.chars().count() >= 3 && letters(word).starts_with(wanted))
 }
 
-/// Whether it is the word, or the word without its number.
+/// Whether it is the word, with or without its number.
 fn is_same(word: &str, wanted: &str) -> bool {
     word == wanted || letters(word) == wanted
 }
@@ -314,12 +311,12 @@ fn words(provider: &str, region: &str) -> BTreeSet<String> {
     words
 }
 
-/// The country of a place.
+/// Country code of a place.
 pub(super) fn country_of(place: &'static str) -> &'static str {
     place.split_once('-').map_or(place, |(country, _)| country)
 }
 
-/// The country that a region's own name says, by its code or by its name.
+/// Country in a region's own name, as a code or a name.
 fn country_in(region: &str) -> Option<&'static str> {
     let words = split(region);
     let said = |is: fn(&(&str, &str, &[&str]), &str) -> bool| {
@@ -329,7 +326,7 @@ fn country_in(region: &str) -> Option<&'static str> {
     by_code.or_else(|| said(|(_, _, names), word| names.iter().any(|name| is_same(word, name)))).map(|(code, ..)| *code)
 }
 
-/// Words in small letters without accents; a number belongs to the word before it.
+/// Lower-case words without accents; a number belongs to the word before it.
 fn split(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {

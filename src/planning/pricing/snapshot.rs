@@ -1,35 +1,35 @@
-//! The file form of offers: one TOML file a provider, with date and source on every price.
+//! Price files: one TOML file per provider, with a date and a source for each price.
 //!
 //! ```toml
 //! schema = 1
 //! provider = "aws"
-//! billing = "hour"                # every hour begun is billed; left out where the time used is
-//! egress_usd_per_gb = 0.09        # for data that leave the provider; left out where it is not known
+//! billing = "hour"                # each started hour is billed; omit if the time used is billed
+//! egress_usd_per_gb = 0.09        # for data that leave the provider; omit if unknown
 //! egress_other_region_usd_per_gb = 0.02 # for data that go to another region of the provider; likewise
-//! storage_usd_per_gb_month = 0.08 # for data that are kept there, a month of 730 hours; likewise
-//! recalled = ["egress"]           # of billing, egress and storage: what no source was read for
-//! pue = 1.15                      # power of its buildings over that of the machines; likewise
-//! kg_co2_per_kwh = 0.3            # of its electricity; left out where that of the places is taken
-//! complete = true                 # of a user's file: shipped offers of this provider that it lacks are gone
+//! storage_usd_per_gb_month = 0.08 # for stored data, per month of 730 hours; likewise
+//! recalled = ["egress"]           # those of billing, egress and storage that are from memory, not from a source
+//! pue = 1.15                      # power of its data centres relative to that of the machines; likewise
+//! kg_co2_per_kwh = 0.3            # of its electricity; omit to use that of the region
+//! complete = true                 # in a user's file: removes all shipped offers of this provider
 //!
 //! [[offer]]
 //! region = "us-east-1"
 //! instance_type = "g5.xlarge"
 //! gpu_name = "A10G"
-//! gpu = "a10g"                    # slug in the catalog; left out where the board is not known
+//! gpu = "a10g"                    # slug in the catalog; omit if the board is unknown
 //! gpu_count = 1
 //! gpu_memory_gib = 24
 //! vcpus = 4
 //! host_memory_gib = 16
-//! network_gbit_per_second = 10    # to other machines, line rate; left out where it is not known
-//! on_demand_usd_per_hour = 1.006  # of the whole offer; at least one of the two prices
+//! network_gbit_per_second = 10    # line rate to other machines; omit if unknown
+//! on_demand_usd_per_hour = 1.006  # for the whole offer; at least one of the two prices
 //! spot_usd_per_hour = 0.5089
-//! scope = "instance_total"        # or composed, gpu_only, host_only: the last two are not used in plans
-//! market = "peer-to-peer"         # of a host on a marketplace; left out where the provider itself rents it out
-//! tier = "owned"                  # or reserved, in place of the two prices: `held` says the keys of both
-//! suspect = "..."                 # why the price is doubted; such an offer is not used in plans
+//! scope = "instance_total"        # or composed, gpu_only, host_only; plans do not use the last two
+//! market = "peer-to-peer"         # for a marketplace host; omit if the provider itself rents it out
+//! tier = "owned"                  # or reserved, instead of the two prices; see `held` for their keys
+//! suspect = "..."                 # reason to doubt the price; plans do not use such an offer
 //! note = "..."
-//! as_of = "2026-07-20"            # left out where the source gives no date
+//! as_of = "2026-07-20"            # omit if the source has no date
 //! source = "repository:path@commit"
 //! ```
 
@@ -44,78 +44,78 @@ use super::trust::{Market, Trust};
 use habitat_base::text;
 use habitat_base::units::{Bytes, GIB, GpuSlug, UsdPerHour, most};
 
-/// GiB of memory, and processors, of a machine at most.
+/// Maximum memory in GiB, and number of processors, of a machine.
 const MOST_SIZE: f64 = 1e7;
 
-/// The schema number of price files.
+/// Schema number of price files.
 const SCHEMA: u32 = 1;
 
-/// Why a text is not a price file; the message names key and place.
+/// Error in a price file, with key and place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SnapshotError(pub String);
 
-/// One provider's prices, as written in its file.
+/// Prices of one provider, as in its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
-    /// Version of the form, 1.
+    /// Version of the format, 1.
     pub schema: u32,
     /// Provider, such as `aws`.
     pub provider: String,
-    /// Whether these are all offers of the provider: shipped ones that are not here are gone.
+    /// Whether these are all offers of the provider, so that shipped offers of it are removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub complete: bool,
-    /// Which time is billed, of all its offers.
+    /// Unit of billed time for all offers.
     #[serde(default, skip_serializing_if = "is_exact")]
     pub billing: Billing,
-    /// US dollars for a GB of data that leaves it.
+    /// US dollars per GB of data that leaves the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_usd_per_gb: Option<f64>,
-    /// US dollars for a GB of data that leaves it for another of its regions.
+    /// US dollars per GB of data that goes to another region of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_other_region_usd_per_gb: Option<f64>,
-    /// US dollars for a GB of data that is kept there for a month of 730 hours.
+    /// US dollars per GB of stored data per month of 730 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_usd_per_gb_month: Option<f64>,
-    /// Of the keys above, those that no source was read for.
+    /// Those of the keys above that are from memory rather than from a source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recalled: Vec<Recalled>,
-    /// Power of its buildings over that of the machines, 1 or more.
+    /// Power of its data centres relative to that of the machines (PUE), 1 or more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pue: Option<f64>,
-    /// Kilograms of CO2e that a kWh of its electricity emits.
+    /// Kilograms of CO2e per kWh of its electricity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kg_co2_per_kwh: Option<f64>,
-    /// Its offers; none where only terms are said.
+    /// Offers; empty if the file has terms only.
     #[serde(default, rename = "offer")]
     pub offers: Vec<Row>,
 }
 
-/// A term of a provider that is known from its public statements, but no source was read for it.
+/// A term that is known from public statements, without a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recalled {
-    /// Which time is billed.
+    /// Unit of billed time.
     Billing,
-    /// What data cost that leave it.
+    /// Price of egress.
     Egress,
-    /// What data cost that are kept there.
+    /// Price of storage.
     Storage,
 }
 
-/// One machine in one region, with its prices on demand and on spot.
+/// One machine in one region, with its on-demand and spot prices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// Region as the provider names it.
+    /// Region in the provider's spelling.
     pub region: String,
-    /// Instance type as the provider names it.
+    /// Instance type in the provider's spelling.
     pub instance_type: String,
-    /// The provider's name of the GPU; left out for hosts without one.
+    /// Name of the GPU in the provider's spelling; absent for hosts without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_name: Option<String>,
-    /// The GPU's slug in the catalog.
+    /// Slug of the GPU in the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuSlug>,
     /// GPUs of the whole offer.
@@ -132,42 +132,42 @@ pub struct Row {
     /// Line rate of the network to other machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_gbit_per_second: Option<f64>,
-    /// Price on demand.
+    /// On-demand price.
     #[serde(default, rename = "on_demand_usd_per_hour", skip_serializing_if = "Option::is_none")]
     pub on_demand: Option<UsdPerHour>,
-    /// Price on spot.
+    /// Spot price.
     #[serde(default, rename = "spot_usd_per_hour", skip_serializing_if = "Option::is_none")]
     pub spot: Option<UsdPerHour>,
-    /// In place of the two prices: owned, or reserved, which is paid already or to be bought.
+    /// Owned or reserved, instead of the two prices; reserved is already paid or to be bought.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<Tier>,
     /// Owned: power of the whole machine under load, in kW.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kw: Option<f64>,
-    /// Owned: power of the building over that of its machines; 1 where it is left out.
+    /// Owned: PUE of the building; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pue: Option<f64>,
-    /// Owned: price of electricity, in US dollars a kWh.
+    /// Owned: price of electricity, in US dollars per kWh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_kwh: Option<f64>,
-    /// Owned: wear, or what else an hour of use costs.
+    /// Owned: wear, or other cost per hour of use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wear_usd_per_hour: Option<UsdPerHour>,
-    /// Reserved, a contract that is paid: what an hour of it has cost, used or not.
+    /// Reserved, already paid: amount paid per hour, used or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paid_usd_per_hour: Option<UsdPerHour>,
-    /// Reserved, a contract to be bought: what each hour of its term costs, used or not.
+    /// Reserved, to be bought: price per hour of the term, used or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_hour: Option<UsdPerHour>,
-    /// Reserved, a contract to be bought: the hours of its term.
+    /// Reserved, to be bought: hours per term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub term_hours: Option<u32>,
-    /// What the price covers.
+    /// Scope of the price.
     pub scope: Scope,
-    /// Who rents the machine out.
+    /// Seller of the machine time.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub market: Market,
-    /// Why the price is doubted.
+    /// Reason to doubt the price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspect: Option<String>,
     /// Remarks.
@@ -176,11 +176,11 @@ pub struct Row {
     /// Date of the snapshot, as `2026-07-20`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Date>,
-    /// Where it comes from.
+    /// Source of the price.
     pub source: String,
 }
 
-/// What a price covers.
+/// Scope of a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -205,10 +205,10 @@ fn is_usual(market: &Market) -> bool {
 }
 
 impl Snapshot {
-    /// Reads a price file.
+    /// Parses a price file.
     ///
     /// # Errors
-    /// [`SnapshotError`] naming the line or the offer, the key and the value.
+    /// [`SnapshotError`] with the line or the offer, the key and the value.
     pub fn parse(text: &str) -> Result<Self, SnapshotError> {
         if text.trim().is_empty() {
             return Err(SnapshotError("the file is empty; it needs schema, provider and [[offer]] tables".to_owned()));
@@ -229,9 +229,7 @@ impl Snapshot {
             ("kg_co2_per_kwh", snapshot.kg_co2_per_kwh, 0.0, intensity::MOST),
         ] {
             if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
-                return Err(SnapshotError(format!(
-                    "{key}: {value:?}; it must be a number from {least} and at most {most}"
-                )));
+                return Err(SnapshotError(format!("{key}: {value:?}; use a number from {least} to {most}")));
             }
         }
         if snapshot.offers.is_empty() && snapshot.terms() == Terms::default() {
@@ -246,7 +244,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// What it says of all offers of its provider.
+    /// Terms for all offers of the provider.
     pub fn terms(&self) -> Terms {
         Terms {
             billing: self.billing,
@@ -260,7 +258,7 @@ impl Snapshot {
         }
     }
 
-    /// The offers, one a tier.
+    /// Offers, one for each tier.
     pub fn offers(&self) -> impl Iterator<Item = Offer> + '_ {
         self.offers.iter().flat_map(|row| {
             let tiered = held::read(row).ok().flatten();
@@ -288,18 +286,18 @@ impl Row {
         }
         for (key, price) in [("on_demand_usd_per_hour", self.on_demand), ("spot_usd_per_hour", self.spot)] {
             if price.is_some_and(|price| price.get() == 0.0) && self.scope != Scope::HostOnly {
-                return Err(format!("{key}: 0 is not a valid price; leave the key out where none is offered"));
+                return Err(format!("{key}: 0 is not a valid price; remove the key if it is not offered"));
             }
         }
         let has_tier = held::read(self)?.is_some();
         if self.on_demand.is_none() && self.spot.is_none() && !has_tier {
-            return Err("on_demand_usd_per_hour: missing, and spot_usd_per_hour too; give at least one".to_owned());
+            return Err("on_demand_usd_per_hour and spot_usd_per_hour: both missing; set at least one".to_owned());
         }
         if self.gpu_count == 0 && self.scope != Scope::HostOnly {
             return Err("gpu_count: 0; an offer has at least one GPU (or scope = \"host_only\")".to_owned());
         }
         if self.gpu_count > most::GPUS {
-            return Err(format!("gpu_count: {}; at most {} is taken", self.gpu_count, most::GPUS));
+            return Err(format!("gpu_count: {}; at most {} is allowed", self.gpu_count, most::GPUS));
         }
         for (key, size, most) in [
             ("gpu_memory_gib", self.gpu_memory_gib, MOST_SIZE),
@@ -311,7 +309,7 @@ impl Row {
                 && !(size > 0.0 && size <= most)
             {
                 return Err(format!(
-                    "{key}: {size:?}; it must be a number above 0 and at most {most:e} (leave the key out where it is not known)"
+                    "{key}: {size:?}; use a number above 0 and at most {most:e} (remove the key if unknown)"
                 ));
             }
         }
@@ -320,11 +318,11 @@ impl Row {
 
     fn offer(&self, provider: &str, Tiered { tier, price, held, term_hours }: Tiered) -> Offer {
         let unusable = match self.scope {
-            Scope::GpuOnly => Some("the price is of the GPUs alone, without a host".to_owned()),
-            Scope::HostOnly => Some("the price is of a host without GPUs".to_owned()),
+            Scope::GpuOnly => Some("the price is for the GPUs only, without a host".to_owned()),
+            Scope::HostOnly => Some("the price is for a host without GPUs".to_owned()),
             Scope::InstanceTotal | Scope::Composed => match &self.suspect {
                 Some(why) => Some(format!("suspect price: {why}")),
-                // Some catalogs repeat the on-demand price where no spot price is published.
+                // Some catalogs repeat the on-demand price if no spot price is published.
                 None if tier == Tier::Spot
                     && self.on_demand.is_some_and(|on_demand| price.get() >= on_demand.get()) =>
                 {

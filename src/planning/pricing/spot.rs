@@ -1,49 +1,47 @@
-//! How often spot machines are lost, and how long one waits for another: what was measured.
+//! Measured frequency of losses of spot machines, and waits for another one.
 //!
-//! From the traces of `skypilot-org/spot-traces` at 221da1a ("Can't Be Late", NSDI 2024), as
-//! `models/lab/steps/spot.py` counts them: capacity asked for again and again for a single machine, and,
-//! in April 2023, machines kept running. Names of zones are those of the account that measured.
+//! The data are from the traces of `skypilot-org/spot-traces` at 221da1a ("Can't Be Late", NSDI 2024), counted by
+//! `models/lab/steps/spot.py`. They have repeated requests for the capacity of a single machine and, in April 2023,
+//! machines kept running. Zones have the names of the account that measured.
 //!
-//! A machine in a region that was watched takes the figures of it: all losses over all hours that
-//! machines were there, and the hours that they were not over the losses. A machine elsewhere takes
-//! [`SpotMachine::typical`], which says more about it than the figures of another region
-//! (`habitat-lab evaluate spot`).
+//! A machine in an observed region gets the figures of that region: all losses over all hours with machines, and the
+//! hours without machines over the losses. A machine elsewhere gets [`SpotMachine::typical`], which predicts better
+//! than the figures of another region (`habitat-lab evaluate spot`).
 
 use std::collections::BTreeSet;
 
 use habitat_base::units::Hours;
 
-/// Losses per hour of a machine with one GPU: 0.31, 0.44, 0.57 and 0.74 of one V100 kept running in four
-/// zones of AWS, April 2023, mean 0.51.
+/// Losses per hour of a machine with one GPU: mean 0.51 of 0.31, 0.44, 0.57 and 0.74 for one V100 kept running in four
+/// AWS zones, April 2023.
 pub const PER_HOUR: f64 = 0.5;
-/// Hours until there is another: the means of the same four zones are 0.82, 0.82, 1.19 and 2.90, their
-/// median 1.0.
+/// Hours until another machine is available: median 1.0 of the means of the same four zones, 0.82, 0.82, 1.19 and 2.90.
 pub const WAIT: f64 = 1.0;
-/// Most GPUs of a machine that was measured. Larger ones are taken to be lost as often.
+/// Maximum number of GPUs of a measured machine. Larger machines are assumed to be lost as often.
 pub const MOST_GPUS: u32 = 8;
-/// Losses grow as this power of the GPUs of a machine: with 8 they are 2.70 times those with 1, the
-/// geometric mean of 1.5 to 3.6 times of K80 and V100 in two zones of AWS, October 2022. The waits
-/// after them do not grow (0.93 times).
+/// Exponent by which losses grow with the number of GPUs of a machine. With 8 GPUs they are 2.70 times those with 1,
+/// the geometric mean of 1.5 to 3.6 times for K80 and V100 in two AWS zones, October 2022. The waits do not grow (0.93
+/// times).
 const BY_GPUS: f64 = 0.48;
 
-/// What was seen of spot machines of one kind in one zone.
+/// Observations of spot machines of one kind in one zone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Watched {
     /// The provider.
     pub provider: &'static str,
-    /// The zone: its region and a letter.
+    /// Zone: its region and a letter.
     pub zone: &'static str,
-    /// The GPU, in short.
+    /// Short name of the GPU.
     pub gpu: &'static str,
-    /// GPUs of the machine.
+    /// GPUs per machine.
     pub gpus: u32,
-    /// The first day.
+    /// First day.
     pub since: &'static str,
-    /// Hours watched.
+    /// Hours of observation.
     pub hours: f64,
-    /// Of these, those in which the machine was there.
+    /// Hours with the machine available.
     pub there: f64,
-    /// How often it was lost.
+    /// Number of losses.
     pub losses: u32,
 }
 
@@ -59,13 +57,13 @@ impl Watched {
         Self { provider, zone, gpu, gpus, since, hours, there, losses }
     }
 
-    /// The region that its zone is in.
+    /// Region of the zone.
     pub fn region(&self) -> &'static str {
         region_of(self.zone)
     }
 }
 
-/// All that were watched: those asked for, then those kept running.
+/// All observations: repeated requests first, then machines kept running.
 pub const WATCHED: &[Watched] = &[
     Watched::new("aws", "us-east-1a", ("V100", 1), "2023-02-15", [1091.9, 182.0], 253),
     Watched::new("aws", "us-east-1c", ("V100", 1), "2023-02-15", [1091.9, 509.4], 343),
@@ -90,19 +88,19 @@ pub const WATCHED: &[Watched] = &[
     Watched::new("aws", "us-west-2c", ("V100", 1), "2023-04-22", [177.4, 129.7], 57),
 ];
 
-/// Losses and waits to be expected of a spot machine.
+/// Expected losses and waits of a spot machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpotMachine {
     /// Losses per hour.
     pub per_hour: f64,
-    /// Mean hours after a loss until there is another machine.
+    /// Mean hours from a loss to the next available machine.
     pub wait: Hours,
-    /// Where both are from, in words.
+    /// Source of both, in words.
     pub why: String,
 }
 
 impl SpotMachine {
-    /// Of a machine with so many GPUs at a provider, in a region or a zone of it.
+    /// Figures for a machine with this number of GPUs, in a region or zone of a provider.
     pub fn new(provider: &str, region: &str, gpus: u32) -> Self {
         let rows = || WATCHED.iter().filter(|row| row.provider.eq_ignore_ascii_case(provider));
         let of_zone = Self::measured(rows().filter(|row| row.zone == region), gpus);
@@ -110,14 +108,14 @@ impl SpotMachine {
         of_zone.or_else(of_region).unwrap_or_else(|| Self::typical(gpus))
     }
 
-    /// Where none was watched.
+    /// Figures for a machine in a region without observations.
     pub fn typical(gpus: u32) -> Self {
         let per_hour = PER_HOUR * growth(1, gpus);
         let why = format!("as in four zones of aws, V100 with 1 GPU, 2023{}", grown(1, gpus));
         Self { per_hour, wait: Hours::known(WAIT), why }
     }
 
-    /// From those of these rows whose number of GPUs is the nearest, as a factor; `None` without rows.
+    /// Figures from those rows whose number of GPUs is closest, as a ratio; `None` without rows.
     pub fn measured<'a>(rows: impl Iterator<Item = &'a Watched>, gpus: u32) -> Option<Self> {
         let mut rows: Vec<&Watched> = rows.collect();
         let far = |row: &Watched| growth(row.gpus, gpus).ln().abs();
@@ -131,19 +129,19 @@ impl SpotMachine {
     }
 }
 
-/// How many times as often a machine with so many GPUs is lost as one with others.
+/// Ratio of the losses of a machine with `to` GPUs to those with `from` GPUs.
 fn growth(from: u32, to: u32) -> f64 {
     let [from, to] = [from, to].map(|gpus| f64::from(gpus.clamp(1, MOST_GPUS)));
     (to / from).powf(BY_GPUS)
 }
 
-/// The region of a zone; a region is its own.
+/// Region of a zone; a region is returned unchanged.
 fn region_of(zone: &str) -> &str {
     let region = zone.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
     if region.len() + 1 == zone.len() && region.ends_with(|last: char| last.is_ascii_digit()) { region } else { zone }
 }
 
-/// The regions that were watched, in words.
+/// Words for the observed regions.
 pub fn regions() -> String {
     let regions: BTreeSet<String> = WATCHED.iter().map(|row| format!("{} {}", row.provider, row.region())).collect();
     regions.into_iter().collect::<Vec<_>>().join(", ")
@@ -161,7 +159,7 @@ fn words(rows: &[&Watched], to: u32) -> Option<String> {
     Some(format!("measured in {} {place}, {kinds} with {gpus}, {years}{grown}", first.provider))
 }
 
-/// What was done to the losses, in words.
+/// Words for the scaling of the losses.
 fn grown(from: u32, to: u32) -> String {
     let times = growth(from, to);
     let is_same = (times - 1.0).abs() < 1e-9;
@@ -196,7 +194,7 @@ mod tests {
         assert_eq!(region.why, "measured in aws us-east-2, V100 with 1 GPU, 2023");
         assert_eq!((&other, &away), (&region, &SpotMachine::typical(1)));
         assert_eq!(SpotMachine::new("aws", "eu-west-1", 8), SpotMachine::typical(8));
-        // Those with 8 GPUs were watched in us-west-2 alone.
+        // Machines with 8 GPUs were observed in us-west-2 only.
         let large = SpotMachine::new("aws", "us-west-2", 8);
         assert_eq!(large.why, "measured in aws us-west-2, K80 and V100 with 8 GPUs, 2022");
         let east = SpotMachine::new("aws", "us-east-2", 8);

@@ -1,35 +1,35 @@
-//! What holds for all offers of a provider.
+//! Terms for all offers of a provider.
 
 use serde::{Deserialize, Serialize};
 
 use habitat_base::units::UsdPerHour;
 
-/// Hours of a month, as providers bill storage: a twelfth of 8,760.
+/// Hours per month, as providers bill storage: a twelfth of 8,760.
 const MONTH: f64 = 730.0;
 
-/// How a provider charges beside the prices of its offers.
+/// Terms of a provider besides the prices of its offers.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Terms {
-    /// Which time is billed.
+    /// Unit of billed time.
     pub billing: Billing,
-    /// US dollars for a GB of data that leaves the provider; `None` if that is not known.
+    /// US dollars per GB of data that leaves the provider; `None` if unknown.
     pub egress_usd_per_gb: Option<f64>,
-    /// The same for data that go to another region of the provider; `None` if that is not known.
+    /// US dollars per GB of data that goes to another region of the provider; `None` if unknown.
     pub egress_other_region_usd_per_gb: Option<f64>,
-    /// Whether what leaving it costs is recalled: no source was read for it.
+    /// Whether the price of egress is from memory rather than from a source.
     pub egress_is_recalled: bool,
-    /// US dollars for a GB of data that is kept there for a month; `None` if that is not known.
+    /// US dollars per GB of stored data per month; `None` if unknown.
     pub storage_usd_per_gb_month: Option<f64>,
-    /// Whether that is recalled: no source was read for it.
+    /// Whether the price of storage is from memory rather than from a source.
     pub storage_is_recalled: bool,
-    /// Power of its buildings over that of the machines, 1 or more; `None` if that is not known.
+    /// PUE of its data centres, 1 or more; `None` if unknown.
     pub pue: Option<f64>,
-    /// Kilograms of CO2e that a kWh emits there; `None` = as the place of a region has it.
+    /// Kilograms of CO2e per kWh; `None` = by the region's place.
     pub kg_co2_per_kwh: Option<f64>,
 }
 
 impl Terms {
-    /// These, and where they say nothing, what was known before.
+    /// Fills in missing terms from `before`.
     #[must_use]
     pub fn or(self, before: Self) -> Self {
         Self {
@@ -48,35 +48,33 @@ impl Terms {
         }
     }
 
-    /// US dollars for a GB that leaves it, for another of its regions or another provider; `None` where that
-    /// is not known.
+    /// US dollars per GB that goes to another region or another provider; `None` if unknown.
     pub fn egress_to(&self, is_same_provider: bool) -> Option<f64> {
         self.egress_other_region_usd_per_gb.filter(|_| is_same_provider).or(self.egress_usd_per_gb)
     }
 
-    /// What keeping so many GB costs an hour, a month having 730 of them; `None` where that is not
-    /// known.
+    /// Storage price per hour of `gb` GB, for months of 730 hours; `None` if unknown.
     pub fn storage(&self, gb: f64) -> Option<UsdPerHour> {
         self.storage_usd_per_gb_month.map(|price| UsdPerHour::known(gb * price / MONTH))
     }
 }
 
-/// Which time is billed.
+/// Unit of billed time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Billing {
     /// The time used, to the second or minute.
     #[default]
     Exact,
-    /// Every hour begun.
+    /// Each started hour.
     Hour,
-    /// Every term begun of a contract, of so many hours: an offer's, never a provider's.
+    /// Each started term of a contract, with its hours; only for an offer, not for a provider.
     #[serde(skip)]
     Term(u32),
 }
 
 impl Billing {
-    /// Hours of what is billed as a whole; `None` where the time used is billed.
+    /// Hours of a billed block; `None` if the time used is billed.
     pub fn block(self) -> Option<f64> {
         match self {
             Self::Exact => None,
@@ -85,22 +83,22 @@ impl Billing {
         }
     }
 
-    /// The hours billed for so many used.
+    /// Billed hours for a number of used hours.
     pub fn billed(self, hours: f64) -> f64 {
         self.block().map_or(hours, |block| begun(hours / block) * block)
     }
 }
 
-/// Whole blocks for so many used: the first with any use at all. What is over a whole one by no more
-/// than the rounding of a plan (of an hour a few milliseconds) begins no new one.
+/// Whole blocks for a number of used blocks. Any use starts the first block; an excess over a whole block within a
+/// plan's rounding (a few milliseconds per hour) does not start another.
 pub(crate) fn begun(blocks: f64) -> f64 {
     let first = if blocks > NOTHING { 1.0 } else { 0.0 };
     (blocks - ROUNDING - blocks * 1e-8).ceil().max(first)
 }
 
-/// Blocks by which two computations of one part may differ.
+/// Difference in blocks that two computations of a part may have.
 const ROUNDING: f64 = 1e-6;
-/// Blocks that are no use at all.
+/// Blocks below which a use counts as zero.
 const NOTHING: f64 = 1e-12;
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
-//! How far a price can be trusted: its age on the day of planning, the kind of market it is
-//! of, and what speaks against it. The one place that evaluates prices; what shows one shows this
-//! beside it.
+//! Trustworthiness of a price: its age on the day of planning, its kind of market, and reasons to doubt it. Prices are
+//! evaluated only here, and every display of a price also shows the result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,40 +11,38 @@ use super::offer::{Offer, Tier};
 use habitat_base::regress::quantile::median;
 use habitat_base::units::GpuSlug;
 
-/// Clouds whose list prices hardly move: of 97 of AWS, Azure and Google that were read twice, 4 to 173
-/// days apart, one had changed (`pricing/README.md`).
+/// Clouds with stable list prices: of 97 prices at AWS, Azure and Google read twice, 4 to 173 days apart, one had
+/// changed (`pricing/README.md`).
 const STEADY: [&str; 4] = ["aws", "azure", "gcp", "oci"];
-/// Days after which a list price of these clouds is old.
+/// Days after which a list price of these clouds counts as old.
 const OLD_STEADY_DAYS: i32 = 365;
-/// Days after which another list price is old: in 50 days of autumn 2026 several rose by 10 to 40 %.
+/// Days after which other list prices count as old: in 50 days of autumn 2026 several rose by 10 to 40 %.
 const OLD_DAYS: i32 = 90;
-/// Days after which a spot price is old: in 80 to 170 days, 8 of 12 at AWS and Azure moved by 9 to
-/// 80 %.
+/// Days after which a spot price counts as old: in 80 to 170 days, 8 of 12 at AWS and Azure moved by 9 to 80 %.
 const OLD_SPOT_DAYS: i32 = 90;
-/// Days after which a spot price of Google is old: in 54 days one moved by 4 %.
+/// Days after which a spot price of Google counts as old: in 54 days one moved by 4 %.
 const OLD_GOOGLE_SPOT_DAYS: i32 = 180;
-/// A spot price below this share of the same machine's price on demand is doubted: most are at
-/// a fifth to a half of it.
+/// Spot prices below this share of the same machine's on-demand price are in doubt. Most are a fifth to a half of it.
 const LEAST_SPOT: f64 = 1.0 / 6.0;
-/// A price is doubted if the median of the others is this many times as high, or if it is this many
-/// times as high as the dearest: big clouds ask three to four times what small ones ask for the same GPU.
+/// A price is in doubt if the median of the others is this many times as high, or if it is this many times the highest
+/// of the others. Large clouds charge three to four times the price of small ones for the same GPU.
 const FAR: f64 = 3.0;
-/// Providers that it takes to say what others ask.
+/// Minimum number of other providers for this comparison.
 const OTHERS: usize = 2;
 
-/// Who rents the machine out.
+/// Seller of the machine time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Market {
     /// The provider, at a list price.
     #[default]
     Provider,
-    /// Somebody, through a marketplace or a community tier: the price is one host's own.
+    /// A third party, through a marketplace or a community tier, at its own price.
     PeerToPeer,
 }
 
 impl Market {
-    /// Its name in files.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Provider => "provider",
@@ -54,69 +51,69 @@ impl Market {
     }
 }
 
-/// How far a price can be trusted.
+/// Trustworthiness of a price.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trust {
-    /// Who rents the machine out.
+    /// Seller of the machine time.
     pub market: Market,
-    /// Whether the user wrote it into a file of prices: what speaks against it is shown, and it is used.
+    /// Whether the user entered it in a price file. Doubts about it are shown, but it is used.
     pub is_own: bool,
-    /// Days from the date of the price to the day of planning; `None` where either is not known.
+    /// Days from the date of the price to the day of planning; `None` if either is unknown.
     pub age_days: Option<i32>,
-    /// What speaks against the price.
+    /// Reasons to doubt the price.
     pub doubts: Vec<Doubt>,
 }
 
 impl Trust {
-    /// A price of that market, not evaluated yet.
+    /// An unevaluated price of this market.
     pub fn new(market: Market) -> Self {
         Self { market, ..Self::default() }
     }
 
-    /// Whether it is a price of the provider itself that nothing speaks against, or one that the user wrote.
+    /// Whether it is a provider's own price without doubts, or one that the user entered.
     pub fn is_firm(&self) -> bool {
         self.market == Market::Provider && (self.is_own || self.doubts.is_empty())
     }
 
-    /// The doubts in a word each; empty where nothing speaks against the price.
+    /// Short words for the doubts; empty without doubts.
     pub fn marks(&self) -> String {
         self.doubts.iter().map(Doubt::mark).collect::<Vec<_>>().join(", ")
     }
 
-    /// The doubts with their reasons; empty where nothing speaks against the price.
+    /// Explanations of the doubts; empty without doubts.
     pub fn reasons(&self) -> String {
         self.doubts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 }
 
-/// What speaks against a price.
+/// A reason to doubt a price.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Doubt {
-    /// Its source gives no date.
+    /// The source has no date.
     NoDate,
-    /// It is of long ago.
+    /// The price is old.
     Old {
-        /// How long.
+        /// Age in days.
         days: i32,
     },
-    /// It is one host's own.
+    /// A marketplace host set the price.
     PeerToPeer,
-    /// A spot price far below the same machine's price on demand.
+    /// A spot price far below the same machine's on-demand price.
     LowSpot {
-        /// Its share of that.
+        /// Spot price over on-demand price.
         share: f64,
     },
-    /// Far from what others ask for the same GPU, paid for alike.
+    /// Far from the prices of others for the same GPU and tier.
     FarOff {
-        /// How many times the middle price of the others.
+        /// Price relative to the median of the others.
         times: f64,
-        /// How many others there are.
+        /// Number of other providers.
         others: usize,
     },
 }
 
 impl Doubt {
-    /// In a word or two.
+    /// One or two words for the doubt.
     pub const fn mark(&self) -> &'static str {
         match self {
             Self::NoDate => "no date",
@@ -132,20 +129,20 @@ impl Doubt {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoDate => f.write_str("its source gives no date"),
+            Self::NoDate => f.write_str("its source has no date"),
             Self::Old { days } => write!(f, "{days} days old"),
             Self::PeerToPeer => f.write_str("of a host on a peer-to-peer market"),
-            Self::LowSpot { share } => write!(f, "{:.0} % of the same machine on demand", share * 100.0),
+            Self::LowSpot { share } => write!(f, "{:.0} % of the same machine's on-demand price", share * 100.0),
             Self::FarOff { times, others } => {
                 let shown =
                     if *times < 1.0 { format!("{:.0} % of", times * 100.0) } else { format!("{times:.1} times") };
-                write!(f, "{shown} what {others} other providers ask for this GPU")
+                write!(f, "{shown} the median price of {others} other providers for this GPU")
             }
         }
     }
 }
 
-/// Evaluates every price among the others, on that day.
+/// Evaluates each price relative to the others on a day.
 pub(super) fn evaluate(offers: &mut [Offer], day: Option<Date>) {
     let others = Others::of(offers);
     let on_demand: HashMap<(String, String, String), f64> =
@@ -155,7 +152,7 @@ pub(super) fn evaluate(offers: &mut [Offer], day: Option<Date>) {
         let oldest = keeps_days(&offer.provider, offer.tier);
         let list = on_demand.get(&machine(offer)).filter(|list| offer.tier == Tier::Spot && **list > 0.0);
         if offer.held.is_some() || offer.tier == Tier::Owned {
-            // Nobody else's price says anything of an own machine or a contract.
+            // An own machine or a contract cannot be compared with the prices of others.
             offer.trust = Trust { age_days, doubts: Vec::new(), ..offer.trust };
             continue;
         }
@@ -172,7 +169,7 @@ pub(super) fn evaluate(offers: &mut [Offer], day: Option<Date>) {
     }
 }
 
-/// Days after which a price is older than usual.
+/// Days after which a price counts as old.
 fn keeps_days(provider: &str, tier: Tier) -> i32 {
     match (provider, tier) {
         ("gcp", Tier::Spot) => OLD_GOOGLE_SPOT_DAYS,
@@ -186,7 +183,7 @@ fn machine(offer: &Offer) -> (String, String, String) {
     (offer.provider.clone(), offer.region.clone(), offer.instance_type.clone())
 }
 
-/// What each provider asks for one GPU of a kind, by tier: its middle price.
+/// Median price per GPU of each provider, by GPU and tier.
 struct Others(HashMap<(GpuSlug, Tier), BTreeMap<String, f64>>);
 
 impl Others {
@@ -232,7 +229,7 @@ mod tests {
     use super::*;
     use crate::pricing::{PriceBook, Snapshot};
 
-    /// One provider's machine of one V100, with its prices and further keys.
+    /// A provider's machine with one V100, with its prices and further keys.
     fn offers(provider: &str, on_demand: f64, rest: &str) -> Vec<Offer> {
         let text = format!(
             "schema = 1\nprovider = \"{provider}\"\n[[offer]]\nregion = \"r\"\ninstance_type = \"m\"\ngpu = \"v100\"\n\
@@ -250,7 +247,7 @@ mod tests {
         let dated =
             |day: &str, place| trust(offers("aws", 3.0, &format!("spot_usd_per_hour = 1.0\nas_of = \"{day}\"")), place);
         assert_eq!((dated("2026-11-01", 0).age_days, dated("2026-11-01", 0).doubts.len()), (Some(21), 0));
-        // List prices of the big clouds keep longer than spot prices.
+        // List prices of large clouds stay valid longer than spot prices.
         assert_eq!(dated("2026-07-20", 0).doubts, []);
         assert_eq!(dated("2026-07-20", 1).doubts, [Doubt::Old { days: 125 }]);
         assert_eq!(dated("2025-11-01", 0).reasons(), "386 days old");
@@ -264,7 +261,7 @@ mod tests {
             let rest = format!("spot_usd_per_hour = 1.0\nas_of = \"{day}\"");
             [0, 1].map(|place| trust(offers(provider, 3.0, &rest), place).doubts.len())
         };
-        // 49, 116 and 157 days old; a price on demand and one on spot.
+        // Ages of 49, 116 and 157 days; number of doubts for on-demand and spot.
         for (provider, ages) in [
             ("aws", [[0, 0], [0, 1], [0, 1]]),
             ("gcp", [[0, 0], [0, 0], [0, 0]]),
@@ -285,7 +282,7 @@ mod tests {
     fn a_spot_price_of_a_tenth_of_the_list_price_is_doubted() {
         let spot =
             |price| trust(offers("aws", 3.0, &format!("spot_usd_per_hour = {price}\nas_of = \"2026-11-20\"")), 1);
-        assert_eq!(spot(0.3).reasons(), "10 % of the same machine on demand");
+        assert_eq!(spot(0.3).reasons(), "10 % of the same machine's on-demand price");
         assert_eq!(spot(0.6).doubts, []);
     }
 
@@ -297,11 +294,11 @@ mod tests {
             let others = others.into_iter().flat_map(|(who, price)| offers(who, price, fresh));
             trust(offers("own", own, fresh).into_iter().chain(others), 0)
         };
-        assert_eq!(book(0.4).reasons(), "10 % of what 3 other providers ask for this GPU");
-        assert_eq!(book(16.0).reasons(), "4.0 times what 3 other providers ask for this GPU");
-        // Three times the middle is what a big cloud asks; three times the dearest is not.
+        assert_eq!(book(0.4).reasons(), "10 % of the median price of 3 other providers for this GPU");
+        assert_eq!(book(16.0).reasons(), "4.0 times the median price of 3 other providers for this GPU");
+        // A large cloud may charge three times the median, but not three times the highest price.
         assert_eq!((book(1.4).doubts, book(14.9).doubts), (Vec::new(), Vec::new()));
-        // One other does not tell which of the two is far off.
+        // With only one other price, either of the two may be far off.
         assert_eq!(trust(offers("own", 0.4, fresh).into_iter().chain(offers("a", 3.0, fresh)), 0).doubts, []);
     }
 }

@@ -1,4 +1,4 @@
-//! What is shipped inside the program: GPUs, prices and a recorded step.
+//! Files embedded in the program: GPUs, prices, models and recorded steps.
 
 use include_dir::{Dir, include_dir};
 
@@ -22,84 +22,84 @@ fn texts(folder: &'static Dir<'static>) -> impl Iterator<Item = &'static str> {
     files.into_iter().filter_map(include_dir::File::contents_utf8)
 }
 
-/// The shipped GPUs.
+/// Shipped GPUs.
 ///
 /// # Panics
-/// If a shipped file is not valid, which a test rules out.
+/// If a shipped file is invalid, which a test excludes.
 pub fn gpus() -> Vec<GpuSpec> {
     texts(&CATALOG)
         .map(|text| GpuSpec::parse(text, Layer::Shipped).expect("shipped catalog files are checked by a test"))
         .collect()
 }
 
-/// The text of a shipped GPU's file.
+/// Text of a shipped GPU's file.
 pub fn gpu_text(slug: &GpuSlug) -> Option<&'static str> {
     CATALOG.get_file(format!("{slug}.toml"))?.contents_utf8()
 }
 
-/// The shipped price files.
+/// Shipped price files.
 ///
 /// # Panics
-/// If a shipped file is not valid, which a test rules out.
+/// If a shipped file is invalid, which a test excludes.
 pub fn prices() -> Vec<Snapshot> {
     texts(&PRICING).map(|text| Snapshot::parse(text).expect("shipped price files are checked by a test")).collect()
 }
 
-/// The shipped table of what a kWh emits.
+/// Shipped table of carbon intensities.
 ///
 /// # Panics
-/// If the shipped file is not valid, which a test rules out.
+/// If the shipped file is invalid, which a test excludes.
 pub fn intensities() -> Intensities {
     Intensities::parse(INTENSITY).expect("the shipped table is checked by a test")
 }
 
-/// The shipped offers.
+/// Shipped offers.
 ///
 /// # Panics
-/// If a shipped file is not valid, which a test rules out.
+/// If a shipped file is invalid, which a test excludes.
 pub fn offers() -> Vec<Offer> {
     prices().iter().flat_map(|file| file.offers().collect::<Vec<_>>()).collect()
 }
 
-/// The shipped learned models.
+/// Shipped learned models.
 ///
 /// # Panics
-/// If the shipped file is not valid, which a test rules out.
+/// If the shipped file is invalid, which a test excludes.
 pub fn models() -> Models {
     Models::from_bytes(habitat_models::WEIGHTS)
         .expect("the shipped weights are checked by a test")
         .with_efficiency(efficiency())
 }
 
-/// The shipped efficiency model.
+/// Shipped efficiency model.
 ///
 /// # Panics
-/// If the shipped file is not valid, which a test rules out.
+/// If the shipped file is invalid, which a test excludes.
 pub fn efficiency() -> Efficiency {
     Efficiency::from_json(habitat_models::EFFICIENCY).expect("the shipped efficiency model is checked by a test")
 }
 
-/// The shipped black-box model.
+/// Shipped black-box model.
 ///
 /// # Panics
-/// If the shipped file is not valid, which a test rules out.
+/// If the shipped file is invalid, which a test excludes.
 pub fn black_box() -> BlackBoxModel {
     BlackBoxModel::from_json(habitat_models::BLACK_BOX).expect("the shipped black-box model is checked by a test")
 }
 
-/// The shipped lines of kernels, layers and steps.
+/// Shipped linear models of kernels, layers and steps.
 ///
 /// # Panics
-/// If the shipped file is not valid, which a test rules out.
+/// If the shipped file is invalid, which a test excludes.
 pub fn kernel_wise() -> KernelWise {
     let json = super::files::decompress(habitat_models::KERNEL_WISE).expect("the shipped lines are checked by a test");
     KernelWise::from_json(&json).expect("the shipped lines are checked by a test")
 }
 
-/// An embedded profile: one real training step.
+/// An embedded profile of a real training step.
 ///
 /// # Panics
-/// If the shipped file is not valid, which a test rules out.
+/// If the shipped file is invalid, which a test excludes.
 pub fn sample(sample: Sample) -> Profile {
     let bytes = match sample {
         Sample::BertLargeH100 => habitat_profiler::BERT_LARGE_H100,

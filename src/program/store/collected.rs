@@ -1,12 +1,11 @@
-//! Operators measured with `habitat-tui collect`: format `habitat-operator-measurements`,
-//! version 1 (`profiler/collect/README.md`), one file a GPU.
+//! Operators measured with `habitat-tui collect`: format `habitat-operator-measurements`, version 1
+//! (`profiler/collect/README.md`), one file per GPU.
 //!
-//! The tables that `record_gpu` writes (`ops.csv`, with `device.json` beside) have the same
-//! kinds of columns and are read as well; they are told by their headings.
+//! Also reads the tables of `record_gpu` (`ops.csv`, next to `device.json`), which have the same kinds of columns and
+//! are recognised by their headings.
 //!
-//! Times are of the device alone where a row says that its calls were queued. Rows that were
-//! not, that were skipped or failed, and what no operator of ours stands for are counted and
-//! passed over.
+//! Times are device times if a row's calls were queued. Skips and counts rows that were not queued, were skipped or
+//! failed, or have an operator without a model.
 
 mod operators;
 
@@ -23,28 +22,28 @@ use habitat_base::units::{GpuSlug, Micros};
 use habitat_step::catalog::{Catalog, DeviceIdentity};
 use habitat_step::profile::{DType, Phase, Precision};
 
-/// The format's name.
+/// Name of the format.
 const FORMAT: &str = "habitat-operator-measurements";
-/// Its version.
+/// Version of the format.
 const VERSION: u32 = 1;
-/// Headings of `record_gpu`'s table that no other has.
+/// Headings that only the table of `record_gpu` has.
 const RECORD_GPU: [&str; 3] = ["first_call_like_us", "config", "queued"];
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Collected {
-    /// The GPU of all rows.
+    /// GPU of all rows.
     pub gpu: GpuSlug,
-    /// Measured operators, with the table (`linear`, `conv2d` …) they belong to.
+    /// Measured operators with their tables (`linear`, `conv2d`, …).
     pub rows: Vec<(&'static str, Row)>,
-    /// Those that no operator model answers for: convolutions in channels-last order, attention, recurrent layers,
+    /// Measured operators without an operator model: convolutions in channels-last order, attention, recurrent layers,
     /// look-ups, optimizers.
     pub others: Vec<Row>,
-    /// Rows passed over, by the reason; others among them.
+    /// Number of skipped rows by reason, including `others`.
     pub passed_over: BTreeMap<String, usize>,
 }
 
-/// What the first line says of the device.
+/// Description of the device in the first line.
 #[derive(Debug, Deserialize)]
 struct Head {
     device: String,
@@ -57,7 +56,7 @@ struct Head {
     tiny: bool,
 }
 
-/// `device.json`, as far as it matters.
+/// Relevant part of `device.json`.
 #[derive(Debug, Deserialize)]
 struct DeviceJson {
     properties: Properties,
@@ -72,10 +71,10 @@ struct Properties {
     total_memory: u64,
 }
 
-/// Whether a file is a collection, by its beginning.
+/// Whether the file starts like a collection.
 ///
 /// # Errors
-/// [`StoreError`] where it cannot be read.
+/// [`StoreError`] if it cannot be read.
 pub fn is_one(path: &Path) -> Result<bool, StoreError> {
     let start = beginning(path, 2048)?;
     let start = String::from_utf8_lossy(&start);
@@ -90,8 +89,8 @@ fn is_record_gpu(headings: &str) -> bool {
 /// Reads a collection, compressed or not.
 ///
 /// # Errors
-/// [`StoreError`] with the file, the line, the value and the remedy: another version, rows of
-/// a processor, a GPU that the catalog lacks, a number that is none.
+/// [`StoreError`] with the file, the line, the value and a remedy: for another version, rows measured on a CPU, a GPU
+/// that is not in the catalog, or an invalid number.
 pub fn read(path: &Path, catalog: &Catalog) -> Result<Collected, StoreError> {
     let text = read_text(path, Limit::TABLE)?;
     let content = |problem: String| StoreError::content(path, problem);
@@ -131,18 +130,18 @@ fn head(line: &str) -> Result<Head, String> {
     if version.parse() != Ok(VERSION) {
         return Err(format!("{FORMAT} {}: this program reads version {VERSION}", shown(version)));
     }
-    serde_json::from_str(json).map_err(|error| format!("what it says of the device: {error}"))
+    serde_json::from_str(json).map_err(|error| format!("description of the device: {error}"))
 }
 
 fn of_head(head: Head, catalog: &Catalog) -> Result<GpuSlug, String> {
     if head.device != "cuda" {
         return Err(format!(
-            "measured on {:?}: such rows check the program and teach nothing of GPUs; collect on a machine with one",
-            habitat_base::text::clean(&head.device, 20)
+            "measured on {:?}: such rows only test the program; collect on a machine with a GPU",
+            crate::text::clean(&head.device, 20)
         ));
     }
     if head.tiny {
-        return Err("made with --tiny: such rows check the program; collect again without".to_owned());
+        return Err("made with --tiny: such rows only test the program; collect again without it".to_owned());
     }
     if let Some(name) = &head.gpu {
         return match catalog.named(name)[..] {
@@ -150,8 +149,8 @@ fn of_head(head: Head, catalog: &Catalog) -> Result<GpuSlug, String> {
             [] => catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(|error| error.to_string()),
             ref several => {
                 let slugs: Vec<&str> = several.iter().map(|gpu| gpu.slug.as_str()).collect();
-                let name = habitat_base::text::clean(name, 60);
-                Err(format!("several GPUs are called {name:?}; write one of {}", slugs.join(", ")))
+                let name = crate::text::clean(name, 60);
+                Err(format!("several GPUs have the name {name:?}; use one of {}", slugs.join(", ")))
             }
         };
     }
@@ -171,8 +170,8 @@ fn of_head(head: Head, catalog: &Catalog) -> Result<GpuSlug, String> {
 fn identify(identity: &DeviceIdentity, catalog: &Catalog) -> Result<GpuSlug, String> {
     catalog.identify(identity).map(|gpu| gpu.slug.clone()).ok_or_else(|| {
         format!(
-            "the catalog has no entry for {:?} ({} SMs); add one (`habitat-tui gpus --toml SLUG` prints one to start from), or write \"gpu\": \"SLUG\" into this line",
-            habitat_base::text::clean(&identity.name, 60),
+            "the catalog has no entry for {:?} ({} SMs); add one (`habitat-tui gpus --toml SLUG` prints a template), or write \"gpu\": \"SLUG\" into this line",
+            crate::text::clean(&identity.name, 60),
             identity.sm_count.map_or_else(|| "?".to_owned(), |count| count.to_string())
         )
     })
@@ -187,7 +186,7 @@ fn rows(text: &str, first: usize, gpu: GpuSlug) -> Result<Collected, String> {
         let record = record.map_err(|error| {
             problem(match error.kind() {
                 csv::ErrorKind::UnequalLengths { len, expected_len, .. } => format!(
-                    "{len} cells in place of {expected_len}: cut off? `habitat-tui collect` with the same arguments goes on from there; or delete the line"
+                    "{len} cells instead of {expected_len}: truncated? `habitat-tui collect` with the same arguments continues from there; or delete the line"
                 ),
                 _ => error.to_string(),
             })
@@ -199,7 +198,7 @@ fn rows(text: &str, first: usize, gpu: GpuSlug) -> Result<Collected, String> {
                     return Err(problem(format!("{field}: {what}")));
                 }
                 if found.rows.len() + found.others.len() >= operator_tables::MOST_ROWS {
-                    return Err(problem(format!("more than {} rows; divide the file", operator_tables::MOST_ROWS)));
+                    return Err(problem(format!("more than {} rows; split the file", operator_tables::MOST_ROWS)));
                 }
                 match place {
                     Ok(table) => found.rows.push((table, *row)),
@@ -214,11 +213,11 @@ fn rows(text: &str, first: usize, gpu: GpuSlug) -> Result<Collected, String> {
     Ok(found)
 }
 
-/// What a line holds.
+/// Content of a line.
 enum Reading {
-    /// A measured operator, with its table or why it has none.
+    /// A measured operator with its table, or the reason why it has none.
     Row(Box<Row>, Result<&'static str, String>),
-    /// Nothing, for this reason.
+    /// A skipped line with the reason.
     PassedOver(String),
 }
 
@@ -244,10 +243,7 @@ impl Line<'_> {
         if let Ok(device) = self.text("device")
             && device != "cuda"
         {
-            return Err(format!(
-                "device: {:?}; rows of a processor teach nothing of GPUs: delete them",
-                habitat_base::text::clean(device, 20)
-            ));
+            return Err(format!("device: {:?}; delete rows measured on a CPU", crate::text::clean(device, 20)));
         }
         let latency = self.text("latency_us")?;
         let time = latency
@@ -256,22 +252,22 @@ impl Line<'_> {
             .filter(|time| time.is_finite() && *time > 0.0)
             .and_then(|time| Micros::new(time).ok())
             .ok_or_else(|| {
-                format!("latency_us: {latency:?}; a time above 0 in microseconds is expected: delete the line")
+                format!("latency_us: {latency:?}; expected a time above 0 in microseconds: delete the line")
             })?;
         let queued = match self.text("queued")? {
             "1" => true,
             "0" => false,
-            other => return Err(format!("queued: {other:?}; 0 or 1 is expected")),
+            other => return Err(format!("queued: {other:?}; expected 0 or 1")),
         };
         if !queued {
-            return Ok(Reading::PassedOver("bound by the host's launches".to_owned()));
+            return Ok(Reading::PassedOver("bound by kernel launches of the host".to_owned()));
         }
         let (dtype, precision) = match self.text("dtype")? {
             "fp32" => (DType::Float32, None),
             "tf32" => (DType::Float32, Some(Precision::Tf32)),
             "bf16" => (DType::Bfloat16, None),
             "fp16" => (DType::Float16, None),
-            other => return Err(format!("dtype: {other:?} is none of fp32, tf32, bf16, fp16")),
+            other => return Err(format!("dtype: {other:?} is not fp32, tf32, bf16 or fp16")),
         };
         let (op, pass, config) = (self.text("op")?, self.text("pass")?, Config(self.text("config")?));
         let no_model =

@@ -1,4 +1,4 @@
-//! What files hold: decompressed, never more than a limit, and without a byte order mark.
+//! Decompressed content of files, up to a limit and without a byte order mark.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::Limit;
 
-/// How a file is compressed: its first bytes say it when reading, its name when writing.
+/// Compression of a file, detected from its first bytes when reading and from its name when writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// Not compressed.
     None,
     /// gzip.
     Gzip,
@@ -36,14 +36,14 @@ impl Compression {
     }
 }
 
-/// The largest window of zstd that is decoded: memory, 128 MiB of it.
+/// Largest zstd window to decode: log2 of 128 MiB of memory.
 const WINDOW_LOG: u32 = 27;
-/// From this size on, more than [`DENSEST`] bytes of content to a compressed one are no
-/// recording: real ones have 10 to 100.
+/// Above this size, files with more than [`DENSEST`] bytes per compressed byte are rejected. Real recordings have 10 to
+/// 100.
 const DENSE: u64 = 64 << 20;
 const DENSEST: u64 = 1000;
 
-/// Counts the bytes that are read through it.
+/// Reader that counts its bytes.
 struct Counted<R> {
     from: R,
     count: Arc<AtomicU64>,
@@ -57,17 +57,17 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Ends with an error where there is more than there may be.
+/// Reader that fails above a size limit.
 pub(super) struct Bounded<R> {
     from: R,
     limit: Limit,
     count: u64,
-    /// Compressed bytes read, where it is compressed.
+    /// Number of compressed bytes read, if compressed.
     compressed: Option<Arc<AtomicU64>>,
 }
 
 impl<R> Bounded<R> {
-    /// Of what is not compressed.
+    /// Limits content that is not compressed.
     pub(super) fn new(from: R, limit: Limit) -> Self {
         Self { from, limit, count: 0, compressed: None }
     }
@@ -88,7 +88,7 @@ impl<R: Read> Read for Bounded<R> {
             && self.count > DENSE.max(DENSEST.saturating_mul(compressed))
         {
             let problem = format!(
-                "holds more than {} MB in {} kB, more than {DENSEST} times its size, which no recording does; decompress it first if it is one",
+                "holds more than {} MB in {} kB, over {DENSEST} times its size, unlike any recording; if it is one, decompress it first",
                 self.count >> 20,
                 compressed >> 10
             );
@@ -98,10 +98,10 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// What some editors put before a text, and no reader knows.
+/// Mark that some editors write before a text, and that parsers do not accept.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A decoder of what `reader` gives, whose bytes it adds to `count`.
+/// Decoder of the content of `reader`; adds the bytes read from it to `count`.
 pub(super) fn decoder<'a>(
     reader: impl Read + Send + 'a,
     limit: Limit,

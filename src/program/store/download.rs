@@ -1,5 +1,5 @@
-//! Files fetched over HTTP, when the user asks for it. What arrived before a transfer broke off is
-//! kept, and taken up where it ended by the next one. The only file that names ureq.
+//! Downloads over HTTP at the user's request. An interrupted transfer is kept, and the next one resumes it. The only
+//! file that uses ureq.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,12 +13,12 @@ use ureq::http::{HeaderMap, StatusCode};
 use super::files::{self, Limit};
 use habitat_base::text;
 
-/// Characters of a URL that are shown.
+/// Maximum length of a URL in messages, in characters.
 const WIDTH: usize = 200;
-/// Redirects followed.
+/// Maximum number of redirects.
 const REDIRECTS: u32 = 5;
 
-/// Why a file was not fetched; the message names the URL.
+/// Error of a download, with the URL.
 #[derive(Debug, thiserror::Error)]
 #[error("{url}: {problem}")]
 pub struct DownloadError {
@@ -28,61 +28,63 @@ pub struct DownloadError {
 }
 
 impl DownloadError {
-    /// Whether the server was not reached at all: other files of it will not be, either.
+    /// Whether the server could not be reached at all, so that its other files cannot be downloaded either.
     pub const fn is_unreachable(&self) -> bool {
         self.is_unreachable
     }
 }
 
-/// What is to be fetched.
+/// Parameters of a download.
 #[derive(Debug, Clone)]
 pub struct Download<'a> {
-    /// From where.
+    /// URL of the file.
     pub url: &'a str,
-    /// How long nothing may arrive.
+    /// Maximum time without receiving data.
     pub timeout: Duration,
-    /// How long it may take from the first request to the last byte.
+    /// Maximum time from the first request to the last byte.
     pub whole: Duration,
-    /// How many bytes it may have.
+    /// Maximum size in bytes.
     pub most: u64,
-    /// Where transfers that broke off are kept; `None` keeps none.
+    /// Folder for interrupted transfers; `None` does not keep them.
     pub cache: Option<PathBuf>,
 }
 
-/// A file, and what the server says of it.
+/// A downloaded file with data from the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Downloaded {
     /// Its content.
     pub bytes: Vec<u8>,
-    /// Day of its last change.
+    /// Day of the last change.
     pub last_modified: Option<Date>,
 }
 
-/// What is remembered of a transfer that broke off.
+/// Data about an interrupted transfer.
 #[derive(Debug, Serialize, Deserialize)]
 struct Remembered {
     url: String,
-    /// The server's tag of the content, or the date of its last change: other content has another.
+    /// The server's tag of the content, or the date of its last change, which differ for other content.
     validator: String,
 }
 
-/// What arrived of a transfer that broke off.
+/// Received part of an interrupted transfer.
 struct Part {
     validator: String,
     bytes: Vec<u8>,
 }
 
 impl Download<'_> {
-    /// Fetches it.
+    /// Downloads the file.
     ///
     /// # Errors
-    /// [`DownloadError`] with the server's answer, or after how many bytes the transfer broke off.
+    /// [`DownloadError`] with the server's answer, or the number of bytes before the interruption.
     pub fn run(&self) -> Result<Downloaded, DownloadError> {
         let part = self.part();
         match self.attempt(part.as_ref())? {
             Some(done) => Ok(done),
-            // The server does not go on from there.
-            None => self.attempt(None)?.ok_or_else(|| self.failed("the server sends an unasked part of the file")),
+            // The server does not resume the transfer.
+            None => self
+                .attempt(None)?
+                .ok_or_else(|| self.failed("the server sent a part of the file that was not requested")),
         }
     }
 
@@ -90,7 +92,7 @@ impl Download<'_> {
         DownloadError { url: shown(self.url), problem: problem.into(), is_unreachable: false }
     }
 
-    /// One request; `None` where the server refuses to go on from where `part` ends.
+    /// Sends one request; `None` if the server does not resume the transfer at the end of `part`.
     fn attempt(&self, part: Option<&Part>) -> Result<Option<Downloaded>, DownloadError> {
         let mut request = self.agent().get(self.url);
         if let Some(part) = part {
@@ -140,7 +142,14 @@ impl Download<'_> {
         loop {
             let read = match body.read(&mut chunk) {
                 Ok(0) if whole.is_none_or(|whole| bytes.len() as u64 >= whole) => return Ok(()),
-                Ok(0) => return Err(self.broken_off(bytes.len(), whole, kept.is_some(), "the server ended it")),
+                Ok(0) => {
+                    return Err(self.broken_off(
+                        bytes.len(),
+                        whole,
+                        kept.is_some(),
+                        "the server closed the connection",
+                    ));
+                }
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
@@ -158,7 +167,7 @@ impl Download<'_> {
                 return Err(self.too_large());
             }
             bytes.extend_from_slice(&chunk[..read]);
-            // What cannot be kept only has to be fetched again.
+            // Failing to keep the data only costs another download.
             if kept.as_mut().is_some_and(|file| file.write_all(&chunk[..read]).is_err()) {
                 *kept = None;
                 self.forget();
@@ -185,8 +194,8 @@ impl Download<'_> {
     fn explain(&self, error: &ureq::Error) -> String {
         match error {
             ureq::Error::Timeout(ureq::Timeout::Global) => self.slowness(),
-            ureq::Error::Timeout(_) => format!("{}; try again later, or give --timeout", self.silence()),
-            error if is_unknown_host(error) => "there is no such host, or no network".to_owned(),
+            ureq::Error::Timeout(_) => format!("{}; try again later, or raise --timeout", self.silence()),
+            error if is_unknown_host(error) => "unknown host, or no network".to_owned(),
             error if is_unreachable(error) => {
                 let why = match error {
                     ureq::Error::Io(error) => text::clean(&error.to_string(), WIDTH),
@@ -194,10 +203,12 @@ impl Download<'_> {
                 };
                 format!("the server cannot be reached ({why})")
             }
-            ureq::Error::TooManyRedirects => format!("more than {REDIRECTS} redirects; the address leads in a circle"),
-            ureq::Error::RequireHttpsOnly(_) => "leads to an address without TLS, which is not followed".to_owned(),
-            ureq::Error::BadUri(_) | ureq::Error::Http(_) => "is no address of a file".to_owned(),
-            error => format!("cannot be fetched: {}", text::clean(&error.to_string(), WIDTH)),
+            ureq::Error::TooManyRedirects => {
+                format!("more than {REDIRECTS} redirects: the address redirects in a loop")
+            }
+            ureq::Error::RequireHttpsOnly(_) => "redirects to an address without TLS, which is refused".to_owned(),
+            ureq::Error::BadUri(_) | ureq::Error::Http(_) => "not the address of a file".to_owned(),
+            error => format!("download failed: {}", text::clean(&error.to_string(), WIDTH)),
         }
     }
 
@@ -206,20 +217,20 @@ impl Download<'_> {
     }
 
     fn slowness(&self) -> String {
-        format!("it took more than {} s (--max-time)", self.whole.as_secs_f64())
+        format!("took more than {} s (--max-time)", self.whole.as_secs_f64())
     }
 
     fn too_large(&self) -> DownloadError {
-        self.failed(format!("has more than {} bytes; --max-size raises the limit", self.most))
+        self.failed(format!("has more than {} bytes; raise the limit with --max-size", self.most))
     }
 
     fn broken_off(&self, has: usize, whole: Option<u64>, is_kept: bool, why: &str) -> DownloadError {
         let of = whole.map_or_else(String::new, |whole| format!(" of {whole}"));
-        let next = if is_kept { "takes it up there" } else { "begins anew" };
-        self.failed(format!("broke off after {has}{of} bytes: {why}; the next run {next}"))
+        let next = if is_kept { "resumes there" } else { "starts over" };
+        self.failed(format!("interrupted after {has}{of} bytes: {why}; the next run {next}"))
     }
 
-    /// The file that a transfer is kept in, and the note beside it.
+    /// File of an interrupted transfer, and the file with its data.
     fn kept_at(&self) -> Option<(PathBuf, PathBuf)> {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let name: String = self.url.chars().map(plain).collect();
@@ -236,8 +247,8 @@ impl Download<'_> {
         Some(Part { validator: note.validator, bytes })
     }
 
-    /// Opens the file for what arrives. Without a tag of the content nobody could say whether the
-    /// next answer continues it, so nothing is kept, nor where another process keeps it just now.
+    /// Opens the file for received data. Keeps none without a tag of the content, which is needed to check that the
+    /// next answer continues it, or while another process keeps the same transfer.
     fn keep(&self, headers: &HeaderMap, resumed_at: u64) -> Option<File> {
         let (path, note) = self.kept_at()?;
         let tag = header(headers, "etag").filter(|tag| !tag.starts_with("W/"));
@@ -249,14 +260,14 @@ impl Download<'_> {
         if resumed_at == 0 {
             file.set_len(0).ok()?;
         } else if file.metadata().ok()?.len() != resumed_at {
-            // Another process was here since it was read.
+            // Another process has changed the file since it was read.
             return None;
         }
         super::save_atomically(&note, &note_text, true).ok()?;
         Some(file)
     }
 
-    /// Removes what is kept, unless another process keeps it just now.
+    /// Removes the kept data, unless another process is using them.
     fn forget(&self) {
         if let Some((path, note)) = self.kept_at()
             && let Ok(file) = OpenOptions::new().append(true).open(&path)
@@ -268,7 +279,7 @@ impl Download<'_> {
     }
 }
 
-/// Whether the name of the server has no address; the standard library has no kind for that error.
+/// Whether the server's name has no address. The standard library has no error kind for this.
 fn is_unknown_host(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::HostNotFound => true,
@@ -277,7 +288,7 @@ fn is_unknown_host(error: &ureq::Error) -> bool {
     }
 }
 
-/// Whether no connection to the server came about.
+/// Whether no connection to the server was established.
 fn is_unreachable(error: &ureq::Error) -> bool {
     use io::ErrorKind as Kind;
     use ureq::Timeout;
@@ -300,7 +311,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Whether the server goes on where the part ends.
+/// Whether the server resumes at the end of the part.
 fn begins_at(headers: &HeaderMap, length: usize) -> bool {
     let range = header(headers, "content-range").and_then(|range| range.strip_prefix("bytes "));
     range.and_then(|range| range.split('-').next()?.parse().ok()) == Some(length)
@@ -309,15 +320,15 @@ fn begins_at(headers: &HeaderMap, length: usize) -> bool {
 fn refusal(status: StatusCode) -> String {
     let said = format!("the server answers {}", status.as_u16());
     match status.as_u16() {
-        404 | 410 => format!("{said}: there is no such file; look at the address, or at the name of the provider"),
-        401 | 403 => format!("{said}: it does not give this file to everybody"),
-        429 => format!("{said}: it was asked too often; try again later"),
-        500.. => format!("{said}: it has a fault; try again later"),
-        _ => format!("{said}, which is no file"),
+        404 | 410 => format!("{said}: file not found; check the address, or the name of the provider"),
+        401 | 403 => format!("{said}: access to this file is restricted"),
+        429 => format!("{said}: too many requests; try again later"),
+        500.. => format!("{said}: server error; try again later"),
+        _ => format!("{said} instead of a file"),
     }
 }
 
-/// A URL as it may be shown and kept: without a password.
+/// A URL for display and storage, without a password.
 pub fn shown(url: &str) -> String {
     let bare = url.split_once("://").and_then(|(scheme, rest)| {
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -327,7 +338,7 @@ pub fn shown(url: &str) -> String {
     text::clean(bare.as_deref().unwrap_or(url), WIDTH)
 }
 
-/// Whether a path is the address of a file on a server.
+/// Whether a path is a URL.
 pub fn is_url(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.starts_with("http://") || path.starts_with("https://"))
 }

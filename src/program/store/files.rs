@@ -1,5 +1,4 @@
-//! Reading of files: decompressed where needed, and never more than a limit. Nothing else in the
-//! program reads a file that the user names.
+//! Reading of files with decompression and size limits. The only place that reads files named by the user.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -10,45 +9,45 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::decompress::{Bounded, Compression, decoder};
 use habitat_step::profile::{Profile, ProfileError, Warning};
 
-/// A file that cannot be used, with its name and the remedy.
+/// Error of a file, with its name and a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Not to be opened or read.
+    /// The file cannot be opened or read.
     #[error("{}: {}", .path.display(), explain(.source))]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// Not to be written; nothing was changed.
+    /// The file cannot be written, and is unchanged.
     #[error("{}: cannot be written: {source}; nothing was changed", .path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// Already there.
-    #[error("{}: exists already; give another name, or --force to replace it", .path.display())]
+    /// The file already exists.
+    #[error("{}: already exists; use another name, or --force to replace it", .path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// Not a profile.
+    /// The file is not a valid profile.
     #[error("{}: {source}", .path.display())]
     Profile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Problem with the profile.
         source: ProfileError,
     },
-    /// Something else wrong with its content.
+    /// The content has another problem.
     #[error("{}: {problem}", .path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The problem.
         problem: String,
     },
 }
@@ -57,10 +56,10 @@ fn explain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_owned(),
         io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
-        io::ErrorKind::NotADirectory => "no such file: a part of its path is no folder".to_owned(),
-        io::ErrorKind::WouldBlock => "has nothing to read now, as a pipe or a device; name a file".to_owned(),
-        io::ErrorKind::UnexpectedEof => "is cut off in the middle; copy or export it again".to_owned(),
-        // Of the decompressors.
+        io::ErrorKind::NotADirectory => "no such file: a part of its path is not a folder".to_owned(),
+        io::ErrorKind::WouldBlock => "has no data to read, like a pipe or a device; name a file".to_owned(),
+        io::ErrorKind::UnexpectedEof => "is truncated; copy or export it again".to_owned(),
+        // Errors of the decompressors.
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
             format!("is damaged and cannot be decompressed ({error}); copy or export it again")
         }
@@ -69,20 +68,20 @@ fn explain(error: &io::Error) -> String {
 }
 
 impl StoreError {
-    /// A problem with a file's content.
+    /// Error for a problem with a file's content.
     pub fn content(path: &Path, problem: impl std::fmt::Display) -> Self {
         Self::Content { path: path.to_owned(), problem: problem.to_string() }
     }
 
-    /// A file that cannot be read.
+    /// Error for a file that cannot be read.
     pub fn read(path: &Path, source: io::Error) -> Self {
         Self::Read { path: path.to_owned(), source }
     }
 }
 
-/// What a file is read as, and how many (decompressed) bytes it may have. The limits are
-/// several times what any known file of the kind has, and small enough for the memory of a
-/// laptop; those of streams, of which little is kept, only end what never ends.
+/// Purpose of a file and its maximum size in (decompressed) bytes. Limits are several times the size of any known file
+/// of the kind, and small enough for the memory of a laptop. Limits on streams, which keep little in memory, only stop
+/// endless ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Limit {
     what: &'static str,
@@ -96,40 +95,40 @@ impl Limit {
     pub const OP_LIST: Self = Self::megabytes("an op list", 20);
     /// Black boxes.
     pub const BLACK_BOX: Self = Self::megabytes("a black box", 4);
-    /// Fitted lines, and models of black boxes.
+    /// Linear models, and black-box models.
     pub const MODEL: Self = Self::megabytes("a model", 32);
-    /// Weights of networks and checkpoints of their training.
+    /// Weights of networks, and training checkpoints.
     pub const WEIGHTS: Self = Self::megabytes("weights", 512);
-    /// Settings, themes and keys.
+    /// Settings, themes and key bindings.
     pub const SETTINGS: Self = Self::megabytes("settings", 1);
     /// GPUs, prices, calibrations.
-    pub const CATALOG: Self = Self::megabytes("a file of the catalog or of prices", 16);
-    /// A plan, or what became of one.
+    pub const CATALOG: Self = Self::megabytes("a catalog or price file", 16);
+    /// A plan, or the result of a run.
     pub const PLAN: Self = Self::megabytes("a plan", 4);
     /// Logs of runs.
     pub const LOG: Self = Self::megabytes("a log of runs", 64);
     /// Tables of measured operators.
     pub const TABLE: Self = Self::megabytes("a table of measurements", 128);
-    /// Recordings of XPlane: a protocol buffer has 2 GiB at most.
-    pub const XPLANE: Self = Self::megabytes("a recording of XPlane", 2 << 10);
-    /// Traces, which are streamed.
+    /// XPlane recordings; a protocol buffer has at most 2 GiB.
+    pub const XPLANE: Self = Self::megabytes("an XPlane recording", 2 << 10);
+    /// Traces, which are read as a stream.
     pub const TRACE: Self = Self::megabytes("a trace", 1 << 20);
-    /// What comes through a pipe; it is put into a temporary file, as files are read more than once.
+    /// Content of a pipe, which is copied to a temporary file, since files are read more than once.
     const PIPE: Self = Self::megabytes("a pipe (save it to a file first)", 1 << 10);
 
-    /// Catalogs of prices of other programs.
+    /// Price catalogs of other programs.
     pub const fn prices(bytes: u64) -> Self {
-        Self { what: "prices (--max-size raises it)", bytes }
+        Self { what: "prices (raise it with --max-size)", bytes }
     }
 
     const fn megabytes(what: &'static str, megabytes: u64) -> Self {
         Self { what, bytes: megabytes << 20 }
     }
 
-    /// Whether so many bytes may be read.
+    /// Checks a size against the limit.
     ///
     /// # Errors
-    /// An error that says how many may.
+    /// An error with the limit.
     pub(super) fn check(self, bytes: u64) -> io::Result<()> {
         if bytes <= self.bytes {
             return Ok(());
@@ -140,15 +139,15 @@ impl Limit {
     pub(super) fn exceeded(self, held: &str) -> io::Error {
         let Self { what, bytes } = self;
         let most = if bytes < 1 << 20 { format!("{bytes} bytes") } else { format!("{} MB", bytes >> 20) };
-        let problem = format!("{held} more than {most}, the most that is read of {what}; is it the right file?");
+        let problem = format!("{held} more than {most}, the limit for {what}; is it the right file?");
         io::Error::new(io::ErrorKind::FileTooLarge, problem)
     }
 }
 
-/// Stands for standard input.
+/// Path that means standard input.
 pub(super) const STANDARD_INPUT: &str = "-";
 
-/// A file as it is, or a pipe or `-` (standard input) by way of a temporary file.
+/// Opens a file as it is, or a pipe or `-` (standard input) through a temporary file.
 fn raw(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     if path == Path::new(STANDARD_INPUT) {
         return spooled(path, || {
@@ -183,8 +182,8 @@ fn raw(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     Err(io::Error::other("is no longer a file"))
 }
 
-/// Opens without waiting: a pipe may have replaced the file meanwhile, and some files of `/proc` and
-/// `/sys` have nothing to read until something happens.
+/// Opens without blocking: a pipe may have replaced the file, and some files of `/proc` and `/sys` have no data until
+/// an event.
 fn open_at_once(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.read(true);
@@ -197,11 +196,11 @@ fn open_at_once(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Time for a program to open a pipe that it is to write to.
+/// Time to wait for a program to write to a pipe.
 #[cfg(unix)]
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// What comes through a named pipe, once somebody writes to it.
+/// Opens a named pipe once a program writes to it.
 #[cfg(unix)]
 fn pipe(path: &Path) -> io::Result<Box<dyn Read>> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -212,10 +211,10 @@ fn pipe(path: &Path) -> io::Result<Box<dyn Read>> {
             Ok(0) if std::time::Instant::now() < until => std::thread::sleep(std::time::Duration::from_millis(10)),
             Ok(0) => {
                 let seconds = PATIENCE.as_secs();
-                return Err(io::Error::other(format!("is a pipe that nobody has written to for {seconds} s")));
+                return Err(io::Error::other(format!("is a pipe without a writer for {seconds} s")));
             }
             Ok(length) => break length,
-            // Somebody has it open, and writes later.
+            // Another program has it open and may write later.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break 0,
             Err(error) => return Err(error),
         }
@@ -224,11 +223,10 @@ fn pipe(path: &Path) -> io::Result<Box<dyn Read>> {
     Ok(Box::new(io::Cursor::new(first).take(length as u64).chain(file)))
 }
 
-/// What came through pipes, by their names.
+/// Contents of pipes by path.
 static SPOOLED: Mutex<Vec<(PathBuf, Arc<File>)>> = Mutex::new(Vec::new());
 
-/// What comes through a pipe, which can be read only once, from a temporary file without a
-/// name.
+/// Copies a pipe, which can be read only once, to an unnamed temporary file.
 fn spooled(path: &Path, open: impl FnOnce() -> io::Result<Box<dyn Read>>) -> io::Result<Box<dyn Read + Send>> {
     let mut all = SPOOLED.lock().unwrap_or_else(PoisonError::into_inner);
     let file = if let Some((_, file)) = all.iter().find(|(known, _)| known == path) {
@@ -244,7 +242,7 @@ fn spooled(path: &Path, open: impl FnOnce() -> io::Result<Box<dyn Read>>) -> io:
     Ok(Box::new(Spooled { file, at: 0 }))
 }
 
-/// Reads a temporary file from its beginning, whoever else does.
+/// Independent reader of a shared temporary file.
 struct Spooled {
     file: Arc<File>,
     at: u64,
@@ -261,26 +259,26 @@ impl Read for Spooled {
     }
 }
 
-/// A reader of the file's decompressed content, which ends with an error at the limit.
+/// Opens a file for reading its decompressed content, up to the limit.
 ///
 /// # Errors
-/// As opening and reading a file.
+/// Errors of opening and reading the file.
 pub fn open(path: &Path, limit: Limit) -> io::Result<Box<dyn Read + Send>> {
     open_counted(path, limit, Arc::default())
 }
 
-/// The same; `count` is how much of the file, compressed as it is, was read.
+/// Same as [`open`]; `count` receives the number of bytes read from the file before decompression.
 ///
 /// # Errors
-/// As [`open`].
+/// Errors of [`open`].
 pub(super) fn open_counted(path: &Path, limit: Limit, count: Arc<AtomicU64>) -> io::Result<Box<dyn Read + Send>> {
     decoder(raw(path)?, limit, count)
 }
 
-/// The whole (decompressed) content of a file.
+/// Reads the whole (decompressed) content of a file.
 ///
 /// # Errors
-/// [`StoreError`] naming the file; where it is larger than the limit, too.
+/// [`StoreError`] with the file, also if it exceeds the limit.
 pub fn read(path: &Path, limit: Limit) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::new();
     let read = open(path, limit).and_then(|mut reader| reader.read_to_end(&mut bytes));
@@ -288,22 +286,22 @@ pub fn read(path: &Path, limit: Limit) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
-/// The same as text.
+/// Same as [`read`], for text.
 ///
 /// # Errors
-/// As [`read`], and where it is no UTF-8.
+/// Errors of [`read`], and an error if the content is not UTF-8.
 pub fn read_text(path: &Path, limit: Limit) -> Result<String, StoreError> {
     String::from_utf8(read(path, limit)?).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n').count();
-        StoreError::content(path, format!("line {line}: is no text in UTF-8"))
+        StoreError::content(path, format!("line {line}: not UTF-8 text"))
     })
 }
 
-/// Refuses what is no file. A pipe or a device on the command line is what the user means; one that
-/// another file names, or that is in a folder, is not.
+/// Rejects everything but regular files. The user may intend a pipe or a device on the command line, but not in a file
+/// that another file names or in a folder.
 ///
 /// # Errors
-/// [`StoreError`] naming it, also where there is none.
+/// [`StoreError`] with the path, also if it does not exist.
 pub fn check_regular(path: &Path) -> Result<(), StoreError> {
     let there = std::fs::metadata(path).map_err(|error| StoreError::read(path, error))?;
     if there.is_file() {
@@ -317,19 +315,19 @@ pub fn check_regular(path: &Path) -> Result<(), StoreError> {
     Err(StoreError::read(path, kind))
 }
 
-/// The text of a file that another file names, or that is in a folder.
+/// Reads the text of a file that another file names, or that is in a folder.
 ///
 /// # Errors
-/// As [`read_text`] and [`check_regular`].
+/// Errors of [`read_text`] and [`check_regular`].
 pub(super) fn read_named_text(path: &Path, limit: Limit) -> Result<String, StoreError> {
     check_regular(path)?;
     read_text(path, limit)
 }
 
-/// The content without decompression, for hashes and what is kept as it is.
+/// Reads a file without decompression, for hashes and for copies.
 ///
 /// # Errors
-/// As [`read`].
+/// Errors of [`read`].
 pub fn read_as_it_is(path: &Path, limit: Limit) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::new();
     let read = raw(path).and_then(|from| Bounded::new(from, limit).read_to_end(&mut bytes));
@@ -337,10 +335,10 @@ pub fn read_as_it_is(path: &Path, limit: Limit) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
-/// The first (decompressed) bytes of a file.
+/// Reads the first (decompressed) bytes of a file.
 ///
 /// # Errors
-/// As [`read`].
+/// Errors of [`read`].
 pub fn beginning(path: &Path, length: u64) -> Result<Vec<u8>, StoreError> {
     let mut head = Vec::new();
     let read = open(path, Limit::TRACE).and_then(|reader| reader.take(length).read_to_end(&mut head));
@@ -348,10 +346,10 @@ pub fn beginning(path: &Path, length: u64) -> Result<Vec<u8>, StoreError> {
     Ok(head)
 }
 
-/// How a file is compressed.
+/// Compression of a file.
 ///
 /// # Errors
-/// As [`read`].
+/// Errors of [`read`].
 pub(super) fn compression(path: &Path) -> Result<Compression, StoreError> {
     let mut head = Vec::new();
     let read = raw(path).and_then(|from| from.take(4).read_to_end(&mut head));
@@ -359,16 +357,16 @@ pub(super) fn compression(path: &Path) -> Result<Compression, StoreError> {
     Ok(Compression::from_bytes(&head))
 }
 
-/// Why a folder that is there cannot be entered, so that nothing in it can be there for us.
+/// Error for an existing folder that cannot be entered, whose files are then treated as missing.
 pub(super) fn closed(folder: &Path) -> Option<io::Error> {
     let error = std::fs::metadata(folder.join(".")).err()?;
     (error.kind() != io::ErrorKind::NotFound).then_some(error)
 }
 
-/// A file that need not be there: `None` where it is not.
+/// Turns a missing file into `None`.
 ///
 /// # Errors
-/// Any other error.
+/// All other errors.
 pub fn there<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match read {
         Ok(content) => Ok(Some(content)),
@@ -382,10 +380,10 @@ pub fn there<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     }
 }
 
-/// Bytes in memory, decompressed.
+/// Decompresses bytes in memory.
 ///
 /// # Errors
-/// Where the compressed data is damaged.
+/// An error if the compressed data are damaged.
 pub fn decompress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     decoder(bytes, Limit::WEIGHTS, Arc::default())?.read_to_end(&mut out)?;
@@ -395,19 +393,19 @@ pub fn decompress(bytes: &[u8]) -> io::Result<Vec<u8>> {
 /// Reads a profile, compressed or not.
 ///
 /// # Errors
-/// [`StoreError`] naming the file, the field and the place.
+/// [`StoreError`] with the file, the field and the place.
 pub fn read_profile(path: &Path) -> Result<(Profile, Vec<Warning>), StoreError> {
     let json = read(path, Limit::PROFILE)?;
     Profile::from_json(&json).map_err(|source| StoreError::Profile { path: path.to_owned(), source })
 }
 
-/// The files of a folder with that extension, by name; none where there is no folder.
+/// Reads the files in a folder with an extension, sorted by name; empty if the folder is missing.
 pub(super) fn read_folder(folder: &Path, extension: &str) -> Result<Vec<(PathBuf, String)>, StoreError> {
     let paths = names_in(folder, extension)?;
     paths.into_iter().map(|path| Ok((path.clone(), read_named_text(&path, Limit::CATALOG)?))).collect()
 }
 
-/// The same without their texts.
+/// Paths of these files.
 pub(super) fn names_in(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, StoreError> {
     let entries = std::fs::read_dir(folder).map_err(|error| StoreError::read(folder, error));
     let Some(entries) = there(entries)? else { return Ok(Vec::new()) };
@@ -430,14 +428,14 @@ mod tests {
     #[test]
     fn a_small_file_that_holds_gigabytes_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        // 64 MB are too much for a profile.
+        // 64 MB is the limit for a profile.
         let path = folder.path().join("p.habitat.json.zst");
         let content = zstd::stream::encode_all(std::io::repeat(b' ').take(3 << 30), 1).unwrap();
         assert!(content.len() < 400_000, "{}", content.len());
         std::fs::write(&path, content).unwrap();
         let said = read_profile(&path).unwrap_err().to_string();
         assert!(said.contains("p.habitat.json.zst: holds more than 64 MB") && said.contains("a profile"), "{said}");
-        // A trace may be as large as it will, but not out of nothing.
+        // A trace may have any size, but not this compression ratio.
         let mut trace = open(&path, Limit::TRACE).unwrap();
         let said = io::copy(&mut trace, &mut io::sink()).unwrap_err().to_string();
         assert!(said.contains("more than 1000 times its size"), "{said}");
@@ -468,7 +466,7 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
         assert!(
-            read_profile(&path).unwrap_err().to_string().contains("cut off"),
+            read_profile(&path).unwrap_err().to_string().contains("truncated"),
             "{}",
             read_profile(&path).unwrap_err()
         );

@@ -1,5 +1,5 @@
-//! What kind a file is, told by its content: the one place that knows the kinds, which
-//! command reads each, and what to say of a file that is none of them.
+//! Detection of a file's kind from its content. The only place with the list of kinds, the commands that read them, and
+//! the message for other files.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use habitat_step::profile::FORMAT;
 use habitat_step::profile::op_list::looks_like_op_list;
 use habitat_traces::xplane::looks_like_xplane;
 
-/// Bytes looked at.
+/// Number of bytes to examine.
 const HEAD: u64 = 1 << 16;
 
-/// What a recorded step can be read from, in words.
-pub const STEPS: &str = "a profile (.habitat.json), a PyTorch trace (.json), both also .gz or .zst, an export of Nsight Systems (.sqlite), a recording of XPlane (.xplane.pb) or an op list";
+/// Files with a recorded step, in words.
+pub const STEPS: &str = "a profile (.habitat.json), a PyTorch trace (.json), both also .gz or .zst, an export of Nsight Systems (.sqlite), an XPlane recording (.xplane.pb) or an op list";
 
-/// The kind of a file.
+/// Kind of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A profile.
@@ -27,66 +27,66 @@ pub enum Kind {
     OpList,
     /// Nsight Systems, exported to SQLite.
     Nsight,
-    /// XPlane, of JAX and other programs on XLA.
+    /// XPlane recording, of JAX and other XLA programs.
     Xplane,
     /// Totals of operator kinds.
     BlackBox,
-    /// No recorded step.
+    /// A file without a recorded step.
     Other(Other),
 }
 
-/// A file that is no recorded step.
+/// A file without a recorded step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Other {
-    /// What it looks like, with its article.
+    /// Its apparent kind, with an article.
     pub what: String,
-    /// What to do with it, in words.
+    /// Advice, in words.
     pub remedy: Option<String>,
 }
 
 impl Kind {
-    /// What it is, with its article.
+    /// Words for the kind, with an article.
     pub fn what(&self) -> &str {
         match self {
             Self::Profile => "a profile",
             Self::Trace => "a PyTorch trace",
             Self::OpList => "an op list",
-            Self::Nsight => "an SQLite file, as Nsight Systems exports",
-            Self::Xplane => "a recording of XPlane",
+            Self::Nsight => "an SQLite file, like an export of Nsight Systems",
+            Self::Xplane => "an XPlane recording",
             Self::BlackBox => "a black box",
             Self::Other(other) => &other.what,
         }
     }
 
-    /// The command that reads it, in words; `None` where none does.
+    /// Command that reads it, in words; `None` if there is none.
     fn remedy(&self, path: &Path) -> Option<String> {
         let file = text::shell_word(&path.display().to_string());
         match self {
-            Self::Profile => Some(format!("`habitat-tui {file}` opens it as it is")),
+            Self::Profile => Some(format!("`habitat-tui {file}` opens it")),
             Self::Trace | Self::OpList | Self::Nsight | Self::Xplane => {
-                Some(format!("`habitat-tui import {file} -o FILE.habitat.json.zst` makes a profile of it"))
+                Some(format!("`habitat-tui import {file} -o FILE.habitat.json.zst` converts it to a profile"))
             }
-            Self::BlackBox => Some(format!("`habitat-tui predict --black-box {file}` reads it, and so does `plan`")),
+            Self::BlackBox => Some(format!("`habitat-tui predict --black-box {file}` and `plan` read it")),
             Self::Other(other) => other.remedy.clone(),
         }
     }
 
-    /// The error of a command that reads only what `accepted` says.
+    /// Error of a command that reads only files described by `accepted`.
     pub fn refused(&self, path: &Path, accepted: &str) -> StoreError {
         let remedy = self.remedy(path).map_or_else(String::new, |remedy| format!("; {remedy}"));
-        StoreError::content(path, format!("looks like {}{remedy}. Read here: {accepted}", self.what()))
+        StoreError::content(path, format!("looks like {}{remedy}. Expected {accepted}", self.what()))
     }
 }
 
-/// What kind of file this is.
+/// Detects the kind of a file.
 ///
 /// # Errors
-/// [`StoreError`] where it cannot be read, or is a damaged compressed file.
+/// [`StoreError`] if it cannot be read or decompressed.
 pub fn kind(path: &Path) -> Result<Kind, StoreError> {
     Ok(of(&beginning(path, HEAD)?, path))
 }
 
-/// The kind of a file of which this is the decompressed beginning.
+/// Detects the kind from the decompressed beginning of a file.
 fn of(head: &[u8], path: &Path) -> Kind {
     let has = |mark: &str| head.windows(mark.len()).any(|window| window == mark.as_bytes());
     if nsys::looks_like_sqlite(head) {
@@ -116,14 +116,14 @@ fn of(head: &[u8], path: &Path) -> Kind {
     if is_list || (text.starts_with(b"{") && marks.iter().any(|mark| has(mark))) {
         return Kind::Trace;
     }
-    // The field may stand at the end of a long file.
+    // The field may be at the end of a long file.
     if has(FORMAT) {
         return Kind::Profile;
     }
     Kind::Other(of_text(text, path))
 }
 
-/// The value of a field `"format"` near the beginning of a JSON object.
+/// Value of a field `"format"` near the beginning of a JSON object.
 fn format_of(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(&text[..text.len().min(512)]).unwrap_or_default();
     let rest = text.strip_prefix('{')?.split_once("\"format\"")?.1.trim_start().strip_prefix(':')?;
@@ -131,17 +131,17 @@ fn format_of(text: &[u8]) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// Files of this program that are no recorded steps.
+/// Files of this program without a recorded step.
 fn of_ours(format: &str) -> Option<Other> {
     let (what, remedy) = match format {
-        "habitat-kernel-wise" => ("linear models", "`--kernel-wise FILE` of predict and plan reads them"),
+        "habitat-kernel-wise" => ("linear models", "predict and plan read them with `--kernel-wise FILE`"),
         "habitat-black-box-model" => {
-            ("a black-box model", "`--models DIR` reads it from that folder, where it is called blackbox.json")
+            ("a black-box model", "save it as blackbox.json in a folder and pass `--models DIR`")
         }
-        "habitat-plan" => ("a plan", "it is an answer, made from a recorded step"),
+        "habitat-plan" => ("a plan", "it is the result for a recorded step: use that step"),
         _ if format.starts_with("habitat-") => {
-            let what = format!("an answer of this program ({})", text::clean(format, 40));
-            let remedy = "the recorded step is in the file that its \"profile\" names, or that it was made from";
+            let what = format!("output of this program ({})", text::clean(format, 40));
+            let remedy = "use the recorded step that it was made from, or that its \"profile\" names";
             return Some(Other { what, remedy: Some(remedy.to_owned()) });
         }
         _ => return None,
@@ -149,7 +149,7 @@ fn of_ours(format: &str) -> Option<Other> {
     Some(Other { what: what.to_owned(), remedy: Some(remedy.to_owned()) })
 }
 
-/// What is told by the first bytes, or by the name where no program but one reads the bytes.
+/// Kinds detected from the first bytes, or from the name for files that only one program can read.
 fn of_bytes(head: &[u8], path: &Path) -> Option<Other> {
     let other =
         |what: &str, remedy: Option<&str>| Some(Other { what: what.to_owned(), remedy: remedy.map(str::to_owned) });
@@ -158,15 +158,15 @@ fn of_bytes(head: &[u8], path: &Path) -> Option<Other> {
     }
     if is_utf16(head) {
         let file = text::shell_word(&path.display().to_string());
-        let remedy = format!("`iconv -f UTF-16 -t UTF-8 {file} > NEW.json` makes a file that can be read");
-        return other("text in UTF-16, as PowerShell's `>` writes it", Some(&remedy));
+        let remedy = format!("`iconv -f UTF-16 -t UTF-8 {file} > NEW.json` converts it");
+        return other("text in UTF-16, as written by PowerShell's `>`", Some(&remedy));
     }
     if head.starts_with(b"version https://git-lfs.github.com/spec/") {
-        let remedy = "`git lfs pull` in its repository fetches the file";
+        let remedy = "run `git lfs pull` in its repository";
         return other("a Git LFS pointer, not the file itself", Some(remedy));
     }
     if head.iter().all(u8::is_ascii_whitespace) {
-        return other("an empty file", Some("the program that wrote it may have ended early, or the disk been full"));
+        return other("an empty file", Some("the program that wrote it may have ended early, or the disk was full"));
     }
     let pictures: [(&[u8], &str); 5] = [
         (b"\x89PNG", "a picture (PNG)"),
@@ -178,9 +178,9 @@ fn of_bytes(head: &[u8], path: &Path) -> Option<Other> {
     if let Some((_, what)) = pictures.iter().find(|(magic, _)| head.starts_with(magic)) {
         return other(what, None);
     }
-    let step = "a step has to be recorded, or traced from the model's code: `habitat-tui run` or `trace-shapes`";
+    let step = "record a step with `habitat-tui run`, or trace one from the model's code with `trace-shapes`";
     if head.starts_with(b"PK\x03\x04") {
-        return other("a zip archive, as PyTorch's checkpoints are", Some(step));
+        return other("a zip archive, such as a PyTorch checkpoint", Some(step));
     }
     if head.starts_with(b"\x89HDF") || matches!(head, [0x80, 2..=5, ..]) {
         return other("a file of weights or data (HDF5 or pickle)", Some(step));
@@ -191,13 +191,13 @@ fn of_bytes(head: &[u8], path: &Path) -> Option<Other> {
     if head.get(257..262) == Some(b"ustar") {
         return other("a tar archive", Some("unpack it first"));
     }
-    // Text may be cut within a character.
+    // The text may be truncated within a character.
     let valid = std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
     let controls = head.iter().filter(|byte| **byte < 9 || (14..32).contains(*byte)).count();
-    if !valid || controls > 0 { other("binary data of no kind known here", None) } else { None }
+    if !valid || controls > 0 { other("binary data of unknown kind", None) } else { None }
 }
 
-/// Whether bytes are text in UTF-16, of either order: a byte of 0 beside every letter.
+/// Whether bytes are UTF-16 text in either byte order: every letter has a zero byte next to it.
 fn is_utf16(head: &[u8]) -> bool {
     let (marked, text) = match head {
         [0xff, 0xfe, rest @ ..] | [0xfe, 0xff, rest @ ..] => (true, rest),
@@ -210,7 +210,7 @@ fn is_utf16(head: &[u8]) -> bool {
     (marked || text.len() >= 8) && (letters(0) || letters(1))
 }
 
-/// What kind of text it is.
+/// Detects the kind of a text.
 fn of_text(text: &[u8], path: &Path) -> Other {
     let text = String::from_utf8_lossy(text);
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
@@ -219,24 +219,27 @@ fn of_text(text: &[u8], path: &Path) -> Other {
     let other = |what: &str, remedy: Option<String>| Other { what: what.to_owned(), remedy };
     if text.starts_with('{') {
         let what = "JSON without the fields of a step";
-        return other(what, Some("a profile has \"format\": \"habitat-profile\", a trace \"traceEvents\"".to_owned()));
+        return other(
+            what,
+            Some("a profile contains \"format\": \"habitat-profile\", a trace \"traceEvents\"".to_owned()),
+        );
     }
     if is("py") {
         let remedy = format!(
-            "`habitat-tui run -- python {file}` records its step, `habitat-tui trace-shapes {file}:FUNCTION` traces one"
+            "`habitat-tui run -- python {file}` records a step of it, `habitat-tui trace-shapes {file}:FUNCTION` traces one"
         );
         return other("a Python program", Some(remedy));
     }
     let is_section = |line: &str| line.starts_with('[') && line.trim_end().ends_with(']');
     if is("toml") || text.lines().take(20).any(is_section) {
-        return other("TOML", Some(format!("`habitat-tui check {file}` says what it is")));
+        return other("TOML", Some(format!("`habitat-tui check {file}` shows its kind")));
     }
     let mut lines = text.lines().filter(|line| !line.trim().is_empty()).take(3);
     let columns = |line: &str| line.matches(',').count().max(line.matches('\t').count()).max(line.matches(';').count());
     let first = lines.next().map_or(0, columns);
     if is("csv") || is("tsv") || (first > 0 && lines.next().is_some_and(|line| columns(line) == first)) {
         let remedy = format!(
-            "a log of runs is read by `habitat-tui fit {file} --at 256x10000`, measured operators by `--measured DIR`"
+            "read a log of runs with `habitat-tui fit {file} --at 256x10000`, measured operators with `--measured DIR`"
         );
         return other("a table (CSV)", Some(remedy));
     }
@@ -274,12 +277,12 @@ mod tests {
             ("x.json", &b""[..], "an empty file"),
             ("x.json", b" \n", "an empty file"),
             ("x.png", b"\x89PNG\r\n\x1a\n\0\0", "a picture (PNG)"),
-            ("x.pt", b"PK\x03\x04\x00", "a zip archive, as PyTorch's checkpoints are"),
+            ("x.pt", b"PK\x03\x04\x00", "a zip archive, such as a PyTorch checkpoint"),
             ("x", b"\x08\0\0\0\0\0\0\0{\"__met", "weights (safetensors)"),
             ("x.json", b"{\"a\": 1}", "JSON without the fields of a step"),
             ("x.json", b"{\"format\": \"habitat-kernel-wise\"", "linear models"),
-            ("x.json", b"{\"format\": \"habitat-run\"", "an answer of this program (habitat-run)"),
-            ("x.json", b"{\"format\": \"habitat-job\"", "an answer of this program (habitat-job)"),
+            ("x.json", b"{\"format\": \"habitat-run\"", "output of this program (habitat-run)"),
+            ("x.json", b"{\"format\": \"habitat-job\"", "output of this program (habitat-job)"),
             ("x.csv", b"batch,ms\n1,2\n", "a table (CSV)"),
             ("x", b"batch,iterations,seconds\n1,2,3\n", "a table (CSV)"),
             ("train.py", b"import torch\n", "a Python program"),
@@ -287,10 +290,10 @@ mod tests {
             ("x", b"# plan\n[plan]\nformat = 1", "TOML"),
             ("x", b"[plan]\nformat = 1", "TOML"),
             ("x.txt", b"hello", "text"),
-            ("x", b"\xff\xfe\x00\x01", "binary data of no kind known here"),
-            ("x.json", b"\xff\xfe{\0\"\0", "text in UTF-16, as PowerShell's `>` writes it"),
-            ("x.json", b"\xfe\xff\0{\0\"", "text in UTF-16, as PowerShell's `>` writes it"),
-            ("x.json", b"{\0\"\0a\0\"\0", "text in UTF-16, as PowerShell's `>` writes it"),
+            ("x", b"\xff\xfe\x00\x01", "binary data of unknown kind"),
+            ("x.json", b"\xff\xfe{\0\"\0", "text in UTF-16, as written by PowerShell's `>`"),
+            ("x.json", b"\xfe\xff\0{\0\"", "text in UTF-16, as written by PowerShell's `>`"),
+            ("x.json", b"{\0\"\0a\0\"\0", "text in UTF-16, as written by PowerShell's `>`"),
             (
                 "x.json.gz",
                 b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n",
@@ -307,7 +310,7 @@ mod tests {
         let said = of(b"{\"format\": \"habitat-black-box\"", Path::new("b.json")).refused(Path::new("b.json"), STEPS);
         let said = said.to_string();
         assert!(said.starts_with("b.json: looks like a black box; `habitat-tui predict --black-box b.json`"), "{said}");
-        assert!(said.contains("Read here: a profile (.habitat.json)"), "{said}");
+        assert!(said.contains("Expected a profile (.habitat.json)"), "{said}");
     }
 
     proptest::proptest! {

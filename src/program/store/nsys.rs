@@ -1,11 +1,10 @@
-//! Nsight Systems exports: the tables that a step is read from.
+//! Nsight Systems exports: the tables of a recorded step.
 //!
-//! The tables of `nsys export --type sqlite` differ between versions: a table is absent
-//! where nothing of its kind was recorded, columns come and go, texts stand in `StringIds`
-//! or in the row itself, kinds of events are numbers that `ENUM_…` tables name. What is
-//! missing is read as nothing; only kernels, and their times, must be there.
+//! The tables of `nsys export --type sqlite` differ between versions. A table is missing if nothing of its kind was
+//! recorded; columns vary; texts are in `StringIds` or in the row; kinds of events are numbers with names in `ENUM_…`
+//! tables. Missing data are read as empty; only kernels with their times are required.
 //!
-//! Rows are passed on as they are read: memory does not grow with the file.
+//! Rows are passed on as they are read, so memory does not grow with the file.
 
 mod database;
 
@@ -23,7 +22,7 @@ use habitat_step::profile::DeviceInfo;
 use habitat_traces::nsight::{CallRow, Facts, Gpu, Part, Process, RangeRow, Source, SourceError, WorkRow};
 use habitat_traces::{CallKind, WorkKind};
 
-/// The first bytes of every SQLite file.
+/// First bytes of every SQLite file.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
 const KERNELS: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
@@ -33,27 +32,26 @@ const GRAPHS: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
 const CALLS: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
 const RANGES: &str = "NVTX_EVENTS";
 
-/// Processes, and GPUs of all of them, of a recording at most.
+/// Maximum number of processes, and of GPUs over all processes, in a recording.
 const PROCESSES: usize = 4096;
-/// Names of domains, and of calls by their numbers, that are held.
+/// Maximum number of cached names of domains, and of calls by their numbers.
 const NAMES: usize = 1 << 16;
-/// How long a file may be read, and how many bytes a second are the slowest that is waited for.
+/// Minimum time limit of reading a file, and the slowest rate in bytes per second for which it is extended.
 const PATIENCE: Duration = Duration::from_secs(6);
 const SLOWEST: u64 = 2 << 20;
 
-/// Whether the beginning of a (decompressed) file is that of an SQLite file.
+/// Whether the (decompressed) beginning of a file is that of an SQLite file.
 pub(super) fn looks_like_sqlite(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
 
-/// What a file is that Nsight Systems wrote and that is not its SQLite export, and what to do
-/// about it; `None` for any other file.
+/// Kind of and advice for a file of Nsight Systems other than its SQLite export; `None` for all other files.
 pub(super) fn remedy(path: &Path) -> Option<(&'static str, String)> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     matches!(extension.as_str(), "nsys-rep" | "qdrep" | "qdstrm").then(|| {
         let remedy = format!(
-            "`nsys export --type sqlite -o report.sqlite {}` makes a file that can be opened here",
-            habitat_base::text::shell_word(&path.display().to_string())
+            "convert it with `nsys export --type sqlite -o report.sqlite {}`",
+            crate::text::shell_word(&path.display().to_string())
         );
         ("an Nsight Systems report, which only Nsight Systems can read", remedy)
     })
@@ -63,19 +61,19 @@ pub(super) fn remedy(path: &Path) -> Option<(&'static str, String)> {
 #[derive(Debug)]
 pub struct Export(Database);
 
-/// Bits of a `globalTid` or `globalPid` below the process.
+/// Bits of a `globalTid` or `globalPid` below the process id.
 const THREAD_BITS: u32 = 24;
 
-/// A row's process: 24 bits, above them the machine.
+/// Process of a row: 24 bits of process id, with the machine above.
 fn process_of(global: i64) -> u64 {
     global.cast_unsigned() >> THREAD_BITS
 }
 
 impl Export {
-    /// Opens an export for reading; nothing is ever written to it.
+    /// Opens an export for reading only.
     ///
     /// # Errors
-    /// [`StoreError`] where it is no SQLite file, is compressed, or has no kernels' table.
+    /// [`StoreError`] if it is not an SQLite file, is compressed, or has no table of kernels.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if compression(path)? != Compression::None {
             let problem = "a compressed SQLite file; decompress it first (gunzip or unzstd)";
@@ -90,7 +88,7 @@ impl Export {
         let database = Database::open(path, patience).map_err(problem)?;
         if let Some(view) = database.view().map_err(problem)? {
             let problem =
-                format!("its {view:?} is no table but a view or a virtual table; Nsight Systems writes tables");
+                format!("its {view:?} is a view or a virtual table, not a table as in exports of Nsight Systems");
             return Err(StoreError::content(path, problem));
         }
         let export = Self(database.with_columns(&[KERNELS, COPIES, FILLS, GRAPHS, CALLS, RANGES]).map_err(problem)?);
@@ -100,7 +98,7 @@ impl Export {
         Ok(export)
     }
 
-    /// Why there is no table of kernels.
+    /// Reason why the table of kernels is missing.
     fn without_kernels(&self) -> rusqlite::Result<String> {
         let tables: u64 = self.0.connection.query_row(
             "SELECT count(*) FROM sqlite_master WHERE name IN ('StringIds', 'META_DATA_EXPORT', 'TARGET_INFO_SYSTEM_ENV', 'NVTX_EVENTS', 'CUPTI_ACTIVITY_KIND_RUNTIME')",
@@ -108,14 +106,14 @@ impl Export {
             |row| row.get(0),
         )?;
         Ok(if tables > 0 {
-            "a recording of Nsight Systems without GPU kernels; record it with `nsys profile --trace=cuda,nvtx`"
+            "an Nsight Systems recording without GPU kernels; record it with `nsys profile --trace=cuda,nvtx`"
                 .to_owned()
         } else {
-            format!("an SQLite file, but no export of Nsight Systems: it has no table {KERNELS}")
+            format!("an SQLite file, but not an export of Nsight Systems: table {KERNELS} is missing")
         })
     }
 
-    /// The rows of one process, where the table tells processes apart.
+    /// Condition for the rows of one process, if the table has processes.
     fn of_process(&self, table: &str, column: &str, process: u64) -> String {
         if self.0.has(table, column) { format!("(\"{column}\" >> {THREAD_BITS}) = {process}") } else { "1".to_owned() }
     }
@@ -147,7 +145,7 @@ impl Export {
             Ok(())
         })?;
         if devices > PROCESSES {
-            return Err(format!("GPUs of more than {PROCESSES} processes, the most that are read; record fewer").into());
+            return Err(format!("GPUs of more than {PROCESSES} processes, the limit; record fewer").into());
         }
         let lone = processes.len() == 1;
         for (table, column) in [
@@ -178,7 +176,7 @@ impl Export {
         Ok(processes.into_values().collect())
     }
 
-    /// The GPUs, by the numbers that processes know them by.
+    /// GPUs with the device numbers that processes use for them.
     fn gpus(&self) -> Result<Vec<(Option<u64>, u32, Gpu)>, SourceError> {
         let mut gpus: BTreeMap<i64, (Option<i64>, Gpu)> = BTreeMap::new();
         for table in ["TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU"] {
@@ -207,7 +205,7 @@ impl Export {
             })?;
         }
         let mut found = Vec::new();
-        // A process' own numbers: CUDA_VISIBLE_DEVICES may have changed them.
+        // Device numbers of a process, which CUDA_VISIBLE_DEVICES may have changed.
         if self.0.exists("TARGET_INFO_CUDA_DEVICE") {
             let sql = "SELECT * FROM TARGET_INFO_CUDA_DEVICE";
             self.0.each(sql, &mut |row| {
@@ -245,13 +243,12 @@ impl Source for Export {
         let mut missing = Vec::new();
         if !self.0.has(CALLS, "correlationId") {
             missing.push(
-                "the recording has no CUDA calls: kernels are joined to nothing (record with --trace=cuda,nvtx)"
+                "the recording has no CUDA calls, so kernels have no operators (record with --trace=cuda,nvtx)"
                     .to_owned(),
             );
         }
         if !self.0.has(KERNELS, "globalPid") && processes.len() == 1 {
-            missing
-                .push("the recording does not say which process ran a kernel: it is taken for one process".to_owned());
+            missing.push("the recording has no process for kernels: assuming a single process".to_owned());
         }
         let mut graphs = 0;
         if self.0.has(GRAPHS, "start") {
@@ -276,7 +273,7 @@ impl Source for Export {
             return Ok(());
         }
         let kinds = self.0.names("ENUM_NSYS_EVENT_TYPE");
-        // The numbers have been the same in every version that has no names for them.
+        // Versions without names for these numbers all use the same ones.
         let of = |number: i64, name: &str| match kinds.get(&number) {
             Some(known) => known == name,
             None => matches!((number, name), (59, "NvtxPushPopRange") | (60, "NvtxStartEndRange")),
@@ -302,7 +299,7 @@ impl Source for Export {
             }
             let thread = whole(row, 5)?.unwrap_or(0).cast_unsigned();
             let domain = whole(row, 6)?.filter(|id| *id != 0);
-            // A domain without a name is a domain still.
+            // Keep a domain without a name.
             let key = (part.process, domain.unwrap_or(0));
             let domain = domain.map(|_| domains.get(&key).map_or("unnamed", String::as_str));
             let mut pass = |text: &str| pass(RangeRow { text, domain, start, end, thread, nests });
@@ -320,7 +317,7 @@ impl Source for Export {
             return Ok(());
         }
         let mut texts = self.0.texts();
-        // What a call of this name starts; `None` if it starts no work.
+        // Kind of work that a call with this name starts; `None` if it starts none.
         let mut kinds: HashMap<i64, Option<CallKind>> = HashMap::new();
         let within =
             part.window.map_or_else(String::new, |(from, to)| format!(" AND start >= {from} AND start < {to}"));
@@ -370,8 +367,8 @@ impl Source for Export {
 }
 
 impl Export {
-    /// Rows of work of a process and window: the columns that all tables have make a row without
-    /// a name; `more` columns begin at place 5.
+    /// Passes the rows of work of a process in a window. The columns that all tables have make a row without a name;
+    /// `more` columns start at index 5.
     fn work_rows(
         &self,
         table: &str,
@@ -432,7 +429,7 @@ impl Export {
         })
     }
 
-    /// Copies by their direction, in the words of PyTorch's profiler.
+    /// Copies with names by direction, as in PyTorch's profiler.
     fn copies(&self, part: Part, pass: &mut dyn FnMut(WorkRow<'_>)) -> Result<(), SourceError> {
         let (kinds, memories) = (self.0.names("ENUM_CUDA_MEMCPY_OPER"), self.0.names("ENUM_CUDA_MEM_KIND"));
         let mut names: HashMap<[Option<i64>; 3], String> = HashMap::new();

@@ -1,11 +1,11 @@
-//! Tables of measured operators: one operator, one configuration, one GPU a row.
+//! Tables of measured operators: one operator, configuration and GPU per row.
 //!
-//! Two forms are read, both FP32, CSV, compressed or not, told apart by their headings:
+//! Reads two formats, both FP32 in CSV, compressed or not, distinguished by their headings:
 //!
-//! - `NeuSight`'s (`latency_ms`, `gpu` by slug, `split`): device time by events, forward,
-//!   with the main kernel's launch where it was recorded;
-//! - `MLPredict`'s (`ms_median`; `conv` and `dense`): host time around one run in
-//!   `TensorFlow`. Only forward rows (`optimizer` none) are read. The time includes the
+//! - `NeuSight`'s (`latency_ms`, `gpu` by slug, `split`): device time from events, forward pass, with the main kernel's
+//! launch if recorded;
+//! - `MLPredict`'s (`ms_median`; `conv` and `dense`): host time of one run in `TensorFlow`. Only forward rows
+//! (`optimizer` none) are read. The time includes the activation, the bias and the host's overhead per run.
 //!   activation, the bias and what a run costs the host.
 
 use std::collections::BTreeMap;
@@ -22,38 +22,38 @@ use habitat_step::profile::{Attribute, DType, Kernel, Operation, Phase, Precisio
 /// One measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// What was measured.
+    /// Measured operator.
     pub operation: Operation,
-    /// TF32, which the element type does not tell.
+    /// TF32, which the element type does not show.
     pub precision: Option<Precision>,
-    /// On which GPU.
+    /// GPU of the measurement.
     pub gpu: GpuSlug,
-    /// How long it took.
+    /// Measured time.
     pub time: Micros,
-    /// The main kernel; its launch where recorded.
+    /// Main kernel, with its launch if recorded.
     pub kernel: Kernel,
-    /// For what its authors meant it.
+    /// Intended use by the authors.
     pub split: Split,
-    /// Whether the time is the device's alone, calls having been queued ahead of it; else the
-    /// launch from the host is in it.
+    /// Whether calls were queued ahead, so that the time is the device's alone. Otherwise it includes the launch by the
+    /// host.
     pub queued: bool,
 }
 
-/// Operator tables of `NeuSight`'s form, by name.
+/// Operator tables in `NeuSight`'s format, by name.
 pub const TABLES: [&str; 6] = ["linear", "bmm", "conv2d", "softmax", "layernorm", "elementwise"];
 
-/// The file of a table in a folder: `dir/name.csv`, `.csv.gz` or `.csv.zst`.
+/// Path of a table in a folder: `dir/name.csv`, `.csv.gz` or `.csv.zst`.
 pub fn find(dir: &Path, name: &str) -> Option<PathBuf> {
     [".csv", ".csv.gz", ".csv.zst"].iter().map(|ending| dir.join(format!("{name}{ending}"))).find(|path| path.exists())
 }
 
-/// Rows of a table at most.
+/// Maximum number of rows of a table.
 pub(super) const MOST_ROWS: usize = 1_000_000;
 
-/// All rows of a table, in its order; `name` is that of the table, such as `linear`.
+/// Reads all rows of a table in order; `name` is the name of the table, such as `linear`.
 ///
 /// # Errors
-/// [`StoreError`] with the file, the line and what is wrong with it.
+/// [`StoreError`] with the file, the line and the problem.
 pub fn read(path: &Path, name: &str) -> Result<Vec<Row>, StoreError> {
     let reader = open(path, Limit::TABLE).map_err(|error| StoreError::read(path, error))?;
     rows(reader, name).map_err(|problem| StoreError::content(path, problem))
@@ -74,48 +74,48 @@ fn rows(reader: impl Read, name: &str) -> Result<Vec<Row>, String> {
             return Err(problem(format!("{field}: {what}")));
         }
         if rows.len() >= MOST_ROWS {
-            return Err(problem(format!("more than {MOST_ROWS} rows; divide the table")));
+            return Err(problem(format!("more than {MOST_ROWS} rows; split the table")));
         }
         rows.extend(row);
     }
     Ok(rows)
 }
 
-/// Element types that a table may have, the usual one first.
+/// Possible element types of a table, the default first.
 const DTYPES: [DType; 5] = [DType::Float32, DType::Float16, DType::Bfloat16, DType::Float8E4m3, DType::Float8E5m2];
-/// FP32 that is multiplied by tensor cores.
+/// FP32 multiplied on tensor cores as TF32.
 const TF32: &str = "tf32";
 
-/// A line of a table, its time left open.
+/// A line of a table without its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableLine {
-    /// The table's name.
+    /// Name of the table.
     pub table: &'static str,
-    /// The operator's name there.
+    /// Name of the operator in the table.
     pub op: &'static str,
     /// The GPU.
     pub gpu: GpuSlug,
-    /// The element type.
+    /// Element type.
     pub dtype: String,
-    /// Columns of sizes.
+    /// Columns with sizes.
     pub sizes: Vec<(&'static str, u64)>,
 }
 
 impl TableLine {
-    /// The heading line of its table.
+    /// Heading line of the table.
     pub fn heading(&self) -> String {
         let sizes: Vec<&str> = self.sizes.iter().map(|(column, _)| *column).collect();
         format!("gpu,op,dtype,{},latency_ms\n", sizes.join(","))
     }
 
-    /// The line itself.
+    /// Text of the line.
     pub fn text(&self) -> String {
         let sizes: Vec<String> = self.sizes.iter().map(|(_, value)| value.to_string()).collect();
         format!("{},{},{},{},\n", self.gpu, self.op, self.dtype, sizes.join(","))
     }
 }
 
-/// The line that [`read`] makes `operation` of; `None` where no table has it.
+/// The line that [`read`] turns into `operation`; `None` if no table has such an operator.
 pub fn line(operation: &Operation, precision: Option<Precision>, gpu: &GpuSlug) -> Option<TableLine> {
     let (table, op, sizes) = match (operation.name.as_str(), &operation.inputs[..]) {
         ("aten::linear", [left, right]) => {
@@ -172,7 +172,7 @@ impl Line<'_> {
             .parse::<f64>()
             .ok()
             .filter(|value| value.is_sign_positive() && *value <= most::ELEMENTS)
-            .ok_or_else(|| format!("{key}: {value:?} is no number from 0 to 1e15"))
+            .ok_or_else(|| format!("{key}: {value:?} is not a number from 0 to 1e15"))
     }
 
     fn size(&self, key: &str) -> Result<u64, String> {
@@ -205,7 +205,7 @@ impl Line<'_> {
         Ok(Row { operation, precision, gpu, time, kernel, split, queued: false })
     }
 
-    /// The element type, FP32 where the table does not say.
+    /// Element type; FP32 if the table has none.
     fn dtype(&self) -> Result<(DType, Option<Precision>), String> {
         let name = self.text("dtype").unwrap_or_default().trim();
         if name == TF32 {
@@ -214,16 +214,16 @@ impl Line<'_> {
         let known = DTYPES.into_iter().find(|dtype| dtype.name() == name || name.is_empty());
         known.map(|dtype| (dtype, None)).ok_or_else(|| {
             let names: Vec<String> = DTYPES.iter().map(ToString::to_string).collect();
-            format!("dtype: {name:?} is none of {}, {TF32}", names.join(", "))
+            format!("dtype: {name:?} is not one of {}, {TF32}", names.join(", "))
         })
     }
 
-    /// The operation of a row.
+    /// Operation of a row.
     fn operation(&self, name: &str, op: &str) -> Result<Operation, String> {
         Ok(match name {
             "elementwise" => {
                 let shape = vec![self.size("B")?, self.size("H")?];
-                // A trailing u marks tensor and scalar; relu and the like have one input too.
+                // A trailing u marks an operation on a tensor and a scalar; relu and similar ones also have one input.
                 let one_input = op.ends_with('u') || op == "tanh";
                 let bare = if op == "relu" || op == "gelu" { op } else { op.trim_end_matches('u') };
                 let inputs = if one_input { vec![shape.clone()] } else { vec![shape.clone(), shape.clone()] };
@@ -253,7 +253,7 @@ impl Line<'_> {
         })
     }
 
-    /// A forward row; `None` for whole training steps.
+    /// A forward row; `None` for a whole training step.
     fn mlpredict(&self, name: &str) -> Result<Option<Row>, String> {
         if self.text("optimizer") != Some("none") {
             return Ok(None);
@@ -266,7 +266,7 @@ impl Line<'_> {
         } else {
             let (image, kernel) = (self.size("matsize")?, self.size("kernelsize")?.max(1));
             let stride = self.size("strides")?.max(1);
-            // TensorFlow's rules. SAME may pad one more at the end than at the beginning.
+            // TensorFlow's rules: SAME may pad one more at the end than at the beginning.
             let (out, padding) = if self.size("padding")? == 1 {
                 let out = image.div_ceil(stride);
                 (out, (out.saturating_sub(1) * stride + kernel).saturating_sub(image).div_ceil(2))
@@ -283,8 +283,7 @@ impl Line<'_> {
     }
 }
 
-/// The GPU meant. The tables do not tell GPUs of one name apart: the commonest of 2018
-/// is taken.
+/// GPU of a name. If the tables have one name for several GPUs, assumes the most common of 2018.
 fn mlpredict_slug(name: &str) -> String {
     match name {
         "GTX1080Ti" => "gtx-1080-ti".to_owned(),
@@ -368,7 +367,7 @@ mod tests {
         );
         let rows = rows(table.as_bytes(), "conv").unwrap();
         assert_eq!(rows.len(), 2);
-        // VALID: ⌈(71 − 4 + 1) / 2⌉; SAME: ⌈7 / 2⌉, one at each side.
+        // VALID: ⌈(71 − 4 + 1) / 2⌉; SAME: ⌈7 / 2⌉, one on each side.
         assert_eq!(rows[0].operation.outputs, [vec![9, 97, 34, 34]]);
         assert_eq!(rows[1].operation.outputs, [vec![2, 8, 4, 4]]);
         assert_eq!(rows[1].operation.attributes["padding"].as_ints(), Some(vec![1, 1]));
@@ -400,7 +399,7 @@ mod tests {
         }
         let other = "gpu,op,dtype,B,H,latency_ms\nt4,softmax,float12,8,9,1\n";
         assert!(
-            rows(other.as_bytes(), "softmax").unwrap_err().contains("line 2: dtype: \"float12\" is none of float32")
+            rows(other.as_bytes(), "softmax").unwrap_err().contains("line 2: dtype: \"float12\" is not one of float32")
         );
     }
 
@@ -409,7 +408,7 @@ mod tests {
         let message = |table: &str| rows(table.as_bytes(), "linear").unwrap_err();
         assert_eq!(
             message("gpu,op,B,M,N,K,latency_ms\nt4,linear,1,2,3,x,1\n"),
-            "line 2: K: \"x\" is no number from 0 to 1e15"
+            "line 2: K: \"x\" is not a number from 0 to 1e15"
         );
         assert_eq!(message("gpu,op,B,M,N,latency_ms\nt4,linear,1,2,3,1\n"), "line 2: column K is missing");
         assert!(
@@ -417,7 +416,7 @@ mod tests {
         );
         assert_eq!(
             message("gpu,op,B,M,N,K,latency_ms\nt4,linear,1,2,3,4,-1\n"),
-            "line 2: latency_ms: \"-1\" is no number from 0 to 1e15"
+            "line 2: latency_ms: \"-1\" is not a number from 0 to 1e15"
         );
     }
 }

@@ -1,13 +1,13 @@
-//! Where the user's files are, by the conventions of the platform.
+//! Folders of the user's files, by the conventions of the platform.
 
 use std::path::{Path, PathBuf};
 
 use directories::ProjectDirs;
 
-/// Names the folder to use in place of the platform's configuration and data folders.
+/// Environment variable with a folder to use instead of the platform's configuration and data folders.
 pub const CONFIG_DIR_VARIABLE: &str = "HABITAT_TUI_CONFIG_DIR";
 
-/// The user's folders. None of them needs to exist.
+/// The user's folders, which need not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
     config: PathBuf,
@@ -15,8 +15,8 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// `$HABITAT_TUI_CONFIG_DIR`, else the platform's configuration and data folders, else
-    /// `.habitat-tui` in the current folder (where the user has no home).
+    /// `$HABITAT_TUI_CONFIG_DIR`, or otherwise the platform's configuration and data folders, or `.habitat-tui` in the
+    /// current folder if the user has no home.
     pub fn find() -> Self {
         if let Some(path) = std::env::var_os(CONFIG_DIR_VARIABLE).filter(|path| !path.is_empty()) {
             return Self::at(path);
@@ -27,58 +27,58 @@ impl Paths {
         )
     }
 
-    /// Where files that can be made anew belong, in a folder of ours: `$XDG_CACHE_HOME` on
-    /// every platform, else the platform's. `None` where the user has no home.
+    /// Our folder for files that can be recreated: in `$XDG_CACHE_HOME` on every platform, or otherwise in the
+    /// platform's cache folder. `None` if the user has no home.
     pub fn cache() -> Option<PathBuf> {
         let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let of_platform = || ProjectDirs::from("", "", "habitat-tui").map(|dirs| dirs.cache_dir().to_owned());
         set.map(|path| path.join("habitat-tui")).or_else(of_platform)
     }
 
-    /// A folder that is there and cannot be entered, and why; what would be in it is not read.
+    /// An existing folder that cannot be entered, with the error. Its files are not read.
     pub fn closed(&self) -> Option<(&Path, std::io::Error)> {
         [&self.config, &self.data]
             .into_iter()
             .find_map(|folder| Some((folder.as_path(), super::files::closed(folder)?)))
     }
 
-    /// Whether the user named the folder, and so means it.
+    /// Whether the user has set the folder explicitly.
     pub fn is_given() -> bool {
         std::env::var_os(CONFIG_DIR_VARIABLE).is_some_and(|path| !path.is_empty())
     }
 
-    /// A given folder for everything.
+    /// Uses one folder for everything.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         let config = folder.into();
         Self { data: config.clone(), config }
     }
 
-    /// The settings file.
+    /// Settings file.
     pub fn settings(&self) -> PathBuf {
         self.config.join("config.toml")
     }
 
-    /// The user's GPUs.
+    /// Folder of the user's GPUs.
     pub fn catalog(&self) -> PathBuf {
         self.config.join("catalog")
     }
 
-    /// The user's prices.
+    /// Folder of the user's prices.
     pub fn pricing(&self) -> PathBuf {
         self.config.join("pricing")
     }
 
-    /// Operators that the user measured.
+    /// Folder of operators that the user measured.
     pub fn measured(&self) -> PathBuf {
         self.config.join("measured")
     }
 
-    /// The user's themes.
+    /// Folder of the user's themes.
     pub fn themes(&self) -> PathBuf {
         self.config.join("themes")
     }
 
-    /// Trained networks.
+    /// Folder of trained networks.
     pub fn models(&self) -> PathBuf {
         self.data.join("models")
     }

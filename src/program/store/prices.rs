@@ -1,4 +1,4 @@
-//! Price files: those that are shipped, the user's own, and those that `prices update` writes.
+//! Price files: shipped ones, the user's own, and those written by `prices update`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,25 @@ use super::files::{self, Limit, StoreError};
 use super::{Paths, bundled, save_atomically, today};
 use habitat_planning::pricing::{Offer, PriceBook, Snapshot, Trust};
 
-/// How a file begins that `prices update` wrote: it may be replaced by the next.
+/// First line of a file written by `prices update`, which the next update may replace.
 const MADE: &str = "# Made by `habitat-tui prices update`, which replaces it.";
 
-/// A price file, and where it is; shipped ones have no path.
+/// A price file with its path; shipped files have none.
 #[derive(Debug, Clone)]
 pub struct PriceFile {
-    /// Of the user.
+    /// Path of a user's file.
     pub path: Option<PathBuf>,
-    /// Whether `prices update` wrote it; of an offer in two files, that written by hand counts.
+    /// Whether `prices update` wrote it. If an offer is in two files, the one written by hand takes precedence.
     pub is_made: bool,
-    /// Its prices.
+    /// Prices of the file.
     pub snapshot: Snapshot,
 }
 
-/// The price files that count: the shipped ones, then those of `prices update`, then those that
-/// the user wrote. A shipped file does not count where a file of the user's has all offers of its
-/// provider.
+/// Price files in effect: shipped ones, then those of `prices update`, then those that the user wrote. A shipped file
+/// is dropped if a user's file has all offers of its provider.
 ///
 /// # Errors
-/// [`StoreError`] naming the user's file and key, or the GPU of a file written by hand that the catalog does not have.
+/// [`StoreError`] with the user's file and key, or with the GPU in a file written by hand that is not in the catalog.
 pub fn files(paths: &Paths) -> Result<Vec<PriceFile>, StoreError> {
     let mut own = Vec::new();
     for (path, text) in files::read_folder(&paths.pricing(), "toml")? {
@@ -59,14 +58,14 @@ fn with_shipped(mut own: Vec<PriceFile>) -> Vec<PriceFile> {
     all
 }
 
-/// The files as they are once these prices are written to `path`.
+/// Files in effect after these prices are written to `path`.
 pub fn with(files: &[PriceFile], path: &Path, snapshot: Snapshot) -> Vec<PriceFile> {
     let is_kept = |file: &&PriceFile| file.path.as_deref().is_some_and(|known| known != path);
     let new = PriceFile { path: Some(path.to_owned()), is_made: true, snapshot };
     with_shipped(files.iter().filter(is_kept).cloned().chain([new]).collect())
 }
 
-/// A book of these files.
+/// Builds a price book from these files.
 pub fn book(files: &[PriceFile]) -> PriceBook {
     let offers = |file: &PriceFile| {
         let is_own = file.path.is_some() && !file.is_made;
@@ -78,49 +77,49 @@ pub fn book(files: &[PriceFile]) -> PriceBook {
     files.iter().fold(book, |book, file| book.with_terms(&file.snapshot.provider, file.snapshot.terms()))
 }
 
-/// The shipped prices overlaid by the user's `pricing/*.toml`.
+/// Shipped prices, overridden by the user's `pricing/*.toml`.
 ///
 /// # Errors
-/// [`StoreError`] naming the user's file and key.
+/// [`StoreError`] with the user's file and key.
 pub fn prices(paths: &Paths) -> Result<PriceBook, StoreError> {
     Ok(book(&files(paths)?))
 }
 
-/// Where the prices of a provider are written.
+/// File for the prices of a provider.
 pub fn file_of(paths: &Paths, provider: &str) -> PathBuf {
     paths.pricing().join(format!("{provider}.toml"))
 }
 
-/// Refuses to replace a file that somebody wrote by hand.
+/// Prevents replacing a file that was written by hand.
 ///
 /// # Errors
-/// [`StoreError`] naming the file, and what to do.
+/// [`StoreError`] with the file and a remedy.
 pub fn check_replaceable(path: &Path, force: bool) -> Result<(), StoreError> {
     let old = files::there(files::read_text(path, Limit::CATALOG))?;
     if force || old.is_none_or(|text| text.starts_with(MADE)) {
         return Ok(());
     }
-    let remedy = "give it another name, under which it adds to these prices, or --force to replace it";
+    let remedy = "rename it, so that it adds to these prices, or use --force to replace it";
     Err(StoreError::content(path, format!("was not made by `prices update`; {remedy}")))
 }
 
-/// Makes the folder of the user's prices, and says where no file can be made in it.
+/// Creates the folder of the user's prices, and checks that files can be created in it.
 ///
 /// # Errors
-/// [`StoreError::Write`] naming the folder.
+/// [`StoreError::Write`] with the folder.
 pub fn check_folder(paths: &Paths) -> Result<(), StoreError> {
     let folder = paths.pricing();
     let made = std::fs::create_dir_all(&folder).and_then(|()| tempfile::tempfile_in(&folder));
     made.map(drop).map_err(|source| StoreError::Write { path: folder, source })
 }
 
-/// Writes a price file: all of it, or the old one stays as it is.
+/// Writes a price file atomically.
 ///
 /// # Errors
-/// [`StoreError`] naming the file; where it could not be read back, too.
+/// [`StoreError`] with the file, also if it could not be read back.
 pub fn save(path: &Path, snapshot: &Snapshot) -> Result<(), StoreError> {
     let content = toml::to_string(snapshot).map_err(|error| StoreError::content(path, error))?;
-    let text = format!("{MADE}\n# Your own prices belong in a file of another name.\n{content}");
+    let text = format!("{MADE}\n# Put your own prices in a file with another name.\n{content}");
     Snapshot::parse(&text).map_err(|error| StoreError::content(path, error))?;
     Limit::CATALOG.check(text.len() as u64).map_err(|error| StoreError::read(path, error))?;
     save_atomically(path, text.as_bytes(), true)

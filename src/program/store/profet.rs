@@ -1,10 +1,9 @@
-//! Tables in the form of PROFET's data: `anchor_*.csv` and `latencies.csv`, plain or
-//! compressed.
+//! Tables in the format of PROFET's data: `anchor_*.csv` and `latencies.csv`, plain or compressed.
 //!
-//! An anchor table has a row a repetition of a workload: the step on the anchor in seconds,
-//! on the other instances in microseconds, and the device time by `TensorFlow` operator type
-//! in microseconds, summed over two profiled steps. Columns are found by name; columns of
-//! operator types may be missing (they took no time) or new.
+//! An anchor table has a row for each repetition of a workload: the step on the anchor in seconds, on the other
+//! instances in microseconds, and the device time by `TensorFlow` operator type in microseconds, summed over two
+//! profiled steps. Columns are found by name. A missing column of an operator type means that it took no time; new
+//! types are allowed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,16 +16,16 @@ use habitat_base::units::{GpuSlug, Micros};
 use habitat_prediction::blackbox::{OperatorKind, OperatorTotals, Recorded, StepRecord};
 use habitat_step::op::name::tensorflow;
 
-/// Cloud instances of the data and the GPU (one die) that they have.
+/// Cloud instances of the data with their GPU (one die).
 const INSTANCES: [(&str, &str); 4] =
     [("g3s.xlarge", "m60"), ("g4dn.xlarge", "t4"), ("p2.xlarge", "k80"), ("p3.2xlarge", "v100-sxm2-16gb")];
-/// Steps that the operator times of a row are of.
+/// Number of steps in the operator times of a row.
 const PROFILED_STEPS: f64 = 2.0;
 
-/// All rows of the `anchor_*` tables of a folder.
+/// Reads all rows of the `anchor_*` tables in a folder.
 ///
 /// # Errors
-/// [`StoreError`] with the file, the line, the column and what is wrong; no table at all.
+/// [`StoreError`] with the file, the line, the column and the problem, or if no table exists.
 pub fn read(dir: &Path) -> Result<Vec<Recorded>, StoreError> {
     let tables = tables(dir)?;
     if tables.is_empty() {
@@ -40,10 +39,10 @@ pub fn read(dir: &Path) -> Result<Vec<Recorded>, StoreError> {
     Ok(rows)
 }
 
-/// All rows of `latencies.csv` of a folder.
+/// Reads all rows of `latencies.csv` in a folder.
 ///
 /// # Errors
-/// As [`read`].
+/// Errors of [`read`].
 pub fn read_latencies(dir: &Path) -> Result<Vec<StepRecord>, StoreError> {
     let path = super::operator_tables::find(dir, "latencies")
         .ok_or_else(|| StoreError::content(dir, "no table latencies.csv (or .csv.gz, .csv.zst)"))?;
@@ -64,20 +63,20 @@ pub fn read_latencies(dir: &Path) -> Result<Vec<StepRecord>, StoreError> {
     Ok(rows)
 }
 
-/// The files of a folder that are read, by name.
+/// Files that are read from a folder, sorted by name.
 ///
 /// # Errors
-/// [`StoreError`] where the folder cannot be read.
+/// [`StoreError`] if the folder cannot be read.
 pub fn files(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = tables(dir)?;
     found.extend(super::operator_tables::find(dir, "latencies"));
     Ok(found)
 }
 
-/// The anchor tables, by name.
+/// Anchor tables, sorted by name.
 ///
 /// # Errors
-/// [`StoreError`] where the folder cannot be read.
+/// [`StoreError`] if the folder cannot be read.
 pub fn tables(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|error| StoreError::read(dir, error))? {
@@ -92,7 +91,7 @@ pub fn tables(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(found)
 }
 
-/// What a heading stands for.
+/// Meaning of a heading.
 enum Heading {
     Operator(Arc<str>, OperatorKind),
     Idle,
@@ -122,9 +121,9 @@ fn anchor_rows(reader: impl std::io::Read, rows: &mut Vec<Recorded>) -> Result<(
     let headings = reader.headers().map_err(|error| error.to_string())?.clone();
     let columns: Vec<Heading> = headings.iter().map(Heading::of).collect();
     if !columns.iter().any(|column| matches!(column, Heading::Operator(..))) {
-        return Err("no column Device_*: this is no anchor table of PROFET's form".to_owned());
+        return Err("no column Device_*: not an anchor table of PROFET".to_owned());
     }
-    // The same few names come back on every line.
+    // The same few names occur on every line.
     let mut names: BTreeMap<String, Arc<str>> = BTreeMap::new();
     let mut shared = |name: &str| Arc::clone(names.entry(name.to_owned()).or_insert_with(|| name.into()));
     for (index, record) in reader.records().enumerate() {
@@ -206,30 +205,30 @@ impl Row<'_> {
     }
 }
 
-/// The GPU of an instance: one of the data's, or a slug.
+/// GPU of an instance of the data, or of a slug.
 fn gpu(instance: &str) -> Result<GpuSlug, String> {
     let slug = INSTANCES.iter().find(|(name, _)| *name == instance).map_or(instance, |(_, slug)| slug);
     GpuSlug::new(slug).map_err(|_| {
         let known = INSTANCES.map(|(name, gpu)| format!("{name} ({gpu})")).join(", ");
-        format!("instance {instance:?} is not known; known are {known} and slugs of GPUs")
+        format!("unknown instance {instance:?}; use one of {known} or a GPU slug")
     })
 }
 
 fn whole<T: std::str::FromStr>(column: &str, text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{column}: {text:?} is no whole number"))
+    text.parse().map_err(|_| format!("{column}: {text:?} is not a whole number"))
 }
 
-/// A number of microseconds, given in units of `unit` microseconds; nothing is zero.
+/// A time given in units of `unit` microseconds; zero for an empty text.
 fn micros(column: &str, text: &str, unit: f64) -> Result<Micros, String> {
     if text.is_empty() {
         return Ok(Micros::ZERO);
     }
-    let value: f64 = text.parse().map_err(|_| format!("{column}: {text:?} is no number"))?;
+    let value: f64 = text.parse().map_err(|_| format!("{column}: {text:?} is not a number"))?;
     Micros::new(value * unit).map_err(|error| format!("{column}: {error}"))
 }
 
 fn above_zero(column: &str, time: Micros) -> Result<Micros, String> {
-    if time.get() > 0.0 { Ok(time) } else { Err(format!("{column}: a step takes longer than 0")) }
+    if time.get() > 0.0 { Ok(time) } else { Err(format!("{column}: has to be above 0")) }
 }
 
 #[cfg(test)]
@@ -261,12 +260,12 @@ mod tests {
     fn bad_lines_are_named() {
         let error =
             |line: &str| rows(&format!("{HEAD}\nexp01,g3s.xlarge,V,64dataset,32,1,1,1,1,1,1\n{line}\n")).unwrap_err();
-        assert!(error("exp01,m5.large,V,64dataset,32,1,1,1,1,1,1").contains("line 3: instance \"m5.large\""));
+        assert!(error("exp01,m5.large,V,64dataset,32,1,1,1,1,1,1").contains("line 3: unknown instance \"m5.large\""));
         assert!(error("exp01,t4,V,64x64,32,1,1,1,1,1,1").contains("64x64"));
         assert!(error("exp01,t4,V,64dataset,many,1,1,1,1,1,1").contains("batchsize"));
         assert!(error("exp01,t4,V,64dataset,32,0,1,1,1,1,1").contains("batch_latency"));
         assert!(error("exp01,t4,V,64dataset,32,1,1,1,-1,1,1").contains("Device_Conv2D"));
-        assert!(error("exp01,t4,V,64dataset,32,1,1,1,x,1,1").contains("no number"));
+        assert!(error("exp01,t4,V,64dataset,32,1,1,1,x,1,1").contains("not a number"));
         assert!(error("exp01,t4,V,64dataset,32,1,1,1,0,0,1").contains("no operator"));
         assert!(rows("a,b\n1,2\n").unwrap_err().contains("Device_"));
         let headless = HEAD.replace("model,", "");

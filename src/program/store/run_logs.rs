@@ -1,6 +1,6 @@
-//! Logs of runs: CSV with a time and a batch size or iterations (or both) a row.
+//! Logs of runs: CSV with a time and a batch size, a number of iterations, or both per row.
 //!
-//! Columns are found by their usual names, whatever their case, or named by the caller.
+//! Columns are found by their usual names, ignoring case, or set by the caller.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::files::{Limit, StoreError, open};
 use habitat_base::units::{Micros, TimeUnit, most};
 use habitat_prediction::runlog::Run;
 
-/// The unit that a heading ends with, after `_`, a space or a bracket.
+/// Unit at the end of a heading, after `_`, a space or a bracket.
 fn unit_of_heading(heading: &str) -> Option<TimeUnit> {
     let heading = heading.to_lowercase();
     let word = heading.trim_end_matches([')', ']']).rsplit(['_', ' ', '(', '[', '-', '/']).next()?;
@@ -22,29 +22,29 @@ fn unit_of_heading(heading: &str) -> Option<TimeUnit> {
     })
 }
 
-/// Which columns to read; those not named are found.
+/// Columns to read; those not set are detected.
 #[derive(Debug, Clone, Default)]
 pub struct LogColumns<'a> {
-    /// Of times.
+    /// Column of times.
     pub time: Option<&'a str>,
-    /// Of batch sizes.
+    /// Column of batch sizes.
     pub batch: Option<&'a str>,
-    /// Of iterations.
+    /// Column of iterations.
     pub iterations: Option<&'a str>,
-    /// Of GPUs or machines: a model each.
+    /// Column of GPUs or machines; each gets its own model.
     pub gpu: Option<&'a str>,
-    /// The unit of the times, where the heading does not say it.
+    /// Unit of the times, if the heading has none.
     pub unit: Option<TimeUnit>,
 }
 
-/// A log as read.
+/// Content of a log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunLog {
-    /// The headings of the columns that were read: time, batch, iterations, GPU.
+    /// Headings of the columns: time, batch, iterations, GPU.
     pub headings: [Option<String>; 4],
-    /// Runs by GPU (empty text where there is no such column), in the order of the file.
+    /// Runs by GPU (empty text without such a column), in the order of the file.
     pub runs: Vec<(String, Vec<Run>)>,
-    /// What was assumed.
+    /// Assumptions.
     pub notes: Vec<String>,
 }
 
@@ -66,13 +66,13 @@ const ITERATIONS: &[&str] =
     &["iterations", "iteration", "iters", "iter", "steps", "step", "num_steps", "num_iterations", "epochs", "epoch"];
 const GPU: &[&str] = &["gpu", "device", "gpu_name", "instance", "instance_name", "instance_type", "machine"];
 
-/// GPUs of a log at most.
+/// Maximum number of GPUs in a log.
 const MOST_GPUS: usize = 1000;
 
 /// Reads a log.
 ///
 /// # Errors
-/// [`StoreError`] with the file, the line or the column, and what is wrong with it.
+/// [`StoreError`] with the file, the line or the column, and the problem.
 pub fn read(path: &Path, columns: &LogColumns<'_>) -> Result<RunLog, StoreError> {
     let problem = |what: String| StoreError::content(path, what);
     let mut reader = csv::ReaderBuilder::new()
@@ -103,7 +103,7 @@ pub fn read(path: &Path, columns: &LogColumns<'_>) -> Result<RunLog, StoreError>
             log.runs.push((gpu.to_owned(), vec![run]));
         } else {
             return Err(line(format!(
-                "more than {MOST_GPUS} GPUs, each with a model of its own; name another column with --gpu"
+                "more than {MOST_GPUS} GPUs, each with its own model; set another column with --gpu"
             )));
         }
     }
@@ -113,7 +113,7 @@ pub fn read(path: &Path, columns: &LogColumns<'_>) -> Result<RunLog, StoreError>
     Ok(log)
 }
 
-/// Where the columns are.
+/// Indices of the columns.
 struct Found {
     time: usize,
     batch: Option<usize>,
@@ -126,13 +126,13 @@ struct Found {
 impl Found {
     fn of(headings: &csv::StringRecord, columns: &LogColumns<'_>) -> Result<Self, String> {
         let time = column(headings, columns.time, TIME)?
-            .ok_or_else(|| format!("no column of times among {}; name it with --time", listed(headings)))?;
+            .ok_or_else(|| format!("no column of times among {}; set it with --time", listed(headings)))?;
         let batch = column(headings, columns.batch, BATCH)?;
         let iterations = column(headings, columns.iterations, ITERATIONS)?;
         let gpu = column(headings, columns.gpu, GPU)?;
         if batch.is_none() && iterations.is_none() {
             return Err(format!(
-                "no column of batch sizes or iterations among {}; name one with --batch or --iterations",
+                "no column of batch sizes or iterations among {}; set one with --batch or --iterations",
                 listed(headings)
             ));
         }
@@ -141,7 +141,7 @@ impl Found {
             (Some(unit), _) | (None, Some(unit)) => unit,
             (None, None) => {
                 notes.push(format!(
-                    "the heading {:?} tells no unit: seconds are taken (--unit ms says otherwise)",
+                    "no unit in the heading {:?}: assuming seconds (set another with --unit ms)",
                     &headings[time]
                 ));
                 TimeUnit::Seconds
@@ -157,18 +157,18 @@ impl Found {
 
 fn listed(headings: &csv::StringRecord) -> String {
     if headings.iter().any(|heading| heading.trim_start().starts_with('{')) {
-        return "what looks like JSON, not a table with a line of headings".to_owned();
+        return "content that looks like JSON, not a table with a line of headings".to_owned();
     }
     let shown = headings.iter().take(12).map(|heading| format!("{:?}", habitat_base::text::clean(heading, 40)));
     let more = if headings.len() > 12 { " …" } else { "" };
     shown.collect::<Vec<_>>().join(", ") + more
 }
 
-/// The column asked for, else the first of the usual names that is there, in their order.
+/// The requested column, or otherwise the first of the usual names that exists.
 fn column(headings: &csv::StringRecord, asked: Option<&str>, usual: &[&str]) -> Result<Option<usize>, String> {
     if let Some(asked) = asked {
         let found = headings.iter().position(|heading| heading.eq_ignore_ascii_case(asked));
-        return found.map(Some).ok_or_else(|| format!("no column {asked:?}; there are {}", listed(headings)));
+        return found.map(Some).ok_or_else(|| format!("no column {asked:?}; the columns are {}", listed(headings)));
     }
     let plain = |heading: &str| -> String {
         let name = heading.to_lowercase().replace([' ', '-'], "_");
@@ -218,7 +218,7 @@ mod tests {
         }
         let plain = log("bs,time\n8,2\n", &LogColumns::default()).unwrap();
         assert_eq!(plain.runs[0].1[0].time.get(), 2e6);
-        assert!(plain.notes[0].contains("seconds are taken"), "{:?}", plain.notes);
+        assert!(plain.notes[0].contains("assuming seconds"), "{:?}", plain.notes);
         let told = LogColumns { unit: Some(TimeUnit::Millis), ..LogColumns::default() };
         assert_eq!(log("bs,time\n8,2\n", &told).unwrap().runs[0].1[0].time.get(), 2e3);
     }

@@ -1,4 +1,4 @@
-//! Writing of files: all or nothing.
+//! Atomic writing of files.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use super::decompress::Compression;
 use super::files::{STANDARD_INPUT, StoreError};
 
-/// Writes `bytes` to `path`, compressed as its name says: either the whole new content is
-/// there afterwards, or the old file untouched. Links are followed: what they name is
-/// written, whether it is there or not. The new file has no name until it is complete, where
-/// the system can do that; to replace another it has one of its own for a moment. What programs
-/// that were killed in that moment have left in the folder is removed first.
+/// Writes `bytes` to `path`, compressed according to its name. Afterwards either the whole new content is there, or the
+/// old file is unchanged. Links are followed, and their target is written even if it does not exist yet. If the system
+/// supports it, the new file is unnamed until it is complete; to replace another file it briefly has a temporary name.
+/// Removes temporary files that killed programs left in the folder.
 ///
 /// # Errors
 /// [`StoreError::Exists`] unless `replace`; [`StoreError::Write`] otherwise.
@@ -19,10 +18,11 @@ pub fn save_atomically(path: &Path, bytes: &[u8], replace: bool) -> Result<(), S
     save(path, bytes, replace, false)
 }
 
-/// The same, readable for this user alone, also where it replaces a file that others could read.
+/// Same as [`save_atomically`], but the file is readable by this user only, even if it replaces one that others could
+/// read.
 ///
 /// # Errors
-/// As [`save_atomically`].
+/// Errors of [`save_atomically`].
 pub fn save_private(path: &Path, bytes: &[u8], replace: bool) -> Result<(), StoreError> {
     save(path, bytes, replace, true)
 }
@@ -30,12 +30,12 @@ pub fn save_private(path: &Path, bytes: &[u8], replace: bool) -> Result<(), Stor
 fn save(path: &Path, bytes: &[u8], replace: bool, private: bool) -> Result<(), StoreError> {
     let failed = |source| StoreError::Write { path: path.to_owned(), source };
     if path == Path::new(STANDARD_INPUT) {
-        let problem = "names no file; /dev/stdout writes to standard output, ./- to a file of that name";
+        let problem = "not a file; write to /dev/stdout for standard output, or to ./- for a file of this name";
         return Err(StoreError::content(path, problem));
     }
     let content = compressed(bytes, Compression::from_name(path)).map_err(failed)?;
     if path == Path::new("/dev/stdout") {
-        // As it is open: opened anew, it would be written from its beginning.
+        // Use the open descriptor: opening the path again would start writing at the beginning.
         let mut out = io::stdout().lock();
         return out.write_all(&content).and_then(|()| out.flush()).map_err(failed);
     }
@@ -44,7 +44,7 @@ fn save(path: &Path, bytes: &[u8], replace: bool, private: bool) -> Result<(), S
     match &there {
         Some(there) if there.is_dir() => return Err(failed(io::Error::from(io::ErrorKind::IsADirectory))),
         Some(there) if !there.is_file() => {
-            // A pipe or a device cannot be replaced and has nothing to lose.
+            // A pipe or a device cannot be replaced, and has no content to lose.
             let mut out = std::fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
             return out.write_all(&content).map_err(failed);
         }
@@ -62,8 +62,8 @@ fn save(path: &Path, bytes: &[u8], replace: bool, private: bool) -> Result<(), S
     })
 }
 
-/// Refuses a link that another user made in a folder that all can write to, as the kernel does with
-/// `fs.protected_symlinks` (proc(5)). We read links ourselves, which it does not see.
+/// Rejects another user's link in a world-writable folder, as the kernel does with `fs.protected_symlinks` (proc(5)).
+/// The kernel does not see our own resolution of links.
 #[cfg(unix)]
 fn check_link(path: &Path, link: &std::fs::Metadata, folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
@@ -72,24 +72,24 @@ fn check_link(path: &Path, link: &std::fs::Metadata, folder: &Path) -> io::Resul
         return Ok(());
     }
     let problem = format!(
-        "{} is a link that user {} made in a folder that all can write to; name the file itself, or another folder",
+        "{} is a link of user {} in a world-writable folder; name the file itself, or another folder",
         path.display(),
         link.uid()
     );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
-/// Whether the user `own` may follow a link of the user `link` in a folder of that owner and mode.
+/// Whether user `own` may follow a link of user `link` in a folder with this owner and mode.
 #[cfg(unix)]
 fn may_follow(link: u32, (owner, mode): (u32, u32), own: u32) -> bool {
     let is_shared = mode & 0o1002 == 0o1002;
     !is_shared || link == own || link == owner
 }
 
-/// Links followed at most, as the system does.
+/// Maximum number of links to follow, as in the system.
 const LINKS: usize = 40;
 
-/// What a path names, at the end of its links; it need not be there.
+/// Target of a path after following its links; it need not exist.
 fn target(path: &Path) -> io::Result<PathBuf> {
     let mut at = path.to_owned();
     for _ in 0..LINKS {
@@ -102,7 +102,7 @@ fn target(path: &Path) -> io::Result<PathBuf> {
         let link = std::fs::read_link(&at)?;
         at = folder.join(link);
     }
-    Err(io::Error::other("too many links, which may lead to each other"))
+    Err(io::Error::other("too many links, possibly in a loop"))
 }
 
 fn replace_file(
@@ -125,7 +125,7 @@ fn replace_file(
     builder.prefix(PREFIX);
     #[cfg(target_os = "linux")]
     if let Some(mut file) = nameless::create(folder) {
-        // Nobody else can have it yet. Where the file system knows no locks, nothing is swept.
+        // No other program can have it yet. Without locks in the file system, nothing is swept.
         let _ = file.try_lock();
         complete(&mut file)?;
         match nameless::name(&file, target) {
@@ -135,7 +135,7 @@ fn replace_file(
         let named = builder.make_in(folder, |path| nameless::name(&file, path))?;
         return named.persist(target).map(drop).map_err(|error| error.error);
     }
-    // Temporary files are private; the finished one is as any new file, or as it was.
+    // Temporary files are private; the finished file has the mode of a new file, or of the old one.
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -151,12 +151,11 @@ fn replace_file(
     persisted.map(drop).map_err(|error| error.error)
 }
 
-/// How the names of files begin that are written; six letters and digits follow.
+/// Prefix of the names of temporary files, followed by six letters and digits.
 const PREFIX: &str = ".habitat-tui-";
 
-/// Files that still have the name they are written under, because their program was killed. A
-/// writer has its file locked until it has its last name, and the kernel takes the lock back
-/// whatever ends the writer: that it is dead is proved, not guessed.
+/// Removal of temporary files whose program was killed. A writer keeps its file locked until it has its final name, and
+/// the kernel releases the lock when the writer ends, so an unlocked file is certainly abandoned.
 #[cfg(unix)]
 mod leftovers {
     use std::fs::{File, TryLockError};
@@ -167,19 +166,18 @@ mod leftovers {
 
     const RANDOM: usize = 6;
 
-    /// Locks a file that was made just now; `false` where another program took it for left over
-    /// before it was locked, and removed it.
+    /// Locks a new file; `false` if another program took it for abandoned before it was locked, and removed it.
     pub(super) fn is_kept(new: &tempfile::NamedTempFile) -> bool {
-        // Where the file system knows no locks, nothing is swept either.
+        // Without locks in the file system, nothing is swept either.
         !matches!(new.as_file().try_lock(), Err(TryLockError::WouldBlock)) && new.path().exists()
     }
 
-    /// Removes what is left over in a folder. What cannot be looked at stays.
+    /// Removes abandoned files in a folder. Skips those that cannot be examined.
     pub(super) fn sweep(folder: &Path) {
         let own = nix::unistd::geteuid().as_raw();
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         for entry in entries.flatten().filter(|entry| is_named(entry.file_name().as_encoded_bytes())) {
-            // Of the link itself, where it is one.
+            // Metadata of the link itself, if it is one.
             let is_own = entry.metadata().is_ok_and(|there| there.is_file() && there.uid() == own);
             if is_own
                 && let Some(file) = open(&entry.path())
@@ -195,7 +193,7 @@ mod leftovers {
         random.len() == RANDOM && random.iter().all(u8::is_ascii_alphanumeric)
     }
 
-    /// On a network's file system only those who may write are given locks.
+    /// Network file systems grant locks only to those who may write.
     fn open(path: &Path) -> Option<File> {
         let plainly = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
         let open = |writes| File::options().read(true).write(writes).custom_flags(plainly).open(path);
@@ -203,7 +201,7 @@ mod leftovers {
     }
 }
 
-/// Files without a name, which get one when they are complete.
+/// Unnamed files, which get a name when they are complete.
 #[cfg(target_os = "linux")]
 mod nameless {
     use std::fs::{File, OpenOptions};
@@ -216,8 +214,8 @@ mod nameless {
     use nix::libc::O_TMPFILE;
     use nix::unistd::linkat;
 
-    /// A file in a folder; `None` where there can be none, or it could not be named (without /proc):
-    /// then a file with a name is tried, and an error is of that.
+    /// Creates an unnamed file in a folder; `None` if that is not possible, or it could not be named (without /proc).
+    /// The caller then tries a named file, which reports errors.
     pub(super) fn create(folder: &Path) -> Option<File> {
         let can_be_named = Path::new("/proc/self/fd").is_dir();
         let create = || OpenOptions::new().write(true).mode(0o666).custom_flags(O_TMPFILE).open(folder).ok();
@@ -246,7 +244,7 @@ fn compressed(bytes: &[u8], compression: Compression) -> io::Result<std::borrow:
 mod tests {
     use super::*;
 
-    /// As the kernel decides in `may_follow_link` (fs/namei.c).
+    /// Follows the kernel's decision in `may_follow_link` (fs/namei.c).
     #[cfg(unix)]
     #[test]
     fn links_of_others_in_shared_folders_are_not_followed() {
@@ -323,7 +321,7 @@ mod tests {
         assert_eq!(left, ["a", "b", "c", "dangling", "later.toml"]);
     }
 
-    /// What is not complete has no name, so that a signal leaves nothing.
+    /// An incomplete file has no name, so an interruption leaves nothing behind.
     #[cfg(target_os = "linux")]
     #[test]
     fn nothing_is_seen_before_it_is_complete() {

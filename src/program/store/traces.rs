@@ -1,6 +1,6 @@
-//! PyTorch traces, read by as many threads as there are processors: while one reads and inflates a piece of the text,
-//! others read the events of the pieces before it, and several ranks are read at once. What comes of it is the same
-//! for any number of threads.
+//! PyTorch traces, read in parallel. While one thread reads and decompresses a piece of the text, others parse the
+//! events of earlier pieces, and several ranks are read at the same time. The result is independent of the number of
+//! threads.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -14,29 +14,29 @@ use habitat_traces::import::{self, Import, ImportOptions};
 use habitat_traces::kineto::{Packer, Pieces, Reader, Recorded, Spill};
 use habitat_traces::{Fault, Format, TraceError};
 
-/// Threads at most; each has a piece of 4 MB in memory.
+/// Maximum number of threads; each has a piece of 4 MB in memory.
 const THREADS: usize = 8;
-/// Bytes of packed events in memory, of all traces that are read at once: those of 1 GB of text.
+/// Maximum bytes of packed events in memory for all traces read at the same time: those of 1 GB of text.
 const PACKED: usize = 48 << 20;
-/// From so many records on, traces are made profiles one at a time: their memory is that of one.
+/// Number of records above which traces are turned into profiles one at a time, to need the memory of only one.
 const LARGE: u64 = 200_000;
 
-/// How far the reading of traces is.
+/// Progress of reading traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of text read, of all traces together.
+    /// Bytes of decompressed text read from all traces.
     pub text: u64,
-    /// Bytes of the files read, compressed as they are.
+    /// Bytes read from the files, before decompression.
     pub read: u64,
 }
 
-/// Called now and then from any thread; [`ControlFlow::Break`] stops the reading with [`Fault::Cancelled`].
+/// Called regularly from any thread; [`ControlFlow::Break`] stops reading with [`Fault::Cancelled`].
 pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + Send + 'a;
 
-/// Imports the trace of each rank of a job, decompressed where needed, into one profile.
+/// Imports the traces of all ranks of a job, compressed or not, into one profile.
 ///
 /// # Errors
-/// [`TraceError`] of the first trace that fails, with its rank where there are several.
+/// [`TraceError`] of the first trace that fails, with its rank if there are several.
 pub fn import(
     paths: &[PathBuf],
     options: &ImportOptions<'_>,
@@ -94,7 +94,7 @@ fn import_with(
     import::combine(imports).ok_or(TraceError { format: Format::Kineto, rank: None, fault: Fault::NoSources })
 }
 
-/// Has so many threads help, or as many as can be started; it goes on without them.
+/// Starts up to `threads` helper threads; works with fewer if some cannot be started.
 fn start<'s>(scope: &'s thread::Scope<'s, '_>, threads: usize, work: impl Fn() + Copy + Send + 's) {
     for _ in 0..threads {
         if thread::Builder::new().spawn_scoped(scope, work).is_err() {
@@ -107,17 +107,17 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all threads have in common.
+/// State shared by all threads.
 struct Shared<'a, 'p> {
     text: AtomicU64,
     read: Arc<AtomicU64>,
     progress: Mutex<&'a mut OnProgress<'p>>,
-    /// The first rank that failed: those after it need not be read.
+    /// The first rank that failed; later ranks need not be read.
     failed: AtomicUsize,
 }
 
 impl Shared<'_, '_> {
-    /// Says that a piece was read; whether to go on.
+    /// Reports that a piece was read; returns whether to continue.
     fn goes_on(&self, rank: usize, piece: &[u8]) -> bool {
         let piece = piece.len() as u64;
         let text = self.text.fetch_add(piece, Ordering::Relaxed) + piece;
@@ -126,7 +126,7 @@ impl Shared<'_, '_> {
     }
 }
 
-/// Reads one trace with so many threads.
+/// Reads one trace with a number of threads.
 fn record(
     shared: &Shared<'_, '_>,
     rank: usize,
@@ -150,9 +150,9 @@ fn record(
     reader.finish()
 }
 
-/// A trace whose pieces several threads read at once; each then waits for its turn to add what it found.
+/// A trace whose pieces several threads parse in parallel. Each thread waits for its turn to add its events.
 struct Turns {
-    /// The number of the next piece, and what gives it.
+    /// Number of the next piece, and its source.
     pieces: Mutex<(u64, Pieces<Box<dyn io::Read + Send>>)>,
     state: Mutex<State>,
     changed: Condvar,
@@ -160,14 +160,14 @@ struct Turns {
 
 struct State {
     reader: Reader,
-    /// The number of the piece that is to be added next.
+    /// Number of the piece to add next.
     turn: u64,
-    /// That nothing more is to be added, and why.
+    /// Set when no more pieces are added, with the result.
     over: Option<Result<(), TraceError>>,
 }
 
 impl Turns {
-    /// Reads pieces until the trace is over.
+    /// Reads pieces until the end of the trace.
     fn work(&self, shared: &Shared<'_, '_>, rank: usize) {
         let _release = Release(self);
         let (mut piece, mut packer) = (Vec::new(), Packer::default());
@@ -177,7 +177,7 @@ impl Turns {
                 *next += 1;
                 (*next - 1, pieces.next(&mut piece))
             };
-            // What begins with the first piece is no event.
+            // The first piece does not start with an event.
             let events = (number > 0 && matches!(is_there, Ok(true))).then(|| packer.read(&piece));
             let is_early = |state: &mut State| state.turn != number && state.over.is_none();
             let state = self.changed.wait_while(lock(&self.state), is_early);
@@ -204,7 +204,7 @@ impl Turns {
     }
 }
 
-/// Lets the others go where a thread panics, whose turn would never be over.
+/// Releases waiting threads if a thread panics before its turn is over.
 struct Release<'a>(&'a Turns);
 
 impl Drop for Release<'_> {
@@ -220,7 +220,7 @@ impl Drop for Release<'_> {
 mod tests {
     use super::*;
 
-    /// Steps of one operator and its kernel, in pieces enough for several threads.
+    /// Steps with one operator and its kernel, in enough pieces for several threads.
     fn trace(steps: u32, names: &str) -> String {
         let step = |step: u32| {
             let start = 100.0 * f64::from(step);
@@ -246,7 +246,7 @@ mod tests {
         Ok(String::from_utf8(import.profile.to_json().unwrap()).unwrap())
     }
 
-    /// Names with what looks like the beginning of an event make pieces end within strings.
+    /// Names that look like the start of an event, so that pieces end within strings.
     #[test]
     fn any_number_of_threads_finds_the_same() {
         let folder = tempfile::tempdir().unwrap();

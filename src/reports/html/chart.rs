@@ -1,18 +1,18 @@
-//! A chart of points with names, as SVG: cost against time.
+//! Chart of named points as SVG, such as cost against time.
 
 use std::fmt::Write;
 
 use super::super::format;
 use super::markup::escaped;
 
-/// Size of the drawing, in its own units.
+/// Size of the drawing in SVG units.
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 400.0;
-/// The margins of the axes: left, right, top and bottom.
+/// Margins of the axes: left, right, top and bottom.
 const MARGINS: [f64; 4] = [78.0, 24.0, 36.0, 48.0];
-/// Width of a letter and height of a line, for labels that must not lie on each other.
+/// Width of a letter and height of a line, to keep labels from overlapping.
 const LETTER: [f64; 2] = [8.2, 18.0];
-/// Ratio of the largest to the smallest value from which on an axis is logarithmic.
+/// Ratio of the largest to the smallest value above which an axis is logarithmic.
 const LOGARITHMIC: f64 = 4.0;
 
 /// A point of a chart.
@@ -20,33 +20,33 @@ const LOGARITHMIC: f64 = 4.0;
 pub(super) struct Point {
     pub(super) x: f64,
     pub(super) y: f64,
-    /// Its name beside it.
+    /// Label next to the point.
     pub(super) name: String,
-    /// What a pointer on it shows.
+    /// Tooltip.
     pub(super) title: String,
     /// `dot`, `chosen` or `beside`.
     pub(super) class: &'static str,
-    /// Whether no other is better in both directions: the line joins these.
+    /// Whether the point is on the Pareto front; a line connects these.
     pub(super) is_best: bool,
 }
 
-/// A chart.
+/// A chart of points with two axes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chart {
     pub(super) points: Vec<Point>,
-    /// What the axes are.
+    /// Titles of the axes.
     pub(super) axes: [&'static str; 2],
-    /// Limits on the axes, with their names.
+    /// Limits on the axes with their names.
     pub(super) limits: [Option<(f64, &'static str)>; 2],
 }
 
-/// One axis.
+/// Scale of one axis.
 #[derive(Debug, Clone, Copy)]
 struct Axis {
     low: f64,
     high: f64,
     is_log: bool,
-    /// Where its low and high end are drawn.
+    /// Positions of its low and high end in the drawing.
     ends: [f64; 2],
 }
 
@@ -69,7 +69,7 @@ impl Axis {
         self.ends[0] + share.clamp(0.0, 1.0) * (self.ends[1] - self.ends[0])
     }
 
-    /// Round values on it.
+    /// Round values for the tick marks.
     fn ticks(&self) -> Vec<f64> {
         if self.is_log {
             let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
@@ -87,12 +87,12 @@ impl Axis {
 }
 
 impl Chart {
-    /// The drawing; empty without points.
+    /// The SVG drawing; empty without points.
     pub(super) fn svg(&self) -> String {
         let [left, right, top, bottom] = MARGINS;
         let values = |at: usize| {
             let of = move |point: &Point| if at == 0 { point.x } else { point.y };
-            // A limit that is far away would leave no room for the points.
+            // Ignore a distant limit, which would leave no room for the points.
             let most = self.points.iter().map(of).fold(0.0, f64::max);
             let limit = self.limits[at].map(|(limit, _)| limit).filter(|limit| *limit <= most * 3.0);
             self.points.iter().map(of).chain(limit)
@@ -126,7 +126,7 @@ impl Chart {
                 escaped(&point.title)
             );
         }
-        // The chosen one has its name first, then by their order.
+        // Place the label of the chosen point first, then the others in order.
         let mut order: Vec<usize> = (0..self.points.len()).collect();
         order.sort_by_key(|at| self.points[*at].class != "chosen");
         for at in order {
@@ -187,7 +187,7 @@ impl Chart {
         }
     }
 
-    /// Where the name of the limit of time ends: at the foot of its line, or at its head if a point is there.
+    /// Right end of the deadline's name: at the bottom of its line, or at the top if a point is near.
     fn name_of_deadline(&self, x: &Axis, y: &Axis, at: f64) -> [f64; 2] {
         let [_, _, top, bottom] = MARGINS;
         let foot = HEIGHT - bottom - 6.0;
@@ -198,7 +198,7 @@ impl Chart {
         [at - 5.0, if self.points.iter().any(is_near) { top + 14.0 } else { foot }]
     }
 
-    /// Where the names of the limits are, which no other name may cover.
+    /// Areas of the names of the limits, which labels must not cover.
     fn limit_names(&self, x: &Axis, y: &Axis) -> Vec<[f64; 4]> {
         let right = MARGINS[1];
         let bounds = |[x, y]: [f64; 2], name: &str| {
@@ -212,12 +212,12 @@ impl Chart {
     }
 }
 
-/// A round number without digits that are 0.
+/// A tick value without trailing zeros.
 fn tick(value: f64) -> String {
     if value.fract() == 0.0 { format::grouped(value) } else { format!("{value:.6}").trim_end_matches('0').to_owned() }
 }
 
-/// A free place for a name beside its dot, if there is one.
+/// A free position for a label next to its point, if there is one.
 fn label(name: &str, [x, y]: [f64; 2], taken: &mut Vec<[f64; 4]>) -> Option<([f64; 2], &'static str)> {
     let width = name.chars().count() as f64 * LETTER[0];
     let candidates = [

@@ -1,5 +1,5 @@
-//! HTML from text and tables. All text passes [`escaped`]: names of operators, offers and files are
-//! foreign.
+//! HTML from text and tables. All text passes through [`escaped`], since names of operators, offers and files are
+//! untrusted.
 
 use std::fmt::Write;
 
@@ -8,12 +8,12 @@ use super::super::timeline::Lane;
 use crate::theme::Role;
 use habitat_base::text::clean;
 
-/// Longest text of a cell.
+/// Maximum length of a cell's text.
 const LONGEST: usize = 600;
-/// Characters from which on a cell may wrap.
+/// Number of characters above which a cell may wrap.
 const WRAPS: usize = 34;
 
-/// Text that is safe between tags and in quoted attributes; what cannot be shown is replaced.
+/// Escapes text for use between tags and in quoted attributes; replaces unprintable characters.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in clean(text, 4000).chars() {
@@ -29,13 +29,13 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// A paragraph, with a class unless it is empty.
+/// A paragraph, with a class unless `class` is empty.
 pub(super) fn paragraph(class: &str, text: &str) -> String {
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     format!("<p{class}>{}</p>\n", escaped(text))
 }
 
-/// A list; nothing without items.
+/// A list; empty without items.
 pub(super) fn list(items: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let items = items.into_iter().fold(String::new(), |mut all, item| {
         let _ = writeln!(all, "<li>{}</li>", escaped(item.as_ref()));
@@ -44,13 +44,13 @@ pub(super) fn list(items: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
 }
 
-/// Names with their values.
+/// A list of names with their values.
 pub(super) fn facts(facts: &[(String, String)]) -> String {
     let one = |(name, value): &(String, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(value));
     format!("<dl>\n{}</dl>\n", facts.iter().map(one).collect::<String>())
 }
 
-/// A section with its heading; nothing without content.
+/// A section with a heading; empty without content.
 pub(super) fn section(heading: &str, content: &str) -> String {
     if content.trim().is_empty() {
         return String::new();
@@ -58,12 +58,12 @@ pub(super) fn section(heading: &str, content: &str) -> String {
     format!("<section>\n<h2>{}</h2>\n{content}</section>\n", escaped(heading))
 }
 
-/// Content that is folded away.
+/// A collapsed section.
 pub(super) fn details(summary: &str, content: &str) -> String {
     format!("<details>\n<summary>{}</summary>\n{content}</details>\n", escaped(summary))
 }
 
-/// A table with its drawings as bars; columns that text leaves out are left out.
+/// A table with its drawings as bars. Hides the columns that text hides.
 pub(super) fn table(table: &Table) -> String {
     let has_drawing = |at: usize| table.rows.iter().any(|row| row[at].graphic.is_some());
     let shown: Vec<(usize, &Column)> = table
@@ -111,7 +111,7 @@ fn cell(cell: &Cell, column: &Column) -> String {
     format!("<td class=\"{class}\">{text}</td>")
 }
 
-/// A drawing of a cell as a bar.
+/// The drawing of a cell as bars.
 fn drawing(graphic: &Graphic, role: Role) -> String {
     let class = match role {
         Role::Warning => "worse",
@@ -128,7 +128,7 @@ fn drawing(graphic: &Graphic, role: Role) -> String {
     format!("<div class=\"track\">{bars}</div>")
 }
 
-/// A part over time: its stages, its range and the deadline.
+/// A bar over time with its uses, range and deadline.
 fn of_lane(lane: &Lane) -> String {
     if lane.axis <= 0.0 {
         return String::new();
@@ -151,7 +151,7 @@ fn of_lane(lane: &Lane) -> String {
     bars
 }
 
-/// A bar between two places, as shares of the width.
+/// A bar between two positions, as shares of the width.
 pub(super) fn bar(class: &str, from: f64, to: f64) -> String {
     let percent = |share: f64| if share.is_finite() { share.clamp(0.0, 1.0) * 100.0 } else { 0.0 };
     let (from, to) = (percent(from), percent(to));

@@ -1,43 +1,46 @@
-//! dstack task YAML (`dstack apply -f FILE`), as of 0.22: one file a part.
+//! dstack task YAML (`dstack apply -f FILE`), as of 0.22: one file for each part.
 
 use super::names::{PROVIDERS, dstack_gpu};
 use super::yaml::quoted;
 use super::{COMMAND, Job, LaunchError, Launcher};
 use habitat_planning::pricing::region;
 
-/// The file of one part.
+/// File of one part.
 pub(super) fn task(job: &Job<'_>) -> Result<String, LaunchError> {
     let part = job.part;
     let refused = |reason: &str| job.unknown(Launcher::Dstack, reason);
     let spot = job.is_spot(Launcher::Dstack)?;
     let backend = PROVIDERS.iter().find(|(provider, ..)| *provider == part.provider).map_or("", |(.., name)| name);
     if backend.is_empty() {
-        return Err(refused("it has no backend for that provider"));
+        return Err(refused("it has no backend for this provider"));
     }
     job.check_machines(Launcher::Dstack)?;
     let gpu = dstack_gpu(&part.provider, part.gpu.as_str()).map_err(refused)?;
     let region = region_of(job).map_or_else(
-        || "# Any region: the price is not of a single one that dstack knows.\n".to_owned(),
+        || "# Any region: the price is not for a single region that dstack knows.\n".to_owned(),
         |region| format!("regions: [{}]\n", quoted(region)),
     );
     Ok(format!(
-        "{}# dstack apply -f FILE\ntype: task\nname: {}\nnodes: {}\nresources:\n  gpu: {}\nspot_policy: {}\n{}max_price: {}\nbackends: [{backend}]\n{region}# The upper end of what it is predicted to take; dstack stops it then.\nmax_duration: {}m\ncommands:\n{}",
+        "{}# dstack apply -f FILE\ntype: task\nname: {}\nnodes: {}\nresources:\n  gpu: {}\nspot_policy: {}\n{}max_price: {}\nbackends: [{backend}]\n{region}# Upper end of the predicted time; dstack stops the task then.\nmax_duration: {}m\ncommands:\n{}",
         job.comments(),
         quoted(&job.name()),
         part.nodes,
         quoted(&format!("{gpu}:{}", job.gpus_of_a_node())),
         if spot { "spot" } else { "on-demand" },
-        // Without it a task that loses its machine has failed.
-        if spot { "# Starts again after a loss.\nretry:\n  on_events: [interruption, no-capacity]\n" } else { "" },
+        // Without a retry, a task that loses its machine fails.
+        if spot {
+            "# Restarts after the machine is lost.\nretry:\n  on_events: [interruption, no-capacity]\n"
+        } else {
+            ""
+        },
         job.highest_price(),
         job.most_minutes(),
         COMMAND.map(|line| format!("  - {}\n", quoted(line))).concat(),
     ))
 }
 
-/// The region as dstack names it: hosts of Vast and regions of `JarvisLabs` have names of its own,
-/// and of `RunPod` the country is one only for machines of the community. A list of
-/// regions is left out.
+/// The region as dstack names it. dstack has its own names for hosts of Vast and regions of `JarvisLabs`, and for
+/// `RunPod` a country is a region only for community machines. `None` for a list of regions.
 fn region_of<'a>(job: &Job<'a>) -> Option<&'a str> {
     let part = job.part;
     match part.provider.as_str() {

@@ -1,12 +1,11 @@
-//! What providers and GPUs are called by the tools that rent them.
+//! Names of providers and GPUs in tools that rent them.
 //!
-//! `SkyPilot`'s names are those of its catalogs and of the scripts that make them
-//! (`sky/catalog/data_fetchers` of 0.14.1), dstack's those of gpuhunt 0.1.34 (`constraints.py`,
-//! `providers/`).
+//! Names of `SkyPilot` are from its catalogs and the scripts that make them (`sky/catalog/data_fetchers` of 0.14.1),
+//! those of dstack from gpuhunt 0.1.34 (`constraints.py`, `providers/`).
 
 use super::Launcher;
 
-/// Providers: the name in the price book, `SkyPilot`'s, dstack's; empty where the tool has none.
+/// Providers: name in the price book, in `SkyPilot`, in dstack; empty if the tool does not support it.
 pub(super) const PROVIDERS: [(&str, &str, &str); 20] = [
     ("aws", "aws", "aws"),
     ("azure", "azure", "azure"),
@@ -30,13 +29,12 @@ pub(super) const PROVIDERS: [(&str, &str, &str); 20] = [
     ("yottalabs", "yotta", ""),
 ];
 
-/// Providers of which `SkyPilot` starts no job on several machines (`MULTI_NODE` in `sky/clouds` of
-/// 0.14.1).
+/// Providers on which `SkyPilot` cannot start a job on several machines (`MULTI_NODE` in `sky/clouds` of 0.14.1).
 const SKYPILOT_SINGLE: [&str; 6] = ["hyperbolic", "primeintellect", "runpod", "vast", "verda", "yottalabs"];
-/// The same of dstack (`ComputeWithMultinodeSupport` in `core/backends` of 0.22.5).
+/// The same for dstack (`ComputeWithMultinodeSupport` in `core/backends` of 0.22.5).
 const DSTACK_SINGLE: [&str; 5] = ["do", "hotaisle", "lambda", "vast", "verda"];
 
-/// Whether a tool starts one job on several machines of a provider.
+/// Whether a tool can start a job on several machines of a provider.
 pub(super) fn joins(launcher: Launcher, provider: &str) -> bool {
     match launcher {
         Launcher::SkyPilot => !SKYPILOT_SINGLE.contains(&provider),
@@ -45,8 +43,7 @@ pub(super) fn joins(launcher: Launcher, provider: &str) -> bool {
     }
 }
 
-/// GPUs: the slug in the catalog, `SkyPilot`'s name, dstack's name and memory; empty where the tool has
-/// none.
+/// GPUs: slug in the catalog, name in `SkyPilot`, name and memory in dstack; empty if the tool does not have it.
 const GPUS: [(&str, &str, &str); 70] = [
     ("a10", "A10", "A10:24GB"),
     ("a100-pcie-40gb", "A100", "A100:40GB"),
@@ -121,8 +118,8 @@ const GPUS: [(&str, &str, &str); 70] = [
     ("v100-sxm2-32gb", "V100-32GB", "V100:32GB"),
 ];
 
-/// Where a provider's GPU is called otherwise by `SkyPilot`: provider, slug, the beginning of the
-/// instance type, the name; empty where `SkyPilot`'s name is one of several GPUs.
+/// Exceptions for `SkyPilot`: provider, slug, prefix of the instance type, name; empty if `SkyPilot` uses one name for
+/// several GPUs.
 const SKYPILOT_OTHERWISE: [(&str, &str, &str, &str); 18] = [
     ("azure", "h100-nvl", "", "H100"),
     ("fluidstack", "a100-sxm4-80gb", "", "A100-80GB-SXM"),
@@ -134,7 +131,7 @@ const SKYPILOT_OTHERWISE: [(&str, &str, &str, &str); 18] = [
     ("runpod", "h100-sxm5-80gb", "", "H100-SXM"),
     ("runpod", "h200-sxm-141gb", "", "H200-SXM"),
     ("runpod", "rtx-pro-6000-blackwell", "", "RTXPRO6000-WK"),
-    // Of Vast's names, fetch_vast.py leaves out PCIE, SXM, NVL, Ti and the memory.
+    // fetch_vast.py drops PCIE, SXM, NVL, Ti and the memory from Vast's names.
     ("vast", "a100-", "", ""),
     ("vast", "h100-", "", ""),
     ("vast", "rtx-3060-ti", "", ""),
@@ -145,8 +142,8 @@ const SKYPILOT_OTHERWISE: [(&str, &str, &str, &str); 18] = [
     ("vast", "rtx-pro-6000-blackwell", "", "RTXPRO6000WS"),
 ];
 
-/// Where a provider's GPU is called otherwise by dstack: provider, slug, name and memory; empty
-/// where dstack does not list the provider's machines with it.
+/// Exceptions for dstack: provider, slug, name and memory; empty if dstack does not list the provider's machines with
+/// this GPU.
 const DSTACK_OTHERWISE: [(&str, &str, &str); 10] = [
     ("aws", "v100-", ""),
     ("azure", "h100-sxm5-80gb", ""),
@@ -160,24 +157,24 @@ const DSTACK_OTHERWISE: [(&str, &str, &str); 10] = [
     ("vast", "rtx-pro-6000-blackwell", "RTXPRO6000WS:96GB"),
 ];
 
-/// `SkyPilot`'s name of a provider's GPU.
+/// Name of a provider's GPU in `SkyPilot`.
 pub(super) fn skypilot_gpu(provider: &str, slug: &str, instance_type: &str) -> Result<&'static str, &'static str> {
     let otherwise = SKYPILOT_OTHERWISE.iter().find(|(where_, gpu, machine, _)| {
         *where_ == provider && slug.starts_with(gpu) && instance_type.starts_with(machine)
     });
     let usual = || GPUS.iter().find(|(gpu, name, _)| *gpu == slug && !name.is_empty()).map(|(_, name, _)| *name);
     match otherwise.map(|(.., name)| *name).or_else(usual) {
-        Some("") => Err("its name for this GPU there stands for other GPUs too"),
+        Some("") => Err("its name for this GPU is ambiguous at this provider"),
         Some(name) => Ok(name),
-        None => Err("no name of this GPU for it is known"),
+        None => Err("its name for this GPU is unknown"),
     }
 }
 
-/// dstack's name of a provider's GPU with its memory.
+/// Name of a provider's GPU in dstack, with its memory.
 pub(super) fn dstack_gpu(provider: &str, slug: &str) -> Result<&'static str, &'static str> {
     let otherwise = DSTACK_OTHERWISE.iter().find(|(where_, gpu, _)| *where_ == provider && slug.starts_with(gpu));
     if let Some((.., name)) = otherwise {
-        return if name.is_empty() { Err("it does not list this GPU there") } else { Ok(name) };
+        return if name.is_empty() { Err("it does not list this GPU at this provider") } else { Ok(name) };
     }
     match GPUS.iter().find(|(gpu, ..)| *gpu == slug).map(|(.., name)| *name) {
         Some("") | None => Err("it does not know this GPU"),

@@ -1,12 +1,12 @@
-//! `SkyPilot` task YAML (`sky launch`, `sky jobs launch`), as of 0.14: one task a part. Several parts
-//! are the documents of one pipeline, which `sky jobs launch` runs one after another.
+//! `SkyPilot` task YAML (`sky launch`, `sky jobs launch`), as of 0.14: one task for each part. Several parts are
+//! documents of one pipeline, which `sky jobs launch` runs one after another.
 
 use super::names::{PROVIDERS, skypilot_gpu};
 use super::yaml::quoted;
 use super::{COMMAND, Job, LaunchError, Launcher};
 use habitat_planning::pricing::region;
 
-/// The file of all parts.
+/// File with all parts.
 pub(super) fn file(jobs: &[Job<'_>]) -> Result<String, LaunchError> {
     let tasks: Vec<String> = jobs.iter().map(task).collect::<Result<_, _>>()?;
     if let [first, _, ..] = jobs {
@@ -22,18 +22,18 @@ fn task(job: &Job<'_>) -> Result<String, LaunchError> {
     let spot = job.is_spot(Launcher::SkyPilot)?;
     let cloud = PROVIDERS.iter().find(|(provider, ..)| *provider == part.provider).map_or("", |(_, cloud, _)| cloud);
     if cloud.is_empty() {
-        return Err(refused("it has no provider of that name"));
+        return Err(refused("it does not support this provider"));
     }
     job.check_machines(Launcher::SkyPilot)?;
     let gpu = skypilot_gpu(&part.provider, part.gpu.as_str(), &part.instance_type).map_err(refused)?;
     let how = match (job.place.1, spot) {
-        (1, true) => "# sky jobs launch FILE   (starts again after a loss)\n",
+        (1, true) => "# sky jobs launch FILE   (restarts after the machine is lost)\n",
         (1, false) => "# sky launch FILE\n",
         _ => "",
     };
     let (infra, any) = match region::single(&part.provider, &part.region) {
         Some(region) => (quoted(&format!("{cloud}/{region}")), ""),
-        None => (quoted(cloud), "# Any region: the price is not of a single one.\n"),
+        None => (quoted(cloud), "# Any region: the price is not for a single region.\n"),
     };
     Ok(format!(
         "{}{any}{how}name: {}\nnum_nodes: {}\nresources:\n  infra: {infra}\n  accelerators: {}\n  use_spot: {spot}\n  max_hourly_cost: {}\nrun: |\n{}",

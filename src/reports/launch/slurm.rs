@@ -1,10 +1,10 @@
-//! A script for Slurm (`sbatch FILE`): one a part, for machines of one's own.
+//! Slurm script (`sbatch FILE`) for own machines: one for each part.
 
 use super::{COMMAND, Job, LaunchError};
 use habitat_base::text;
 use habitat_planning::pricing::Tier;
 
-/// The script of one part, for a partition where the user names one.
+/// Script of one part, for the partition if the user names one.
 pub(super) fn script(job: &Job<'_>, partition: Option<&str>) -> Result<String, LaunchError> {
     let part = job.part;
     if partition.is_none() && part.tier != Tier::Owned {
@@ -18,7 +18,7 @@ pub(super) fn script(job: &Job<'_>, partition: Option<&str>) -> Result<String, L
     let (gpus, minutes) = (job.gpus_of_a_node(), job.most_minutes());
     let (days, hours) = (minutes / 1440, minutes / 60 % 24);
     Ok(format!(
-        "#!/bin/bash\n{}# sbatch FILE\n#SBATCH --job-name={}\n{partition}#SBATCH --nodes={}\n#SBATCH --ntasks-per-node=1\n# {}; where the cluster names its GPUs: gpu:NAME:{gpus}\n#SBATCH --gres=gpu:{gpus}\n# The upper end of what it is predicted to take; Slurm stops it then.\n#SBATCH --time={days}-{hours:02}:{:02}:00\n\n{}",
+        "#!/bin/bash\n{}# sbatch FILE\n#SBATCH --job-name={}\n{partition}#SBATCH --nodes={}\n#SBATCH --ntasks-per-node=1\n# {}; if the cluster names its GPUs, use gpu:NAME:{gpus}\n#SBATCH --gres=gpu:{gpus}\n# Upper end of the predicted time; Slurm stops the job then.\n#SBATCH --time={days}-{hours:02}:{:02}:00\n\n{}",
         job.comments(),
         job.name(),
         part.nodes,

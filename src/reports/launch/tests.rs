@@ -59,7 +59,7 @@ fn skypilot_gets_a_task_and_of_several_parts_a_pipeline() {
         r#"# Made by habitat-tui VERSION: part 1 of 1 of the plan for BERT: large�- x.
 # aws/us-east-1/p4de.24xlarge/spot, $10.01/h, price of 2026-07-20.
 # 12,345 steps of one GPU in 12.3 h (10–30.3 h), $123 ($100–303).
-# sky jobs launch FILE   (starts again after a loss)
+# sky jobs launch FILE   (restarts after the machine is lost)
 name: "bert-large-x"
 num_nodes: 1
 resources:
@@ -95,13 +95,13 @@ nodes: 1
 resources:
   gpu: "A100:80GB:8"
 spot_policy: spot
-# Starts again after a loss.
+# Restarts after the machine is lost.
 retry:
   on_events: [interruption, no-capacity]
 max_price: 10.0124
 backends: [aws]
 regions: ["us-east-1"]
-# The upper end of what it is predicted to take; dstack stops it then.
+# Upper end of the predicted time; dstack stops the task then.
 max_duration: 1816m
 commands:
   - "echo 'put the training command here' >&2"
@@ -125,9 +125,9 @@ fn slurm_gets_a_script_for_a_partition_or_owned_machines() {
 #SBATCH --partition=gpu
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
-# a100-sxm4-80gb; where the cluster names its GPUs: gpu:NAME:8
+# a100-sxm4-80gb; if the cluster names its GPUs, use gpu:NAME:8
 #SBATCH --gres=gpu:8
-# The upper end of what it is predicted to take; Slurm stops it then.
+# Upper end of the predicted time; Slurm stops the job then.
 #SBATCH --time=1-06:16:00
 
 echo 'put the training command here' >&2
@@ -146,10 +146,10 @@ fn what_a_tool_cannot_rent_is_refused_by_name() {
     let jarvis = || part("jarvislabs", "IN2", "8x_H100", "h100-sxm5-80gb", Tier::OnDemand);
     assert_eq!(
         why(jarvis(), Launcher::SkyPilot),
-        "SkyPilot cannot start jarvislabs/IN2/8x_H100/on-demand: it has no provider of that name; --exclude-providers jarvislabs plans without that provider"
+        "SkyPilot cannot start jarvislabs/IN2/8x_H100/on-demand: it does not support this provider; pass --exclude-providers jarvislabs to plan without it"
     );
     let vast = part("vast", "Japan, JP, AS", "8x-H100_NVL", "h100-nvl", Tier::OnDemand);
-    assert!(why(vast, Launcher::SkyPilot).contains("stands for other GPUs too"));
+    assert!(why(vast, Launcher::SkyPilot).contains("is ambiguous at this provider"));
     let old = part("aws", "us-east-1", "p2.xlarge", "k80", Tier::OnDemand);
     assert!(why(old, Launcher::Dstack).contains("does not know this GPU"));
     let reserved = Part { tier: Tier::Reserved, ..jarvis() };
@@ -177,7 +177,7 @@ fn a_price_limit_is_never_below_the_price() {
     assert_eq!((limit(1.006), limit(0.508_91), limit(40.0)), (1.006, 0.509, 40.0));
 }
 
-/// Two machines with 4 GPUs each, half the price for each machine.
+/// Two machines with 4 GPUs each, at half the price per machine.
 #[test]
 fn a_job_on_several_machines_says_so_to_every_tool() {
     let several = Part { nodes: 2, sharding: Sharding::Zero3, tier: Tier::OnDemand, ..spot() };
@@ -196,7 +196,10 @@ fn a_job_on_several_machines_says_so_to_every_tool() {
     let at_verda = Part { nodes: 2, ..part("verda", "FIN-01", "8V100.48V", "v100-sxm2-16gb", Tier::OnDemand) };
     for launcher in [Launcher::SkyPilot, Launcher::Dstack] {
         let refused = texts(&plan(vec![at_verda.clone()]), "gpt", launcher, None).unwrap_err().to_string();
-        assert!(refused.contains("no job on several machines of that provider (--max-machines 1"), "{refused}");
+        assert!(
+            refused.contains("cannot start a job on several machines of this provider (--max-machines 1"),
+            "{refused}"
+        );
         let one = Part { nodes: 1, ..at_verda.clone() };
         assert!(texts(&plan(vec![one]), "gpt", launcher, None).is_ok());
     }

@@ -1,9 +1,9 @@
-//! Texts as YAML scalars.
+//! Text as YAML scalars.
 
 use std::fmt::Write as _;
 
-/// A text in double quotes: what is not plain ASCII is escaped, so that no reader can take it
-/// for a number, a word of YAML or another line (YAML 1.1 and 1.2, double-quoted style).
+/// Text in double quotes. Escapes everything but plain ASCII, so that no parser reads a number, a YAML keyword or a new
+/// line (YAML 1.1 and 1.2, double-quoted style).
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -1,4 +1,4 @@
-//! What happened: a small JSON file (`habitat-run`, version 1), what `run --json` prints of a job
+//! Actual run to compare with a plan: a small JSON file (`habitat-run`, version 1), the output of `run --json`
 //! (`habitat-job`, version 1), or a recorded step of the run.
 
 use serde::Deserialize;
@@ -8,26 +8,26 @@ use habitat_base::units::{GpuSlug, Hours, Micros, Samples, Usd};
 use habitat_prediction::communicates;
 use habitat_step::profile::Profile;
 
-/// What happened, as far as it is known.
+/// Known facts of a run.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// `habitat-run` in a file.
     #[serde(default)]
     pub format: String,
-    /// Version of the form, 1.
+    /// Version of the format, 1.
     #[serde(default)]
     pub version: u32,
-    /// Elapsed hours, set-up and losses included.
+    /// Elapsed hours, including set-up and losses.
     #[serde(default)]
     pub hours: Option<Hours>,
-    /// What was paid.
+    /// Amount paid.
     #[serde(default)]
     pub cost_usd: Option<Usd>,
     /// Samples processed.
     #[serde(default)]
     pub samples: Option<Samples>,
-    /// Steps of the job, in place of samples.
+    /// Steps of the job, instead of samples.
     #[serde(default)]
     pub steps: Option<u64>,
     /// Time of one step on all GPUs.
@@ -39,10 +39,10 @@ pub struct Run {
     /// Samples of one step on one GPU.
     #[serde(default)]
     pub batch_size: Option<u64>,
-    /// Hours of set-up, of work done twice and of waiting after losses.
+    /// Hours of set-up, repeated work and waiting after losses.
     #[serde(default)]
     pub lost_hours: Option<Hours>,
-    /// How often a spot machine was lost.
+    /// Number of spot machines lost.
     #[serde(default)]
     pub losses: Option<u32>,
     /// Whether the step was recorded without communication with other GPUs.
@@ -50,33 +50,33 @@ pub struct Run {
     pub alone: bool,
 }
 
-/// Why a text does not say what happened.
+/// Error in a file of a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunFileError {
-    /// Not JSON, or a field that is none.
+    /// Not JSON, or an unknown or invalid field.
     #[error(
-        "{0}; what happened is a recorded step of the run, what `run --json` printed, or JSON such as {{\"format\": \"habitat-run\", \"version\": 1, \"hours\": 25.1, \"cost_usd\": 31.5, \"steps\": 450000}}"
+        "{0}; expected a recorded step of the run, the output of `run --json`, or JSON such as {{\"format\": \"habitat-run\", \"version\": 1, \"hours\": 25.1, \"cost_usd\": 31.5, \"steps\": 450000}}"
     )]
     Field(String),
-    /// Another form, or another version.
+    /// Another format or version.
     #[error(
         "format and version: found {0:?} and {1}, this habitat-tui reads \"habitat-run\" or \"habitat-job\", and 1"
     )]
     Form(String, u32),
-    /// A number that cannot be.
+    /// A number that must be positive.
     #[error("{0}: must be above 0")]
     Zero(&'static str),
-    /// A job of which no step was seen.
+    /// A job without any observed step.
     #[error(
-        "no step of the job was seen{0}, so what it did is not known; say it in JSON such as {{\"format\": \"habitat-run\", \"version\": 1, \"hours\": 25.1, \"steps\": 450000}}"
+        "no step of the job was seen{0}, so its work is unknown; describe the run in JSON such as {{\"format\": \"habitat-run\", \"version\": 1, \"hours\": 25.1, \"steps\": 450000}}"
     )]
     NoSteps(String),
 }
 
-/// The format of what `run --json` prints.
+/// Format of the output of `run --json`.
 pub const JOB: &str = "habitat-job";
 
-/// What is taken of it; the rest is left.
+/// Fields of that output which are used.
 #[derive(Deserialize)]
 struct Job {
     format: String,
@@ -98,7 +98,7 @@ impl Job {
     fn run(self) -> Result<Run, RunFileError> {
         let hours = Hours::new(self.elapsed_s / 3600.0);
         let hours = hours.map_err(|error| RunFileError::Field(format!("elapsed_s: {error}")))?;
-        // Every rank makes every step.
+        // All ranks take part in every step.
         let steps = self.processes.iter().map(|process| process.steps).max().filter(|steps| *steps > 0);
         if steps.is_none() {
             let why = self.problem.map_or_else(String::new, |why| format!(" ({})", clean(&why, 200)));
@@ -110,10 +110,10 @@ impl Job {
 }
 
 impl Run {
-    /// Reads one of the JSON forms.
+    /// Parses one of the JSON formats.
     ///
     /// # Errors
-    /// [`RunFileError`] naming the field and the place.
+    /// [`RunFileError`] with the field and its position.
     pub fn parse(text: &str) -> Result<Self, RunFileError> {
         #[derive(Deserialize)]
         struct Head {
@@ -144,7 +144,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Of a step that was recorded in the run.
+    /// Takes the step from a recording of the run.
     pub fn of_profile(profile: &Profile) -> Self {
         Self {
             step_time_us: profile.measured_step(),
@@ -155,10 +155,10 @@ impl Run {
         }
     }
 
-    /// This, and of the other what is not known here.
+    /// Fills in missing facts from `other`.
     #[must_use]
     pub fn or(self, other: &Self) -> Self {
-        // A step, its GPU and its batch size belong together.
+        // Take a step with its GPU and batch size from the same source.
         let step = if self.step_time_us.is_some() { &self } else { other };
         let (step_time_us, gpu, batch_size, alone) = (step.step_time_us, step.gpu.clone(), step.batch_size, step.alone);
         Self {

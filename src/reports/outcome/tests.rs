@@ -2,7 +2,7 @@ use super::*;
 use crate::plan_toml::parse;
 use habitat_base::units::{GpuSlug, Micros, Samples};
 
-/// 1,000 steps of 36 s on 2 GPUs: 10 h, and 1 h beyond; 2 dollars an hour.
+/// 1,000 steps of 36 s on 2 GPUs: 10 h, plus 1 h of set-up and losses; 2 dollars per hour.
 const PLAN: &str = r#"
 [plan]
 format = "habitat-plan"
@@ -54,7 +54,7 @@ fn share(outcome: &Outcome, cause: &str) -> (Option<f64>, Option<f64>) {
     (share.hours.map(round), share.cost_usd.map(round))
 }
 
-/// Both columns add up to what happened less what was planned.
+/// Checks that both columns add up to the actual values minus the planned ones.
 fn assert_complete(outcome: &Outcome, hours: f64, cost: f64) {
     let sum = |pick: fn(&Share) -> Option<f64>| outcome.shares.iter().filter_map(pick).sum::<f64>();
     assert!((sum(|share| share.hours) - hours).abs() < 1e-9, "{:?}", outcome.shares);
@@ -64,7 +64,7 @@ fn assert_complete(outcome: &Outcome, hours: f64, cost: f64) {
 #[test]
 fn shares_are_those_worked_out_by_hand_and_add_up() {
     let plan = parse(PLAN).unwrap();
-    // Half the work, steps of 45 s in place of 36, 2 h beyond the steps, 3 dollars an hour.
+    // Half the work, steps of 45 s instead of 36 s, 2 h beyond the steps, 3 dollars per hour.
     let happened = Run {
         steps: Some(500),
         step_time_us: Micros::new(45e6).ok(),
@@ -89,9 +89,9 @@ fn what_is_not_known_is_not_divided() {
     let plan = parse(PLAN).unwrap();
     let bare = outcome(&plan, &run(13.0, 26.0)).unwrap();
     assert_eq!(share(&bare, "step time, set-up and losses"), (Some(2.0), Some(4.0)));
-    assert!(bare.notes[0].contains("taken to have been done"));
+    assert!(bare.notes[0].contains("assuming that all planned work was done"));
     assert_complete(&bare, 2.0, 4.0);
-    // The hours lost tell the step time, and both tell what neither explains.
+    // With the hours lost, the step time follows; with both known, the rest is unexplained.
     let lost = Run { lost_hours: Hours::new(1.5).ok(), ..run(13.0, 26.0) };
     let with_lost = outcome(&plan, &lost).unwrap();
     assert_eq!(share(&with_lost, "step time").0, Some(1.5));
@@ -145,7 +145,7 @@ fn files_of_runs_are_read_or_refused_with_the_field() {
     }
 }
 
-/// What `run --json` prints of a job of two ranks says how long it took, what it cost, and its steps.
+/// The output of `run --json` for two ranks has the time, the cost and the steps.
 #[test]
 fn what_run_says_of_a_job_is_what_happened() {
     let job = r#"{"format": "habitat-job", "version": 1, "command": ["x"], "elapsed_s": 5400.0, "cost_usd": 3.3,
@@ -164,7 +164,7 @@ fn what_run_says_of_a_job_is_what_happened() {
     }
 }
 
-/// Damage of a plan's file ends in an error or in numbers, never in a panic.
+/// A damaged plan file ends in an error or in numbers, never in a panic.
 #[test]
 fn damaged_files_are_refused_or_compared() {
     let happened = Run { step_time_us: Micros::new(36e6).ok(), ..run(13.0, 26.0) };

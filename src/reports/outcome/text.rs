@@ -1,4 +1,4 @@
-//! A plan and what happened, as text.
+//! Comparison of a plan with what happened, as text.
 
 use std::io::{self, Write};
 
@@ -10,11 +10,11 @@ use habitat_base::units::{Hours, Micros, Usd};
 /// Writes the comparison.
 ///
 /// # Errors
-/// Those of the writer.
+/// Write errors of `out`.
 pub fn write(outcome: &Outcome, run: &Run, out: &mut dyn Write) -> io::Result<()> {
     compared(outcome).write_text(out)?;
     if !outcome.shares.is_empty() {
-        writeln!(out, "\nWhere the difference comes from:")?;
+        writeln!(out, "\nCauses of the difference:")?;
         shares(outcome).write_text(out)?;
     }
     if let Some(losses) = run.losses {
@@ -31,7 +31,7 @@ fn compared(outcome: &Outcome) -> Table {
     let mut table = Table::new(&[
         Column::text("item", "item"),
         Column::text("planned", "planned"),
-        Column::text("happened", "happened"),
+        Column::text("actual", "happened"),
         Column::text("difference", "difference"),
     ]);
     let mut row = |item: &str, compared: Option<Compared>, show: &dyn Fn(f64) -> String| {
@@ -57,7 +57,7 @@ fn shares(outcome: &Outcome) -> Table {
     let total = |pick: fn(&super::Share) -> Option<f64>| outcome.shares.iter().filter_map(pick).reduce(|a, b| a + b);
     let together = (total(|share| share.hours), total(|share| share.cost_usd));
     let rows = outcome.shares.iter().map(|share| (share.cause, share.hours, share.cost_usd));
-    for (cause, hours, cost) in rows.chain([("together", together.0, together.1)]) {
+    for (cause, hours, cost) in rows.chain([("total", together.0, together.1)]) {
         let hours = Cell::maybe(hours, |hours| Cell::new(signed(hours, &|size| format!("{size:.2} h")), hours));
         let cost = Cell::maybe(cost, |cost| Cell::new(signed(cost, &|size| format::usd(Usd::known(size))), cost));
         table.push(vec![Cell::text(cause), hours, cost]);

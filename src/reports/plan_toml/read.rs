@@ -1,4 +1,4 @@
-//! Reading a plan from its file.
+//! Parser of plan files.
 
 use serde::Deserialize;
 
@@ -6,42 +6,42 @@ use super::{FORMAT, OLDEST, PlanFile, Request, VERSION};
 use habitat_base::units::{Micros, most};
 use habitat_planning::plan::PlanError;
 
-/// Why a text is not a plan that can be read; the message names the place and the remedy.
+/// Error in a plan file, with its place and a remedy.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanFileError {
-    /// Not TOML, or something is missing or wrong in it.
-    #[error("{0}\nthe file is damaged or was changed: write it anew with `habitat-tui plan … -o FILE`")]
+    /// Not TOML, or a field is missing or invalid.
+    #[error("{0}\nthe file is damaged or was changed: write it again with `habitat-tui plan … -o FILE`")]
     Damaged(String),
     /// Another kind of file.
-    #[error("format: found {0:?}, a plan has {FORMAT:?}; `habitat-tui plan … -o plan.toml` writes one")]
+    #[error("format: found {0:?}, a plan file has {FORMAT:?}; write one with `habitat-tui plan … -o plan.toml`")]
     Format(String),
-    /// A version from before the request was kept.
+    /// A version before plans contained the request.
     #[error(
-        "version: found {0}, which does not hold what was asked; plan again with this habitat-tui (`habitat-tui plan … -o FILE` writes one that does)"
+        "version: found {0}, which does not contain the request; plan again with this habitat-tui (`habitat-tui plan … -o FILE`)"
     )]
     Older(u32),
-    /// A version that is not known yet.
+    /// A version newer than this program.
     #[error(
-        "version: found {0}, this habitat-tui reads {OLDEST} and {VERSION}; a newer one wrote the file, and reads it"
+        "version: found {0}, this habitat-tui reads {OLDEST} to {VERSION}; use the newer habitat-tui that wrote the file"
     )]
     Newer(u32),
-    /// A list of the limits that is too long.
+    /// A list in the limits is too long.
     #[error("goal.limits.{0}")]
     List(PlanError),
-    /// More batch sizes than are predicted in one go.
-    #[error("request.batch_sizes: {0} sizes; at most {most} are predicted in one go: leave some out", most = most::BATCH_SIZES)]
+    /// More batch sizes than can be predicted at once.
+    #[error("request.batch_sizes: {0} sizes; at most {most} can be predicted at once: remove some", most = most::BATCH_SIZES)]
     BatchSizes(usize),
-    /// A number that no plan has.
+    /// A number that is out of range.
     #[error("{place}: {problem}")]
     Number {
         /// Table and key.
         place: String,
-        /// What is wrong with it.
+        /// Problem with the number.
         problem: &'static str,
     },
 }
 
-/// What is looked at first.
+/// Part of the file that is read first.
 #[derive(Deserialize)]
 struct Probe {
     plan: ProbeHead,
@@ -53,10 +53,10 @@ struct ProbeHead {
     version: u32,
 }
 
-/// Reads a plan of version 2 to 4.
+/// Parses a plan of version 2 to 4.
 ///
 /// # Errors
-/// [`PlanFileError`] for another format or version, and where something is missing or wrong.
+/// [`PlanFileError`] for another format or version, or if a field is missing or invalid.
 pub fn parse(text: &str) -> Result<PlanFile, PlanFileError> {
     let damaged = |error: toml::de::Error| PlanFileError::Damaged(error.to_string().trim_end().to_owned());
     let Probe { plan: head } = toml::from_str(text).map_err(damaged)?;
@@ -72,7 +72,7 @@ pub fn parse(text: &str) -> Result<PlanFile, PlanFileError> {
     Ok(file)
 }
 
-/// The recorded step.
+/// Checks the numbers of the request.
 fn check_request(request: &Request) -> Result<(), PlanFileError> {
     if request.batch_sizes.len() > most::BATCH_SIZES {
         return Err(PlanFileError::BatchSizes(request.batch_sizes.len()));
@@ -96,7 +96,7 @@ fn check_request(request: &Request) -> Result<(), PlanFileError> {
     Ok(())
 }
 
-/// What the types do not rule out.
+/// Checks numbers that the types allow but a plan cannot have.
 fn check(file: &PlanFile) -> Result<(), PlanFileError> {
     let wrong = |place: String, problem| Err(PlanFileError::Number { place, problem });
     if !(1..=3).contains(&file.goal.max_parts) {
@@ -108,23 +108,23 @@ fn check(file: &PlanFile) -> Result<(), PlanFileError> {
         return wrong("goal.limits.max_machines".to_owned(), "must be 1 to 1024");
     }
     if file.goal.data.as_ref().is_some_and(|data| data.provider.is_none() && data.region.is_some()) {
-        return wrong("goal.data.region".to_owned(), "goes with the provider that the data are at");
+        return wrong("goal.data.region".to_owned(), "needs goal.data.provider, the provider of the data");
     }
     for (index, part) in file.parts.iter().enumerate() {
         let at = |key: &str| format!("part {}, {key}", index + 1);
         let within = |value: f64, most: f64| value > 0.0 && value <= most;
         if !part.step_time_us.iter().all(|time| within(*time, Micros::MOST)) {
-            return wrong(at("step_time_us"), "must be numbers above 0, and no longer than a year");
+            return wrong(at("step_time_us"), "must be above 0 and at most a year");
         }
         if !part.samples.or(part.steps).is_some_and(|work| within(work, most::WORK)) {
-            return wrong(at("samples"), "samples or steps must be a number above 0, and at most 1e18");
+            return wrong(at("samples"), "samples or steps must be above 0 and at most 1e18");
         }
         let replica = part.model_parallel.gpus();
         if replica == 0 || !part.gpu_count.is_multiple_of(replica) {
             return wrong(at("model_parallel"), "the GPUs must be a multiple of tensor × pipeline, both above 0");
         }
         if part.gpu_count == 0 || part.nodes == 0 || part.global_batch_size == Some(0) || part.accumulation == 0 {
-            return wrong(at("gpu_count"), "GPUs, nodes, batches and samples of a step must be above 0");
+            return wrong(at("gpu_count"), "GPUs, nodes, batches and samples per step must be above 0");
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The recorded step that a plan rests on, and how it was predicted.
+//! Recorded step behind a plan, and how it was predicted.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,44 +6,44 @@ use habitat_base::units::{Bytes, GpuSlug};
 use habitat_prediction::{Host, MethodChoice, Options, Precision, WaveForm};
 use habitat_step::profile::Profile;
 
-/// The recorded step that a plan rests on, and how it was predicted.
+/// Recorded step behind a plan, and how it was predicted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// The command line that made the plan; it stands in `[plan]`.
+    /// Command line that made the plan; in the file it is part of `[plan]`.
     #[serde(skip)]
     pub command: String,
-    /// The file, as it was named; `None` for the embedded sample.
+    /// Name of the file as given; `None` for the embedded sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// SHA-256 of what was recorded ([`Profile::sha256`]); `None` for a black box.
+    /// SHA-256 of the recording ([`Profile::sha256`]); `None` for a black box.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile_sha256: Option<String>,
-    /// Which methods may be used.
+    /// Methods that may be used.
     pub method: MethodChoice,
-    /// Which equation wave scaling uses.
+    /// Equation of wave scaling.
     pub waves: WaveForm,
-    /// Whether the device waits for the host.
+    /// Whether steps include waiting for the host.
     pub host: Host,
-    /// The precision predicted for, where it is not the recorded one.
+    /// Precision of the prediction, if different from the recorded one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
-    /// The GPU that the step was recorded on.
+    /// GPU that the step was recorded on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<GpuSlug>,
-    /// Whether what was measured was dropped.
+    /// Whether the measured times were ignored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_origin: bool,
     /// Samples of one step on one GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u64>,
-    /// Batches of one GPU that were to choose from beside it.
+    /// Other batch sizes per GPU to choose from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batch_sizes: Vec<u64>,
-    /// Own machines without a price file (`2x3090`), which are offers beside those of the files.
+    /// Own machines without a price file (`2x3090`), in addition to the offers of the price files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<String>,
-    /// US dollars a kWh of their electricity; `None` = assumed.
+    /// Price of their electricity in US dollars per kWh; `None` = assumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_kwh: Option<f64>,
     /// Tokens of one sample.
@@ -58,10 +58,10 @@ pub struct Request {
 }
 
 impl Request {
-    /// Of a recorded step, with what flags completed, and how it is predicted.
+    /// Describes a recorded step, as completed by flags, and how it is predicted.
     ///
     /// # Errors
-    /// As [`Profile::sha256`].
+    /// Errors of [`Profile::sha256`].
     pub fn new(
         command: String,
         file: Option<String>,
@@ -90,7 +90,7 @@ impl Request {
         })
     }
 
-    /// Completes a recorded step with what is known beside its file.
+    /// Completes a recorded step with facts that are not in its file.
     pub fn complete(&self, profile: &mut Profile) {
         let workload = &mut profile.workload;
         workload.batch_size = self.batch_size.or(workload.batch_size);

@@ -1,13 +1,13 @@
-//! Energy and emissions of parts and of a plan, added up again.
+//! Recomputation of energy and emissions of parts and of a plan.
 
 use super::part::recompute;
 use super::{CheckError, compare, numbers};
 use crate::plan::{Footprint, Part, Plan};
 
-/// kWh, and kilograms of CO2e where they are known, low to high.
+/// Energy in kWh, and kilograms of CO2e if known, low to high.
 pub(in crate::plan) type Taken = Option<([f64; 3], Option<[f64; 3]>)>;
 
-/// What a part takes that runs so long.
+/// Energy and emissions of a part for its hours of running.
 pub(super) fn taken(part: &Part, running: [f64; 3]) -> Taken {
     let draw = part.draw?;
     let energy = running.map(|hours| draw.machines.get() / 1000.0 * draw.pue * hours);
@@ -36,7 +36,7 @@ pub(in crate::plan) fn check_footprint(what: &str, stated: &Footprint, found: Ta
     Ok(())
 }
 
-/// What a plan takes that changes from spot to another machine: as its cost.
+/// Energy and emissions of a plan that switches from spot to another machine, combined like the cost.
 pub(super) fn switched_taken(plan: &Plan) -> Taken {
     let [spot, to] = &plan.parts[..] else { return None };
     let of = |part: &Part, first| taken(part, recompute(part, &plan.goal.assumptions, first).running);

@@ -1,4 +1,4 @@
-//! Hours and cost of a part by what they go to, from its steps, its prices and the assumptions.
+//! Recomputation of a part's hours and cost by use, from its steps, prices and the assumptions.
 
 use super::{CheckError, compare, numbers};
 use crate::plan::{Assumptions, ByUse, Part, Use};
@@ -6,23 +6,23 @@ use crate::pricing::spot::{WATCHED, Watched};
 use crate::pricing::{Billing, Tier};
 use habitat_base::units::{Hours, Range};
 
-/// Low to high, a row for each of [`Use::ALL`].
+/// Values by use, a row for each of [`Use::ALL`], low to high.
 pub(in crate::plan) type Rows = [[f64; 3]; Use::ALL.len()];
 
-/// A part as it comes out here, low to high.
+/// Recomputed values of a part, low to high.
 pub(super) struct Own {
     /// Elapsed hours.
     pub(super) hours: [f64; 3],
     /// Dollars.
     pub(super) cost: [f64; 3],
-    /// Hours in which its machines run.
+    /// Hours in which the machines run.
     pub(super) running: [f64; 3],
     hours_by: Rows,
     pub(super) cost_by: Rows,
 }
 
 impl Own {
-    /// Compares what the part states with it.
+    /// Compares the values of the part with these.
     pub(super) fn check(&self, part: &Part) -> Result<(), CheckError> {
         compare(&format!("hours of {}", part.offer), &numbers(&part.hours), &self.hours)?;
         compare(&format!("cost of {}", part.offer), &numbers(&part.cost), &self.cost)?;
@@ -31,7 +31,7 @@ impl Own {
     }
 }
 
-/// Compares what something is stated to be made of with these rows, and adds it up.
+/// Compares a breakdown with these rows, and its sum with the whole.
 pub(in crate::plan) fn check_rows<T>(what: &str, by: &ByUse<T>, whole: &Range<T>, rows: &Rows) -> Result<(), CheckError>
 where
     T: Copy + Default + PartialEq + std::ops::Add<Output = T> + Into<f64>,
@@ -39,7 +39,7 @@ where
     let mut sum = [0.0; 3];
     for (used_for, row) in Use::ALL.into_iter().zip(rows) {
         let stated = numbers(&by.of(used_for));
-        // What is hardly anything of the whole may differ by its roundings.
+        // Entries that are tiny compared with the whole may differ by rounding.
         let slack = |end: usize, value: f64| value + numbers(whole)[end];
         let with = |values: &[f64; 3]| [0, 1, 2].map(|end| slack(end, values[end]));
         compare(&format!("{what}, {}", used_for.words()), &with(&stated), &with(row))?;
@@ -48,7 +48,7 @@ where
     compare(&format!("{what}, added up"), &sum, &numbers(whole))
 }
 
-/// From the number of steps; `first`: with the losses that are allowed for once a plan.
+/// Recomputes a part from its number of steps; `first`: includes the losses that are allowed for once per plan.
 pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own {
     let of_one_gpu = match part.batch_size {
         Some(batch) => part.work.get() / batch as f64,
@@ -65,16 +65,16 @@ pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own 
         let restart = assumed.restart.get();
         saving = training.map(|hours| hours / interval * assumed.checkpoint_write.get());
         let [mid, high] = [training[1] + saving[1], training[2] + saving[2]];
-        // Two losses and half as many more as expected at 95 %, and five mean waits each.
+        // At 95 %: two losses plus 1.5 times the expected number, with five mean waits each.
         let reach = f64::ln(1.0 - assumed.spot_confidence) / f64::ln(0.05);
         let once = if first && rate > 0.0 { 2.0 } else { 0.0 };
         let lost = rate * high + reach * (once + 0.5 * rate * high);
-        // Expected: each hour of running is lost at the rate, half an interval at a time;
-        // the wait is counted per useful hour, as in planner note B1.
+        // Expected: losses per hour of running, each with half an interval lost; waiting is per useful hour, as in
+        // `spot`.
         repeated = [0.0, mid * rate * (interval / 2.0 + restart), lost * (interval + restart)];
         waiting = [0.0, training[1] * rate * wait, lost * 5.0 * wait];
     }
-    // Stated by the part, and compared with the data and their rate elsewhere.
+    // Taken from the part; `check_sources` compares it with the data and their rate.
     let copying = part.hours_by.of(Use::Data).mid.get();
     let running = [0, 1, 2].map(|end| setup + copying + training[end] + saving[end] + repeated[end]);
     let used = |hours: f64| match part.billing {
@@ -107,8 +107,8 @@ pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own 
     }
 }
 
-/// The spot part whose waits are the longest, the first of equals: the losses that are allowed for once
-/// a plan are counted there.
+/// The spot part with the longest waits, or the first of equal ones. It includes the losses that are allowed for once
+/// per plan.
 pub(super) fn longest_wait(parts: &[Part], assumed: &Assumptions) -> Option<usize> {
     let mut found: Option<(usize, f64)> = None;
     for (place, part) in parts.iter().enumerate().filter(|(_, part)| part.tier == Tier::Spot && part.nodes > 0) {
@@ -120,16 +120,16 @@ pub(super) fn longest_wait(parts: &[Part], assumed: &Assumptions) -> Option<usiz
     found.map(|(place, _)| place)
 }
 
-/// Losses an hour of one spot machine, and hours of waiting after each: as given, else those of all
-/// machines watched in its zone or region whose size is the nearest, else 0.5 and 1. Losses grow as
-/// the power 0.48 of up to 8 GPUs.
+/// Losses per hour of one spot machine, and hours of waiting after each. Set by the user, or otherwise those of all
+/// machines observed in the zone or region with the nearest size, or otherwise 0.5 and 1. Losses grow with the power
+/// 0.48 of up to 8 GPUs.
 fn losses(part: &Part, assumed: &Assumptions) -> (f64, f64) {
     let size = |gpus: u32| f64::from(gpus.clamp(1, 8));
     let own = size(part.gpu_count / part.nodes);
     let at = |row: &&Watched| row.provider.eq_ignore_ascii_case(&part.provider);
     let mut rows: Vec<&Watched> = WATCHED.iter().filter(at).filter(|row| row.zone == part.region).collect();
     if rows.is_empty() {
-        // A zone is its region and a letter.
+        // A zone's name is that of its region plus a letter.
         let same = |row: &&Watched| {
             let region = &row.zone[..row.zone.len() - 1];
             part.region.strip_prefix(region).is_some_and(|letter| {
@@ -151,8 +151,8 @@ fn losses(part: &Part, assumed: &Assumptions) -> (f64, f64) {
     (assumed.spot_losses_per_hour.unwrap_or(rate), assumed.wait.map_or(wait, Hours::get))
 }
 
-/// Blocks begun, of an hour or of a term: the first with any use, and what is over a whole one by no
-/// more than what this tolerates begins none.
+/// Number of started blocks of an hour or a term. Any use starts the first block; an excess over a whole block within
+/// the tolerance does not start another.
 fn begun(blocks: f64) -> f64 {
     let whole = blocks.floor();
     let tolerated = if whole > 0.0 { 1e-6 + blocks * 1e-8 } else { 1e-12 };

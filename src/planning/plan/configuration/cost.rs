@@ -1,19 +1,19 @@
-//! Hours and cost of a configuration, by what they go to.
+//! Hours and cost of a configuration by use.
 
 use super::Configuration;
 use crate::plan::{ByUse, Use};
 use habitat_base::units::{Hours, Range, Usd, UsdPerHour};
 
 impl Configuration {
-    /// Elapsed hours and cost of so many useful hours, set-up included: without losses at
-    /// the lower step time, expected at the middle, and those allowed for at the upper one. `first`:
-    /// the losses that are allowed for once a plan are counted here.
+    /// Elapsed hours and cost of a number of useful hours, including set-up: without losses at the lower step time,
+    /// with expected losses at the middle, and with the allowed losses at the upper one. `first`: includes the losses
+    /// that are allowed for once per plan.
     pub(crate) fn ranges(&self, useful: f64, first: bool) -> (Range<Hours>, Range<Usd>) {
         let by = self.hours_by(useful, first);
         (by.sum(), self.cost_by(&by).sum())
     }
 
-    /// What the elapsed hours go to.
+    /// Elapsed hours by use.
     pub(super) fn hours_by(&self, useful: f64, first: bool) -> ByUse<Hours> {
         let (step, losses) = (self.step.range, &self.losses);
         let training = [useful * (step.low / step.mid), useful, useful * (step.high / step.mid)];
@@ -33,12 +33,12 @@ impl Configuration {
         })
     }
 
-    /// What they cost, by what they go to.
+    /// Cost by use.
     pub(super) fn cost_by(&self, hours: &ByUse<Hours>) -> ByUse<Usd> {
         let (elapsed, used) = (hours.sum(), used(hours));
         let cost = |what: Use, hours: Hours, elapsed: Hours, used: Hours| {
             let billed = self.billing.billed(used.get());
-            // What is over a whole block by a rounding is not billed.
+            // An excess over a whole block within rounding errors is not billed.
             let running = self.price * hours * (billed / used.get().max(f64::MIN_POSITIVE)).min(1.0);
             match what {
                 Use::Setup | Use::Training | Use::Checkpoints | Use::Repeated => running,
@@ -58,13 +58,13 @@ impl Configuration {
         })
     }
 
-    /// Losses allowed for in so many hours of running.
+    /// Losses allowed for in a number of hours of running.
     pub(super) fn allowance(&self, running: f64, first: bool) -> f64 {
         let (once, hourly) = self.losses.allowance();
         hourly * running + if first { once } else { 0.0 }
     }
 
-    /// Hours in which the data are copied, once.
+    /// One-time hours of copying the data.
     pub(super) fn copying(&self) -> f64 {
         self.data.map_or(0.0, |data| data.hours.get())
     }
@@ -74,18 +74,18 @@ impl Configuration {
         self.setup + self.copying()
     }
 
-    /// For bringing the data, once.
+    /// One-time cost of transferring the data.
     pub(super) fn data_cost(&self) -> Usd {
         self.data.and_then(|data| data.egress).unwrap_or(Usd::ZERO)
     }
 
-    /// For keeping the data, an hour on the clock.
+    /// Storage price of the data per elapsed hour.
     pub(super) fn storage(&self) -> UsdPerHour {
         self.data.and_then(|data| data.storage).unwrap_or(UsdPerHour::ZERO)
     }
 }
 
-/// The hours in which the machines run: all but the waits for spot.
+/// Hours in which the machines run, which exclude waits for spot.
 pub(super) fn used(hours: &ByUse<Hours>) -> Range<Hours> {
     ByUse::new(|what| if what == Use::Waiting { Range::default() } else { hours.of(what) }).sum()
 }

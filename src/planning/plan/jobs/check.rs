@@ -1,6 +1,5 @@
-//! Re-computes what several jobs share from their parts alone, and refuses a plan that breaks a limit
-//! or states a wrong number. Nothing here is shared with the model; each job's part was checked
-//! before ([`crate::plan::check`]).
+//! Recomputes the shared limits of several jobs from their parts alone, and rejects a plan that violates a limit or has
+//! a wrong number. Shares no code with the model; [`crate::plan::check`] has already checked each part.
 
 use super::super::check::{CheckError, Rows, Taken, added, check_footprint, check_rows, compare, numbers};
 use super::super::{Confidence, PlanStatus, Use};
@@ -10,8 +9,8 @@ use crate::pricing::{Market, Tier, region};
 /// Relative difference allowed.
 const TOLERANCE: f64 = 1e-6;
 
-/// Adds the jobs up again: dollars, dollars an hour, GPUs at once, machines that are there once, and
-/// the order of jobs on a machine with their deadlines.
+/// Recomputes the sums over jobs: dollars, dollars per hour, GPUs at once, single machines, and the order of jobs on a
+/// machine with their deadlines.
 ///
 /// # Errors
 /// The first [`CheckError`] found.
@@ -57,8 +56,8 @@ pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
     }
 }
 
-/// Jobs that are rented for: what runs at any time, which changes only where a job begins, or a quota
-/// begins to hold.
+/// Checks the jobs on rented machines at each time when usage may increase: when a job starts or a quota begins to
+/// apply.
 fn at_once(plan: &JobsPlan) -> Result<(), CheckError> {
     for job in &plan.jobs {
         let start = numbers(&job.start);
@@ -73,7 +72,7 @@ fn at_once(plan: &JobsPlan) -> Result<(), CheckError> {
     starts.chain(windows).try_for_each(|time| at(plan, time.get()))
 }
 
-/// What runs at a time, by the hours of the confidence.
+/// Checks the jobs that run at one time, by the hours of the confidence.
 fn at(plan: &JobsPlan, time: f64) -> Result<(), CheckError> {
     let shared = |what: String, used: f64, most: f64| {
         if over(used, most) { Err(CheckError::Shared { what, used, most }) } else { Ok(()) }
@@ -92,7 +91,7 @@ fn at(plan: &JobsPlan, time: f64) -> Result<(), CheckError> {
     }
     if let Some(most) = plan.shared.max_price {
         let used: f64 = running.iter().map(|job| job.part.price.get()).sum();
-        shared("dollars an hour".to_owned(), used, most.get())?;
+        shared("dollars per hour".to_owned(), used, most.get())?;
     }
     for quota in &plan.shared.quotas {
         let has_begun = quota.from.is_none_or(|from| !over(from.get(), time));
@@ -112,7 +111,7 @@ fn at(plan: &JobsPlan, time: f64) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// Jobs on machines: each begins where the one before it ends.
+/// Checks jobs on machines: each starts when the previous one ends.
 fn in_turn(plan: &JobsPlan) -> Result<(), CheckError> {
     let mut jobs: Vec<&PlannedJob> = plan.jobs.iter().collect();
     jobs.sort_by(|a, b| a.machine.cmp(&b.machine).then(a.end.mid.total_cmp(&b.end.mid)));

@@ -1,4 +1,4 @@
-//! From prepared jobs to their assignment: the ways of each, and the limits that they share.
+//! Builds the assignment of prepared jobs: the ways of each, and the shared limits.
 
 use super::super::assignment::{Assigned, Assignment, Bound, Way};
 use super::super::configuration::Configuration;
@@ -9,42 +9,42 @@ use super::{Answer, Chosen, Shared, Supply};
 use crate::pricing::OfferId;
 use habitat_base::units::{Hours, Usd, UsdPerHour};
 
-/// What ways draw on together.
+/// A limit shared by the jobs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SharedLimit {
-    /// Dollars of all jobs.
+    /// Dollars for all jobs.
     Budget(Usd),
-    /// Dollars an hour of all jobs.
+    /// Dollars per hour for all jobs.
     Price(UsdPerHour),
-    /// GPUs at once.
+    /// GPUs at the same time.
     Quota(Quota),
-    /// An own machine, one under contract, or that of a host on a marketplace: there is one.
+    /// A single machine: own, under contract, or of a marketplace host.
     OneMachine(OfferId),
-    /// Hours of the jobs on a machine that are due by then.
+    /// Hours of the jobs on a machine that are due by this deadline.
     Deadline(Hours),
 }
 
-/// The assignment with what its numbers mean.
+/// The assignment, with the meaning of its indices.
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) assignment: Assignment,
-    /// The configuration of each way.
+    /// Configuration of each way.
     pub(super) configurations: Vec<Vec<usize>>,
-    /// Names of the machines that are there.
+    /// Names of the existing machines.
     pub(super) machines: Vec<String>,
-    /// What is shared, by the number that its rows have.
+    /// Shared limits, by the index in the rows.
     pub(super) limits: Vec<SharedLimit>,
-    /// Where jobs may wait: the ways of each job without a start, drawing on limits in place of rows.
+    /// If jobs may wait: ways of each job without a start, with uses by limit instead of by row.
     pub(super) bases: Vec<Vec<Way>>,
-    /// The configuration of each of these.
+    /// Configuration of each of these ways.
     pub(super) of_bases: Vec<Vec<usize>>,
-    /// Which of these each way is, and the hours from the start at which it begins; empty where
-    /// all begin at once, or where jobs may wait and there are too many starts to choose from.
+    /// For each way, the index in `bases` and the start in hours. Empty if all jobs start at the same time, or if
+    /// there are too many possible starts.
     pub(super) starts: Vec<Vec<(usize, f64)>>,
 }
 
 impl SharedLimit {
-    /// The most that all jobs together may use.
+    /// Maximum for all jobs together.
     pub(super) fn most(&self) -> f64 {
         match self {
             Self::Budget(most) => most.get(),
@@ -85,13 +85,13 @@ impl Model {
         model
     }
 
-    /// The dollars of all jobs where each takes its cheapest way.
+    /// Dollars if each job uses its cheapest way.
     pub(super) fn cheapest_each(&self) -> f64 {
         let cheapest = |ways: &Vec<Way>| ways.iter().map(|way| way.cost).fold(f64::INFINITY, f64::min);
         self.assignment.jobs.iter().map(cheapest).sum()
     }
 
-    /// The answer of the solver where all jobs begin at once, or follow one another on machines.
+    /// Converts the solver's answer for jobs that start at the same time or follow one another on machines.
     pub(super) fn at_once(&self, found: Assigned) -> Answer {
         let objective = self.assignment.objective(&found.ways);
         let chosen = |(job, way): (usize, &usize)| Chosen {
@@ -136,7 +136,7 @@ impl Model {
         let mut deadlines: Vec<Hours> = prepared.iter().filter_map(|of_job| of_job.goal.deadline).collect();
         deadlines.sort_by(Hours::total_cmp);
         deadlines.dedup();
-        // For each deadline a row a machine.
+        // One row per machine for each deadline.
         for (limit, deadline) in deadlines.iter().enumerate() {
             self.limits.push(SharedLimit::Deadline(*deadline));
             self.assignment.bounds.extend(self.machines.iter().map(|_| Bound { most: deadline.get(), limit }));
@@ -168,15 +168,15 @@ impl Model {
     }
 }
 
-/// What does all the work of a job within its own limits: configuration, hours on the deadline's
-/// clock, dollars.
+/// Configurations that do all the work of a job within its own limits, with the hours that count for the deadline and
+/// dollars.
 fn possible(of_job: &Prepared) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
     let keeps = |value: f64, most: Option<f64>| most.is_none_or(|most| value <= most * (1.0 + SAME));
     let (deadline, budget) = (of_job.goal.deadline.map(Hours::get), of_job.goal.budget.map(Usd::get));
     of_job.wholes().filter(move |(_, hours, cost)| keeps(*hours, deadline) && keeps(*cost, budget))
 }
 
-/// What a configuration draws on a limit; `None` where it does not touch it.
+/// Amount of a limit that a configuration uses; `None` if the limit does not apply.
 fn used(limit: &SharedLimit, configuration: &Configuration, cost: f64) -> Option<f64> {
     match limit {
         SharedLimit::Budget(_) => Some(cost),
@@ -189,8 +189,8 @@ fn used(limit: &SharedLimit, configuration: &Configuration, cost: f64) -> Option
     }
 }
 
-/// All ways but those that another one of the job is no dearer than, and draws no more on any limit,
-/// nor for longer where jobs `wait`; of equals the quickest.
+/// Drops ways that are dominated by another way of the job, which costs no more, uses no more of any limit and, if jobs
+/// `wait`, takes no longer. Of equal ways, the fastest is kept.
 fn undominated(mut ways: Vec<(usize, Way)>, wait: bool) -> Vec<(usize, Way)> {
     ways.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost).then(a.hours.total_cmp(&b.hours)));
     let mut kept: Vec<(usize, Way)> = Vec::new();

@@ -1,7 +1,7 @@
-//! Schedules of jobs that wait for one another: a way for each, and the order in which they get their
-//! places. Each job begins as early as the limits and the jobs placed before it let it (the serial
-//! scheme of scheduling with limited resources; Kolisch 1996), so that starts need no choice. Local
-//! search over ways and orders, iterated (Lourenço, Martin and Stützle 2003), the same in every run.
+//! Schedules of jobs that wait for one another, given by a way for each job and an order of placement. Each job starts
+//! as early as the limits and the jobs placed before it allow (the serial scheme of resource-constrained scheduling;
+//! Kolisch 1996), so starts need not be chosen. Iterated local search over ways and orders (Lourenço, Martin and
+//! Stützle 2003); deterministic.
 
 use super::super::Prepared;
 use super::super::assignment::Assigned;
@@ -13,23 +13,23 @@ use super::{Answer, Chosen};
 use habitat_base::units::Hours;
 use habitat_prediction::random::Random;
 
-/// Schedules that a search looks at, at most, and fewer where there are many jobs: what one takes
-/// grows with the square of their number.
+/// Maximum number of schedules to evaluate. Fewer for many jobs, since the time per schedule grows with the square of
+/// their number.
 const LOOKED_AT: usize = 20_000;
 const WORK: usize = 6_000_000;
-/// Relative gain below which a move is none.
+/// Relative gain below which a move is not made.
 const GAIN: f64 = 1e-9;
-/// What a job that has no place counts among the misses, hours: more than any delay.
+/// Penalty of a job without a place, in hours; more than any delay.
 const NO_PLACE: f64 = 1e9;
 
-/// Jobs in the order in which they get their places, and the way of each job.
+/// Order in which the jobs are placed, and the way of each job.
 #[derive(Debug, Clone, PartialEq)]
 struct Sequence {
     order: Vec<usize>,
     ways: Vec<usize>,
 }
 
-/// What schedules are made of.
+/// Data for building schedules.
 pub(super) struct Scheduler<'a> {
     model: &'a Model,
     earliest: &'a [Hours],
@@ -37,7 +37,7 @@ pub(super) struct Scheduler<'a> {
     edges: Vec<f64>,
 }
 
-/// A job that has its place: from, to, and what it draws on limits meanwhile.
+/// A placed job: start, end, and the limits it uses in between.
 struct Placed<'a> {
     start: f64,
     end: f64,
@@ -45,18 +45,18 @@ struct Placed<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// Of a model whose jobs wait.
+    /// Scheduler for a model whose jobs may wait.
     pub(super) fn new(model: &'a Model, prepared: &[Prepared], earliest: &'a [Hours]) -> Self {
         let due = prepared.iter().map(|of_job| of_job.goal.deadline.map_or(f64::INFINITY, Hours::get)).collect();
         let edges = model.limits.iter().flat_map(SharedLimit::edges).collect();
         Self { model, earliest, due, edges }
     }
 
-    /// The plan from a solver's answer, each start as early as can be. Where the solver proved nothing,
-    /// local search goes on from there, or alone, where it was not asked (`None`).
+    /// Plan from a solver's answer, with each start as early as possible. If the solver did not prove optimality, local
+    /// search improves its answer; without a call of the solver (`None`), local search runs alone.
     ///
     /// # Errors
-    /// The solver's; where it was not asked and local search finds nothing, [`SolveError::OutOfTime`].
+    /// Errors of the solver; without a call of it, [`SolveError::OutOfTime`] if local search finds no plan.
     pub(super) fn answer(
         &self,
         found: Option<Result<Assigned, SolveError>>,
@@ -89,8 +89,8 @@ impl<'a> Scheduler<'a> {
         Answer { jobs, objective: self.cost(places), proof, bound, solver, notes: Vec::new() }
     }
 
-    /// The best that local search finds, from a solver's answer or without one; `None` where that is
-    /// nothing within the deadlines and the budget.
+    /// Best schedule of local search, with or without a solver's answer as the start; `None` if it violates the
+    /// deadlines or the budget.
     fn searched(&self, answer: Option<&[usize]>) -> Option<Vec<(usize, f64)>> {
         let mut random = Random::new(1);
         let jobs = self.due.len();
@@ -126,7 +126,7 @@ impl<'a> Scheduler<'a> {
         Sequence { order, ways: planned.into_iter().map(|(way, _)| way).collect() }
     }
 
-    /// Each job its fastest way, the earliest deadline first.
+    /// Fastest way for each job, placed by earliest deadline.
     fn fastest(&self) -> Sequence {
         let hours = |job: usize, way: usize| self.model.bases[job][way].hours;
         let jobs = self.due.len();
@@ -140,7 +140,7 @@ impl<'a> Scheduler<'a> {
         Sequence { order, ways }
     }
 
-    /// By how much deadlines and budget are missed, dollars, and the sum of the ends.
+    /// Excess over deadlines and budget, then dollars, then the sum of the ends.
     fn value(&self, sequence: &Sequence) -> [f64; 3] {
         let places = self.places(sequence);
         let cost = self.cost(&places);
@@ -162,7 +162,7 @@ impl<'a> Scheduler<'a> {
         [missed, cost, ends]
     }
 
-    /// Moves of one job to another way or another place in the order, as long as they gain.
+    /// Moves one job at a time to another way or another place in the order, while that improves the value.
     fn improved(&self, mut best: Sequence, left: &mut usize) -> Sequence {
         let mut value = self.value(&best);
         let mut attempt = |best: &mut Sequence, change: &dyn Fn(&mut Sequence)| {
@@ -200,7 +200,7 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Way and start of each job; it starts never (∞) where there is no place for it after the others.
+    /// Way and start of each job; the start is infinite if there is no place for it after the others.
     fn places(&self, sequence: &Sequence) -> Vec<(usize, f64)> {
         let mut others: Vec<Placed<'_>> = Vec::with_capacity(sequence.order.len());
         let mut places = vec![(0, 0.0); sequence.order.len()];
@@ -211,7 +211,7 @@ impl<'a> Scheduler<'a> {
             times.retain(|time| *time > earliest);
             times.push(earliest);
             times.sort_by(f64::total_cmp);
-            // After all others and all changes of the limits, there is room or never.
+            // After the end of all others and all changes of limits, the job either fits or never does.
             let start = times.into_iter().find(|time| self.fits(&others, *time, way.hours, &way.uses));
             places[*job] = (sequence.ways[*job], start.unwrap_or(f64::INFINITY));
             others.extend(start.map(|start| Placed { start, end: start + way.hours, uses: &way.uses }));
@@ -219,8 +219,8 @@ impl<'a> Scheduler<'a> {
         places
     }
 
-    /// Whether the limits leave so much from that time on: what runs changes where a job begins, or a
-    /// limit begins to hold.
+    /// Whether the limits leave enough from that time on. Usage increases only when a job starts or a limit begins to
+    /// apply.
     fn fits(&self, placed: &[Placed<'_>], start: f64, hours: f64, uses: &[(usize, f64)]) -> bool {
         let end = start + hours;
         let moments = placed.iter().map(|other| other.start).chain(self.edges.iter().copied());
@@ -239,7 +239,7 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Whether the first of two values that differ is less.
+/// Lexicographic comparison that ignores rounding errors.
 fn is_less(a: [f64; 3], b: [f64; 3]) -> bool {
     let differs = |(a, b): &(f64, f64)| (a - b).abs() > GAIN * (1.0 + b.abs());
     a.into_iter().zip(b).find(differs).is_some_and(|(a, b)| a < b)

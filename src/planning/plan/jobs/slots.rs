@@ -1,12 +1,10 @@
-//! When rented jobs start that may wait for one another (planner note B3, Level 2).
+//! Start times of rented jobs that may wait for one another.
 //!
-//! Every way of a job becomes one way for each start, and what a limit leaves at once is a row for
-//! each start. What runs changes only where a job starts or ends, or a quota begins or ceases to
-//! hold. A plan stays one when each job is moved to the left as far as the limits let it: then it
-//! starts at its earliest, where a quota ceases to hold, or where another job ends. So the sums of
-//! such times and of the hours of other jobs are all the starts that are needed (the normal patterns
-//! of packing; Christofides and Whitlock 1977). Where there are too many, [`super::schedule`] alone
-//! looks for a plan.
+//! A way of a job becomes one way for each start, and a limit becomes a row for each start. Usage changes only when a
+//! job starts or ends, or a quota begins or ceases to apply. A plan remains valid if each job is moved as early as the
+//! limits allow. It then starts at its earliest time, when a quota ceases to apply, or when another job ends. The sums
+//! of such times and of the hours of other jobs therefore include all starts that are needed (the normal patterns of
+//! packing; Christofides and Whitlock 1977). If there are too many, only [`super::schedule`] searches for a plan.
 
 use super::super::Prepared;
 use super::super::assignment::{Assignment, Bound, Way};
@@ -15,16 +13,16 @@ use super::super::solve::Settings;
 use super::model::{Model, SharedLimit};
 use habitat_base::units::Hours;
 
-/// Starts at most.
+/// Maximum number of starts.
 const MOST: usize = 64;
 
-/// Hours before which a time is the same.
+/// Tolerance for equal times, in hours.
 pub(super) fn rounding(time: f64) -> f64 {
     1e-9 * (1.0 + time)
 }
 
-/// The starts to choose from, sums of the first times and of the hours of jobs, each job once; `None`
-/// where there are too many.
+/// Possible starts: sums of the first times and of the hours of jobs, each job at most once; `None` if there are too
+/// many.
 fn starts(mut times: Vec<f64>, hours: &[Vec<f64>], latest: f64) -> Option<Vec<f64>> {
     for of_job in hours {
         let sums: Vec<f64> = times.iter().flat_map(|time| of_job.iter().map(move |hours| time + hours)).collect();
@@ -40,14 +38,14 @@ fn starts(mut times: Vec<f64>, hours: &[Vec<f64>], latest: f64) -> Option<Vec<f6
 }
 
 impl SharedLimit {
-    /// Whether it holds at a time.
+    /// Whether it applies at a time.
     pub(super) fn holds(&self, time: f64) -> bool {
         let Self::Quota(quota) = self else { return true };
         quota.from.is_none_or(|from| from.get() <= time + rounding(time))
             && quota.until.is_none_or(|until| time + rounding(time) < until.get())
     }
 
-    /// Where it begins or ceases to hold.
+    /// Times at which it begins or ceases to apply.
     pub(super) fn edges(&self) -> impl Iterator<Item = f64> {
         let edges = if let Self::Quota(quota) = self { [quota.from, quota.until] } else { [None; 2] };
         edges.into_iter().flatten().map(Hours::get)
@@ -55,8 +53,7 @@ impl SharedLimit {
 }
 
 impl Model {
-    /// Lets jobs that rent wait: every way at every start from the job's earliest on, within its
-    /// deadline.
+    /// Allows rented jobs to wait: creates a way for each start from the job's earliest time on, within its deadline.
     pub(super) fn wait(&mut self, prepared: &[Prepared], earliest: &[Hours]) {
         let deadline = |job: usize| prepared[job].goal.deadline.map_or(f64::INFINITY, Hours::get);
         let latest = (0..prepared.len()).map(deadline).fold(0.0, f64::max);
@@ -67,7 +64,7 @@ impl Model {
         self.bases.clone_from(&self.assignment.jobs);
         self.of_bases.clone_from(&self.configurations);
         let Some(times) = times else { return };
-        // The rows of each limit, with the time that they are of; a budget has no time.
+        // Rows of each limit with their times; a budget has no time.
         let mut rows: Vec<Vec<(usize, Option<f64>)>> = Vec::new();
         let mut bounds: Vec<Bound> = Vec::new();
         for bound in &self.assignment.bounds {
@@ -106,8 +103,8 @@ impl Model {
         }
     }
 
-    /// What no plan of jobs that wait is below, whatever their starts: until the last deadline a limit
-    /// leaves so much for so many hours, and the jobs together draw no more than that.
+    /// Lower bound on plans with waiting jobs, for any starts. Up to the last deadline, a limit provides its maximum
+    /// times these hours, and the jobs together cannot use more.
     pub(super) fn least(&self, prepared: &[Prepared], settings: Settings) -> f64 {
         let deadlines = prepared.iter().map(|of_job| of_job.goal.deadline.map_or(f64::INFINITY, Hours::get));
         let latest = deadlines.fold(0.0, f64::max);

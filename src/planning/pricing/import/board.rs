@@ -1,32 +1,31 @@
-//! Which board of the catalog of GPUs a provider's name means.
+//! Identifies the board in the GPU catalog from a provider's name for it.
 //!
-//! A name alone often does not tell: there are four V100 and four A100. The memory, a word such as
-//! `SXM`, the provider's series of machines or their size may; where they do not, no board is
-//! taken.
+//! A name is often ambiguous: there are four V100 and four A100 boards. The memory, a word such as `SXM`, the
+//! provider's machine series or the machine size may identify the board. Otherwise, it is left unknown.
 
 use super::Listed;
 use habitat_base::units::GpuSlug;
 
-/// The board of an offer.
+/// Board of an offer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Board {
-    /// This one.
+    /// The board is identified.
     Known {
-        /// Its slug in the catalog; `None` only where the slug is not valid, which a test rules out.
+        /// Slug in the catalog; `None` only for an invalid slug, which a test excludes.
         slug: Option<GpuSlug>,
         /// Nominal memory, in GiB.
         memory_gib: f64,
     },
-    /// Several have that name, or none has that memory.
+    /// Several boards have the name, or none of them has the memory.
     Ambiguous {
         /// Memory of one GPU, in GiB.
         memory_gib: Option<f64>,
     },
-    /// None has that name.
+    /// No board has the name.
     Unknown,
 }
 
-/// How a board is built in.
+/// Form factor of a board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Sxm,
@@ -36,7 +35,7 @@ enum Form {
 
 use Form::{Nvl, Pcie, Sxm};
 
-/// Name (without spaces, dashes and makers), form where there are several, memory in GiB, slug.
+/// Name (without spaces, dashes and vendors), form factor if there are several, memory in GiB, slug.
 const BOARDS: &[(&str, Option<Form>, f64, &str)] = &[
     ("A2", None, 16.0, "a2"),
     ("A10", None, 24.0, "a10"),
@@ -138,7 +137,7 @@ const BOARDS: &[(&str, Option<Form>, f64, &str)] = &[
     ("V100", Some(Pcie), 32.0, "v100-pcie-32gb"),
 ];
 
-/// Other spellings of names above.
+/// Alternative spellings of the names above.
 const SPELLINGS: &[(&str, &str)] = &[
     ("A4000", "RTXA4000"),
     ("A4500", "RTXA4500"),
@@ -158,7 +157,7 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("RTXPRO6000SE", "RTXPRO6000SERVER"),
 ];
 
-/// What a name says, taken apart.
+/// Parsed name of a GPU.
 struct Name {
     model: String,
     form: Option<Form>,
@@ -200,21 +199,21 @@ fn memory_word(word: &str) -> Option<f64> {
     digits.parse().ok().filter(|gib: &f64| (4.0..=1024.0).contains(gib))
 }
 
-/// The memory that a name of a GPU says, in GiB.
+/// Memory in the name of a GPU, in GiB.
 pub(super) fn memory_in(name: &str) -> Option<f64> {
     words(&name.to_uppercase()).find_map(memory_word)
 }
 
-/// A sum of prices without the noise of binary fractions.
+/// Removes binary rounding errors from a sum of prices.
 pub(super) fn rounded(price: f64) -> f64 {
     (price * 1e6).round() / 1e6
 }
 
-/// The board of an offer of that provider.
+/// Identifies the board of a provider's offer.
 pub(super) fn find(provider: &str, offer: &Listed) -> Board {
     let mut name = Name::of(&offer.gpu_name);
     if provider == "vast" {
-        // 4x-RTX_4070S_Ti-32-65536 is listed as RTX4070.
+        // Vast lists 4x-RTX_4070S_Ti-32-65536 as RTX4070.
         name = offer.instance_type.split('-').nth(1).map_or(name, Name::of);
     }
     if name.model == "RTXPRO6000" {
@@ -231,14 +230,14 @@ pub(super) fn find(provider: &str, offer: &Listed) -> Board {
     if named.is_empty() {
         return Board::Unknown;
     }
-    // The boards with more memory say so in their names.
+    // Only the boards with more memory have it in their names.
     let plain = match name.model.as_str() {
         "A100" => Some(40.0),
         "V100" => Some(16.0),
         _ => None,
     };
     let memory_gib = name.memory_gib.or(offer.memory_gib).or(plain);
-    // What SkyPilot has of the memory of H200 and B200 in its common list is wrong.
+    // SkyPilot's common list has a wrong memory for H200 and B200.
     let memory_gib = memory_gib.filter(|gib| *gib != 80.0 || !matches!(name.model.as_str(), "H200" | "B200"));
     let form = name.form.or_else(|| said_elsewhere(offer)).or_else(|| usual_form(provider, offer, &name.model));
     let fitting: Vec<_> = named
@@ -252,25 +251,24 @@ pub(super) fn find(provider: &str, offer: &Listed) -> Board {
     }
 }
 
-/// The form that the description of the GPU or the type of the machine names.
+/// Form factor in the description of the GPU or in the machine type.
 fn said_elsewhere(offer: &Listed) -> Option<Form> {
     [&offer.described, &offer.instance_type].into_iter().find_map(|text| Name::of(text).form)
 }
 
-/// The form that a provider has of a GPU where it does not say: from its own descriptions of
-/// machines, as the shipped prices have it.
+/// Usual form factor of a provider's GPU, as in the provider's descriptions of machines and in the shipped prices.
 fn usual_form(provider: &str, offer: &Listed, model: &str) -> Option<Form> {
     let series = |name: &str| offer.instance_type.starts_with(name);
     match (provider, model) {
         ("azure", "A100" | "H100" | "V100") if series("Standard_ND") => Some(Sxm),
         ("azure", "H100") if series("Standard_NC") => Some(Nvl),
         ("lambda", "A100") => Some(if offer.gpu_count == 8 { Sxm } else { Pcie }),
-        // As NVL an H200 is always called so.
+        // The NVL variant of the H200 always has NVL in its name.
         (_, "H200")
         | ("aws" | "do" | "gcp" | "jarvislabs" | "nebius" | "verda", "A100" | "H100" | "V100")
         | ("lambda", "V100") => Some(Sxm),
         ("azure", "A100" | "V100") if series("Standard_NC") => Some(Pcie),
-        // At RunPod those with SXM are called so.
+        // RunPod has SXM in the names of those boards.
         ("runpod", "A100" | "H100") | ("gcp", "P100") => Some(Pcie),
         _ => None,
     }

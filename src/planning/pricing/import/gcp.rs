@@ -1,27 +1,26 @@
-//! Google's part of the catalogs of SkyPilot: a machine's price is the sum of a row of its GPUs
-//! and a row of its host, in the same zone.
+//! Google's part of the SkyPilot catalogs. The price of a machine is the sum of a row for its GPUs and a row for its
+//! host in the same zone.
 //!
-//! Sources: `sky/catalog/data_fetchers/fetch_gcp.py` and `sky/catalog/gcp_catalog.py` of
-//! `skypilot-org/skypilot`, which choose the host of a GPU.
+//! `sky/catalog/data_fetchers/fetch_gcp.py` and `sky/catalog/gcp_catalog.py` of `skypilot-org/skypilot` choose the host
+//! of a GPU.
 
 use std::collections::HashMap;
 
 use super::{Listed, board};
 
-/// Sizes of `n1-highmem` hosts, to which older GPUs are attached.
+/// Sizes of the `n1-highmem` hosts for older GPUs.
 const N1_VCPUS: [u32; 7] = [2, 4, 8, 16, 32, 64, 96];
 
-const BELOW_SPOT: &str = "the on-demand figure is below the spot price: the catalog took a discounted one";
-const BELOW_OTHERS: &str = "the on-demand figure is far below that of other regions: the catalog took a discounted one";
-const TWO_FIGURES: &str =
-    "the on-demand figures of regions differ by the factor 1.4, and it is not known which is right";
+const BELOW_SPOT: &str = "the on-demand price is below the spot price: probably a discounted one";
+const BELOW_OTHERS: &str = "the on-demand price is far below that of other regions: probably a discounted one";
+const TWO_FIGURES: &str = "the on-demand prices of regions differ by a factor of 1.4, unknown which is right";
 
-/// A GPU's on-demand price below this share of that in the dearest region is a discounted one:
-/// regions differ by less.
+/// An on-demand price below this share of that in the most expensive region is a discounted one, since regions differ
+/// by less.
 const LEAST_SHARE: f64 = 0.6;
 
-/// Rows of whole machines, where a host is known and listed; the GPUs alone elsewhere. Also, how
-/// many hosts are of no GPU.
+/// Rows of whole machines if the host is known and listed, otherwise of the GPUs alone; and the number of hosts without
+/// a GPU.
 pub(super) fn composed(mut gpus: Vec<Listed>, hosts: &[Listed]) -> (Vec<Listed>, usize) {
     mark_suspects(&mut gpus);
     let by_place: HashMap<(&str, &str), &Listed> =
@@ -33,7 +32,7 @@ pub(super) fn composed(mut gpus: Vec<Listed>, hosts: &[Listed]) -> (Vec<Listed>,
         let found: Vec<&Listed> =
             names.iter().filter_map(|name| by_place.get(&(gpu.zone.as_str(), name.as_str())).copied()).collect();
         used.extend(found.iter().map(|host| (host.zone.as_str(), host.instance_type.as_str())));
-        // What has an instance type is a whole machine already (a TPU).
+        // A row with an instance type is already a whole machine (a TPU).
         if !gpu.instance_type.is_empty() {
             rows.push(gpu);
         } else if found.is_empty() {
@@ -67,7 +66,7 @@ fn mark_suspects(gpus: &mut [Listed]) {
     }
 }
 
-/// The hosts that so many GPUs of a kind come with.
+/// Hosts for a number of GPUs of a kind.
 fn hosts_of(gpu: &str, count: u32) -> Vec<String> {
     let one = |name: String| vec![name];
     match (gpu, count) {
@@ -96,19 +95,19 @@ fn alone(gpu: Listed) -> Listed {
     Listed {
         instance_type: format!("(gpu only) {}x{}", gpu.gpu_name, gpu.gpu_count),
         is_without_host: true,
-        note: Some("price of the GPUs alone; its host is not in the catalog".to_owned()),
+        note: Some("price of the GPUs only; the host is not in the catalog".to_owned()),
         ..gpu
     }
 }
 
 fn sum(gpu: &Listed, host: &Listed) -> Listed {
-    // A host that costs nothing is part of the price of its GPUs.
+    // The price of the GPUs includes a host without a price.
     let both = |gpu: Option<f64>, host: f64| gpu.map(|gpu| board::rounded(gpu + host));
     let host_on_demand = host.on_demand.unwrap_or(0.0);
     let has_spot = host.spot.is_some() || host_on_demand == 0.0;
     let is_n1 = host.instance_type.starts_with("n1-");
     let ssd = if ["a2-ultragpu", "a3-"].iter().any(|name| host.instance_type.starts_with(name)) {
-        "; local SSD is not in it"
+        "; without local SSD"
     } else {
         ""
     };
@@ -124,7 +123,7 @@ fn sum(gpu: &Listed, host: &Listed) -> Listed {
         spot: both(gpu.spot.filter(|_| has_spot), host.spot.unwrap_or(0.0)),
         is_composed: true,
         note: Some(format!(
-            "sum of the row of GPUs {} and the host's {host_on_demand}{ssd}",
+            "sum of GPUs {} and host {host_on_demand}{ssd}",
             gpu.on_demand.map_or_else(|| "(spot only)".to_owned(), |price| price.to_string())
         )),
         ..gpu.clone()

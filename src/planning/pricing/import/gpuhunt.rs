@@ -1,5 +1,5 @@
-//! Rows of `gpuhunt` (`src/gpuhunt/_internal/models.py`): one a machine, region and way to pay,
-//! as CSV or as JSON lines.
+//! Rows of `gpuhunt` (`src/gpuhunt/_internal/models.py`), one for each machine, region and purchase option, as CSV or
+//! JSON lines.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::table::Table;
 use super::{Count, Counts, ImportError, Imported, Listed, Origin, count, price, required, snapshot};
 use habitat_base::text;
 
-/// The offers of a table, by provider.
+/// Reads the offers of a table, by provider.
 pub(super) fn table(table: &Table, origin: Origin<'_>) -> Result<Vec<Imported>, ImportError> {
     let mut all = Gathered::default();
     for record in table.rows() {
@@ -33,22 +33,22 @@ pub(super) fn table(table: &Table, origin: Origin<'_>) -> Result<Vec<Imported>, 
     Ok(all.imported(origin))
 }
 
-/// The offers of lines of JSON, by provider.
+/// Reads the offers of JSON lines, by provider.
 pub(super) fn json_lines(text: &str, origin: Origin<'_>) -> Result<Vec<Imported>, ImportError> {
     let mut all = Gathered::default();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let wrong = |problem: String| ImportError(format!("line {}: {problem}", index + 1));
         let row: Value = serde_json::from_str(line)
-            .map_err(|error| wrong(format!("is no JSON ({error}); the file is cut off, or no rows of gpuhunt")))?;
+            .map_err(|error| wrong(format!("not JSON ({error}); the file is truncated, or not from gpuhunt")))?;
         let text = |key: &str| text::clean(row[key].as_str().unwrap_or_default(), super::WIDTH);
         let size = |key: &str| row[key].as_f64().filter(|size| *size > 0.0 && *size <= 1e7);
         for key in ["instance_name", "location", "price"] {
             if row.get(key).is_none() {
-                return Err(wrong(format!("{key}: missing; rows of gpuhunt have it")));
+                return Err(wrong(format!("{key}: missing, although rows of gpuhunt have it")));
             }
         }
         let number =
-            |key: &str| row[key].as_f64().ok_or_else(|| wrong(format!("{key}: {} is no number", shown(&row[key]))));
+            |key: &str| row[key].as_f64().ok_or_else(|| wrong(format!("{key}: {} is not a number", shown(&row[key]))));
         let listed_price = price(number("price")?).map_err(|problem| wrong(format!("price: {problem}")))?;
         let gpus = if row.get("gpu_count").is_none_or(Value::is_null) { 0.0 } else { number("gpu_count")? };
         let gpus = count(gpus).map_err(|problem| wrong(format!("gpu_count: {problem}")))?;
@@ -78,7 +78,7 @@ fn shown(value: &Value) -> String {
 struct Gathered(BTreeMap<String, (Vec<Listed>, Counts)>);
 
 impl Gathered {
-    /// Adds a row; where `--provider` names one, only its rows.
+    /// Adds a row, unless `--provider` names another provider.
     fn add(&mut self, named: &str, origin: Origin<'_>, gpus: Count, listed: Listed) -> Result<(), ImportError> {
         if !named.is_empty() && origin.provider.is_some_and(|wanted| wanted != named) {
             return Ok(());

@@ -1,9 +1,9 @@
-//! Catalogs of SkyPilot: one CSV a provider, each in a dialect of its own.
+//! SkyPilot catalogs: one CSV file per provider, each in its own dialect.
 
 use super::table::{Record, Table};
 use super::{Count, Counts, ImportError, Imported, Listed, Origin, count, gcp, price, required, snapshot};
 
-/// The offers of a table.
+/// Reads the offers of a table.
 pub(super) fn rows(table: &Table, origin: Origin<'_>) -> Result<Imported, ImportError> {
     let provider = required(origin)?;
     let mut counts = Counts::default();
@@ -32,7 +32,7 @@ struct Dialect<'a> {
 }
 
 impl Dialect<'_> {
-    /// Azure has machines of eight MI300X in its catalog whose columns of accelerators are empty.
+    /// Whether it is one of Azure's machines with eight MI300X, whose accelerator columns are empty in the catalog.
     fn is_unnamed_mi300x(&self) -> bool {
         self.provider == "azure" && self.gpu_name().is_empty() && self.record.raw("InstanceType").contains("_MI300X_")
     }
@@ -54,7 +54,7 @@ impl Dialect<'_> {
         let info = record.raw("GpuInfo");
         let memory_gib = info_number(info, "sizeinmib").map(|size| self.memory_gib(size, gpu_count));
         let host_memory_gib = record.size("MemoryGiB");
-        // Of RunPod some catalogs repeat the memory of the GPUs.
+        // Some catalogs of RunPod repeat the GPU memory as host memory.
         let named = super::board::memory_in(self.gpu_name()).or(memory_gib);
         let is_repeated = self.provider == "runpod"
             && (info.is_empty()
@@ -77,7 +77,7 @@ impl Dialect<'_> {
         })
     }
 
-    /// `SizeInMiB` is of one GPU, but of all in Vast, and gigabytes in `RunPod`.
+    /// Memory of one GPU from `SizeInMiB`, which has all GPUs for Vast, and gigabytes for `RunPod`.
     fn memory_gib(&self, size: f64, gpu_count: u32) -> f64 {
         let gib = if size < 1024.0 { size } else { size / 1024.0 };
         let gib = if self.provider == "vast" { gib / f64::from(gpu_count.max(1)) } else { gib };
@@ -86,16 +86,16 @@ impl Dialect<'_> {
 
     fn note(&self, is_repeated: bool) -> Option<String> {
         match self.provider {
-            "vast" => Some("cheapest host listed; vcpus and memory are the catalog's size class, not the host's"),
-            "runpod" if is_repeated => Some("host memory left out: the catalog repeats the GPU memory there"),
-            "lambda" | "runpod" => Some("the catalog lists every region; presence says nothing about availability"),
+            "vast" => Some("cheapest listed host; vcpus and memory are the size class of the catalog, not of the host"),
+            "runpod" if is_repeated => Some("host memory omitted: the catalog repeats the GPU memory"),
+            "lambda" | "runpod" => Some("the catalog lists all regions, whether available or not"),
             _ => None,
         }
         .map(str::to_owned)
     }
 }
 
-/// What follows `'key':` in JSON or a literal of Python, the first time, letters of either case.
+/// Text after the first `'key':` in JSON or a Python literal, ignoring case.
 fn info_value<'a>(info: &'a str, key: &str) -> Option<&'a str> {
     let lower = info.to_ascii_lowercase();
     let quoted = [format!("'{key}'"), format!("\"{key}\"")];

@@ -13,7 +13,7 @@ fn one(provider: &str, text: &str) -> Imported {
     let mut all = read(text.as_bytes(), origin(provider)).unwrap();
     assert_eq!(all.len(), 1);
     let imported = all.remove(0);
-    // What is written can be read back.
+    // The output can be parsed again.
     let written = toml::to_string(&imported.snapshot).unwrap();
     assert_eq!(Snapshot::parse(&written).unwrap(), imported.snapshot, "{written}");
     imported
@@ -23,7 +23,7 @@ fn wrong(provider: &str, text: &str) -> String {
     read(text.as_bytes(), origin(provider)).unwrap_err().to_string()
 }
 
-/// Machine, GPUs, slug, price on demand and on spot.
+/// Machine, GPUs, slug, on-demand and spot price.
 type Brief<'a> = (&'a str, u32, &'a str, Option<f64>, Option<f64>);
 
 fn brief(imported: &Imported) -> Vec<Brief<'_>> {
@@ -150,9 +150,10 @@ fn rows_of_gpuhunt_are_brought_together_from_csv_and_json() {
     let providers: Vec<_> = all.iter().map(|one| (one.snapshot.provider.as_str(), one.snapshot.offers.len())).collect();
     assert_eq!(providers, [("aws", 1), ("lambda", 1)]);
     assert_eq!(read(json.as_bytes(), origin("lambda")).unwrap().len(), 1);
-    assert!(wrong("aws", &format!("{json}\n{{\"price\"")).starts_with("line 3: is no JSON"));
+    assert!(wrong("aws", &format!("{json}\n{{\"price\"")).starts_with("line 3: not JSON"));
     assert!(
-        wrong("aws", r#"{"instance_name": "a", "location": "b", "price": "x"}"#).contains("price: \"x\" is no number")
+        wrong("aws", r#"{"instance_name": "a", "location": "b", "price": "x"}"#)
+            .contains("price: \"x\" is not a number")
     );
 }
 
@@ -179,14 +180,14 @@ fn what_is_wrong_is_said_with_line_column_and_value() {
         ("m,L4,1,4,16,-1,r,,\n", "line 3, column Price: \"-1\": -1 is not a valid price"),
         ("m,L4,1,4,16,NaN,r,,\n", "line 3, column Price: \"NaN\""),
         ("m,L4,1,4,16,inf,r,,\n", "line 3, column Price: \"inf\""),
-        ("m,L4,1,4,16,free,r,,\n", "line 3, column Price: \"free\": is no number"),
+        ("m,L4,1,4,16,free,r,,\n", "line 3, column Price: \"free\": not a number"),
         ("m,L4,1,4,16,1,r,,1e99\n", "line 3, column SpotPrice: \"1e99\""),
-        ("m,L4,-2,4,16,1,r,,\n", "line 3, column AcceleratorCount: \"-2\": must be a number from 0 to"),
-        ("m,L4,1,4\n", "line 3: has 4 of 9 columns; the file is cut off"),
-        ("m,L4,1,4,16,\u{1b}[2J,r,,\n", "\"\u{fffd}[2J\": is no number"),
+        ("m,L4,-2,4,16,1,r,,\n", "line 3, column AcceleratorCount: \"-2\": use a number from 0 to"),
+        ("m,L4,1,4\n", "line 3: has 4 of 9 columns; the file is truncated"),
+        ("m,L4,1,4,16,\u{1b}[2J,r,,\n", "\"\u{fffd}[2J\": not a number"),
     ] {
         assert!(row(line).contains(said) && !row(line).contains('\u{1b}'), "{}", row(line));
-        // Lines that end as those of SkyPilot's catalogs do.
+        // Lines that end like those of SkyPilot's catalogs.
         let text = format!("{header}{good}{line}").replace('\n', "\r\n");
         assert!(wrong("lab", &text).contains(said), "{}", wrong("lab", &text));
     }
@@ -197,14 +198,14 @@ fn what_is_wrong_is_said_with_line_column_and_value() {
     assert!(
         wrong("lab", "<!DOCTYPE html>\n<html>").contains("a web page, not a catalog (line 1: \"<!DOCTYPE html>\")")
     );
-    assert!(wrong("lab", "").contains("it is empty"));
-    assert!(wrong("lab", good).contains("no header of a catalog"));
+    assert!(wrong("lab", "").contains("the file is empty"));
+    assert!(wrong("lab", good).contains("not the header of a catalog"));
     let none = read(header.as_bytes(), origin("lab")).unwrap().remove(0);
     assert!(none.check().unwrap_err().to_string().contains("no offer of a whole GPU"));
     let said = read(b"a\n\xff\xfe\x00", origin("lab")).unwrap_err().to_string();
-    assert!(said.starts_with("line 2: is no text in UTF-8"), "{said}");
+    assert!(said.starts_with("line 2: not UTF-8 text"), "{said}");
     for name in ["../x", "a/b", "", "-x", "A", "\u{202e}"] {
-        assert!(wrong(name, &format!("{header}{good}")).contains("is no name of one"), "{name}");
+        assert!(wrong(name, &format!("{header}{good}")).contains("invalid name"), "{name}");
     }
     let none = read(format!("{header}{good}").as_bytes(), Origin { provider: None, ..origin("x") });
     assert!(none.unwrap_err().to_string().contains("--provider NAME"));

@@ -4,7 +4,7 @@ use crate::pricing::shipped;
 #[test]
 fn regions_have_one_name_each() {
     assert_eq!(name("aws", "us-east-1"), Some("US East (N. Virginia)"));
-    // Lambda's region of that name is its own.
+    // Lambda's region of this name is unrelated.
     assert_eq!(name("lambda", "us-east-1"), None);
     assert!(NAMES.is_sorted_by(|a, b| (a.0, a.1) < (b.0, b.1)));
     assert!(COUNTRIES.is_sorted_by(|a, b| a.0 < b.0));
@@ -33,7 +33,7 @@ fn places_of_regions() {
     }
 }
 
-/// Regions of the shipped price book, each as `provider region`.
+/// Regions of the shipped price book that a filter keeps, each as `provider region`.
 fn kept(filter: &str) -> Vec<String> {
     let regions: BTreeSet<(String, String)> = shipped::prices()
         .into_iter()
@@ -78,7 +78,7 @@ fn what_filters_keep_of_the_shipped_regions() {
     );
 }
 
-/// The shipped regions in Europe, and the lists that have one there.
+/// Shipped regions in Europe, and lists with a region there.
 const EUROPE: &str = "azure francecentral
     azure germanywestcentral
     azure northeurope
@@ -121,7 +121,7 @@ const EUROPE: &str = "azure francecentral
     vast The Netherlands, NL
     verda FIN / ICE";
 
-/// A filter finds a list of regions by each of them; the country is known if all are in one.
+/// A filter matches a list of regions by any of them; the country is known if all are in the same one.
 #[test]
 fn regions_that_share_a_price() {
     for (provider, region, place_of, single_of) in [
@@ -163,7 +163,7 @@ fn what_words_stand_for() {
         ("IN2", &["jarvislabs IN2", "jarvislabs IN2 (list)"]),
         ("Estonia, EE", &["vast Estonia, EE"]),
         ("ny2", &["paperspace East Coast (NY2)"]),
-        // Two letters are a whole word, and no word at all names nothing.
+        // Two-letter words match whole words only, and an empty filter matches nothing.
         (
             "fr",
             &[
@@ -181,11 +181,11 @@ fn what_words_stand_for() {
         assert_eq!(kept(filter), expected, "{filter}");
     }
     assert!(is_named("aws", "sa-east-1", "sao paulo") && is_named("gcp", "europe-west2", "uk"));
-    // South America is no Saudi Arabia, and Canada no California.
+    // `sa` is South America rather than Saudi Arabia, and `ca` Canada rather than California.
     assert!(is_named("aws", "sa-east-1", "sa") && !is_named("vast", "California, US, NA", "ca"));
 }
 
-/// Entries of price lists that name no region.
+/// Entries of price lists that are not regions.
 const NOWHERE: [&str; 13] = [
     "Global (lowest)",
     "GPU clusters (list)",
@@ -202,7 +202,7 @@ const NOWHERE: [&str; 13] = [
     "via Shadeform",
 ];
 
-/// Where every shipped region is: one without a country is named here.
+/// The country of each shipped region; those without a country are listed here.
 #[test]
 fn the_country_of_every_shipped_region_is_known() {
     let continents = ["na", "eu", "as", "sa", "oc", "af"];

@@ -27,7 +27,7 @@ fn one_row_is_an_offer_a_tier() {
     let known = ONE.replace("gpu_count = 1", "gpu_count = 1\nnetwork_gbit_per_second = 100");
     assert_eq!(Snapshot::parse(&known).unwrap().offers().next().unwrap().network_gbit_per_second, Some(100.0));
     let none = Snapshot::parse(&known.replace("= 100", "= 0")).unwrap_err();
-    assert!(none.0.contains("network_gbit_per_second: 0.0; it must be a number above 0"), "{none}");
+    assert!(none.0.contains("network_gbit_per_second: 0.0; use a number above 0"), "{none}");
 }
 
 #[test]
@@ -84,10 +84,10 @@ fn own_machines_cost_their_power_and_paid_contracts_nothing() {
     assert_eq!(offers[0].held.unwrap().to_string(), "0.9 kW × PUE 1.2 × $0.3/kWh + $0.05/h of wear");
     assert_eq!((offers[1].id.as_str(), offers[1].price.get()), ("lab/office/contract/reserved", 0.0));
     assert_eq!(offers[1].held.unwrap().paid().unwrap().get(), 12.5);
-    // Nobody else's price speaks against them.
+    // The prices of others do not cast doubt on them.
     let book = crate::pricing::PriceBook::new(offers);
     assert!(book.offers().iter().all(|offer| offer.trust.is_firm()));
-    // What is read is written and read again.
+    // The parsed snapshot can be written and parsed again.
     let snapshot = Snapshot::parse(OWN).unwrap();
     assert_eq!(Snapshot::parse(&toml::to_string(&snapshot).unwrap()).unwrap(), snapshot);
 }
@@ -100,27 +100,23 @@ fn contracts_to_be_bought_have_a_term() {
     assert_eq!((offer.id.as_str(), offer.price.get()), ("lab/office/contract/reserved-720h", 12.5));
     assert_eq!((offer.held, offer.term_hours), (None, Some(720)));
     assert_eq!(Snapshot::parse(&toml::to_string(&snapshot).unwrap()).unwrap(), snapshot);
-    // By its terms, whatever the provider says of its hours.
+    // Billed by its terms, regardless of the provider's billing.
     let hourly = Terms { billing: Billing::Hour, ..Terms::default() };
     let book = crate::pricing::PriceBook::new([offer.clone()]).with_terms("lab", hourly);
     assert_eq!(book.terms(&offer).billing, Billing::Term(720));
     let error = |from: &str, to: &str| Snapshot::parse(&text.replace(from, to)).unwrap_err().to_string();
     for (from, to, said) in [
         ("term_hours = 720", "", "term_hours: missing"),
-        ("usd_per_hour = 12.5\n", "", "usd_per_hour: missing; what each hour"),
+        ("usd_per_hour = 12.5\n", "", "usd_per_hour: missing; set the price"),
         ("usd_per_hour = 12.5", "usd_per_hour = 0", "usd_per_hour: 0 is not a valid price"),
         ("usd_per_hour = 12.5", "usd_per_hour = nan", "usd_per_hour"),
         ("usd_per_hour = 12.5", "usd_per_hour = -1", "usd_per_hour"),
-        ("term_hours = 720", "term_hours = 0", "term_hours: 0; whole hours, 1 to 87600"),
+        ("term_hours = 720", "term_hours = 0", "term_hours: 0; use whole hours, 1 to 87600"),
         ("term_hours = 720", "term_hours = -1", "term_hours"),
         ("term_hours = 720", "term_hours = 0.5", "term_hours"),
-        (
-            "term_hours = 720",
-            "term_hours = 720\npaid_usd_per_hour = 3",
-            "paid_usd_per_hour: of a contract that is paid",
-        ),
-        ("tier = \"reserved\"", "on_demand_usd_per_hour = 2", "usd_per_hour: only of offers with tier = \"reserved\""),
-        ("kw = 0.9", "kw = 0.9\nterm_hours = 9", "term_hours: only of offers with tier = \"reserved\""),
+        ("term_hours = 720", "term_hours = 720\npaid_usd_per_hour = 3", "paid_usd_per_hour is for a contract"),
+        ("tier = \"reserved\"", "on_demand_usd_per_hour = 2", "usd_per_hour: only allowed with tier = \"reserved\""),
+        ("kw = 0.9", "kw = 0.9\nterm_hours = 9", "term_hours: only allowed with tier = \"reserved\""),
     ] {
         let error = error(from, to);
         assert!(error.contains(said), "{from} → {to}: {error}");
@@ -134,14 +130,14 @@ fn keys_of_own_machines_are_checked() {
     let error = |from: &str, to: &str| Snapshot::parse(&OWN.replace(from, to)).unwrap_err().to_string();
     for (from, to, said) in [
         ("kw = 0.9\n", "", "kw: missing"),
-        ("kw = 0.9", "kw = 0", "kw: 0.0; it must be a number above 0"),
+        ("kw = 0.9", "kw = 0", "kw: 0.0; use a number above 0"),
         ("usd_per_kwh = 0.3\n", "", "usd_per_kwh: missing"),
-        ("pue = 1.2", "pue = 0.5", "pue: 0.5; it must be a number from 1"),
+        ("pue = 1.2", "pue = 0.5", "pue: 0.5; use a number from 1"),
         ("usd_per_kwh = 0.3", "usd_per_kwh = nan", "usd_per_kwh: NaN"),
-        ("tier = \"owned\"\n", "", "kw: only of offers with tier = \"owned\""),
-        ("tier = \"owned\"", "tier = \"spot\"", "\"spot\" is said by spot_usd_per_hour"),
-        ("tier = \"owned\"", "tier = \"reserved\"", "kw: only of offers with tier = \"owned\""),
-        ("kw = 0.9", "kw = 0.9\nspot_usd_per_hour = 1", "tier: \"owned\" goes without"),
+        ("tier = \"owned\"\n", "", "kw: only allowed with tier = \"owned\""),
+        ("tier = \"owned\"", "tier = \"spot\"", "\"spot\" is not a value of this key; set spot_usd_per_hour"),
+        ("tier = \"owned\"", "tier = \"reserved\"", "kw: only allowed with tier = \"owned\""),
+        ("kw = 0.9", "kw = 0.9\nspot_usd_per_hour = 1", "tier: \"owned\" excludes"),
         ("paid_usd_per_hour = 12.5\n", "", "paid_usd_per_hour: missing"),
     ] {
         let error = error(from, to);
@@ -155,9 +151,9 @@ fn what_a_provider_draws_and_emits_is_checked() {
     let terms = with("pue = 1.15\nkg_co2_per_kwh = 0.3").unwrap().terms();
     assert_eq!((terms.pue, terms.kg_co2_per_kwh), (Some(1.15), Some(0.3)));
     for (keys, said) in [
-        ("pue = 0.9", "pue: 0.9; it must be a number from 1"),
+        ("pue = 0.9", "pue: 0.9; use a number from 1"),
         ("pue = nan", "pue: NaN"),
-        ("kg_co2_per_kwh = -0.1", "kg_co2_per_kwh: -0.1; it must be a number from 0 and at most 10"),
+        ("kg_co2_per_kwh = -0.1", "kg_co2_per_kwh: -0.1; use a number from 0 to 10"),
         ("kg_co2_per_kwh = nan", "kg_co2_per_kwh: NaN"),
     ] {
         let error = with(keys).unwrap_err().to_string();

@@ -1,14 +1,14 @@
-//! What the rows of a collection ran, as operations.
+//! Conversion of rows of a collection to operations.
 
 use crate::store::operator_tables;
 use habitat_step::op::Name;
 use habitat_step::profile::tensors::note_channels_last;
 use habitat_step::profile::{Attribute, Operation, Phase};
 
-/// Tensors of an optimizer's update at most.
+/// Maximum number of tensors in an optimizer's update.
 const MOST_TENSORS: u64 = 64;
 
-/// `key=value;key=value`.
+/// Configuration in the form `key=value;key=value`.
 pub(super) struct Config<'a>(pub(super) &'a str);
 
 impl Config<'_> {
@@ -16,25 +16,25 @@ impl Config<'_> {
         self.0.split(';').find_map(|pair| pair.split_once('=').filter(|(name, _)| *name == key).map(|(_, value)| value))
     }
 
-    /// A size of 1 or more.
+    /// A size of at least 1.
     fn size(&self, key: &str) -> Result<u64, String> {
         let value = self.text(key).ok_or_else(|| format!("config: {key} is missing in {:?}", self.0))?;
         let number = value.parse().ok().filter(|&number: &u64| number > 0 && number < 1 << 40);
-        number.ok_or_else(|| format!("config: {key}={value}: a whole number above 0 is expected"))
+        number.ok_or_else(|| format!("config: {key}={value}: expected a whole number above 0"))
     }
 
     fn is_channels_last(&self) -> bool {
         self.text("layout").is_some_and(|layout| layout != "nchw")
     }
 
-    /// The shape of images; square ones have no width.
+    /// Shape of images; square ones have no width.
     fn image(&self) -> Result<Vec<u64>, String> {
         let height = self.size("h")?;
         let width = if self.text("w").is_some() { self.size("w")? } else { height };
         Ok(vec![self.size("n")?, self.size("c")?, height, width])
     }
 
-    /// A number that may be 0, and is where it is not said.
+    /// A number that may be 0; a missing one is 0.
     fn count(&self, key: &str) -> Result<u64, String> {
         match self.text(key) {
             None | Some("0" | "None") => Ok(0),
@@ -43,7 +43,7 @@ impl Config<'_> {
     }
 }
 
-/// What was run and which table has it; `None` where no model answers for it.
+/// Operation of a row and its table; `None` if no model covers it.
 pub(super) fn operation(
     op: &str,
     pass: &str,
@@ -66,7 +66,7 @@ pub(super) fn operation(
             let (b, m, k, n) = (size("b")?, size("m")?, size("k")?, size("n")?);
             ("bmm", of("aten::bmm", vec![vec![b, m, k], vec![b, k, n]], vec![vec![b, m, n]]))
         }
-        // Other layouts choose other kernels.
+        // Other layouts use other kernels.
         "conv2d" | "conv2d_depthwise" if !config.is_channels_last() => match convolution(pass, config)? {
             Some(operation) => ("conv2d", operation),
             None => return Ok(None),
@@ -105,8 +105,8 @@ pub(super) fn operation(
     }))
 }
 
-/// What was run, of what no operator model answers for; `None` for what consists of several operators and for what
-/// other programs measure.
+/// Operation of a row without an operator model; `None` if it consists of several operators or is measured by other
+/// programs.
 pub(super) fn other(op: &str, pass: &str, config: &Config<'_>) -> Result<Option<Operation>, String> {
     let size = |key: &str| config.size(key);
     let (forward, backward) = (pass == "fwd", pass == "bwd");
@@ -200,7 +200,7 @@ pub(super) fn other(op: &str, pass: &str, config: &Config<'_>) -> Result<Option<
 }
 
 fn convolution(pass: &str, config: &Config<'_>) -> Result<Option<Operation>, String> {
-    // Transposed ones are other work.
+    // Transposed convolutions are different operations.
     if config.count("transposed")? != 0 {
         return Ok(None);
     }
@@ -209,7 +209,7 @@ fn convolution(pass: &str, config: &Config<'_>) -> Result<Option<Operation>, Str
     let (image, kernel, stride, padding) = (size("h")?, size("kernel")?, size("stride")?, config.count("pad")?);
     let groups = config.count("groups")?.max(1);
     if inside % groups != 0 || image + 2 * padding < kernel {
-        return Err(format!("config: {}: such a convolution does not exist", habitat_base::text::clean(config.0, 100)));
+        return Err(format!("config: {}: impossible convolution", crate::text::clean(config.0, 100)));
     }
     let places = (image + 2 * padding - kernel) / stride + 1;
     let (input, weight) = (vec![batch, inside, image, image], vec![outside, inside / groups, kernel, kernel]);

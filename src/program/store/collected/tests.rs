@@ -60,9 +60,9 @@ fn every_operator_is_what_it_was() {
     let over: Vec<(&str, usize)> = found.passed_over.iter().map(|(why, count)| (why.as_str(), *count)).collect();
     assert_eq!(
         over,
-        [("bound by the host's launches", 1), ("no model for sdpa fwd", 1), ("not timed: out of memory", 1)]
+        [("bound by kernel launches of the host", 1), ("no model for sdpa fwd", 1), ("not timed: out of memory", 1)]
     );
-    // Each is one piece of work that one model answers for.
+    // Each row is one primitive of one model.
     let models: Vec<OperatorModel> = found
         .rows
         .iter()
@@ -75,14 +75,14 @@ fn every_operator_is_what_it_was() {
     assert_eq!(models[7..], [Softmax, Normalisation, Stream, Stream, Stream, Stream]);
     let (first, sizes) = (&found.rows[0].1, |row: usize| parts(&found.rows[row].1.operation, None)[0].primitive);
     assert_eq!((first.precision, first.time.get(), first.queued), (Some(Precision::Tf32), 120.5, true));
-    // (b, n)·(n, k) and (n, b)·(b, k).
+    // Products (b, n)·(n, k) and (n, b)·(b, k).
     let product = |rows, columns, reduction| Primitive::Product { batch: 1.0, rows, columns, reduction };
     assert_eq!((sizes(1), sizes(2)), (product(64.0, 1024.0, 4096.0), product(4096.0, 1024.0, 64.0)));
     assert_eq!(found.rows[4].1.operation.outputs, [[2, 64, 112, 112]]);
     assert_eq!(sizes(5).flops(), sizes(6).flops());
 }
 
-/// What no operator model answers for is known all the same, by the names and sizes that traces have.
+/// Operators without a model still have the names and sizes of those in traces.
 #[test]
 fn others_are_what_they_were() {
     let lines = [
@@ -95,7 +95,7 @@ fn others_are_what_they_were() {
         line("nll_loss", "fwd", "fp32", "rows=128;cols=50257"),
         line("embedding", "bwd", "fp32", "rows=50257;cols=1024;tokens=4096"),
         line("optimizer", "step", "fp32", "fn=adamw;impl=fused;tensors=16;n=4096"),
-        // Several operators.
+        // Rows that consist of several operators.
         line("sdpa", "fwd", "bf16", "b=1;heads=8;sq=128;skv=128;d=64;causal=0;kernel=math"),
         line("optimizer", "step", "fp32", "fn=adamw;impl=foreach;tensors=16;n=4096"),
     ];
@@ -133,7 +133,7 @@ fn others_are_what_they_were() {
 fn what_is_wrong_is_named_by_line_with_a_remedy() {
     let good = line("linear", "fwd", "fp32", "b=64;k=1024;n=4096");
     let cpu = T4.replace("\"cuda\"", "\"cpu\"");
-    assert!(message(&cpu, &[&good]).starts_with("line 1: measured on \"cpu\": such rows check the program"));
+    assert!(message(&cpu, &[&good]).starts_with("line 1: measured on \"cpu\": such rows only test the program"));
     assert!(message(&T4.replace("false", "true"), &[&good]).starts_with("line 1: made with --tiny"));
     assert!(message(&T4.replace("ments 1", "ments 2"), &[&good]).ends_with("2: this program reads version 1"));
     assert!(message("gpu,op", &[&good]).contains("is not a collection of `habitat-tui collect`"));
@@ -149,13 +149,13 @@ fn what_is_wrong_is_named_by_line_with_a_remedy() {
             "{text}"
         );
     }
-    assert!(changed(",cuda,", ",cpu,").starts_with("line 4: device: \"cpu\"; rows of a processor"));
-    assert!(changed("fp32", "fp4").starts_with("line 4: dtype: \"fp4\" is none of fp32"));
+    assert!(changed(",cuda,", ",cpu,").starts_with("line 4: device: \"cpu\"; delete rows"));
+    assert!(changed("fp32", "fp4").starts_with("line 4: dtype: \"fp4\" is not fp32"));
     assert!(changed("k=1024;", "").starts_with("line 4: config: k is missing in"));
-    assert!(changed("k=1024", "k=-3").starts_with("line 4: config: k=-3: a whole number"));
-    assert!(changed("rotated,1,", "rot").starts_with("line 4: 14 cells in place of 16: cut off?"));
+    assert!(changed("k=1024", "k=-3").starts_with("line 4: config: k=-3: expected a whole number"));
+    assert!(changed("rotated,1,", "rot").starts_with("line 4: 14 cells instead of 16: truncated?"));
     let torn = line("conv2d", "fwd", "fp32", "b=1;cin=3;h=2;cout=8;kernel=7;stride=1;pad=0");
-    assert!(message(T4, &[&torn]).contains("such a convolution does not exist"));
+    assert!(message(T4, &[&torn]).contains("impossible convolution"));
 }
 
 #[test]

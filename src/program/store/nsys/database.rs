@@ -1,5 +1,4 @@
-//! An SQLite file of somebody else's, opened for reading: tables and columns that may be
-//! missing, texts by number, errors in words.
+//! Read access to an untrusted SQLite file: possibly missing tables and columns, texts by number, and readable errors.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -11,11 +10,11 @@ use rusqlite::{Connection, OpenFlags, Row};
 
 use habitat_traces::nsight::SourceError;
 
-/// Bytes of the texts of `StringIds` kept at most.
+/// Maximum bytes of cached texts from `StringIds`.
 const TEXTS: usize = 32 << 20;
-/// Names of an enumeration; it has a few dozen.
+/// Maximum number of names of an enumeration, which has a few dozen.
 const NAMES: usize = 4096;
-/// Bytes of a text or a row at most; names of kernels have some thousands.
+/// Maximum bytes of a text or a row; names of kernels have some thousands.
 const LONGEST_VALUE: i32 = 4 << 20;
 
 #[derive(Debug)]
@@ -25,11 +24,11 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Opens a file; a query that is not answered within `patience` from now is given up.
+    /// Opens a file; queries that are not finished within `patience` from now are aborted.
     pub(super) fn open(path: &Path, patience: Duration) -> rusqlite::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
         let connection = Connection::open_with_flags(address(path), flags)?;
-        // A damaged or hostile file must not bring the program down, nor keep it for ever.
+        // A damaged or hostile file must neither crash the program nor keep it busy forever.
         connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;")?;
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST_VALUE)?;
         let until = Instant::now() + patience;
@@ -37,7 +36,7 @@ impl Database {
         Ok(Self { connection, columns: HashMap::new() })
     }
 
-    /// The same, with the columns of tables known.
+    /// Loads the columns of tables.
     pub(super) fn with_columns(mut self, tables: &[&'static str]) -> rusqlite::Result<Self> {
         for table in tables {
             let mut statement = self.connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
@@ -47,8 +46,7 @@ impl Database {
         Ok(self)
     }
 
-    /// A view or virtual table in the place of a table that is read: what it computes may take
-    /// for ever.
+    /// A view or virtual table with the name of a table that is read, which might compute forever.
     pub(super) fn view(&self) -> rusqlite::Result<Option<String>> {
         let mut statement = self.connection.prepare(
             "SELECT name FROM sqlite_master WHERE type = 'view' OR (type = 'table' AND coalesce(rootpage, 0) = 0)",
@@ -68,7 +66,7 @@ impl Database {
         Ok(None)
     }
 
-    /// A table of texts by number.
+    /// Lookup of texts by number.
     pub(super) fn texts(&self) -> Texts<'_> {
         Texts { connection: &self.connection, known: HashMap::new(), bytes: 0 }
     }
@@ -78,18 +76,18 @@ impl Database {
         self.columns.get(table).is_some_and(|columns| columns.contains(column))
     }
 
-    /// A column, or NULL where this version has none.
+    /// Expression for a column, or NULL if this version does not have it.
     pub(super) fn column(&self, table: &str, names: &[&str]) -> String {
         let found = names.iter().find(|name| self.has(table, name));
         found.map_or_else(|| "NULL".to_owned(), |name| format!("\"{name}\""))
     }
 
-    /// Several of them, as a list.
+    /// Expressions for several columns, as a list.
     pub(super) fn columns(&self, table: &str, names: &[&[&str]]) -> String {
         names.iter().map(|names| self.column(table, names)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Calls `row` with every row that the query gives.
+    /// Calls `row` for each row of a query.
     pub(super) fn each(
         &self,
         sql: &str,
@@ -112,7 +110,7 @@ impl Database {
             .is_ok()
     }
 
-    /// Names that an enumeration's table gives to numbers.
+    /// Names of numbers in an enumeration's table.
     pub(super) fn names(&self, table: &str) -> HashMap<i64, String> {
         let mut names = HashMap::new();
         if self.exists(table) {
@@ -135,7 +133,7 @@ impl Database {
     }
 }
 
-/// Texts by their number, looked up once.
+/// Cache of texts by number.
 pub(super) struct Texts<'a> {
     connection: &'a Connection,
     known: HashMap<i64, String>,
@@ -143,12 +141,12 @@ pub(super) struct Texts<'a> {
 }
 
 impl Texts<'_> {
-    /// The text, or nothing where there is none of that number.
+    /// The text with this number; empty if there is none.
     pub(super) fn get(&mut self, id: i64) -> rusqlite::Result<&str> {
         if !self.known.contains_key(&id) {
             let mut statement = match self.connection.prepare_cached("SELECT value FROM StringIds WHERE id = ?1") {
                 Ok(statement) => statement,
-                // Without the table every text is in its row.
+                // Without the table, every text is in its row.
                 Err(rusqlite::Error::SqliteFailure(_, Some(message))) if message.contains("no such") => {
                     return Ok("");
                 }
@@ -174,17 +172,17 @@ impl Texts<'_> {
     }
 }
 
-/// A whole number by the name of its column, which this version may not have.
+/// An integer by the name of its column, which this version may not have.
 pub(super) fn named(row: &Row<'_>, column: &str) -> Option<i64> {
     whole(row, row.as_ref().column_index(column).ok()?).ok().flatten()
 }
 
-/// A whole number from 0; nothing for one that is out of range.
+/// A non-negative integer; `None` if it is out of range.
 pub(super) fn unsigned<T: TryFrom<i64>>(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<T>> {
     Ok(whole(row, at)?.and_then(|number| T::try_from(number).ok()))
 }
 
-/// A whole number, in whatever form it stands; nothing for NULL and for a text.
+/// An integer in any representation; `None` for NULL and for other texts.
 pub(super) fn whole(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<i64>> {
     Ok(match row.get_ref(at)? {
         ValueRef::Integer(number) => Some(number),
@@ -194,14 +192,14 @@ pub(super) fn whole(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<i64>> {
     })
 }
 
-/// The file's address, which says that nobody changes it: SQLite then writes nothing beside it.
+/// URI of the file that marks it as immutable, so that SQLite does not write files next to it.
 fn address(path: &Path) -> String {
     use std::fmt::Write as _;
     let mut address = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => address.push(char::from(*byte)),
-            // Of drives.
+            // Colon and backslash of Windows paths.
             b':' if cfg!(windows) => address.push(':'),
             b'\\' if cfg!(windows) => address.push('/'),
             _ => {
@@ -215,20 +213,20 @@ fn address(path: &Path) -> String {
     address + "?mode=ro&immutable=1"
 }
 
-/// An error of SQLite in words that say what to do.
+/// Explains an SQLite error, with a remedy.
 pub(super) fn explain(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
             format!("a damaged SQLite file ({error}); export it again")
         }
         Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
-            "another program is writing it; try again when the export is done".to_owned()
+            "another program is writing the file; try again when the export is finished".to_owned()
         }
         Some(rusqlite::ErrorCode::OperationInterrupted) => {
-            "reading it takes far longer than its size accounts for, so it was given up; export it again".to_owned()
+            "reading took far too long for the size of the file and was aborted; export it again".to_owned()
         }
         Some(rusqlite::ErrorCode::TooBig) => {
-            format!("a value of more than {} MB; export it again", LONGEST_VALUE >> 20)
+            format!("a value is larger than {} MB; export it again", LONGEST_VALUE >> 20)
         }
         _ => error.to_string(),
     }
