@@ -136,7 +136,7 @@ fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
         },
         Cell::styled(fits_role, format!("{:.0} GB {fits}", row.memory_gib)),
         if row.keeps_precision {
-            Cell::styled(Role::Warning, "as recorded")
+            Cell::styled(Role::Warning, "unchanged")
         } else {
             Cell::styled(if row.measured { Role::Measured } else { Role::Muted }, row.step.method.name())
         },
