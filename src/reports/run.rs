@@ -1,7 +1,7 @@
 //! Facts on a running or finished job: time left, cost, and the same run on other GPUs.
 //!
 //! - time left = steps left × mean step time; its range is that of the paces that the job has sustained
-//! ([`Times::pace`](crate::live::Times))
+//! ([`Times::pace`](habitat_recorder::live::Times))
 //! - cost so far = hours since the job's start × price of the machine
 //! - the same run elsewhere = all steps × the step predicted there, at the price of the cheapest on-demand offer,
 //! without set-up

@@ -1,6 +1,6 @@
 //! Builds the profile of a trace.
 //!
-//! It knows no format: all readers fill the same [`Trace`](crate::trace::Trace).
+//! It knows no format: all readers fill the same [`Trace`](crate::Trace).
 //! - Steps: from the marks, otherwise from a repeating sequence of kernels, otherwise the whole trace. A step owns the
 //!   work *launched* in it.
 //! - Matching: kernel → launch by correlation id → innermost operator on the thread.

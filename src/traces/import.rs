@@ -1,4 +1,4 @@
-//! Imports recordings: a reader in [`crate::trace`] fills a trace per rank, and the builder makes one profile of them.
+//! Imports recordings: a reader in [`crate`] fills a trace per rank, and the builder makes one profile of them.
 
 use crate::builder;
 pub use crate::builder::{Exchange, Import, ImportOptions, LoaderBatch, ModelInput, ResolveGpu, Summary, combine};

@@ -223,7 +223,7 @@ fn world_size(value: &[u8]) -> Option<u64> {
 fn device(value: &Value) -> (Option<u64>, DeviceInfo) {
     let number = |key: &str| value.get(key).and_then(Value::as_u64);
     let small = |key: &str| number(key).and_then(|number| u32::try_from(number).ok());
-    let name = crate::text::clean(value.get("name").and_then(Value::as_str).unwrap_or("").trim(), 120);
+    let name = habitat_base::text::clean(value.get("name").and_then(Value::as_str).unwrap_or("").trim(), 120);
     // Some traces write 0 for unknown values.
     let capability = small("computeMajor").zip(small("computeMinor")).filter(|(major, _)| *major > 0);
     let multiprocessors = small("numSms").filter(|count| *count > 0);

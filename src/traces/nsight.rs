@@ -197,7 +197,7 @@ fn recorder(facts: &Facts) -> Recorder {
     let mut notes = facts.missing.clone();
     let newer = facts.schema.as_ref().filter(|schema| major(schema).is_some_and(|major| major > NEWEST_SCHEMA));
     notes.extend(newer.map(|schema| {
-        let schema = crate::text::clean(schema, 20);
+        let schema = habitat_base::text::clean(schema, 20);
         format!("the tables have version {schema}, newer than the supported {NEWEST_SCHEMA}.x: check the figures")
     }));
     if facts.graphs > 0 {

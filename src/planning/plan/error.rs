@@ -13,7 +13,7 @@ pub enum PlanError {
     #[error("the work is in tokens, but the profile has no sequence length; set it with --sequence-length")]
     NoSequenceLength,
     /// The global batch is out of range.
-    #[error("invalid global batch {0}: use 1 to {most} samples", most = crate::units::most::GLOBAL_BATCH)]
+    #[error("invalid global batch {0}: use 1 to {most} samples", most = habitat_base::units::most::GLOBAL_BATCH)]
     GlobalBatch(u64),
     /// A global batch is given, but the batch size is unknown.
     #[error(
@@ -27,7 +27,7 @@ pub enum PlanError {
     #[error("inference has no gradients or optimizer state: remove --sharding")]
     ShardingOfInference,
     /// The number of GPUs or stages of a replica is out of range.
-    #[error("{1} {0}: use 1 to {most}", most = crate::units::most::REPLICA)]
+    #[error("{1} {0}: use 1 to {most}", most = habitat_base::units::most::REPLICA)]
     ModelParallel(u32, &'static str),
     /// Model parallelism for inference.
     #[error(
@@ -48,12 +48,12 @@ pub enum PlanError {
     )]
     ShardingOfStages(&'static str),
     /// The number of machines is out of range.
-    #[error("{0} machines: use 1 to {most}", most = crate::units::most::MACHINES)]
+    #[error("{0} machines: use 1 to {most}", most = habitat_base::units::most::MACHINES)]
     Machines(u32),
     /// A list in the limits is too long.
     #[error(
         "{list}: {count} entries; at most {most} are allowed: remove some, or use names that cover several \
-         (a country, a continent, a provider)", most = crate::units::most::NAMES
+         (a country, a continent, a provider)", most = habitat_base::units::most::NAMES
     )]
     LongList {
         /// Key of the list.
@@ -64,7 +64,7 @@ pub enum PlanError {
     /// A name in a list of the limits is too long.
     #[error(
         "{list}: entry {number} has {length} bytes; names have at most {most}: correct or remove it",
-        most = crate::units::most::NAME
+        most = habitat_base::units::most::NAME
     )]
     LongName {
         /// Key of the list.

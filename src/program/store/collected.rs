@@ -137,7 +137,7 @@ fn of_head(head: Head, catalog: &Catalog) -> Result<GpuSlug, String> {
     if head.device != "cuda" {
         return Err(format!(
             "measured on {:?}: such rows only test the program; collect on a machine with a GPU",
-            crate::text::clean(&head.device, 20)
+            habitat_base::text::clean(&head.device, 20)
         ));
     }
     if head.tiny {
@@ -149,7 +149,7 @@ fn of_head(head: Head, catalog: &Catalog) -> Result<GpuSlug, String> {
             [] => catalog.find(name).map(|gpu| gpu.slug.clone()).map_err(|error| error.to_string()),
             ref several => {
                 let slugs: Vec<&str> = several.iter().map(|gpu| gpu.slug.as_str()).collect();
-                let name = crate::text::clean(name, 60);
+                let name = habitat_base::text::clean(name, 60);
                 Err(format!("several GPUs have the name {name:?}; use one of {}", slugs.join(", ")))
             }
         };
@@ -171,7 +171,7 @@ fn identify(identity: &DeviceIdentity, catalog: &Catalog) -> Result<GpuSlug, Str
     catalog.identify(identity).map(|gpu| gpu.slug.clone()).ok_or_else(|| {
         format!(
             "the catalog has no entry for {:?} ({} SMs); add one (`habitat-tui gpus --toml SLUG` prints a template), or write \"gpu\": \"SLUG\" into this line",
-            crate::text::clean(&identity.name, 60),
+            habitat_base::text::clean(&identity.name, 60),
             identity.sm_count.map_or_else(|| "?".to_owned(), |count| count.to_string())
         )
     })
@@ -243,7 +243,7 @@ impl Line<'_> {
         if let Ok(device) = self.text("device")
             && device != "cuda"
         {
-            return Err(format!("device: {:?}; delete rows measured on a CPU", crate::text::clean(device, 20)));
+            return Err(format!("device: {:?}; delete rows measured on a CPU", habitat_base::text::clean(device, 20)));
         }
         let latency = self.text("latency_us")?;
         let time = latency

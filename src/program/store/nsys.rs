@@ -51,7 +51,7 @@ pub(super) fn remedy(path: &Path) -> Option<(&'static str, String)> {
     matches!(extension.as_str(), "nsys-rep" | "qdrep" | "qdstrm").then(|| {
         let remedy = format!(
             "convert it with `nsys export --type sqlite -o report.sqlite {}`",
-            crate::text::shell_word(&path.display().to_string())
+            habitat_base::text::shell_word(&path.display().to_string())
         );
         ("an Nsight Systems report, which only Nsight Systems can read", remedy)
     })

@@ -29,7 +29,6 @@ use habitat_base::units::Micros;
 use habitat_step::catalog::calibration::{CalibratedDevice, UnderLoad};
 use products::{Prepared, Products, WORKSPACE};
 
-const KERNELS: &str = include_str!("../../profiler/gpu/kernels.ptx");
 /// Threads per block of our kernels, and blocks per multiprocessor.
 const THREADS: u32 = 256;
 const BLOCKS_PER_SM: u32 = 32;

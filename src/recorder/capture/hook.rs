@@ -8,27 +8,6 @@ use serde::Serialize;
 
 use super::messages;
 
-/// The Python files that are loaded into the job.
-pub(super) const FILES: [(&str, &[u8]); 17] = [
-    ("sitecustomize.py", include_bytes!("../../profiler/hook/sitecustomize.py")),
-    ("habitat_hook/__init__.py", include_bytes!("../../profiler/hook/habitat_hook/__init__.py")),
-    ("habitat_hook/backward.py", include_bytes!("../../profiler/hook/habitat_hook/backward.py")),
-    ("habitat_hook/data.py", include_bytes!("../../profiler/hook/habitat_hook/data.py")),
-    ("habitat_hook/extent.py", include_bytes!("../../profiler/hook/habitat_hook/extent.py")),
-    ("habitat_hook/growth.py", include_bytes!("../../profiler/hook/habitat_hook/growth.py")),
-    ("habitat_hook/guard.py", include_bytes!("../../profiler/hook/habitat_hook/guard.py")),
-    ("habitat_hook/hook.py", include_bytes!("../../profiler/hook/habitat_hook/hook.py")),
-    ("habitat_hook/inputs.py", include_bytes!("../../profiler/hook/habitat_hook/inputs.py")),
-    ("habitat_hook/limits.py", include_bytes!("../../profiler/hook/habitat_hook/limits.py")),
-    ("habitat_hook/link.py", include_bytes!("../../profiler/hook/habitat_hook/link.py")),
-    ("habitat_hook/memory.py", include_bytes!("../../profiler/hook/habitat_hook/memory.py")),
-    ("habitat_hook/optimizers.py", include_bytes!("../../profiler/hook/habitat_hook/optimizers.py")),
-    ("habitat_hook/process.py", include_bytes!("../../profiler/hook/habitat_hook/process.py")),
-    ("habitat_hook/pytorch.py", include_bytes!("../../profiler/hook/habitat_hook/pytorch.py")),
-    ("habitat_hook/signals.py", include_bytes!("../../profiler/hook/habitat_hook/signals.py")),
-    ("habitat_hook/window.py", include_bytes!("../../profiler/hook/habitat_hook/window.py")),
-];
-
 /// Settings of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Settings {

@@ -21,23 +21,6 @@ use habitat_step::profile::{Profile, ProfileError};
 const VERSION: u32 = 1;
 /// The script to start.
 const START: &str = "start.py";
-/// All its files; the first is the script.
-const FILES: [(&str, &[u8]); 14] = [
-    (START, include_bytes!("../../profiler/shapes/start.py")),
-    ("habitat_shapes/__init__.py", include_bytes!("../../profiler/shapes/habitat_shapes/__init__.py")),
-    ("habitat_shapes/as_on_gpu.py", include_bytes!("../../profiler/shapes/habitat_shapes/as_on_gpu.py")),
-    ("habitat_shapes/drive.py", include_bytes!("../../profiler/shapes/habitat_shapes/drive.py")),
-    ("habitat_shapes/failure.py", include_bytes!("../../profiler/shapes/habitat_shapes/failure.py")),
-    ("habitat_shapes/flex.py", include_bytes!("../../profiler/shapes/habitat_shapes/flex.py")),
-    ("habitat_shapes/jagged.py", include_bytes!("../../profiler/shapes/habitat_shapes/jagged.py")),
-    ("habitat_shapes/losses.py", include_bytes!("../../profiler/shapes/habitat_shapes/losses.py")),
-    ("habitat_shapes/memory.py", include_bytes!("../../profiler/shapes/habitat_shapes/memory.py")),
-    ("habitat_shapes/compiled.py", include_bytes!("../../profiler/shapes/habitat_shapes/compiled.py")),
-    ("habitat_shapes/recorder.py", include_bytes!("../../profiler/shapes/habitat_shapes/recorder.py")),
-    ("habitat_shapes/norms.py", include_bytes!("../../profiler/shapes/habitat_shapes/norms.py")),
-    ("habitat_shapes/recurrent.py", include_bytes!("../../profiler/shapes/habitat_shapes/recurrent.py")),
-    ("habitat_shapes/values.py", include_bytes!("../../profiler/shapes/habitat_shapes/values.py")),
-];
 /// Interval for checking whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
 

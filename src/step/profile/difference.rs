@@ -78,7 +78,7 @@ impl Match {
 
 impl<'a, S> Difference<'a, S> {
     /// Difference of two steps with these parts.
-    pub(crate) fn new(steps: [&'a S; 2], totals: [Micros; 2], mut parts: Vec<Changed>) -> Self {
+    pub fn new(steps: [&'a S; 2], totals: [Micros; 2], mut parts: Vec<Changed>) -> Self {
         if parts.iter().all(|part| part.times == [0.0; 2]) {
             parts.clear();
         }

@@ -55,7 +55,7 @@ impl Operation {
     }
 
     /// First field with a value beyond all limits, and the problem.
-    pub(crate) fn beyond(&self) -> Option<(String, String)> {
+    pub fn beyond(&self) -> Option<(String, String)> {
         if self.count > most::OCCURRENCES {
             return Some(("count".to_owned(), format!("{}; the limit is {}", self.count, most::OCCURRENCES)));
         }

@@ -66,14 +66,14 @@ impl Access {
     }
 
     /// Sets the attribute.
-    pub(super) fn note(self, attributes: &mut Attributes) {
+    pub fn note(self, attributes: &mut Attributes) {
         attributes.insert(ACCESS.to_owned(), Attribute::Text(self.name().to_owned()));
     }
 }
 
 /// Sets the types of tensors as attribute `name` if one with an extent differs from `own`; an unknown type counts as
 /// `own`.
-pub(super) fn note_dtypes<'a>(
+pub fn note_dtypes<'a>(
     attributes: &mut Attributes,
     name: &str,
     own: Option<&DType>,

@@ -173,7 +173,7 @@ fn as_recorded(model: &ModelInput, trace: &Trace, nesting: &Nesting, span: Optio
 fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
     let name = habitat_base::text::clean(&model.module, 60);
     if let Some(class) = &model.opaque {
-        return Err(format!("{name} takes a {}", crate::text::clean(class, 60)));
+        return Err(format!("{name} takes a {}", habitat_base::text::clean(class, 60)));
     }
     if model.lists {
         return Err(format!("{name} takes a list of tensors"));

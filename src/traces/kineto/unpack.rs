@@ -100,7 +100,7 @@ pub(super) enum Record {
     Work(PackedWork),
 }
 
-/// A packed [`Range`](crate::trace::Range).
+/// A packed [`Range`](crate::Range).
 pub(super) struct PackedRange {
     pub(super) kind: RangeKind,
     pub(super) start: f64,
@@ -113,7 +113,7 @@ pub(super) struct PackedRange {
     pub(super) of_forward: bool,
 }
 
-/// A packed [`Launch`](crate::trace::Launch).
+/// A packed [`Launch`](crate::Launch).
 pub(super) struct PackedLaunch {
     pub(super) start: f64,
     pub(super) end: f64,
@@ -123,7 +123,7 @@ pub(super) struct PackedLaunch {
     pub(super) correlation: u64,
 }
 
-/// A packed [`Work`](crate::trace::Work).
+/// A packed [`Work`](crate::Work).
 pub(super) struct PackedWork {
     pub(super) kind: WorkKind,
     pub(super) start: f64,

@@ -209,7 +209,7 @@ fn convolution(pass: &str, config: &Config<'_>) -> Result<Option<Operation>, Str
     let (image, kernel, stride, padding) = (size("h")?, size("kernel")?, size("stride")?, config.count("pad")?);
     let groups = config.count("groups")?.max(1);
     if inside % groups != 0 || image + 2 * padding < kernel {
-        return Err(format!("config: {}: impossible convolution", crate::text::clean(config.0, 100)));
+        return Err(format!("config: {}: impossible convolution", habitat_base::text::clean(config.0, 100)));
     }
     let places = (image + 2 * padding - kernel) / stride + 1;
     let (input, weight) = (vec![batch, inside, image, image], vec![outside, inside / groups, kernel, kernel]);

@@ -80,7 +80,10 @@ pub(super) fn is_absent(error: &libloading::Error, library: &Path) -> bool {
 fn sentence(code: i32) -> String {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let masked = visible.map_or_else(String::new, |value| {
-        format!("; CUDA_VISIBLE_DEVICES is {:?}: unset it, or name an existing GPU", crate::text::clean(&value, 40))
+        format!(
+            "; CUDA_VISIBLE_DEVICES is {:?}: unset it, or name an existing GPU",
+            habitat_base::text::clean(&value, 40)
+        )
     });
     match code {
         100 => format!("the driver finds no GPU{masked}"),
