@@ -51,7 +51,7 @@ fn from_the_start_to_the_end() {
                 "ended with exit code 1",
                 false,
                 Some(
-                    "nothing recorded: the job made 7 steps, and recording takes 13 (--after 10 and --window 3); try --after 4 --window 3",
+                    "nothing recorded: the job made 7 steps, but recording needs 13 (--after 10 and --window 3); try --after 4 --window 3",
                 ),
             )],
         ),

@@ -130,11 +130,14 @@ fn what_is_wrong_names_the_file_the_line_and_the_remedy() {
     let lost = refused(&format!("\n{}", JOB.replace("p.habitat", "lost.habitat")));
     assert!(lost.contains("line 2: job \"a\": ") && lost.contains("runs/lost.habitat.json"), "{lost}");
     let provider = refused(&format!("[[quota]]\nprovider = \"awz\"\ngpus = 1\n{JOB}"));
-    assert!(provider.contains("no provider \"awz\" (near: aws") && !provider.contains("config.toml"), "{provider}");
+    assert!(
+        provider.contains("unknown provider \"awz\" (near: aws") && !provider.contains("config.toml"),
+        "{provider}"
+    );
     let gpu = refused(&format!("{JOB}gpus = [\"v1000\"]\n"));
     assert!(gpu.contains("line 1: job \"a\": ") && gpu.contains("v1000"), "{gpu}");
     let both = refused(&format!("{JOB}min_gpus = 4\nmax_gpus = 2\n"));
-    assert!(both.contains("no offer is both"), "{both}");
+    assert!(both.contains("no offer meets both"), "{both}");
     let origin = refused(&JOB.replace("p.habitat", "q.habitat"));
     assert!(origin.contains("origin = \"GPU\""), "{origin}");
     let several = refused(&format!("{JOB}[[machine]]\ngpu = \"v100\"\n"));
@@ -142,7 +145,7 @@ fn what_is_wrong_names_the_file_the_line_and_the_remedy() {
         several.contains("line 5: machine \"v100\": gpu: v100 may be ") && several.contains("v100-sxm2-16gb"),
         "{several}"
     );
-    assert!(refused(&format!("deadline = 0\n{JOB}")).contains("no work is done by then"));
+    assert!(refused(&format!("deadline = 0\n{JOB}")).contains("leaves no time for any work"));
     assert!(refused("job = 3").contains("line 1"));
     let settings = folder();
     settings.write("config/config.toml", "[plan]\ndeadline = \"3d\"\n");

@@ -1,4 +1,4 @@
-//! `habitat-tui check`: is this file what it should be?
+//! `habitat-tui check`: validates files.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::settings::theme::Theme;
 use crate::store::{self, Kind, Limit, Paths};
 use crate::terminal;
 
-/// What can be checked.
+/// Kinds of files that can be checked.
 const CHECKED: &str = "a profile, a black box, an op list, and TOML of the catalog, of prices, of a calibration, \
                        of a plan, of jobs, of a theme or of the settings";
 
@@ -67,7 +67,7 @@ fn check(path: &Path) -> Result<String, CliError> {
     ))
 }
 
-/// What TOML is, by the keys that only one kind has.
+/// Finds the kind of a TOML file by keys that only one kind has.
 fn toml(text: &str, path: &Path) -> Result<String, CliError> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| CliError::other(error))?;
     if table.get("plan").is_some_and(|plan| plan.get("format").is_some()) {
@@ -107,5 +107,5 @@ fn toml(text: &str, path: &Path) -> Result<String, CliError> {
     Ok(format!("catalog file of {} ({})", spec.slug, spec.name))
 }
 
-/// Keys that settings alone have at the top.
+/// Top-level keys that only the settings file has.
 const SETTINGS: [&str; 7] = ["theme", "color", "ascii", "mouse", "models", "plan", "keys"];

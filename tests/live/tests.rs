@@ -238,7 +238,7 @@ fn a_job_that_is_left_goes_on() {
     terminal.press("l");
     assert_eq!(terminal.ends(), 0);
     let (text, job) = (terminal.text(), terminal.job());
-    assert!(text.contains(&format!("the job goes on as process {job}; its output goes to out")), "{text}");
+    assert!(text.contains(&format!("the job keeps running as process {job}; its output goes to out")), "{text}");
     assert!(text.contains("next: habitat-tui p.habitat.json"), "{text}");
     assert!(terminal.path("p.habitat.json").exists());
     terminal.close();
@@ -429,7 +429,7 @@ fn a_full_disk_under_the_log_does_no_harm_to_the_job() {
     for how in ["stay", "leave", "KILL"] {
         let arguments = ["run", "--log", "/dev/full", "--", "sh", "-c", &command];
         let mut terminal = open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &[("EXIT_CODE", "6")]);
-        terminal.sees("bytes of the job's output are not in the log: No space left on device");
+        terminal.sees("bytes of the job's output are missing in the log: No space left on device");
         match how {
             "leave" => {
                 terminal.press("ql");
@@ -480,7 +480,7 @@ fn a_folder_that_is_gone_costs_the_window_and_nothing_else() {
     terminal.press("q");
     assert_eq!(terminal.ends(), 0);
     let text = terminal.text();
-    assert!(text.contains("where the trace was to go, was removed while the job ran"), "{text}");
+    assert!(text.contains("the folder for traces, was removed while the job ran"), "{text}");
 }
 
 fn files_below(path: &Path) -> Vec<PathBuf> {

@@ -102,7 +102,7 @@ fn what_is_wrong_before_pytorch_is_told(python: &str) {
     let place = Place::new();
     let mlp = fixture("mlp.py");
     let told = |target: &str, python: &str, more: &[&str]| place.refused(python, target, more);
-    assert!(told(&mlp, python, &[]).contains("names no function; write the file or module"));
+    assert!(told(&mlp, python, &[]).contains("lacks a function; pass a file or module"));
     assert!(told("nowhere.py:build", python, &[]).contains("nowhere.py: no such file"));
     assert!(told(&format!("{mlp}:build"), python, &["--batch-sizes", "8,0"]).contains("'0' for '--batch-sizes"));
     let gone = told(&format!("{mlp}:build"), "/nowhere/python", &[]);
