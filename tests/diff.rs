@@ -176,7 +176,7 @@ fn a_longer_step_ends_with_a_code_of_its_own() {
     assert!(said.contains("this may be noise: the recorded step times overlap"), "{said}");
     for unclear in ["5", "0.05", "-1%", "nan%", "%"] {
         let error = folder.error(&[&TWO[..], &["--fail-over", unclear]].concat());
-        assert!(error.contains("is not a percentage; write it with its sign, as in 5%"), "{error}");
+        assert!(error.contains("is not a percentage; expected a number with %, such as 5%"), "{error}");
     }
 }
 

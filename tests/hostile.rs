@@ -152,9 +152,11 @@ fn names_and_contents_reach_no_terminal_as_they_are() {
     // Errors of the settings' reader show the line.
     bench.file("config/config.toml", "[plan]\nexclude_providers = [\"nobody\"]\n");
     assert!(bench.refused(&["plan", "--steps", "10"]).contains("config.toml: unknown provider \"nobody\""));
-    for (line, said) in
-        [("theme = \"no\"", "no theme"), ("color = \"no\"", "color"), ("[keys]\n\"no\" = [\"q\"]", "no such action")]
-    {
+    for (line, said) in [
+        ("theme = \"no\"", "unknown theme"),
+        ("color = \"no\"", "color"),
+        ("[keys]\n\"no\" = [\"q\"]", "no such action"),
+    ] {
         bench.file("config/config.toml", line);
         let error = bench.refused(&["--screenshot", "x.svg", "--size", "80x24"]);
         assert!(error.contains("config.toml: ") && error.contains(said), "{error}");

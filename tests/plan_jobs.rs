@@ -151,7 +151,7 @@ fn what_is_wrong_names_the_file_the_line_and_the_remedy() {
     settings.write("config/config.toml", "[plan]\ndeadline = \"3d\"\n");
     settings.write("runs/jobs.toml", JOB);
     let problem = settings.error(&["plan-jobs", "runs/jobs.toml"]);
-    assert!(problem.contains("plan.deadline: it belongs to one job"), "{problem}");
+    assert!(problem.contains("plan.deadline: is specific to a job"), "{problem}");
 }
 
 #[test]

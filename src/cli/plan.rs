@@ -282,7 +282,7 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &
         if form == PlanForm::Launch(Launcher::Slurm) && texts.len() > 1 {
             let parts = texts.len();
             return Err(CliError::Refused(format!(
-                "the plan has {parts} stages, one script each: pass -o FILE to write them"
+                "the plan has {parts} parts, one script each: pass -o FILE to write them"
             )));
         }
         return Ok(out.write_all(texts.join(between).as_bytes())?);

@@ -481,7 +481,7 @@ fn a_job_is_ended_after_the_time_given() {
     let began = Instant::now();
     let bare = Place::new().run(&["--timeout", "30"], &["sh", "-c", "echo started"]);
     assert_eq!((bare.code(), bare.out().as_str()), (2, ""), "{}", bare.err());
-    assert!(bare.err().contains("30 of what? Write 30s, 30m or 30h"), "{}", bare.err());
+    assert!(bare.err().contains("30 lacks a unit: write 30s, 30m or 30h"), "{}", bare.err());
     let ran = Place::new().run(&["--timeout", "1s"], &["sleep", "60"]);
     assert_eq!((ran.code(), ran.seen["ended_by_habitat"].as_bool()), (143, Some(true)));
     assert!(began.elapsed() < Duration::from_secs(20));

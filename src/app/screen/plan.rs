@@ -52,7 +52,7 @@ pub enum Lower {
     Chart,
     /// Rejected offers, with the reason.
     Rejected,
-    /// Stages, assumptions, solver.
+    /// Parts, assumptions, solver.
     Notes,
 }
 
