@@ -30,8 +30,7 @@ pub mod store;
 pub mod trace;
 pub mod units;
 
-// The program itself: what its binary, its tests and the workshop use, and no interface of the
-// library.
+// Parts of the program that its binary, its tests and the workshop use; not part of the library's interface.
 #[doc(hidden)]
 pub mod action;
 #[doc(hidden)]

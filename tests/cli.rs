@@ -804,7 +804,7 @@ fn a_png_is_drawn_by_librsvg_where_it_is_installed() {
     assert!(missing.contains("x.svg"), "{missing}");
     let failed = refused("echo no fonts >&2; exit 3");
     assert!(failed.contains("rsvg-convert: no fonts (exit status: 3)"), "{failed}");
-    assert!(refused("/bin/cat > /dev/null").contains("rsvg-convert: no picture came"));
+    assert!(refused("/bin/cat > /dev/null").contains("rsvg-convert: no image"));
     // What it is given is the SVG.
     let output = shot("printf '\\211PNG'; /bin/cat");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

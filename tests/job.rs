@@ -123,7 +123,7 @@ fn a_cuda_program_is_followed_without_steps() {
 #[test]
 fn nothing_is_shown_that_was_not_measured() {
     let drawn = picture(vec![at(State::Steps)], (120, 40));
-    assert!(drawn.contains("none was timed yet") && !drawn.contains("steps/s") && !drawn.contains("median"), "{drawn}");
+    assert!(drawn.contains("no steps timed yet") && !drawn.contains("steps/s") && !drawn.contains("median"), "{drawn}");
     assert!(drawn.contains("known after recording"), "{drawn}");
     let ranks = Snapshot { processes: vec![process(51, Some(0), 20), process(52, Some(1), 20)], ..steady() };
     let drawn = picture(vec![seen(ranks)], (120, 40));
@@ -204,7 +204,7 @@ fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
 #[test]
 fn dialogs_have_their_own_keys_at_the_bottom() {
     for (pressed, wanted) in
-        [("q", "esc stay"), ("3 w", "esc close"), ("?", "esc close"), (":", "enter run"), ("2 /", "Esc restores")]
+        [("q", "esc stay"), ("3 w", "esc close"), ("?", "esc close"), (":", "enter run"), ("2 /", "Esc: restore")]
     {
         let drawn = picture(running(pressed), (80, 24));
         let bottom = drawn.lines().rev().take(3).collect::<Vec<_>>().join("\n");

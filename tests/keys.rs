@@ -80,7 +80,7 @@ fn several_jobs_have_a_screen_where_a_file_of_them_was_given() {
     // Edited, the file is read anew, whatever the editor says of itself.
     let mut app = on_jobs("");
     assert!(matches!(&effects(&mut app, "E")[..], [Effect::Edit(path)] if path == "runs/jobs.toml"));
-    for ended in [Ok(()), Err("the editor ended with exit status: 1; the file is read again".to_owned())] {
+    for ended in [Ok(()), Err("the editor exited with exit status: 1; reading the file again".to_owned())] {
         assert!(matches!(app.update(Msg::Edited(ended))[..], [Effect::PlanJobs { .. }]));
     }
     assert!(app.message.is_some() && after("").unavailable(Action::Edit).is_some());

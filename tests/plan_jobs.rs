@@ -206,7 +206,7 @@ fn the_screens_of_a_file_of_jobs_print_the_same_text() {
     let picture = ["--jobs", &file, "--size", "100x30", "--screenshot", "jobs.svg", "--keys", "j enter"];
     folder.ok(&picture);
     let drawn = std::fs::read_to_string(folder.0.path().join("jobs.svg")).unwrap();
-    assert!(drawn.contains("jobs screen") && drawn.contains("Esc closes"));
+    assert!(drawn.contains("jobs screen") && drawn.contains("Esc: close"));
 
     let problem = folder.error(&["--screen", "jobs"]);
     assert!(problem.contains("--jobs FILE"), "{problem}");

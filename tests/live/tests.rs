@@ -264,7 +264,7 @@ fn ctrl_c_twice_stops_the_job_as_in_a_shell() {
     terminal.sees("recorded; profile written to");
     let job = terminal.job();
     terminal.press("\x03");
-    terminal.sees("ctrl-c once more does it too");
+    terminal.sees("or press ctrl-c again");
     terminal.job_goes_on();
     terminal.press("\x03");
     assert_eq!(terminal.ends(), 130);
@@ -286,7 +286,7 @@ fn a_job_that_does_not_heed_an_interrupt_is_stopped_more_strongly() {
     terminal.press("\x03\x03");
     terminal.sees("sent SIGINT; SIGTERM follows if it still runs after 30 s");
     terminal.press("\x03\x03\x03");
-    terminal.sees("It was asked to end already");
+    terminal.sees("It was already asked to stop");
     std::thread::sleep(Duration::from_millis(500));
     assert!(is_running(job));
     terminal.press("s");
