@@ -94,9 +94,9 @@ pub struct Spec {
     pub short: &'static str,
     /// Heading.
     pub group: Group,
-    /// What it needs.
+    /// Its preconditions.
     pub needs: Needs,
-    /// What it does, for help and palette.
+    /// Description for help and palette.
     pub text: &'static str,
 }
 
@@ -251,7 +251,7 @@ pub enum Screen {
     /// The recording and the recommendation.
     #[default]
     Overview,
-    /// Where the time goes.
+    /// The profile, with the time by operation.
     Profile,
     /// Every GPU.
     Predict,

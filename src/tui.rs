@@ -97,7 +97,7 @@ fn check_threads() -> Result<(), TuiError> {
 /// Panics if a test requests it, to check that the terminal is restored; compiled out of releases.
 #[cfg(debug_assertions)]
 fn panic_if_asked(place: &str) {
-    assert!(std::env::var("HABITAT_TUI_TEST_PANIC").as_deref() != Ok(place), "asked for by HABITAT_TUI_TEST_PANIC");
+    assert!(std::env::var("HABITAT_TUI_TEST_PANIC").as_deref() != Ok(place), "requested by HABITAT_TUI_TEST_PANIC");
 }
 
 #[cfg(not(debug_assertions))]

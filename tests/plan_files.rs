@@ -409,7 +409,7 @@ fn a_tool_that_takes_a_file_a_part_gets_numbered_files() {
     };
     let printed = plan(&[]);
     assert_eq!(printed.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&printed.stderr).contains("the plan has 2 parts, a script each"));
+    assert!(String::from_utf8_lossy(&printed.stderr).contains("the plan has 2 parts, one script each"));
     assert_eq!(plan(&["-o", "job.sbatch"]).status.code(), Some(0));
     for part in ["1", "2"] {
         let script = read(&folder, &format!("job-{part}.sbatch"));

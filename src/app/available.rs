@@ -8,7 +8,7 @@ use crate::app::App;
 pub struct Hint {
     /// The key.
     pub key: String,
-    /// What it does.
+    /// Its word in the footer.
     pub word: &'static str,
     /// The action to run on a click.
     pub action: Option<Action>,

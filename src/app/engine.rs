@@ -109,13 +109,13 @@ pub enum SaveOutcome {
 pub struct Engine {
     /// Predicts.
     pub predict: Arc<PredictFn>,
-    /// Predicts operation by operation.
+    /// Predicts by operation.
     pub detail: Arc<DetailFn>,
     /// Compares methods.
     pub compare: Arc<CompareFn>,
     /// Predicts other batch sizes.
     pub batches: Arc<BatchesFn>,
-    /// Predicts a GPU with other figures.
+    /// Predicts a GPU with changed specifications.
     pub change: Arc<ChangeFn>,
     /// Plans.
     pub plan: Arc<PlanFn>,

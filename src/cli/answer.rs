@@ -258,7 +258,7 @@ pub(super) fn from_black_box(
     };
     let (totals, mut predictions) = one(file)?;
     let mut line = format!(
-        "{}: black box, {} kinds of operators on {}, {} a step, batch {}",
+        "{}: black box, {} kinds of operators on {}, {} per step, batch {}",
         file.display(),
         totals.kinds.len(),
         totals.gpu,

@@ -17,8 +17,8 @@ use crate::store::{self, Kind, Limit, Paths};
 use crate::terminal;
 
 /// Kinds of files that can be checked.
-const CHECKED: &str = "a profile, a black box, an op list, and TOML of the catalog, of prices, of a calibration, \
-                       of a plan, of jobs, of a theme or of the settings";
+const CHECKED: &str = "a profile, a black box, an op list, or a TOML file: catalog, prices, calibration, \
+                       plan, jobs, theme or settings";
 
 pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let mut failed = 0;
@@ -92,7 +92,7 @@ fn toml(text: &str, path: &Path) -> Result<String, CliError> {
         return Ok(format!("calibration of {} of {} ({rates})", one.gpu, one.day()));
     }
     if table.contains_key("job") {
-        return Ok(format!("file of {} jobs", JobsFile::parse(text)?.jobs.len()));
+        return Ok(format!("jobs file with {} jobs", JobsFile::parse(text)?.jobs.len()));
     }
     if ["roles", "palette", "parent"].iter().any(|key| table.contains_key(*key)) {
         let themes = Theme::all(&[(path.display().to_string(), text.to_owned())])?;

@@ -1,6 +1,6 @@
 //! `habitat-tui collect`: measures operators on the GPU of this machine with `PyTorch`.
 //!
-//! The interpreter reads the script (`profiler/collect`) on its standard input. Where the system allows it, the
+//! The interpreter reads the script (`profiler/collect`) on its standard input. If the system allows it, the
 //! interpreter replaces this process, so that it handles Ctrl-C and signals and sets the exit code.
 
 use std::fs::File;

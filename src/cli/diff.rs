@@ -61,7 +61,7 @@ pub(super) fn compared(recorded: [&Loaded; 2], by: GroupBy) -> Result<Recordings
     compared.map_err(|(place, lacks)| {
         let predict = |label| command_of(&["predict", label, "--to", "h100-sxm5-80gb"]);
         CliError::Refused(format!(
-            "{lacks}, so there is no time to compare. Record the step on a GPU (`habitat-tui run`, `attach`, or a trace of torch.profiler with ProfilerActivity.CUDA), or compare what is predicted of both:\n  {}\n  {}",
+            "{lacks}, so times cannot be compared. Record the step on a GPU (`habitat-tui run`, `attach`, or a trace of torch.profiler with ProfilerActivity.CUDA), or compare predictions for both:\n  {}\n  {}",
             predict(labels[0]),
             predict(labels[1])
         ))

@@ -66,7 +66,7 @@ pub enum CliError {
     /// The settings file.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// A file of jobs.
+    /// A jobs file.
     #[error(transparent)]
     JobsFile(#[from] JobsFileError),
     /// Key bindings.
@@ -81,10 +81,10 @@ pub enum CliError {
     /// A GPU that the catalog does not have.
     #[error(transparent)]
     UnknownGpu(#[from] UnknownGpu),
-    /// A file of the catalog.
+    /// A catalog file.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A file of prices.
+    /// A price file.
     #[error(transparent)]
     Prices(#[from] SnapshotError),
     /// A catalog of prices.
@@ -132,7 +132,7 @@ pub enum CliError {
     /// A plan's file.
     #[error(transparent)]
     PlanFile(#[from] PlanFileError),
-    /// A form of a plan.
+    /// An output format of a plan.
     #[error(transparent)]
     PlanForm(#[from] PlanFormError),
     /// A fit of linear models.
@@ -141,11 +141,11 @@ pub enum CliError {
     /// A fit of the black-box model.
     #[error(transparent)]
     BlackBoxFit(#[from] BlackBoxFitError),
-    /// A job that was not started.
+    /// A job that could not be started.
     #[cfg(unix)]
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// The folder for what jobs write.
+    /// The private folder for files of jobs.
     #[cfg(unix)]
     #[error(transparent)]
     Private(#[from] PrivateError),

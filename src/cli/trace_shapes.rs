@@ -43,7 +43,7 @@ pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, Cli
         && !asked.has_types_of(traced)
     {
         return Err(CliError::Refused(format!(
-            "--precision {asked} only labels a step, but this one was traced in {traced}: omit it, then \
+            "--precision {asked} only labels a step, but this one was traced in {traced}: omit it, and \
              convert the step with `habitat-tui predict --precision {asked}`"
         )));
     }

@@ -64,7 +64,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "one is made a run")]
 pub enum Command {
-    /// Start a training job and record its step, with no change to its code.
+    /// Start a training job and record its step, without changes to its code.
     ///
     /// On a terminal, the screens open and follow the job. The job then runs detached from the terminal: its output
     /// goes to a file (--log) whose end is shown, its input is empty, and Python's output is unbuffered
@@ -104,7 +104,7 @@ pub enum Command {
     Prices(PricesArgs),
     /// Print the JSON Schema of a format.
     Schema(SchemaArgs),
-    /// Check a profile, a catalog file or a price file.
+    /// Validate profiles, catalog files, price files and others.
     Check(CheckArgs),
     /// Suggest measurements that improve predictions.
     Models(ModelsArgs),

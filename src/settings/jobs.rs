@@ -253,7 +253,7 @@ impl JobsFile {
             return at(machines.first().map_or(1, |machine| machine.line), problem);
         }
         if file.wait && !machines.is_empty() {
-            let problem = "wait: does not apply to [[machine]]: jobs there always run one after another; omit it";
+            let problem = "wait: has no effect with [[machine]], as jobs there always run one after another; omit it";
             return at(line_of(text, &whole, Some("wait")), problem.to_owned());
         }
         if !machines.is_empty() {
@@ -467,7 +467,7 @@ mod tests {
         let own = said(&format!("{JOB}[[job.quota]]\nprovider = \"aws\"\ngpus = 0\nfrom_hours = 1"));
         assert!(own.contains("quota: from_hours and until_hours are only allowed in a [[quota]] at the top"), "{own}");
         let machine = said(&format!("wait = true\n{JOB}[[machine]]\ngpu = \"v100\""));
-        assert!(machine.starts_with("line 1: wait: does not apply to [[machine]]"), "{machine}");
+        assert!(machine.starts_with("line 1: wait: has no effect with [[machine]]"), "{machine}");
         assert!(said(&format!("wait = true\n{JOB}not_before_hours = -1")).contains("not_before_hours"));
     }
 

@@ -207,7 +207,7 @@ readers!(samples Samples, whole u64, count f64, deadline Deadline, usd Usd, usd_
 
 /// A value in a file.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a number, or a text as it is typed")]
+#[serde(untagged, expecting = "a number or a string")]
 enum Typed {
     Text(String),
     Whole(i64),

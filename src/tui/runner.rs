@@ -290,7 +290,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Time for writing a job's recording after a signal.
 const WRITING: Duration = Duration::from_secs(10);
 
-/// Sends requests to a job, and tells whether its results are written.
+/// Sends requests to a job, and reports whether its results are written.
 type Followed = (Arc<dyn Fn(live::Wish) + Send + Sync>, Arc<dyn Fn() -> bool + Send + Sync>);
 
 /// Watches signals that end the program, until dropped.

@@ -218,7 +218,7 @@ fn nothing_is_started_that_could_not_be_written() {
 fn batch_sizes_that_make_no_sense_start_nothing() {
     let place = Place::new();
     for (options, job, problem) in [
-        (vec!["--batches", "16,32"], "echo started", "write {batch} where it belongs"),
+        (vec!["--batches", "16,32"], "echo started", "write {batch} there"),
         (vec!["--batches", "16,0"], "echo {batch}", "at least one sample"),
         (vec!["--batches", "16", "--batch-size", "16"], "echo {batch}", "--batches and --batch-size"),
         (vec!["--batches", "many"], "echo {batch}", "many"),

@@ -162,7 +162,7 @@ pub fn answers(app: &App) -> Vec<Answer> {
     vec![recommended(app), fastest(app), best_value(app)]
 }
 
-/// The message if the step fits on no GPU: the memory that it needs, and how to divide it.
+/// The message if the step does not fit on any GPU: the memory that it needs, and how to divide it.
 fn no_room(app: &App) -> Option<String> {
     let rows = &app.predict.rows;
     if rows.is_empty() || rows.iter().any(|row| row.fits != Fits::No) {
@@ -171,13 +171,13 @@ fn no_room(app: &App) -> Option<String> {
     let predictions = &app.predictions.value()?.predictions;
     let needed = predictions.iter().filter_map(|prediction| prediction.memory.needed).min_by(Bytes::total_cmp);
     let needs = needed.map_or_else(String::new, |needed| format!(" (needs {needed})"));
-    Some(format!("the step fits on no GPU{needs}; divide it with --sharding zero3 or --tensor-parallel N"))
+    Some(format!("the step does not fit on any GPU{needs}; divide it with --sharding zero3 or --tensor-parallel N"))
 }
 
 /// Why there is no work per dollar, and the remedy.
 fn no_value(app: &App) -> &'static str {
     if no_room(app).is_some() {
-        "the step fits on no GPU"
+        "the step does not fit on any GPU"
     } else if app.predict.rows.iter().any(|row| row.value.is_some()) {
         "unknown batch size: pass --batch-size N"
     } else {

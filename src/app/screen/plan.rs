@@ -81,7 +81,7 @@ pub struct PlanState {
     pub knob: Knob,
     /// The pane in focus.
     pub pane: Pane,
-    /// What the lower pane shows.
+    /// Content of the lower pane.
     pub lower: Lower,
     /// Selection of the lower pane.
     pub list: ListState,

@@ -19,7 +19,7 @@ use crate::text;
 pub(super) fn progress(what: &AttachEvent, options: &AttachOptions) {
     let text = match what {
         AttachEvent::OtherDaemon => {
-            "another daemon (dynolog?) owns dynolog's socket; jobs started without KINETO_IPC_SOCKET_DIR ask that one"
+            "another daemon (dynolog?) owns dynolog's socket; jobs started without KINETO_IPC_SOCKET_DIR contact that one"
                 .to_owned()
         }
         AttachEvent::Starting(pid) => format!("process {pid} is just starting; listening as soon as that is safe"),
@@ -157,10 +157,10 @@ pub(super) fn notes(attached: &Attached) -> Vec<String> {
         attached.iterations
     )];
     match attached.aligned {
-        Some(true) => notes.push("the ranks' windows are of the same steps".to_owned()),
-        Some(false) => notes.push("the ranks' windows are of different steps".to_owned()),
+        Some(true) => notes.push("the ranks recorded the same steps".to_owned()),
+        Some(false) => notes.push("the ranks recorded different steps".to_owned()),
         None if attached.traces.len() > 1 => {
-            notes.push("unknown whether the ranks' windows are of the same steps".to_owned());
+            notes.push("unknown whether the ranks recorded the same steps".to_owned());
         }
         None => {}
     }

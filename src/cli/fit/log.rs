@@ -118,11 +118,11 @@ fn read_as(log: &RunLog) -> String {
 /// Unit that a coefficient is per.
 const fn meaning(form: Form, letter: char) -> &'static str {
     match (form, letter) {
-        (_, 'a') => "an iteration and sample",
-        (Form::Full, 'b') => "a sample of the batch, once a run",
-        (_, 'b') => "a sample of the batch",
-        (_, 'c') => "an iteration",
-        _ => "a run",
+        (_, 'a') => "iteration and sample",
+        (Form::Full, 'b') => "sample of the batch, once per run",
+        (_, 'b') => "sample of the batch",
+        (_, 'c') => "iteration",
+        _ => "run",
     }
 }
 

@@ -156,7 +156,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
     parts.map(|part| part.split_whitespace().map(word).collect()).collect()
 }
 
-/// Where a command runs the training, if not in a child process.
+/// Place in which a command runs the training, if not in a child process.
 fn elsewhere(command: &[String]) -> Option<String> {
     let mut words = command.iter().map(|word| word.rsplit('/').next().unwrap_or(word));
     let name = words.find(|word| {
@@ -264,7 +264,7 @@ mod tests {
         let mut job = Job::new(&["bash", "-c", "python train.py & echo"]);
         job.scan.survivors = vec![(41, "python train.py".into())];
         let said = job.reason(End::Well).unwrap();
-        assert!(said.contains("still runs (process 41, `python train.py`)") && said.contains("attach"), "{said}");
+        assert!(said.contains("is still running (process 41, `python train.py`)") && said.contains("attach"), "{said}");
         assert_eq!(job.reason(End::Stopped), None);
         // A server that outlives the training is not the reason.
         job.hear(7, hello(Stage::Torch));
