@@ -71,7 +71,6 @@ pub enum TuiError {
 /// Runs until the user quits or a signal arrives. Returns the exit code (128 plus the number of the signal).
 ///
 /// # Errors
-///
 /// [`TuiError`] if the terminal cannot be set up or read.
 pub fn run(launch: Launch) -> Result<u8, TuiError> {
     follow(launch, None)

@@ -239,7 +239,6 @@ pub(super) trait At<T> {
     /// Adds the file, flag or step that caused the error.
     ///
     /// # Errors
-    ///
     /// The same error, in [`CliError::At`].
     fn at(self, place: impl Display) -> Result<T, CliError>;
 }

@@ -21,7 +21,6 @@ use crate::units::Hours;
 /// Combines the goal's work with the wishes of the settings file and of the command line.
 ///
 /// # Errors
-///
 /// [`CliError`] for an unknown GPU, provider, region or offer (a typing error would otherwise look like "no plan"), and
 /// for limits that contradict each other.
 pub(super) fn goal(
@@ -53,7 +52,6 @@ pub(super) fn now() -> Zoned {
 /// Hours until a deadline.
 ///
 /// # Errors
-///
 /// [`CliError`] with the date if it is in the past.
 pub(super) fn hours(deadline: Option<&Deadline>) -> Result<Option<Hours>, CliError> {
     let hours = deadline.map(|deadline| deadline.hours(&now())).transpose();
@@ -76,7 +74,6 @@ pub(super) fn lines(wish: &Wish, own: &OwnArgs, catalog: &Catalog) -> Result<Vec
 /// Refuses limits that contradict each other, naming their flags.
 ///
 /// # Errors
-///
 /// [`CliError`] with the limits that no offer or plan can meet.
 pub(super) fn check_sense(goal: &Goal, prices: &PriceBook) -> Result<(), CliError> {
     let limits = &goal.limits;

@@ -47,7 +47,6 @@ pub(super) fn maybe(catalog: &Catalog, flag: &str, name: Option<&String>) -> Res
 /// All GPUs that `flag` names. A name may match several, which are then printed.
 ///
 /// # Errors
-///
 /// [`CliError`] with the name that matches no GPU.
 pub fn all(catalog: &Catalog, flag: &str, names: &[String]) -> Result<Vec<GpuSlug>, CliError> {
     let mut slugs: Vec<GpuSlug> = Vec::new();

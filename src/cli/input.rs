@@ -41,7 +41,6 @@ impl Loaded {
 /// Loads the step that `input` names. Flags complete the facts in the file.
 ///
 /// # Errors
-///
 /// [`CliError`] with the file, the place and the remedy.
 pub fn load(input: &InputArgs, catalog: &Catalog) -> Result<Loaded, CliError> {
     let mut loaded = match &input.file {
@@ -156,7 +155,6 @@ pub(super) fn traces(paths: &[PathBuf], options: &ImportOptions<'_>) -> Result<I
 /// The catalog's slug of a recording's GPU.
 ///
 /// # Errors
-///
 /// The reason why the catalog has none, in words.
 pub fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Result<GpuSlug, String> {
     let narrow = |(major, minor): (u32, u32)| Some((u8::try_from(major).ok()?, u8::try_from(minor).ok()?));

@@ -50,7 +50,6 @@ impl Jobs {
     /// Reads the file and its recordings, and plans the jobs together.
     ///
     /// # Errors
-    ///
     /// [`CliError`] with the file, the line, the job and the remedy.
     pub fn plan(&self) -> Result<JobsPlan, CliError> {
         // The screens own the terminal.
@@ -162,7 +161,6 @@ impl Jobs {
     /// The step of the first job with its work and limits, for screens of a single step.
     ///
     /// # Errors
-    ///
     /// [`CliError`] if the file cannot be read.
     pub(super) fn first(&self) -> Result<(InputArgs, Wish), CliError> {
         let path = self.file.display();

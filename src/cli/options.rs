@@ -20,7 +20,6 @@ use crate::store::{self, Limit, Paths, StoreError, collected};
 /// Reads the settings file if it exists.
 ///
 /// # Errors
-///
 /// [`CliError`] with the file and the key.
 pub fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
     let path = paths.settings();

@@ -15,7 +15,6 @@ use crate::text;
 /// Prints a value as JSON with control characters escaped, so that it is safe on a terminal. Returns exit code 0.
 ///
 /// # Errors
-///
 /// [`CliError`] if it cannot be written.
 pub fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<u8, CliError> {
     let text = serde_json::to_string_pretty(value)?;

@@ -19,7 +19,6 @@ const USD_PER_KWH: f64 = 0.16;
 /// Adds the own machines to the prices.
 ///
 /// # Errors
-///
 /// [`CliError`] for a name that matches no GPU or several, and for a GPU without a known power limit.
 pub(super) fn add(own: &OwnArgs, prices: PriceBook, catalog: &Catalog) -> Result<PriceBook, CliError> {
     if own.own.is_empty() {

@@ -69,7 +69,6 @@ const MONTHS: [&str; 12] = [
 /// "by Friday".
 ///
 /// # Errors
-///
 /// The text, with examples of valid input.
 pub fn deadline(text: &str) -> Result<Deadline, String> {
     let problem = match values::hours(text) {
@@ -97,7 +96,6 @@ impl Deadline {
     /// Hours from `now`, in its time zone.
     ///
     /// # Errors
-    ///
     /// The typed text and its meaning, if it is in the past or not a valid date.
     pub fn hours(&self, now: &Zoned) -> Result<Hours, String> {
         let moment = match self {

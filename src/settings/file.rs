@@ -74,7 +74,6 @@ impl SettingsFile {
     /// Parses the file's text.
     ///
     /// # Errors
-    ///
     /// [`SettingsError`] with the line or the key, and the problem.
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
         let file: Self =

@@ -179,7 +179,6 @@ impl JobsFile {
     /// Parses the file's text.
     ///
     /// # Errors
-    ///
     /// [`JobsFileError`] with the line, the key and the problem.
     pub fn parse(text: &str) -> Result<Self, JobsFileError> {
         // Without the text of the line, which in other kinds of files may be the whole file.

@@ -215,7 +215,6 @@ impl Keymap {
     /// is removed from its default action.
     ///
     /// # Errors
-    ///
     /// [`KeymapError`] for an unknown action or key, or a key that the patch binds twice.
     pub fn patched(patch: &BTreeMap<String, Vec<String>>) -> Result<Self, KeymapError> {
         let mut map = Self::default();

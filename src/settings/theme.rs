@@ -266,7 +266,6 @@ impl Theme {
     /// same name.
     ///
     /// # Errors
-    ///
     /// [`ThemeError`] of the first invalid theme.
     pub fn all(own: &[(String, String)]) -> Result<Vec<Self>, ThemeError> {
         let (themes, mut broken) = Self::usable(own);
@@ -303,7 +302,6 @@ impl Theme {
     /// Shipped themes.
     ///
     /// # Panics
-    ///
     /// Never: a test parses them.
     pub fn shipped() -> Vec<Self> {
         Self::all(&[]).expect("a test reads the shipped themes")
@@ -312,7 +310,6 @@ impl Theme {
     /// Index of a theme by name.
     ///
     /// # Errors
-    ///
     /// [`ThemeError::Unknown`] with the available names.
     pub fn find(themes: &[Self], name: &str) -> Result<usize, ThemeError> {
         themes.iter().position(|theme| theme.name == name).ok_or_else(|| ThemeError::Unknown {

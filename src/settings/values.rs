@@ -9,7 +9,6 @@ use crate::units::{Bytes, Hours, KilogramsCo2e, Samples, Usd, UsdPerHour, most};
 /// Parses a duration: `24h`, `1d 12h`, `90m`, `2w`; a bare number means hours.
 ///
 /// # Errors
-///
 /// The text, with examples of valid input.
 pub fn hours(text: &str) -> Result<Hours, String> {
     let trimmed = text.trim();
@@ -47,7 +46,6 @@ fn nine_decimals(text: &str) -> String {
 /// `--timeout 30` means seconds.
 ///
 /// # Errors
-///
 /// The text, with its possible meanings.
 pub fn wait(text: &str) -> Result<Duration, String> {
     let bare = text.trim();
@@ -61,7 +59,6 @@ pub fn wait(text: &str) -> Result<Duration, String> {
 /// Parses a percentage such as `5%` as a fraction. Rejects a bare number, as both 5 and 0.05 may mean 5%.
 ///
 /// # Errors
-///
 /// The text, with examples of valid input.
 pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().strip_suffix('%').map(str::trim_end).and_then(|number| number.parse::<f64>().ok());
@@ -78,7 +75,6 @@ pub fn percent(text: &str) -> Result<f64, String> {
 /// Parses a timeout for a server: `30s`, `2m`; a bare number means seconds.
 ///
 /// # Errors
-///
 /// The text, with examples of valid input.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let bare = text.trim();
@@ -89,7 +85,6 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 /// Parses an amount in US dollars: `300`, `$1,000`, `1.5k`, `300 USD`.
 ///
 /// # Errors
-///
 /// The text, with examples of valid input.
 pub fn usd(text: &str) -> Result<Usd, String> {
     let amount = number(without_currency(text)).ok_or_else(|| {
@@ -123,7 +118,6 @@ fn end_of(text: &str, ending: &str) -> Option<usize> {
 /// Parses emissions in kilograms of CO2e: `40`, `40kg`, `1.5k`.
 ///
 /// # Errors
-///
 /// The text, with examples of valid input.
 pub fn kilograms(text: &str) -> Result<KilogramsCo2e, String> {
     let amount = number(text.trim().trim_end_matches("kg").trim_end())
@@ -146,7 +140,6 @@ pub fn usd_per_hour(text: &str) -> Result<UsdPerHour, String> {
 /// Parses a price of electricity in US dollars per kWh: `0.2`, `$0.20/kWh`.
 ///
 /// # Errors
-///
 /// As [`usd`], and for implausibly high prices.
 pub fn usd_per_kwh(text: &str) -> Result<f64, String> {
     let trimmed = text.trim();
@@ -157,7 +150,6 @@ pub fn usd_per_kwh(text: &str) -> Result<f64, String> {
 /// Parses a count: `300000`, `1,000,000`, `300k`, `1.2M`, `1e9`, `3B`, `1.28 million`.
 ///
 /// # Errors
-///
 /// The text, with examples of valid input.
 pub fn count(text: &str) -> Result<f64, String> {
     let number = number(text)
@@ -212,7 +204,6 @@ fn at_most(text: &str, number: f64, most: f64) -> Result<f64, String> {
 /// Parses a count of samples.
 ///
 /// # Errors
-///
 /// As [`count`].
 pub fn samples(text: &str) -> Result<Samples, String> {
     Samples::new(count(text)?).map_err(|error| error.to_string())
@@ -221,7 +212,6 @@ pub fn samples(text: &str) -> Result<Samples, String> {
 /// Parses samples per step.
 ///
 /// # Errors
-///
 /// As [`whole`], and for 0.
 pub fn batch_size(text: &str) -> Result<u64, String> {
     // In a list, "1,024" is the two sizes 1 and 024.
@@ -237,7 +227,6 @@ pub fn batch_size(text: &str) -> Result<u64, String> {
 /// Parses a data rate above 0, GB/s.
 ///
 /// # Errors
-///
 /// As [`count`], and for 0.
 pub fn gigabytes(text: &str) -> Result<f64, String> {
     count(text)
@@ -249,7 +238,6 @@ pub fn gigabytes(text: &str) -> Result<f64, String> {
 /// Parses the line rate of a network above 0, Gbit/s.
 ///
 /// # Errors
-///
 /// As [`count`], for 0, and for implausibly high rates.
 pub fn network(text: &str) -> Result<f64, String> {
     let rate = number(text).filter(|rate| *rate > 0.0);
@@ -260,7 +248,6 @@ pub fn network(text: &str) -> Result<f64, String> {
 /// Parses a whole number.
 ///
 /// # Errors
-///
 /// As [`count`], and if it is not whole.
 pub fn whole(text: &str) -> Result<u64, String> {
     let number = at_most(text, count(text)?, 9e15)?;
@@ -295,7 +282,6 @@ pub enum BatchSizes {
 /// Parses batch sizes per GPU: `auto`, or sizes with commas.
 ///
 /// # Errors
-///
 /// The invalid batch size.
 pub fn batch_sizes(text: &str) -> Result<BatchSizes, String> {
     if text.trim() == "auto" {
@@ -311,7 +297,6 @@ pub fn batch_sizes(text: &str) -> Result<BatchSizes, String> {
 /// Parses a memory size: `24GB`, `512MB` (1 GB = 2³⁰ bytes, as in GPU specifications).
 ///
 /// # Errors
-///
 /// The text, with examples of valid input.
 pub fn bytes(text: &str) -> Result<Bytes, String> {
     let upper = text.trim().to_ascii_uppercase();
@@ -327,7 +312,6 @@ pub fn bytes(text: &str) -> Result<Bytes, String> {
 /// Parses columns and rows: `120x40`.
 ///
 /// # Errors
-///
 /// The text, with an example.
 pub fn size(text: &str) -> Result<(u16, u16), String> {
     text.split_once(['x', 'X', '×'])

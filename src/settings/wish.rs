@@ -280,7 +280,6 @@ impl Wish {
     /// Checks for invalid wishes, which the command line refuses on its own.
     ///
     /// # Errors
-    ///
     /// The key, and the problem.
     pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
         let works = [self.samples.is_some(), self.steps.is_some(), self.epochs.is_some(), self.tokens.is_some()];

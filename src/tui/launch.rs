@@ -31,7 +31,6 @@ use crate::units::GpuSlug;
 /// Opens the screens, or writes the requested image.
 ///
 /// # Errors
-///
 /// [`TuiError`] for an invalid setting, an image that cannot be written, or an unusable terminal.
 pub fn open(mut screens: Screens) -> Result<u8, TuiError> {
     if let Some(session) = screens.live.take() {
@@ -114,7 +113,6 @@ impl Launch {
     /// Makes a launch from arguments, settings and loaded data.
     ///
     /// # Errors
-    ///
     /// [`TuiError::Setting`] for invalid keys or an invalid colour level.
     pub fn new(screens: Screens) -> Result<Self, TuiError> {
         let Screens {

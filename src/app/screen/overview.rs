@@ -127,7 +127,7 @@ pub fn step(app: &App) -> Option<(String, String)> {
 pub fn notes(profile: &Profile) -> Vec<String> {
     let notes = profile.recording.as_ref().map(|recording| &recording.notes[..]).unwrap_or_default();
     let mut notes: Vec<String> = notes.iter().map(|note| clean(note, 300)).collect();
-    // A time matters if there is no other.
+    // Notes with a time come first: they may contain the only time that is known.
     notes.sort_by_key(|note| !note.contains(" ms on "));
     notes
 }

@@ -24,7 +24,6 @@ pub(super) fn run(args: &FitBlackBoxArgs, out: &mut dyn Write) -> Result<u8, Cli
 /// Fits the tables of `data` and writes the model to `dir`. Returns the model and its rows.
 ///
 /// # Errors
-///
 /// [`CliError`] with the file that already exists, the table and its line, or the reason why the fit fails.
 pub fn write(
     data: &Path,

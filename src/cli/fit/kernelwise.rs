@@ -102,7 +102,6 @@ fn paths(given: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
 /// Adds every operator table of a folder.
 ///
 /// # Errors
-///
 /// [`CliError`] with the table and its line, or if there is no table.
 pub fn add_tables(dir: &Path, data: &mut Data) -> Result<(), CliError> {
     let mut found = false;

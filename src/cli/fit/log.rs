@@ -115,7 +115,7 @@ fn read_as(log: &RunLog) -> String {
     format!("{} runs; columns: {}", grouped(runs as f64), names.join(", "))
 }
 
-/// Unit that a coefficient is per.
+/// Quantity that a coefficient's time is for.
 const fn meaning(form: Form, letter: char) -> &'static str {
     match (form, letter) {
         (_, 'a') => "iteration and sample",

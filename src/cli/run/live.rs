@@ -1,5 +1,5 @@
-//! `run` with screens: the job has its own session without the terminal, its output goes to a file, and the screens
-//! receive its updates.
+//! `run` with screens: the job runs detached from the terminal, its output goes to a file, and the screens receive its
+//! updates.
 
 mod log;
 mod maker;

@@ -37,7 +37,6 @@ impl OwnArgs {
     /// Parses typed machines, such as those in a plan's file.
     ///
     /// # Errors
-    ///
     /// The invalid machine or price.
     pub fn new(names: &[String], usd_per_kwh: Option<f64>) -> Result<Self, String> {
         let own = names.iter().map(|name| own_machine(name)).collect::<Result<_, _>>()?;

@@ -35,7 +35,6 @@ impl ColourLevel {
     /// Parses a level as on the command line and in the settings file.
     ///
     /// # Errors
-    ///
     /// The valid values.
     pub fn parse(text: &str) -> Result<ColourChoice, String> {
         match text {

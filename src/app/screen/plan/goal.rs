@@ -146,7 +146,6 @@ pub fn set_knob(app: &mut App, knob: Knob, value: Option<f64>, effects: &mut Vec
 /// Sets the deadline to a date, such as `Friday 18:00`.
 ///
 /// # Errors
-///
 /// A hint if the text is not a date, or the date if it is in the past.
 pub fn set_date(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<(), String> {
     let now = (app.setup.now)();

@@ -12,7 +12,7 @@ use crate::cli::error::CliError;
 use crate::cli::run::session::Session;
 use crate::live::{Exchange, Update};
 
-/// Factor of additional timed steps that justifies another profile.
+/// Growth factor of the number of timed steps that justifies another profile.
 const MORE: usize = 4;
 /// Timed steps that justify a profile.
 const ENOUGH: usize = 20;
