@@ -46,7 +46,7 @@ fn keys(app: &App, beside: &Beside) -> String {
     beside.accept.iter().map(key).collect::<Vec<_>>().join(" ")
 }
 
-/// The same as lines of keys and costs; also a small extra cost that saves much time.
+/// The same as lines of keys and costs; also a plan that is much faster or cheaper for a small increase of the other.
 pub fn beside_words(app: &App) -> Vec<String> {
     let Some(plan) = app.plan.value() else { return Vec::new() };
     let one =
