@@ -1,6 +1,6 @@
 //! The commands: everything that the screens show, without a terminal.
 //!
-//! [`run`] returns an exit code, or asks the binary to open the screens.
+//! `run` returns an exit code, or asks the binary to open the screens.
 
 mod answer;
 #[cfg(target_os = "linux")]

@@ -67,8 +67,7 @@ pub struct AttachArgs {
     /// Overwrite an existing file.
     #[arg(long)]
     pub force: bool,
-    /// Number of steps to record, between calls of `Optimizer.step` (one more call is needed to mark where the first
-    /// step ends).
+    /// Steps to record. One more call of `Optimizer.step` is recorded, because the first only marks where a step ends.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = values::within::<u32>(1, 1000), help_heading = "Recording")]
     pub window: u32,
     /// Omit input shapes of operators; predictions need them.
