@@ -156,7 +156,7 @@ fn a_panic_of_the_screen_gives_the_terminal_back_first() {
     terminal.press("\x0c");
     assert_eq!(terminal.ends(), 101);
     assert_eq!(terminal.taken(), [""; 0]);
-    terminal.sees("asked for by HABITAT_TUI_TEST_PANIC");
+    terminal.sees("requested by HABITAT_TUI_TEST_PANIC");
 }
 
 #[test]

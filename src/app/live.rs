@@ -74,7 +74,7 @@ impl Leaving {
 }
 
 impl App {
-    /// Whether there is no profile yet.
+    /// Whether the profile is still to come.
     pub fn is_awaiting(&self) -> bool {
         self.setup.source == Source::Awaited
     }

@@ -264,7 +264,7 @@ pub fn economy(app: &App, live: &Live) -> Vec<(&'static str, (String, Role))> {
         lines.extend(others.into_iter().map(words));
     }
     let role = |text: &str| {
-        if (text.starts_with("unknown") || text.starts_with("not known")) { Role::Muted } else { Role::Text }
+        if text.starts_with("unknown") || text.starts_with("not known") { Role::Muted } else { Role::Text }
     };
     lines.into_iter().map(|(label, text)| (label, (text.clone(), role(&text)))).collect()
 }

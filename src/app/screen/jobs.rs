@@ -75,7 +75,7 @@ pub fn table(app: &App) -> Table {
     Table { selected: app.jobs.list.selected, empty, ..table }
 }
 
-/// Running computation, or why there is no result.
+/// Running computation, or the reason for a missing result.
 pub fn state_line(app: &App) -> Option<String> {
     let rerun = app.setup.keymap.hint(Action::Rerun);
     match app.jobs.plan.state() {

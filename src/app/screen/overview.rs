@@ -21,7 +21,7 @@ use crate::units::{Bytes, Micros};
 pub struct OverviewState {
     /// Phases, busy and idle.
     pub breakdown: Breakdown,
-    /// By operator name, in order of device time (of FLOPs if there are no times).
+    /// By operator name, in order of device time, or of FLOPs without times.
     pub top: Vec<Row>,
     /// The bottleneck of the step, or why it is unknown.
     verdict: Result<Verdict, String>,
@@ -151,7 +151,7 @@ pub struct Answer {
     pub question: &'static str,
     /// The answer; `None` if there is none yet.
     pub answer: Option<String>,
-    /// Range, method and circumstances, or why there is no answer.
+    /// Range, method and circumstances, or the reason for a missing answer.
     pub detail: Vec<String>,
     /// Whether it belongs to earlier inputs.
     pub stale: bool,
@@ -174,7 +174,7 @@ fn no_room(app: &App) -> Option<String> {
     Some(format!("the step does not fit on any GPU{needs}; divide it with --sharding zero3 or --tensor-parallel N"))
 }
 
-/// Why there is no work per dollar, and the remedy.
+/// Reason for a missing figure of work per dollar, with the remedy.
 fn no_value(app: &App) -> &'static str {
     if no_room(app).is_some() {
         "the step does not fit on any GPU"

@@ -253,12 +253,12 @@ pub fn state_line(app: &App) -> Option<String> {
     }
 }
 
-/// Whether there is no plan because planning failed.
+/// Whether planning failed without an earlier plan.
 pub fn failed(app: &App) -> bool {
     app.plan.value().is_none() && matches!(app.plan.state(), JobState::Failed(_))
 }
 
-/// The same for the pane below the one that shows why there is no plan.
+/// The same for the pane below the one with the reason.
 fn below(app: &App) -> Option<String> {
     match (predict::failed(app), failed(app)) {
         (true, _) => Some(predict::NEEDS_PREDICTION.to_owned()),
@@ -363,7 +363,7 @@ pub fn alternatives_table(app: &App) -> Table {
         .into_iter()
         .map(|(part, own)| {
             let role = if own { Role::Good } else { Role::Text };
-            // If there is no room for the reason, the mark remains.
+            // Without space for the reason, the mark remains.
             let doubtful = if part.trust.doubts.is_empty() { " " } else { "?" };
             vec![
                 Cell::styled(Role::Good, if own { "✓" } else { "" }),

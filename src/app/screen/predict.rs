@@ -478,7 +478,7 @@ pub fn state_line(app: &App) -> Option<String> {
     }
 }
 
-/// Whether there are no predictions because they failed.
+/// Whether the prediction failed without an earlier result.
 pub fn failed(app: &App) -> bool {
     app.predictions.value().is_none() && matches!(app.predictions.state(), JobState::Failed(_))
 }

@@ -185,9 +185,9 @@ fn operations(painter: &mut Painter<'_>, area: Rect, columns: u16) {
     let by_shapes = is_unmeasured(&painter.app.setup.profile);
     let (title, right) = match (by_shapes, unmeasured) {
         (true, _) => ("FLOPs of the step, from shapes", "2: show all".to_owned()),
-        (false, 0) => ("where the time goes", "2: show all".to_owned()),
-        (false, 1) => ("where the time goes", "1 operation not measured".to_owned()),
-        (false, count) => ("where the time goes", format!("{count} operations not measured")),
+        (false, 0) => ("time by operator", "2: show all".to_owned()),
+        (false, 1) => ("time by operator", "1 operation not measured".to_owned()),
+        (false, count) => ("time by operator", format!("{count} operations not measured")),
     };
     let inside = painter.pane(area, title, &right, false);
     let top = &painter.app.overview.top;
