@@ -28,15 +28,14 @@ fn run(cli: Cli) -> Result<u8, CliError> {
     }
 }
 
-/// Prints what the parser of the command line has to say: help, the version, or what is
-/// wrong with what was typed.
+/// Prints the message of the command line parser: help, the version, or a usage error.
 fn usage(error: &clap::Error) -> Result<u8, CliError> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             error.print()?;
             io::stdout().flush()?;
         }
-        // Contains what was typed, names of files among it.
+        // Contains typed text, such as file names.
         _ => {
             if let Some(meant) = cli::meant(error) {
                 terminal::error(meant);

@@ -145,7 +145,9 @@ fn profiles_that_do_not_belong_together_are_refused() {
     assert!(error("none.habitat.json").contains("none.habitat.json: the batch size of the recording is not known"));
     assert!(folder.error(&["batches", "none.habitat.json"]).contains("--batch-size"));
     assert!(
-        folder.error(&["batches", "b16.habitat.json", "b32.habitat.json", "--batch-size", "8"]).contains("of one file")
+        folder
+            .error(&["batches", "b16.habitat.json", "b32.habitat.json", "--batch-size", "8"])
+            .contains("a single file")
     );
     assert!(folder.error(&["batches", "b16.habitat.json", "--at", "0"]).contains("at least one sample"));
     assert!(folder.run(&["batches"]).status.code() == Some(2));
@@ -197,7 +199,7 @@ fn forms_in_one_variable_and_errors_of_logs() {
     let found = folder.json(&["fit", "same.csv", "--at", "4000"]);
     assert_eq!(found["models"][0]["form"], "iterations");
     assert!((found["models"][0]["predictions"][0]["time_us"].as_f64().unwrap() / 216e6 - 1.0).abs() < 1e-6);
-    assert!(folder.error(&["fit", "same.csv", "--at", "8x100"]).contains("one variable only"));
+    assert!(folder.error(&["fit", "same.csv", "--at", "8x100"]).contains("a single variable"));
     folder.write("short.csv", &log(&[8, 16], &[100, 500]));
     let error = folder.error(&["fit", "short.csv"]);
     assert!(error.contains("short.csv, t4: 4 runs are too few") && error.contains("5 are needed"), "{error}");

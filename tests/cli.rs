@@ -185,7 +185,7 @@ fn what_makes_the_difference_adds_up() {
     assert_eq!(csv.lines().count(), 6);
     assert!(bench.ok(&two).starts_with("tiny"));
     let one = bench.error(&["predict", path(&profile), "--to", "t4", "--difference"]);
-    assert!(one.contains("--difference compares two GPUs, here are 1: give two"), "{one}");
+    assert!(one.contains("--difference compares two GPUs, but 1 were given: pass two"), "{one}");
 }
 
 #[test]
@@ -696,7 +696,7 @@ fn one_gpu_of_a_name_of_several_is_asked_for_with_the_commands() {
     let bench = Bench::new();
     bench.file("t.json", PROFILE);
     let error = bench.error(&["predict", "t.json", "--origin", "a100", "--to=l4"]);
-    assert!(error.contains("--origin a100: 4 GPUs are called that; which one?"), "{error}");
+    assert!(error.contains("--origin a100: matches 4 GPUs; choose one"), "{error}");
     assert!(error.contains("\n  habitat-tui predict t.json --origin a100-sxm4-80gb --to=l4\n"), "{error}");
     let error = bench.error(&["--gpu", "h100", "--screenshot", "x.svg"]);
     assert!(error.contains("\n  habitat-tui --gpu h100-nvl --screenshot x.svg\n"), "{error}");
@@ -724,7 +724,7 @@ fn misspelt_commands_and_several_files_are_met_with_the_right_command() {
     assert!(error.contains("did you mean this?\n  habitat-tui predict a.json --to l4\n"), "{error}");
     for (typed, meant) in [("predit", "predict"), ("plans", "plan"), ("offer", "offers")] {
         let error = bench.error(&[typed]);
-        assert!(error.contains(&format!("{typed}: no such file, and no command")), "{error}");
+        assert!(error.contains(&format!("{typed}: neither a file nor a command")), "{error}");
         assert!(error.contains(&format!("did you mean `habitat-tui {meant}`?")), "{error}");
     }
     let error = bench.error(&["a.json", "b.json"]);
@@ -769,7 +769,7 @@ fn themes_of_ones_own_are_taken_by_name_and_by_file() {
 fn a_picture_of_another_form_is_refused() {
     let bench = Bench::new();
     let error = bench.error(&["--screenshot", "x.jpg"]);
-    assert!(error.contains("--screenshot x.jpg: pictures are written as SVG or PNG; name it x.svg"), "{error}");
+    assert!(error.contains("--screenshot x.jpg: images are SVG or PNG; use x.svg"), "{error}");
     assert!(!bench.path("x.jpg").exists());
 }
 
@@ -804,7 +804,7 @@ fn a_png_is_drawn_by_librsvg_where_it_is_installed() {
     assert!(missing.contains("x.svg"), "{missing}");
     let failed = refused("echo no fonts >&2; exit 3");
     assert!(failed.contains("rsvg-convert: no fonts (exit status: 3)"), "{failed}");
-    assert!(refused("/bin/cat > /dev/null").contains("rsvg-convert: no picture came"));
+    assert!(refused("/bin/cat > /dev/null").contains("rsvg-convert: no image"));
     // What it is given is the SVG.
     let output = shot("printf '\\211PNG'; /bin/cat");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -877,7 +877,7 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
         |row: &Value| row["offer"] == "lab/r/old/spot" && row["reason"].to_string().contains("peer-to-peer market");
     assert!(without["rejected"].as_array().unwrap().iter().any(left_out));
     let without = json(&["offers", "lab/r/old", "--no-marketplace", "--all", "--json"]);
-    assert_eq!(without["offers"][0]["unusable"], "of a host on a peer-to-peer market (--no-marketplace)");
+    assert_eq!(without["offers"][0]["unusable"], "from a peer-to-peer host (--no-marketplace)");
     let report = day(&plan);
     assert!(report.contains("note: the price of lab/r/old/spot is in doubt: 365 days old; of a host"), "{report}");
     assert!(report.contains("old, peer-to-peer, low spot, far below others"), "{report}");

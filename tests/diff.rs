@@ -171,10 +171,10 @@ fn a_longer_step_ends_with_a_code_of_its_own() {
     let output = folder.run(&[&TWO[..], &["--fail-over", "5%"]].concat());
     assert_eq!(output.status.code(), Some(3));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("it may be chance: the recorded steps overlap"), "{said}");
+    assert!(said.contains("this may be noise: the recorded step times overlap"), "{said}");
     for unclear in ["5", "0.05", "-1%", "nan%", "%"] {
         let error = folder.error(&[&TWO[..], &["--fail-over", unclear]].concat());
-        assert!(error.contains("is not a percentage; write it with its sign, as in 5%"), "{error}");
+        assert!(error.contains("is not a percentage; expected a number with %, such as 5%"), "{error}");
     }
 }
 

@@ -51,7 +51,7 @@ fn from_the_start_to_the_end() {
                 "ended with exit code 1",
                 false,
                 Some(
-                    "nothing recorded: the job made 7 steps, and recording takes 13 (--after 10 and --window 3); try --after 4 --window 3",
+                    "nothing recorded: the job made 7 steps, but recording needs 13 (--after 10 and --window 3); try --after 4 --window 3",
                 ),
             )],
         ),
@@ -69,8 +69,8 @@ fn every_state_has_its_words() {
         (State::Steps, "step 7; steps 11–13 will be recorded"),
         (State::Recording(11, 13), "recording steps 11–13"),
         (State::Writing, "writing the trace"),
-        (State::Stopping(StopSignal::Interrupt), "asked to end by SIGINT; SIGTERM follows if it still runs 30 s later"),
-        (State::Stopping(StopSignal::Kill), "SIGKILL was sent"),
+        (State::Stopping(StopSignal::Interrupt), "sent SIGINT; SIGTERM follows if it still runs after 30 s"),
+        (State::Stopping(StopSignal::Kill), "sent SIGKILL"),
         (State::Stopped, "--no-tui"),
         (State::Left, "continues unwatched"),
     ] {
@@ -78,7 +78,7 @@ fn every_state_has_its_words() {
         assert!(drawn.contains(words), "{state:?}: {drawn}");
     }
     let silent = picture(vec![seen(Snapshot { silent: Some(31), ..steady() })], (120, 40));
-    assert!(silent.contains("step 137; recorded; nothing heard for 31 s"), "{silent}");
+    assert!(silent.contains("step 137; recorded; no message for 31 s"), "{silent}");
 }
 
 /// A CUDA program: recorded for a time, without steps.
@@ -98,11 +98,11 @@ fn a_cuda_program_is_followed_without_steps() {
     let kernels = Some(recorded);
     for (state, more, words) in [
         (State::Started, Snapshot::default(), "started; waiting for it to start CUDA"),
-        (State::Cuda(4), started(), "CUDA is started; recording begins in 4 s"),
-        (State::Cuda(0), started(), "CUDA is started; recording begins  "),
+        (State::Cuda(4), started(), "CUDA started; recording begins in 4 s"),
+        (State::Cuda(0), started(), "CUDA started; recording begins   "),
         (State::Kernels(3), started(), "recording kernels, 3 s more"),
         (State::Writing, started(), "writing the trace"),
-        (State::Running, started(), "runs; nothing more is recorded of it"),
+        (State::Running, started(), "running; recording is over"),
         (State::Running, Snapshot { kernels, ..started() }, "48,000 kernels in 2.5"),
         (State::Left, Snapshot { kernels, ..started() }, "continues unwatched"),
         (State::Cuda(4), Snapshot { processes: vec![cuda(51), cuda(52)], ..started() }, "4242, CUDA in 51, 52"),
@@ -117,13 +117,13 @@ fn a_cuda_program_is_followed_without_steps() {
     insta::assert_snapshot!("job_cuda", drawn(State::Cuda(4), started(), (80, 24)));
     insta::assert_snapshot!("job_cuda_recorded", drawn(State::Running, Snapshot { kernels, ..started() }, (80, 24)));
     let lost = Snapshot { kernels: Some(Kernels { lost: 1200, ..recorded }), ..started() };
-    assert!(drawn(State::Running, lost, (120, 40)).contains("1,200 records were lost"));
+    assert!(drawn(State::Running, lost, (120, 40)).contains("1,200 records lost"));
 }
 
 #[test]
 fn nothing_is_shown_that_was_not_measured() {
     let drawn = picture(vec![at(State::Steps)], (120, 40));
-    assert!(drawn.contains("none was timed yet") && !drawn.contains("steps/s") && !drawn.contains("median"), "{drawn}");
+    assert!(drawn.contains("no steps timed yet") && !drawn.contains("steps/s") && !drawn.contains("median"), "{drawn}");
     assert!(drawn.contains("known after recording"), "{drawn}");
     let ranks = Snapshot { processes: vec![process(51, Some(0), 20), process(52, Some(1), 20)], ..steady() };
     let drawn = picture(vec![seen(ranks)], (120, 40));
@@ -134,7 +134,7 @@ fn nothing_is_shown_that_was_not_measured() {
 fn a_job_without_a_gpu_is_said_to_have_none() {
     let shapes = Msg::Live(Update::Recorded(Box::new(recorded().without_origin())));
     let drawn = picture(vec![seen(steady()), shapes], (80, 24));
-    assert!(drawn.contains("the CPU: no GPU kernel in the window"), "{drawn}");
+    assert!(drawn.contains("CPU: no GPU kernels in the window"), "{drawn}");
     assert!(picture(running(""), (80, 24)).contains("Tesla V100"));
 }
 
@@ -204,7 +204,7 @@ fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
 #[test]
 fn dialogs_have_their_own_keys_at_the_bottom() {
     for (pressed, wanted) in
-        [("q", "esc stay"), ("3 w", "esc close"), ("?", "esc close"), (":", "enter run"), ("2 /", "Esc restores")]
+        [("q", "esc stay"), ("3 w", "esc close"), ("?", "esc close"), (":", "enter run"), ("2 /", "Esc: restore")]
     {
         let drawn = picture(running(pressed), (80, 24));
         let bottom = drawn.lines().rev().take(3).collect::<Vec<_>>().join("\n");
@@ -278,7 +278,7 @@ fn a_job_that_was_asked_to_end_is_pushed_only_by_choice() {
     let mut stopping = running("ctrl-c ctrl-c");
     stopping.push(at(State::Stopping(StopSignal::Interrupt)));
     let drawn = picture(stopping.clone(), (80, 24));
-    assert!(!drawn.contains("can go on") && drawn.contains("the screens close once"), "{drawn}");
+    assert!(!drawn.contains("can keep running") && drawn.contains("the screens close once"), "{drawn}");
     stopping.push(Msg::Key(keys("ctrl-c")[0]));
     let asked = picture(stopping, (80, 24));
     assert!(asked.contains("gets SIGTERM; 15"), "{asked}");

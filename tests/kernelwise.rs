@@ -406,7 +406,7 @@ fn what_cannot_be_fitted_says_why() {
     folder.write("one.json", one);
     let error = folder.error(&["sweep", "bandwidth", "--kernel-wise", "one.json"]);
     assert!(error.contains("fewer than three GPUs"), "{error}");
-    assert!(folder.error(&["sweep", "bandwidth", "--from", "900", "--to", "300"]).contains("lies above"));
+    assert!(folder.error(&["sweep", "bandwidth", "--from", "900", "--to", "300"]).contains("is above"));
 }
 
 /// Li et al., read off their curves: `ResNet`-50 flattens at 600 to 800 GB/s, `DenseNet`

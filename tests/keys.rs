@@ -80,7 +80,7 @@ fn several_jobs_have_a_screen_where_a_file_of_them_was_given() {
     // Edited, the file is read anew, whatever the editor says of itself.
     let mut app = on_jobs("");
     assert!(matches!(&effects(&mut app, "E")[..], [Effect::Edit(path)] if path == "runs/jobs.toml"));
-    for ended in [Ok(()), Err("the editor ended with exit status: 1; the file is read again".to_owned())] {
+    for ended in [Ok(()), Err("the editor exited with exit status: 1; reading the file again".to_owned())] {
         assert!(matches!(app.update(Msg::Edited(ended))[..], [Effect::PlanJobs { .. }]));
     }
     assert!(app.message.is_some() && after("").unavailable(Action::Edit).is_some());
@@ -265,8 +265,8 @@ fn two_recordings_stand_beside_each_other() {
     assert_eq!(cells(0), ["mm", "4.400", "4.400", "+0.000"]);
     assert_eq!(cells(1), ["mm", "2.000", "1.600", "+0.400"]);
     // What is only in one of them is a row, and says so.
-    assert_eq!(cells(3), ["native_layer_norm", "0.600", "not there", "+0.600"]);
-    assert_eq!(cells(4), ["native_batch_norm", "not here", "0.900", "-0.900"]);
+    assert_eq!(cells(3), ["native_layer_norm", "0.600", "absent", "+0.600"]);
+    assert_eq!(cells(4), ["native_batch_norm", "absent", "0.900", "-0.900"]);
     assert_eq!(table.len(), 5);
     // By change: what grew first, or what shrank.
     let first = |text: &str| profile::rows(&after(text))[0].entry.label.clone();
@@ -895,7 +895,7 @@ fn the_gpu_of_a_recording_that_may_be_one_of_several_is_chosen() {
     }
     let (left, buffer) = after("esc 3");
     assert_eq!(left.modal, None);
-    assert!(common::text(&buffer).contains("O chooses it here"), "{}", common::text(&buffer));
+    assert!(common::text(&buffer).contains("O to choose it"), "{}", common::text(&buffer));
     let (app, _) = after("j enter");
     assert_eq!(app.setup.profile.origin.as_ref().unwrap().gpu.as_ref().unwrap().as_str(), "a100-sxm4-80gb");
     assert!(app.predictions.value().is_some() && app.plan.value().is_some());

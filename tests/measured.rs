@@ -122,12 +122,12 @@ fn bad_tables_are_named_with_file_and_line() {
     let message = error("gemm.csv", head);
     assert!(
         message.contains(
-            "gemm.csv: neither written by `habitat-tui collect` nor a table of operators, which are called linear, bmm"
+            "gemm.csv: neither written by `habitat-tui collect` nor named like an operator table (linear, bmm"
         ),
         "{message}"
     );
     let message = error("notes.txt", "");
-    assert!(message.contains("mine: no operators to learn from: no tables"), "{message}");
+    assert!(message.contains("mine: no measured operators: neither tables"), "{message}");
 }
 
 #[test]

@@ -494,7 +494,7 @@ fn judged(output: &Output, name: &str) -> Option<String> {
         Some(124) => return Some("a hang".to_owned()),
         _ => return Some(format!("ended by {}", output.status)),
     }
-    if err.contains("panicked") || err.contains("has a fault") {
+    if err.contains("panicked") || err.contains("internal error") {
         return Some("a panic".to_owned());
     }
     if let Some(c) = out.chars().chain(err.chars()).find(|c| is_forbidden(*c)) {

@@ -71,11 +71,11 @@ const ANSWERS: [&str; 10] = [
     "by family",
     "GeForce RTX 4090",
     "times as long",
-    "what if the GeForce RTX 4090 had other figures",
+    "what if: GeForce RTX 4090 with changed specifications",
     "in amp-bf16",
     "batch size on one GeForce RTX 4090",
     "1 h",
-    "none beats in both time and cost",
+    "best trade-offs (Pareto front)",
     "longer",
 ];
 

@@ -184,7 +184,7 @@ fn the_global_batch_is_kept_and_stands_in_every_form() {
     let markdown = folder.ok(&with(&["--markdown"]));
     assert!(markdown.contains("64 samples per GPU × 4 GPUs × 4 accumulated"), "{markdown}");
     let typed = folder.error(&["plan", "--from", "a.toml", "--global-batch", "64"]);
-    assert!(typed.contains("--from takes"), "{typed}");
+    assert!(typed.contains("--from uses"), "{typed}");
 }
 
 /// Two layers of 1,024 columns and 16 heads, with 4 tokens of 1,024 samples.
@@ -239,7 +239,7 @@ fn a_model_divided_over_gpus_is_kept_and_stands_in_every_form() {
     let whole = folder.ok(&[&asked[..5], &["--toml"]].concat());
     assert!(!whole.contains("model_parallel"), "{whole}");
     let typed = folder.error(&["plan", "--from", "a.toml", "--tensor-parallel=2"]);
-    assert!(typed.contains("--from takes"), "{typed}");
+    assert!(typed.contains("--from uses"), "{typed}");
     folder.write("bad.toml", &read(&folder, "a.toml").replace("tensor = 2", "tensor = 3"));
     assert!(folder.error(&["plan", "--from", "bad.toml"]).contains("part 1, model_parallel"));
     // A profile without attention says nothing of its layers.
@@ -341,7 +341,7 @@ fn files_that_cannot_be_priced_again_are_refused_with_place_and_remedy() {
     let none = folder.error(&["plan", "--from", "plan.toml"]);
     assert!(none.contains("p.habitat.json") && none.contains("plan FILE --from"), "{none}");
     let typed = folder.error(&["plan", "--from", "plan.toml", "--steps", "3"]);
-    assert!(typed.contains("--from takes the work"), "{typed}");
+    assert!(typed.contains("--from uses the work"), "{typed}");
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn a_tool_that_takes_a_file_a_part_gets_numbered_files() {
     };
     let printed = plan(&[]);
     assert_eq!(printed.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&printed.stderr).contains("the plan has 2 parts, a script each"));
+    assert!(String::from_utf8_lossy(&printed.stderr).contains("the plan has 2 parts, one script each"));
     assert_eq!(plan(&["-o", "job.sbatch"]).status.code(), Some(0));
     for part in ["1", "2"] {
         let script = read(&folder, &format!("job-{part}.sbatch"));

@@ -130,11 +130,14 @@ fn what_is_wrong_names_the_file_the_line_and_the_remedy() {
     let lost = refused(&format!("\n{}", JOB.replace("p.habitat", "lost.habitat")));
     assert!(lost.contains("line 2: job \"a\": ") && lost.contains("runs/lost.habitat.json"), "{lost}");
     let provider = refused(&format!("[[quota]]\nprovider = \"awz\"\ngpus = 1\n{JOB}"));
-    assert!(provider.contains("no provider \"awz\" (near: aws") && !provider.contains("config.toml"), "{provider}");
+    assert!(
+        provider.contains("unknown provider \"awz\" (near: aws") && !provider.contains("config.toml"),
+        "{provider}"
+    );
     let gpu = refused(&format!("{JOB}gpus = [\"v1000\"]\n"));
     assert!(gpu.contains("line 1: job \"a\": ") && gpu.contains("v1000"), "{gpu}");
     let both = refused(&format!("{JOB}min_gpus = 4\nmax_gpus = 2\n"));
-    assert!(both.contains("no offer is both"), "{both}");
+    assert!(both.contains("no offer meets both"), "{both}");
     let origin = refused(&JOB.replace("p.habitat", "q.habitat"));
     assert!(origin.contains("origin = \"GPU\""), "{origin}");
     let several = refused(&format!("{JOB}[[machine]]\ngpu = \"v100\"\n"));
@@ -142,13 +145,13 @@ fn what_is_wrong_names_the_file_the_line_and_the_remedy() {
         several.contains("line 5: machine \"v100\": gpu: v100 may be ") && several.contains("v100-sxm2-16gb"),
         "{several}"
     );
-    assert!(refused(&format!("deadline = 0\n{JOB}")).contains("no work is done by then"));
+    assert!(refused(&format!("deadline = 0\n{JOB}")).contains("leaves no time for any work"));
     assert!(refused("job = 3").contains("line 1"));
     let settings = folder();
     settings.write("config/config.toml", "[plan]\ndeadline = \"3d\"\n");
     settings.write("runs/jobs.toml", JOB);
     let problem = settings.error(&["plan-jobs", "runs/jobs.toml"]);
-    assert!(problem.contains("plan.deadline: it belongs to one job"), "{problem}");
+    assert!(problem.contains("plan.deadline: is specific to a job"), "{problem}");
 }
 
 #[test]
@@ -203,7 +206,7 @@ fn the_screens_of_a_file_of_jobs_print_the_same_text() {
     let picture = ["--jobs", &file, "--size", "100x30", "--screenshot", "jobs.svg", "--keys", "j enter"];
     folder.ok(&picture);
     let drawn = std::fs::read_to_string(folder.0.path().join("jobs.svg")).unwrap();
-    assert!(drawn.contains("jobs screen") && drawn.contains("Esc closes"));
+    assert!(drawn.contains("jobs screen") && drawn.contains("Esc: close"));
 
     let problem = folder.error(&["--screen", "jobs"]);
     assert!(problem.contains("--jobs FILE"), "{problem}");

@@ -156,13 +156,13 @@ fn a_panic_of_the_screen_gives_the_terminal_back_first() {
     terminal.press("\x0c");
     assert_eq!(terminal.ends(), 101);
     assert_eq!(terminal.taken(), [""; 0]);
-    terminal.sees("asked for by HABITAT_TUI_TEST_PANIC");
+    terminal.sees("requested by HABITAT_TUI_TEST_PANIC");
 }
 
 #[test]
 fn a_panic_of_a_worker_is_a_failed_computation() {
     let mut terminal = Terminal::open(PROGRAM, &["--screen", "plan"], &[("HABITAT_TUI_TEST_PANIC", "worker")]);
-    terminal.sees("planning failed: the program has a fault");
+    terminal.sees("planning failed: internal error");
     assert!(terminal.taken().contains(&"alternate screen"));
     terminal.press("3");
     terminal.sees("predicted, 1 measured");
@@ -284,7 +284,7 @@ fn the_file_of_jobs_is_edited_and_planned_again() {
     assert!(!terminal.text().contains("faces") && terminal.read("jobs.toml").contains("portraits"));
     terminal.press("E");
     terminal.sees("(stale)");
-    terminal.sees("planning the jobs failed: jobs.toml: line 5");
+    terminal.sees("planning failed: jobs.toml: line 5");
     terminal.sees("portraits");
     terminal.press("q");
     assert_eq!(terminal.ends(), 0);

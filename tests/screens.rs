@@ -395,10 +395,10 @@ fn every_screen_says_that_the_host_keeps_up() {
         for pressed in ["3 W", "3 W 1", "3 W enter", "3 W w", "3 W B", "3 W F", "3 W D", "3 W 4"] {
             let drawn = picture(&launch(), pressed, size);
             let is_said =
-                ["as if the host kept up", "the host is taken to keep up"].iter().any(|it| drawn.contains(it));
+                ["assuming the CPU keeps up", "the host is taken to keep up"].iter().any(|it| drawn.contains(it));
             assert!(is_said, "{pressed} {size:?}\n{drawn}");
         }
-        assert!(!picture(&launch(), "3 W W", size).contains("as if the host kept up"));
+        assert!(!picture(&launch(), "3 W W", size).contains("assuming the CPU keeps up"));
     }
 }
 
@@ -423,9 +423,9 @@ fn without_a_batch_size_prices_stay_and_the_flag_is_named() {
         Ok(answer)
     });
     let drawn = picture(&launch, "1", (120, 40));
-    assert!(drawn.contains("needs the batch size: start with --batch-size N"), "{drawn}");
+    assert!(drawn.contains("unknown batch size: pass --batch-size N"), "{drawn}");
     let drawn = picture(&launch, "3", (120, 40));
-    assert!(drawn.contains("2.400") && drawn.contains("samples/$ need the batch size (--batch-size N)"), "{drawn}");
+    assert!(drawn.contains("2.400") && drawn.contains("samples/$ unknown: pass --batch-size N"), "{drawn}");
     assert_eq!(drawn.matches("no offer").count(), 1, "{drawn}");
 }
 

@@ -1,5 +1,5 @@
-//! The latest finish of a plan: a span of time from its start (`24h`), or a point of time
-//! (`Friday 18:00`, `2026-12-04`, `2026-12-04T18:00`).
+//! Latest finish of a plan: a duration from its start (`24h`), or a date (`Friday 18:00`, `2026-12-04`,
+//! `2026-12-04T18:00`).
 
 use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::tz::TimeZone;
@@ -8,38 +8,38 @@ use jiff::{Timestamp, ToSpan, Zoned};
 use crate::values;
 use habitat_base::units::Hours;
 
-/// A latest finish as it was typed.
+/// A deadline.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deadline {
     /// Hours from the start of the work.
     Within(Hours),
-    /// A point of time.
+    /// A date and time.
     By(Moment),
 }
 
-/// A point of time as it was typed.
+/// A date and time, with the typed text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moment {
     typed: String,
     when: When,
 }
 
-/// What a point of time is made of.
+/// Parsed date and time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum When {
-    /// With its offset from UTC.
+    /// With an offset from UTC.
     Instant(Timestamp),
     /// A date and a time of day in the local time zone; without a time of day, the end of the day.
     Date(Date, Option<Time>),
-    /// The next such day of a year: month and day.
+    /// The next such day of the year: month and day.
     Month(i8, i8, Option<Time>),
-    /// The next such day of the week.
+    /// The next such weekday.
     Weekday(Weekday, Option<Time>),
-    /// So many days from today.
+    /// A number of days from today.
     Days(i8, Option<Time>),
 }
 
-/// Words that add nothing: `by Friday at 18:00`.
+/// Words to ignore: `by Friday at 18:00`.
 const FILLERS: [&str; 4] = ["by", "at", "on", "this"];
 const WEEKDAYS: [(&str, Weekday); 7] = [
     ("monday", Weekday::Monday),
@@ -65,11 +65,11 @@ const MONTHS: [&str; 12] = [
     "december",
 ];
 
-/// A deadline: a span as [`values::hours`] reads it, or a point of time. A date without a time of
-/// day is its end, as people mean it who say "by Friday".
+/// Parses a deadline: a duration as for [`values::hours`], or a date. A date without a time of day means its end, as in
+/// "by Friday".
 ///
 /// # Errors
-/// The text, with examples of what is understood.
+/// The text, with examples of valid input.
 pub fn deadline(text: &str) -> Result<Deadline, String> {
     let problem = match values::hours(text) {
         Ok(hours) => return Ok(Deadline::Within(hours)),
@@ -82,10 +82,10 @@ pub fn deadline(text: &str) -> Result<Deadline, String> {
     if text.trim().starts_with('-') {
         return Err(problem);
     }
-    let examples = "write a span (24h, \"1d 12h\") or a date (\"Friday 18:00\", 2026-12-04, 2026-12-04T18:00)";
+    let examples = "expected a duration (24h, \"1d 12h\") or a date (\"Friday 18:00\", 2026-12-04, 2026-12-04T18:00)";
     if clock(&words).is_some() {
         return Err(format!(
-            "{text:?} may be a span or a time of day; write \"today {}\", or hours as 24h",
+            "{text:?} is ambiguous: a duration or a time of day; write \"today {}\" or a duration such as 24h",
             words.trim()
         ));
     }
@@ -96,7 +96,7 @@ impl Deadline {
     /// Hours from `now`, in its time zone.
     ///
     /// # Errors
-    /// What was typed and what it means, if that is past or no date of the calendar.
+    /// The typed text and its meaning, if it is in the past or not a valid date.
     pub fn hours(&self, now: &Zoned) -> Result<Hours, String> {
         let moment = match self {
             Self::Within(hours) => return Ok(*hours),
@@ -106,8 +106,8 @@ impl Deadline {
         let seconds = time.timestamp().duration_since(now.timestamp()).as_secs_f64();
         if seconds <= 0.0 {
             return Err(format!(
-                "{:?} means {}, which is past: now is {}",
-                habitat_base::text::clean(&moment.typed, 60),
+                "{:?} means {}, which is in the past: now is {}",
+                crate::text::clean(&moment.typed, 60),
                 words(&time),
                 words(now)
             ));
@@ -115,8 +115,7 @@ impl Deadline {
         Hours::new(seconds / 3600.0).map_err(|error| error.to_string())
     }
 
-    /// What a point of time means, with its day of the week, date, time and time zone; `None` for a
-    /// span.
+    /// Meaning of a date, with weekday, date, time and time zone; `None` for a duration.
     pub fn meaning(&self, now: &Zoned) -> Option<String> {
         match self {
             Self::Within(_) => None,
@@ -139,7 +138,7 @@ impl Moment {
             }
             When::Weekday(weekday, time) => {
                 let days = i64::from(today.weekday().until(weekday));
-                // Today counts until the time of day has come.
+                // Today counts until the time of day has passed.
                 let is_over = days == 0 && time.is_some_and(|time| time <= now.time());
                 (today.checked_add((if is_over { 7 } else { days }).days()), time)
             }
@@ -155,7 +154,7 @@ impl Moment {
     }
 }
 
-/// `Friday 4 December 2026, 18:00 CET`; midnight is the end of the day before it.
+/// Text such as `Friday 4 December 2026, 18:00 CET`; midnight is the end of the day before.
 fn words(time: &Zoned) -> String {
     let zone = if time.time_zone() == &TimeZone::UTC || time.time_zone().is_unknown() {
         "UTC".to_owned()
@@ -183,7 +182,7 @@ fn when(text: &str) -> Option<When> {
         return Some(When::Date(date, Some(time)));
     }
     let words: Vec<&str> = text.split_whitespace().filter(|word| !FILLERS.contains(word)).collect();
-    // The time of day is at the end or at the beginning, "6 pm" in two words.
+    // The time of day is at the end or at the beginning; "6 pm" is two words.
     let split = |at: usize| (words.get(..at).unwrap_or_default(), words.get(at..).unwrap_or_default());
     for count in [1, 2] {
         let Some(at) = words.len().checked_sub(count) else { continue };
@@ -196,7 +195,7 @@ fn when(text: &str) -> Option<When> {
     day_of(&words, None)
 }
 
-/// A day in words: `friday`, `tomorrow`, `2026-12-04`, `4 dec 2026`, `december 4 2026`.
+/// Parses a day: `friday`, `tomorrow`, `2026-12-04`, `4 dec 2026`, `december 4 2026`.
 fn day_of(words: &[&str], time: Option<Time>) -> Option<When> {
     match *words {
         ["today"] => Some(When::Days(0, time)),
@@ -214,27 +213,27 @@ fn day_of(words: &[&str], time: Option<Time>) -> Option<When> {
     }
 }
 
-/// A month and a day in either order, `4th dec` or `december 4`.
+/// Parses a month and a day in either order, `4th dec` or `december 4`.
 fn month_and_day(a: &str, b: &str) -> Option<(i8, i8)> {
     let month = |word| named(word, MONTHS.into_iter()).and_then(|at| i8::try_from(at + 1).ok());
     let day = |word: &str| word.trim_end_matches(['.', 's', 't', 'n', 'd', 'r', 'h']).parse::<i8>().ok();
     let (month, day) = month(b).zip(day(a)).or_else(|| month(a).zip(day(b)))?;
-    // A leap year has all days.
+    // A leap year contains all days.
     Date::new(2024, month, day).is_ok().then_some((month, day))
 }
 
-/// The position of a name, written whole or by its first three letters or more.
+/// Index of a name, abbreviated to three letters or more.
 fn named<'a>(word: &str, mut names: impl Iterator<Item = &'a str>) -> Option<usize> {
     let word = word.trim_end_matches('.');
     names.position(|name| word.len() >= 3 && name.starts_with(word))
 }
 
-/// `2026-12-04`, with all of its digits.
+/// Parses `2026-12-04`, with all digits.
 fn iso_date(text: &str) -> Option<Date> {
     (text.len() == 10).then(|| text.parse().ok()).flatten()
 }
 
-/// `18:00`, `18:00:30`, `6pm`, `6:30pm`, `noon`, `midnight` is not taken: it may be either end of a day.
+/// Parses `18:00`, `18:00:30`, `6pm`, `6:30pm`, `noon`; rejects `midnight`, which is ambiguous.
 fn clock(text: &str) -> Option<Time> {
     let text = text.trim();
     if text == "noon" {
@@ -252,7 +251,7 @@ fn clock(text: &str) -> Option<Time> {
     let hour = if let Some(half) = half {
         (1..=12).contains(&hour).then_some(hour % 12 + half)?
     } else {
-        // A bare number may be anything.
+        // A bare number is ambiguous.
         minute?;
         hour
     };
@@ -266,7 +265,7 @@ fn clock(text: &str) -> Option<Time> {
 mod tests {
     use super::*;
 
-    /// Friday 27 November 2026, 19:00, an hour east of Greenwich.
+    /// Friday 27 November 2026, 19:00, one hour east of Greenwich.
     fn now() -> Zoned {
         "2026-11-27T19:00:00+01:00[+01:00]".parse().unwrap()
     }

@@ -1,4 +1,4 @@
-//! Values as people write them: `24h`, `$300`, `1.2M`, `120x40`.
+//! Parsers of typed values: `24h`, `$300`, `1.2M`, `120x40`.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use jiff::{Span, SpanRelativeTo, Unit};
 
 use habitat_base::units::{Bytes, Hours, KilogramsCo2e, Samples, Usd, UsdPerHour, most};
 
-/// A time span: `24h`, `1d 12h`, `90m`, `2w`; a bare number is hours.
+/// Parses a duration: `24h`, `1d 12h`, `90m`, `2w`; a bare number means hours.
 ///
 /// # Errors
-/// The text, with examples of what is understood.
+/// The text, with examples of valid input.
 pub fn hours(text: &str) -> Result<Hours, String> {
     let trimmed = text.trim();
     let value = if let Ok(number) = trimmed.parse::<f64>() {
@@ -20,14 +20,14 @@ pub fn hours(text: &str) -> Result<Hours, String> {
             .ok()
             .and_then(|span| span.total((Unit::Second, SpanRelativeTo::days_are_24_hours())).ok())
             .ok_or_else(|| {
-                format!("{text:?} is not a valid time; write 24h, 90m, \"1d 12h\" or 2w (a bare number is hours)")
+                format!("{text:?} is not a valid time; expected 24h, 90m, \"1d 12h\" or 2w (a bare number means hours)")
             })?
             / 3600.0
     };
     Hours::new(value).map_err(|error| error.to_string())
 }
 
-/// The same with at most nine decimals of each number, the most that a span takes.
+/// Limits each number to nine decimals, the most that a span accepts.
 fn nine_decimals(text: &str) -> String {
     let mut decimals = None;
     text.chars()
@@ -42,59 +42,59 @@ fn nine_decimals(text: &str) -> String {
         .collect()
 }
 
-/// How long to wait: `30s`, `10m`, `2h`. A bare number is refused: `--deadline 48` is hours,
-/// and other programs take `--timeout 30` for seconds.
+/// Parses a waiting time: `30s`, `10m`, `2h`. Rejects a bare number: `--deadline 48` means hours, but in other programs
+/// `--timeout 30` means seconds.
 ///
 /// # Errors
-/// The text, with what it may mean.
+/// The text, with its possible meanings.
 pub fn wait(text: &str) -> Result<Duration, String> {
     let bare = text.trim();
     if bare.parse::<f64>().is_ok() {
-        return Err(format!("{bare} of what? Write {bare}s, {bare}m or {bare}h"));
+        return Err(format!("{bare} lacks a unit: write {bare}s, {bare}m or {bare}h"));
     }
-    // Longer than anything runs, and short enough for every clock.
+    // Longer than any run, but short enough for every clock.
     hours(text).map(|time| Duration::from_secs_f64((time.get() * 3600.0).min(1e9)))
 }
 
-/// A share as a percentage, `5%`, as a fraction. A bare number is refused: 5 and 0.05 may both mean it.
+/// Parses a percentage such as `5%` as a fraction. Rejects a bare number, as both 5 and 0.05 may mean 5%.
 ///
 /// # Errors
-/// The text, with what is understood.
+/// The text, with examples of valid input.
 pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().strip_suffix('%').map(str::trim_end).and_then(|number| number.parse::<f64>().ok());
     match number.filter(|number| *number >= 0.0 && *number <= most::PERCENT) {
         Some(number) => Ok(number / 100.0),
         None => Err(format!(
-            "{:?} is not a percentage; write it with its sign, as in 5% or 0.5% (0 or more, at most {:e}%)",
-            habitat_base::text::clean(text, 60),
+            "{:?} is not a percentage; expected a number with %, such as 5% or 0.5% (0 or more, at most {:e}%)",
+            crate::text::clean(text, 60),
             most::PERCENT
         )),
     }
 }
 
-/// How long a server may be silent: `30s`, `2m`; a bare number is seconds.
+/// Parses a timeout for a server: `30s`, `2m`; a bare number means seconds.
 ///
 /// # Errors
-/// The text, with what is understood.
+/// The text, with examples of valid input.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let bare = text.trim();
     let time = if bare.parse::<f64>().is_ok() { wait(&format!("{bare}s"))? } else { wait(bare)? };
-    if time.is_zero() { Err(format!("{text:?} is no time to wait; write 30 or 2m")) } else { Ok(time) }
+    if time.is_zero() { Err(format!("{text:?} is not a valid timeout; expected 30 or 2m")) } else { Ok(time) }
 }
 
-/// Money in US dollars: `300`, `$1,000`, `1.5k`, `300 USD`.
+/// Parses an amount in US dollars: `300`, `$1,000`, `1.5k`, `300 USD`.
 ///
 /// # Errors
-/// The text, with examples of what is understood.
+/// The text, with examples of valid input.
 pub fn usd(text: &str) -> Result<Usd, String> {
     let amount = number(without_currency(text)).ok_or_else(|| {
-        let remedy = "write US dollars, as 300, $1,000, 1.5k or 300 USD";
-        format!("{:?} is not a valid amount of money; {remedy}", habitat_base::text::clean(text, 60))
+        let remedy = "expected US dollars, such as 300, $1,000, 1.5k or 300 USD";
+        format!("{:?} is not a valid amount of money; {remedy}", crate::text::clean(text, 60))
     })?;
     Usd::new(at_most(text, amount, most::WORK)?).map_err(|error| error.to_string())
 }
 
-/// The number of an amount, without the sign or the word for US dollars on one side of it.
+/// The number in an amount, without a symbol or word for US dollars before or after it.
 fn without_currency(text: &str) -> &str {
     const BEFORE: [&str; 4] = ["us$", "usd", "us-$", "$"];
     const BEHIND: [&str; 6] = ["us dollars", "usd", "us$", "dollars", "dollar", "$"];
@@ -104,28 +104,28 @@ fn without_currency(text: &str) -> &str {
     before.or_else(behind).unwrap_or(text).trim()
 }
 
-/// Byte after a word that `text` begins with, in letters of either case.
+/// Byte position after a word at the start of `text`, ignoring case.
 fn start_of(text: &str, beginning: &str) -> Option<usize> {
     text.get(..beginning.len())?.eq_ignore_ascii_case(beginning).then_some(beginning.len())
 }
 
-/// Byte at which `text` ends with a word, in letters of either case.
+/// Byte position of a word at the end of `text`, ignoring case.
 fn end_of(text: &str, ending: &str) -> Option<usize> {
     let at = text.len().checked_sub(ending.len())?;
     text.get(at..)?.eq_ignore_ascii_case(ending).then_some(at)
 }
 
-/// Emissions in kilograms of CO2e: `40`, `40kg`, `1.5k`.
+/// Parses emissions in kilograms of CO2e: `40`, `40kg`, `1.5k`.
 ///
 /// # Errors
-/// The text, with examples of what is understood.
+/// The text, with examples of valid input.
 pub fn kilograms(text: &str) -> Result<KilogramsCo2e, String> {
     let amount = number(text.trim().trim_end_matches("kg").trim_end())
-        .ok_or_else(|| format!("{text:?} is not a valid mass; write 40, 40kg or 1.5k"))?;
+        .ok_or_else(|| format!("{text:?} is not a valid mass; expected 40, 40kg or 1.5k"))?;
     KilogramsCo2e::new(at_most(text, amount, most::WORK)?).map_err(|error| error.to_string())
 }
 
-/// A price in US dollars an hour: `3`, `$3/h`, `3 USD per hour`.
+/// Parses a price in US dollars per hour: `3`, `$3/h`, `3 USD per hour`.
 ///
 /// # Errors
 /// As [`usd`].
@@ -137,27 +137,27 @@ pub fn usd_per_hour(text: &str) -> Result<UsdPerHour, String> {
         .and_then(|amount| UsdPerHour::new(amount.get()).map_err(|error| error.to_string()))
 }
 
-/// A price of electricity in US dollars a kWh: `0.2`, `$0.20/kWh`.
+/// Parses a price of electricity in US dollars per kWh: `0.2`, `$0.20/kWh`.
 ///
 /// # Errors
-/// As [`usd`], and for more than any electricity costs.
+/// As [`usd`], and for implausibly high prices.
 pub fn usd_per_kwh(text: &str) -> Result<f64, String> {
     let trimmed = text.trim();
     let amount = usd(&trimmed[..end_of(trimmed, "/kwh").unwrap_or(trimmed.len())])?.get();
     at_most(text, amount, most::USD_PER_KWH)
 }
 
-/// A count: `300000`, `1,000,000`, `300k`, `1.2M`, `1e9`, `3B`, `1.28 million`.
+/// Parses a count: `300000`, `1,000,000`, `300k`, `1.2M`, `1e9`, `3B`, `1.28 million`.
 ///
 /// # Errors
-/// The text, with examples of what is understood.
+/// The text, with examples of valid input.
 pub fn count(text: &str) -> Result<f64, String> {
     let number = number(text)
-        .ok_or_else(|| format!("{text:?} is not a valid count; write 300000, 300,000, 300k, 1.2M or 1e9"))?;
+        .ok_or_else(|| format!("{text:?} is not a valid count; expected 300000, 300,000, 300k, 1.2M or 1e9"))?;
     at_most(text, number, most::WORK)
 }
 
-/// A number of 0 or more, its digits in groups or not, with its power of a thousand as a letter or word.
+/// Parses a number of 0 or more, with or without grouped digits, and with a power of a thousand as a letter or word.
 fn number(text: &str) -> Option<f64> {
     const POWERS: [(&str, f64); 14] = [
         ("thousand", 1e3),
@@ -182,8 +182,8 @@ fn number(text: &str) -> Option<f64> {
     (number.is_sign_positive() && !number.is_nan()).then_some(number * factor)
 }
 
-/// Digits without what separates thousands: `1_000_000` anywhere, commas between groups of three
-/// alone, as `1,5` may be one and a half.
+/// Removes thousands separators: `1_000_000` anywhere, but commas only between groups of three digits, as `1,5` may
+/// mean 1.5.
 fn ungrouped(digits: &str) -> Option<String> {
     let digits = digits.replace('_', "");
     let end = digits.find(['.', 'e', 'E']).unwrap_or(digits.len());
@@ -198,10 +198,10 @@ fn ungrouped(digits: &str) -> Option<String> {
 }
 
 fn at_most(text: &str, number: f64, most: f64) -> Result<f64, String> {
-    if number <= most { Ok(number) } else { Err(format!("{text:?} is too much; at most {most:e} is taken")) }
+    if number <= most { Ok(number) } else { Err(format!("{text:?} is too large; the maximum is {most:e}")) }
 }
 
-/// A count of samples.
+/// Parses a count of samples.
 ///
 /// # Errors
 /// As [`count`].
@@ -209,16 +209,14 @@ pub fn samples(text: &str) -> Result<Samples, String> {
     Samples::new(count(text)?).map_err(|error| error.to_string())
 }
 
-/// Samples of one step.
+/// Parses samples per step.
 ///
 /// # Errors
 /// As [`whole`], and for 0.
 pub fn batch_size(text: &str) -> Result<u64, String> {
-    // Of a list, "1,024" is the sizes 1 and 024.
+    // In a list, "1,024" is the two sizes 1 and 024.
     if text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!(
-            "{text:?} begins with 0: commas separate sizes, so write 1024 or 1_024 for a thousand and 24"
-        ));
+        return Err(format!("{text:?} begins with 0; commas separate sizes, so write 1024 or 1_024 instead of 1,024"));
     }
     match whole(text)? {
         0 => Err("a step processes at least one sample".to_owned()),
@@ -226,7 +224,7 @@ pub fn batch_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A data rate above 0, in GB/s.
+/// Parses a data rate above 0, GB/s.
 ///
 /// # Errors
 /// As [`count`], and for 0.
@@ -234,29 +232,29 @@ pub fn gigabytes(text: &str) -> Result<f64, String> {
     count(text)
         .ok()
         .filter(|&rate| rate > 0.0)
-        .ok_or_else(|| format!("{text:?} is not a valid data rate above 0; write GB/s, as 12"))
+        .ok_or_else(|| format!("{text:?} is not a valid data rate above 0; expected GB/s, such as 12"))
 }
 
-/// The line rate of a network above 0, in Gbit/s.
+/// Parses the line rate of a network above 0, Gbit/s.
 ///
 /// # Errors
-/// As [`count`], for 0, and for more than any network has.
+/// As [`count`], for 0, and for implausibly high rates.
 pub fn network(text: &str) -> Result<f64, String> {
     let rate = number(text).filter(|rate| *rate > 0.0);
-    let wrong = || format!("{text:?} is not a line rate above 0; write Gbit/s, as 100");
+    let wrong = || format!("{text:?} is not a valid line rate above 0; expected Gbit/s, such as 100");
     at_most(text, rate.ok_or_else(wrong)?, most::NETWORK_GBIT)
 }
 
-/// A count of whole things.
+/// Parses a whole number.
 ///
 /// # Errors
-/// As [`count`], and where it is not whole.
+/// As [`count`], and if it is not whole.
 pub fn whole(text: &str) -> Result<u64, String> {
     let number = at_most(text, count(text)?, 9e15)?;
     if number.fract() == 0.0 { Ok(number as u64) } else { Err(format!("{text:?} is not a whole number")) }
 }
 
-/// A parser of whole numbers from `least` to `most`, written as any count.
+/// Returns a parser of whole numbers from `least` to `most`, with the syntax of [`count`].
 pub fn within<T: TryFrom<u64>>(
     least: u64,
     most: u64,
@@ -272,46 +270,46 @@ pub fn within<T: TryFrom<u64>>(
     }
 }
 
-/// Batches a GPU that a plan may choose from.
+/// Batch sizes per GPU that a plan may choose from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchSizes {
-    /// The recorded one halved and doubled.
+    /// The recorded one, halved and doubled.
     Auto,
-    /// These.
+    /// This list.
     Given(Vec<u64>),
 }
 
-/// Batches a GPU: `auto`, or sizes with commas.
+/// Parses batch sizes per GPU: `auto`, or sizes with commas.
 ///
 /// # Errors
-/// The text that is no batch size.
+/// The invalid batch size.
 pub fn batch_sizes(text: &str) -> Result<BatchSizes, String> {
     if text.trim() == "auto" {
         return Ok(BatchSizes::Auto);
     }
     let count = text.split(',').count();
     if count > most::BATCH_SIZES {
-        return Err(format!("{count} sizes; at most {} are predicted in one go: leave some out", most::BATCH_SIZES));
+        return Err(format!("{count} sizes, but at most {} can be predicted at once: omit some", most::BATCH_SIZES));
     }
     text.split(',').map(|size| batch_size(size.trim())).collect::<Result<_, _>>().map(BatchSizes::Given)
 }
 
-/// A size of memory: `24GB`, `512MB` (1 GB = 2³⁰ bytes, as GPU memory is sold).
+/// Parses a memory size: `24GB`, `512MB` (1 GB = 2³⁰ bytes, as in GPU specifications).
 ///
 /// # Errors
-/// The text, with examples of what is understood.
+/// The text, with examples of valid input.
 pub fn bytes(text: &str) -> Result<Bytes, String> {
     let upper = text.trim().to_ascii_uppercase();
     let (digits, factor) = [("GIB", 30), ("GB", 30), ("G", 30), ("MIB", 20), ("MB", 20), ("M", 20)]
         .iter()
         .find_map(|(unit, power)| Some((upper.strip_suffix(unit)?, 2f64.powi(*power))))
-        .ok_or_else(|| format!("{text:?} is not a valid size of memory; write 24GB or 512MB"))?;
+        .ok_or_else(|| format!("{text:?} is not a valid memory size; expected 24GB or 512MB"))?;
     let number: f64 =
-        digits.trim().parse().map_err(|_| format!("{text:?} is not a valid size of memory; write 24GB or 512MB"))?;
+        digits.trim().parse().map_err(|_| format!("{text:?} is not a valid memory size; expected 24GB or 512MB"))?;
     Bytes::new(number * factor).map_err(|error| error.to_string())
 }
 
-/// Columns and rows: `120x40`.
+/// Parses columns and rows: `120x40`.
 ///
 /// # Errors
 /// The text, with an example.
@@ -319,7 +317,9 @@ pub fn size(text: &str) -> Result<(u16, u16), String> {
     text.split_once(['x', 'X', '×'])
         .and_then(|(columns, rows)| Some((columns.trim().parse().ok()?, rows.trim().parse().ok()?)))
         .filter(|&(columns, rows)| (20..=500).contains(&columns) && (5..=200).contains(&rows))
-        .ok_or_else(|| format!("{text:?} is not a valid size; write columns x rows, as 120x40 (20x5 to 500x200)"))
+        .ok_or_else(|| {
+            format!("{text:?} is not a valid size; expected columns x rows, such as 120x40 (20x5 to 500x200)")
+        })
 }
 
 #[cfg(test)]

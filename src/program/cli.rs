@@ -1,7 +1,6 @@
-//! The commands: everything the screens show, without a terminal.
+//! The commands: everything that the screens show, without a terminal.
 //!
-//! `run` answers with an exit code, or with the order to open the screens, which is the
-//! binary's business.
+//! `run` returns an exit code, or asks the binary to open the screens.
 
 mod answer;
 #[cfg(target_os = "linux")]
@@ -65,7 +64,7 @@ pub use options::settings;
 pub use output::print_json;
 pub use screens::{Outcome, Screens};
 pub use typed::{meant, of_variable};
-// For the workshop (models/lab), which reads, names and reports as the commands do.
+// Used by the workshop (`models/lab`), which reads, names and reports as the commands do.
 pub use fit::black_box::write as fit_black_box;
 pub use fit::kernelwise::add_tables;
 pub use gpu::all as all_gpus;
@@ -73,7 +72,7 @@ pub use input::{resolve, workload_name};
 pub use options::weights_folder;
 pub use progress::{Progress, span};
 
-/// Runs what was typed.
+/// Runs a command line.
 ///
 /// # Errors
 /// [`CliError`] with the file, the place, the value and the remedy.
@@ -94,7 +93,7 @@ pub fn run(mut cli: Cli) -> Result<Outcome, CliError> {
     }
 }
 
-/// Runs what was typed; documents and text for people go to `out`.
+/// Runs a command line. Documents and text for people are written to `out`.
 fn command(cli: Cli, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let code = match cli.command {
         None => return screens::run(cli.screens, out),
@@ -126,7 +125,7 @@ fn command(cli: Cli, out: &mut dyn Write) -> Result<Outcome, CliError> {
             SweepCommand::Bandwidth(args) => sweep::bandwidth(args, out)?,
         },
         Some(Command::Completions(args)) => {
-            // Written at once: the generator panics where its writer fails.
+            // Written in one go: the generator panics if its writer fails.
             let mut text = Vec::new();
             clap_complete::generate(args.shell, &mut Cli::command(), "habitat-tui", &mut text);
             out.write_all(&text)?;
@@ -151,18 +150,18 @@ fn command(cli: Cli, out: &mut dyn Write) -> Result<Outcome, CliError> {
     Ok(Outcome::Exit(code))
 }
 
-/// The user's folders may be closed to us, as root's are where a service runs under its name.
+/// Checks that the user's folders can be entered. A service that runs under another user's name may not see root's.
 fn check_folders() -> Result<(), CliError> {
     let paths = Paths::find();
     let Some((folder, why)) = paths.closed() else { return Ok(()) };
-    let problem = format!("{}: cannot be entered ({why})", folder.display());
+    let problem = format!("{}: not accessible ({why})", folder.display());
     let variable = store::paths::CONFIG_DIR_VARIABLE;
     if Paths::is_given() {
-        return Err(CliError::Refused(format!("{problem}; {variable} names it")));
+        return Err(CliError::Refused(format!("{problem}; {variable} points to it")));
     }
     if why.kind() != io::ErrorKind::NotADirectory {
         terminal::say(format_args!(
-            "warning: {problem}; settings, GPUs and prices of yours are not read ({variable} names another folder)"
+            "warning: {problem}; your own settings, GPUs and prices are ignored (set {variable} to use another folder)"
         ));
     }
     Ok(())

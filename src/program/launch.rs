@@ -1,5 +1,4 @@
-//! From the command line's order to open the screens to a [`Launch`], with the functions
-//! that predict, plan and write files.
+//! Makes a [`Launch`] from the arguments, with functions that predict, plan and write files.
 
 use std::env;
 use std::io::{self, ErrorKind, Write};
@@ -28,11 +27,10 @@ use habitat_screens::keymap::{Key, Keymap};
 use habitat_screens::tui::{self, Launch, Line, TuiError, run, screenshot};
 use habitat_step::catalog::Catalog;
 
-/// Opens the screens, or writes the picture asked for.
+/// Opens the screens, or writes the requested image.
 ///
 /// # Errors
-/// [`TuiError`] for a setting that cannot be used, a picture that cannot be written, or a
-/// terminal that refuses.
+/// [`TuiError`] for an invalid setting, an image that cannot be written, or an unusable terminal.
 pub fn open(mut screens: Screens) -> Result<u8, TuiError> {
     if let Some(session) = screens.live.take() {
         return on_job(screens, session);
@@ -46,7 +44,7 @@ pub fn open(mut screens: Screens) -> Result<u8, TuiError> {
         .map(str::parse)
         .collect::<Result<_, _>>()
         .map_err(|error| TuiError::Setting(format!("--keys: {error}")))?;
-    // A picture is no terminal: only the flag and the settings say how many colours.
+    // An image is not a terminal: only the flag and the settings limit colours.
     if launch.setup.colours < ColourLevel::True && !launch.colours_asked {
         launch.setup.colours = ColourLevel::True;
     }
@@ -57,7 +55,7 @@ pub fn open(mut screens: Screens) -> Result<u8, TuiError> {
     Ok(0)
 }
 
-/// The picture as PNG, drawn by librsvg's program: letters need the fonts of the machine.
+/// Converts the image to PNG with librsvg's program; text needs fonts that are installed on the machine.
 fn png(svg: &str, path: &Path) -> Result<Vec<u8>, TuiError> {
     converted(svg).map_err(|error| {
         let why = match error.kind() {
@@ -66,7 +64,7 @@ fn png(svg: &str, path: &Path) -> Result<Vec<u8>, TuiError> {
         };
         let svg = path.with_extension("svg");
         TuiError::Picture(format!(
-            "--screenshot {}: {why}; a name that ends in .svg does without: {}",
+            "--screenshot {}: {why}; or write SVG, which needs no program: {}",
             path.display(),
             svg.display()
         ))
@@ -82,7 +80,7 @@ fn converted(svg: &str) -> io::Result<Vec<u8>> {
         .spawn()?;
     let mut input = child.stdin.take().ok_or(ErrorKind::BrokenPipe)?;
     let text = svg.to_owned();
-    // The program may write before it has read all. What it says of an early end tells more than a broken pipe.
+    // The program may exit before it has read everything. Its own message is more useful than a broken pipe.
     let writing = std::thread::spawn(move || input.write_all(text.as_bytes()));
     let output = child.wait_with_output()?;
     let _ = writing.join();
@@ -90,11 +88,10 @@ fn converted(svg: &str) -> io::Result<Vec<u8>> {
         return Ok(output.stdout);
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("{} ({})", said.lines().next().unwrap_or("no picture came"), output.status)))
+    Err(io::Error::other(format!("{} ({})", said.lines().next().unwrap_or("no image"), output.status)))
 }
 
-/// Opens the screens on a running job; the exit code is the job's, unless the system asked
-/// the screens to close.
+/// Opens the screens for a running job. Returns the job's exit code, unless a signal closed the screens.
 fn on_job(screens: Screens, session: Session) -> Result<u8, TuiError> {
     let Session { job, updates, control, finish, is_done } = session;
     let opened = launch(screens).and_then(|mut launch| {
@@ -103,7 +100,7 @@ fn on_job(screens: Screens, session: Session) -> Result<u8, TuiError> {
         launch.setup.job = Some(job);
         run(launch, Some(Line { updates, control, is_done }))
     });
-    // Whatever became of the screens: the job goes on, and the user hears of it.
+    // Even if the screens failed, the job keeps running and the user gets its report.
     let code = finish();
     Ok(match opened? {
         0 => code,
@@ -111,63 +108,88 @@ fn on_job(screens: Screens, session: Session) -> Result<u8, TuiError> {
     })
 }
 
-/// The launch of what was typed, set and loaded.
-///
-/// # Errors
-/// [`TuiError::Setting`] for keys or a colour level that cannot be used.
-pub fn launch(screens: Screens) -> Result<Launch, TuiError> {
-    let Screens {
-        command,
-        args,
-        settings,
-        loaded,
-        against,
-        catalog,
-        prices,
-        options,
-        goal,
-        themes,
-        theme,
-        gpu,
-        jobs,
-        sizes,
-        live: _,
-    } = screens;
-    let variable = |name: &str| env::var(name).ok();
-    let (no_color, colorterm, term) = (variable("NO_COLOR"), variable("COLORTERM"), variable("TERM"));
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
-    let file = Paths::find().settings();
-    let in_file = |problem: &dyn std::fmt::Display| TuiError::Setting(format!("{}: {problem}", file.display()));
-    let level = |text: &str| ColourLevel::parse(text).map_err(|why| in_file(&format!("color = {text:?}: {why}")));
-    let config = settings.color.as_deref().map(level).transpose()?.flatten();
-    let flag = args.color.flatten();
-    let colours = ColourLevel::resolve(&ColourInputs {
-        flag,
-        no_color: no_color.as_deref(),
-        config,
-        colorterm: colorterm.as_deref(),
-        term: term.as_deref(),
-    });
-    let asked = (args.ascii || settings.ascii == Some(true)).then_some(GlyphSet::Ascii);
-    let keymap = Keymap::patched(&settings.keys).map_err(|error| in_file(&error))?;
-    let source = if loaded.embedded {
-        let label = loaded.label.strip_prefix("embedded sample: ").unwrap_or(&loaded.label);
-        Source::Sample(label.to_owned())
-    } else {
-        Source::Given(loaded.label)
-    };
-    let (catalog, prices) = (Arc::new(catalog), Arc::new(prices));
-    let request = Request {
-        command: command.to_string(),
-        file: args.input.file.as_ref().map(|file| file.display().to_string()),
-        own: args.own.names(),
-        usd_per_kwh: args.own.usd_per_kwh,
-        ..Request::default()
-    };
-    let precision = options.precision;
-    let mut engine = engine(&catalog, &prices, (options, sizes), request);
-    if let Some(jobs) = jobs.clone() {
-        engine.jobs = Arc::new(move || jobs.plan().map_err(|error| error.to_string()));
+impl Launch {
+    /// Makes a launch from arguments, settings and loaded data.
+    ///
+    /// # Errors
+    /// [`TuiError::Setting`] for invalid keys or an invalid colour level.
+    pub fn new(screens: Screens) -> Result<Self, TuiError> {
+        let Screens {
+            command,
+            args,
+            settings,
+            loaded,
+            against,
+            catalog,
+            prices,
+            options,
+            goal,
+            themes,
+            theme,
+            gpu,
+            jobs,
+            sizes,
+            live: _,
+        } = screens;
+        let variable = |name: &str| env::var(name).ok();
+        let (no_color, colorterm, term) = (variable("NO_COLOR"), variable("COLORTERM"), variable("TERM"));
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
+        let file = Paths::find().settings();
+        let in_file = |problem: &dyn std::fmt::Display| TuiError::Setting(format!("{}: {problem}", file.display()));
+        let level = |text: &str| ColourLevel::parse(text).map_err(|why| in_file(&format!("color = {text:?}: {why}")));
+        let config = settings.color.as_deref().map(level).transpose()?.flatten();
+        let flag = args.color.flatten();
+        let colours = ColourLevel::resolve(&ColourInputs {
+            flag,
+            no_color: no_color.as_deref(),
+            config,
+            colorterm: colorterm.as_deref(),
+            term: term.as_deref(),
+        });
+        let asked = (args.ascii || settings.ascii == Some(true)).then_some(GlyphSet::Ascii);
+        let keymap = Keymap::patched(&settings.keys).map_err(|error| in_file(&error))?;
+        let source = if loaded.embedded {
+            let label = loaded.label.strip_prefix("embedded sample: ").unwrap_or(&loaded.label);
+            Source::Sample(label.to_owned())
+        } else {
+            Source::Given(loaded.label)
+        };
+        let (catalog, prices) = (Arc::new(catalog), Arc::new(prices));
+        let request = Request {
+            command: command.to_string(),
+            file: args.input.file.as_ref().map(|file| file.display().to_string()),
+            own: args.own.names(),
+            usd_per_kwh: args.own.usd_per_kwh,
+            ..Request::default()
+        };
+        let precision = options.precision;
+        let mut engine = engine(&catalog, &prices, (options, sizes), request);
+        if let Some(jobs) = jobs.clone() {
+            engine.jobs = Arc::new(move || jobs.plan().map_err(|error| error.to_string()));
+        }
+        let setup = Setup {
+            profile: Arc::new(loaded.profile),
+            source,
+            against: against.map(|loaded| Against { profile: Arc::new(loaded.profile), label: loaded.label }),
+            typed: command,
+            job: None,
+            jobs: jobs.as_ref().map(|jobs| jobs.file.display().to_string()),
+            catalog,
+            prices,
+            precision,
+            now: || now().to_zoned(jiff::tz::TimeZone::system()),
+            goal,
+            keymap,
+            themes,
+            theme,
+            colours,
+            glyphs: GlyphSet::resolve(asked, locale.as_deref(), term.as_deref()),
+            mouse: !args.no_mouse && settings.mouse != Some(false),
+            screen: args.screen,
+            gpu,
+            filter: args.filter,
+        };
+        Ok(Self { setup, engine, colours_asked: flag.is_some() || config.is_some() })
     }
     let setup = Setup {
         profile: Arc::new(loaded.profile),
@@ -194,12 +216,12 @@ pub fn launch(screens: Screens) -> Result<Launch, TuiError> {
     Ok(Launch { setup, engine, colours_asked: flag.is_some() || config.is_some() })
 }
 
-/// Batch sizes shown, as fractions of the recorded one.
+/// Batch sizes to show, as fractions of the recorded one.
 const AROUND: [(u64, u64); 10] = [(1, 4), (3, 8), (1, 2), (3, 4), (3, 2), (2, 1), (3, 1), (4, 1), (6, 1), (8, 1)];
-/// Times the recorded batch up to which the largest that fits is one of them.
+/// Multiple of the recorded batch up to which the largest batch that fits is added.
 const FAR: u64 = 16;
 
-/// What a plan needs that neither deadline nor budget changes, kept while they are moved.
+/// The part of a plan that does not depend on deadline and budget, cached while these change.
 struct Kept {
     predictions: Arc<Predictions>,
     goal: Goal,
@@ -207,9 +229,9 @@ struct Kept {
     frontier: Arc<Vec<FrontierPoint>>,
 }
 
-/// The functions that predict, plan and write, on this catalog and these prices; `sizes` are batches
-/// that plans may use beside the recorded one, `request` has the command that was typed, the file of
-/// the recorded step and own machines.
+/// Functions that predict, plan and write, with this catalog and these prices. `sizes` are batch sizes that plans may
+/// use in addition to the recorded one; `request` has the current command, the file of the recorded step and own
+/// machines.
 pub fn engine(
     catalog: &Arc<Catalog>,
     prices: &Arc<PriceBook>,
@@ -253,7 +275,7 @@ pub fn engine(
         batches: Arc::new(move |profile, gpu, chosen| {
             let mut options = by_sweep(chosen, vec![gpu.clone()]);
             if options.method == MethodChoice::BlackBox {
-                // It has no shapes to scale.
+                // The black box has no shapes to scale.
                 options.method = MethodChoice::Auto;
             }
             let batch = profile.workload.batch_size.unwrap_or(1);
@@ -262,7 +284,7 @@ pub fn engine(
             let find =
                 |sizes: &[u64]| sweep(&named, &catalog_sweep, &options, sizes).map_err(|error| error.to_string());
             let found = find(&around)?;
-            // The largest batch that fits is one of them, where it is near enough to be predicted.
+            // Adds the largest batch that fits, if it is close enough to be predicted.
             let largest = found.gpus.first().and_then(|gpu| gpu.largest);
             let near = largest.filter(|largest| (1..=FAR.saturating_mul(batch)).contains(largest));
             let Some(largest) = near.filter(|largest| !around.contains(largest) && *largest != batch) else {
@@ -280,7 +302,7 @@ pub fn engine(
             tui::panic_if_asked("worker");
             solve(&kept, predictions, &prices, goal)
         }),
-        jobs: Arc::new(|| Err("no file of jobs was given (--jobs)".to_owned())),
+        jobs: Arc::new(|| Err("no jobs file given (--jobs)".to_owned())),
         export: Arc::new(move |export| {
             let options = by_export(export.chosen, Vec::new());
             let Request { command, file, own, usd_per_kwh, .. } = request.clone();
@@ -320,7 +342,7 @@ fn solve(
     goal: &Goal,
 ) -> Result<Solved, String> {
     let without_limits = Goal { deadline: None, budget: None, ..goal.clone() };
-    // One plan is solved at a time, so nobody waits here; after a panic the value is whole.
+    // Only one plan is solved at a time, so this does not block; after a panic the value is still valid.
     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
     let usable = |kept: &Kept| Arc::ptr_eq(&kept.predictions, predictions) && kept.goal == without_limits;
     if !kept.as_ref().is_some_and(usable) {

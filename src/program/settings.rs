@@ -1,4 +1,4 @@
-//! What the user can set: arguments, the settings file, keys and themes as data.
+//! User settings: arguments, the settings file, keys and themes as data.
 
 pub mod args;
 mod choices;

@@ -1,13 +1,12 @@
-//! What is printed. Everything that this program writes to standard output and standard error
-//! goes through here, but for the screens: names and texts of files may hold what moves the
-//! cursor, hides text or does worse, so it is taken out here, once, whatever it is part of.
+//! Printing. All output of this program to standard output and standard error, except for the screens, goes through
+//! this module. It removes control characters from names and texts of files, which could move the cursor or hide text.
 
 use std::fmt;
 use std::io::{self, BufWriter, Stderr, StdoutLock, Write};
 
 use habitat_base::text::{to_screen, unsafe_to_show};
 
-/// Cells of a line of the terminal on standard output; `None` if that is no terminal.
+/// Width of the terminal on standard output in cells; `None` if it is not a terminal.
 pub fn width() -> Option<u16> {
     terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0).filter(|width| *width > 0)
 }
@@ -22,35 +21,34 @@ pub fn stderr() -> Cleaned<Stderr> {
     Cleaned::new(io::stderr())
 }
 
-/// Prints a message on standard error, cut to a screen. Where standard error is closed or
-/// full, nobody can be told.
+/// Prints a message on standard error, limited to one screen. Ignores a closed or full standard error.
 pub fn say(message: impl fmt::Display) {
     let message = message.to_string();
     let _ = writeln!(stderr(), "{}", to_screen(&message));
 }
 
-/// Says what went wrong.
+/// Prints an error.
 pub fn error(error: impl fmt::Display) {
     say(format_args!("error: {error}"));
 }
 
-/// Passes text on to a writer, U+FFFD in place of every character that must not reach a
-/// terminal (ends of lines and tabs aside), and of bytes that are no UTF-8.
+/// Forwards text to a writer, with U+FFFD instead of every character that must not reach a terminal (except line ends
+/// and tabs) and of invalid UTF-8.
 #[derive(Debug)]
 pub struct Cleaned<W> {
     to: W,
-    /// The beginning of a character that the next bytes end.
+    /// Start of a character that the next bytes complete.
     rest: Vec<u8>,
 }
 
 impl<W: Write> Cleaned<W> {
-    /// In front of `to`.
+    /// Wraps `to`.
     pub const fn new(to: W) -> Self {
         Self { to, rest: Vec::new() }
     }
 }
 
-/// Whether a character is passed on.
+/// Whether a character is forwarded.
 fn passes(c: char) -> bool {
     matches!(c, '\n' | '\t') || !unsafe_to_show(c)
 }

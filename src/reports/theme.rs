@@ -1,9 +1,9 @@
-//! Colours by meaning: a theme gives every [`Role`] a style, from a palette, on top of a
-//! parent theme; the colour level of the terminal decides what is left of it.
+//! Colours by role: a theme gives every [`Role`] a style from its palette, on top of a parent theme. The terminal's
+//! colour level limits the result.
 //!
 //! ```toml
 //! name = "mine"
-//! parent = "dark"                     # roles left out come from here
+//! parent = "dark"                     # source of missing roles
 //! [palette]
 //! sky = { rgb = "#56b4e9", ansi = "bright-cyan" }
 //! [roles]
@@ -20,13 +20,13 @@ use self::colour::nearest_of_256;
 pub use self::colour::{Colour, ColourChoice, ColourInputs, ColourLevel, GlyphSet};
 use habitat_base::text;
 
-/// What a colour means on screen.
+/// Meaning of a colour on screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Ordinary text, and the ground of the screen.
+    /// Ordinary text, and the background.
     Text,
-    /// What matters less: labels, units, sources.
+    /// Secondary text: labels, units, sources.
     Muted,
     /// Titles of panes.
     Title,
@@ -34,29 +34,29 @@ pub enum Role {
     Border,
     /// The frame of the pane in focus.
     Focus,
-    /// The bar at the top.
+    /// The top bar.
     Bar,
-    /// The screen in use, in the bar at the top.
+    /// The current screen in the top bar.
     Tab,
-    /// Headings of columns.
+    /// Column headers.
     Header,
-    /// The selected row; reversed as well, so that it needs no colour.
+    /// The selected row; also reversed, so that it needs no colour.
     Selection,
     /// Keys in footer and help.
     Key,
-    /// What was measured.
+    /// Measured values.
     Measured,
-    /// What was predicted.
+    /// Predicted values.
     Predicted,
-    /// The recommended, the good.
+    /// Recommended or good values.
     Good,
     /// Doubts, stale results.
     Warning,
-    /// Failures, what does not fit.
+    /// Failures, and steps that do not fit.
     Error,
     /// Empty part of a bar.
     Track,
-    /// Device busy; bars of time.
+    /// Busy device; bars of time.
     Busy,
     /// Forward pass.
     Forward,
@@ -108,12 +108,12 @@ impl Role {
     }
 }
 
-/// How something is drawn.
+/// How text is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Style {
-    /// Letters.
+    /// Foreground.
     pub fg: Option<Colour>,
-    /// Ground.
+    /// Background.
     pub bg: Option<Colour>,
     /// Bold.
     pub bold: bool,
@@ -121,40 +121,40 @@ pub struct Style {
     pub dim: bool,
     /// Underlined.
     pub underline: bool,
-    /// Letters and ground exchanged.
+    /// Foreground and background swapped.
     pub reverse: bool,
 }
 
-/// Why a theme cannot be used.
+/// Error in a theme.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ThemeError {
-    /// Not TOML, or an unknown key or role.
+    /// Invalid TOML, or an unknown key or role.
     #[error("{file}: {problem}")]
     Form {
-        /// Where it is.
+        /// The file.
         file: String,
-        /// Line, key and what is wrong.
+        /// Line, key and problem.
         problem: String,
     },
-    /// A colour the palette does not have.
-    #[error("theme {theme:?}: roles.{role}: {colour:?} is neither in the palette nor a colour of the form \"#rrggbb\"")]
+    /// A colour that is not in the palette.
+    #[error("theme {theme:?}: roles.{role}: {colour:?} is neither in the palette nor of the form \"#rrggbb\"")]
     Colour {
         /// The theme.
         theme: String,
         /// The role.
         role: String,
-        /// The colour refused.
+        /// The unknown colour.
         colour: String,
     },
-    /// No theme of that name.
-    #[error("no theme {name:?}; there are {known}")]
+    /// Unknown theme.
+    #[error("unknown theme {name:?}; available: {known}")]
     Unknown {
-        /// The name refused.
+        /// The unknown name.
         name: String,
-        /// The names there are.
+        /// The available names.
         known: String,
     },
-    /// Parents in a circle.
+    /// A cycle of parents.
     #[error("theme {0:?} is its own ancestor")]
     Circle(String),
 }
@@ -204,7 +204,7 @@ impl Written {
     }
 }
 
-/// The names of the terminal's 16 colours, by number.
+/// Names of the terminal's 16 colours, by number.
 const ANSI_NAMES: [&str; 16] = [
     "black",
     "red",
@@ -224,23 +224,31 @@ const ANSI_NAMES: [&str; 16] = [
     "bright-white",
 ];
 
-/// A palette colour with its fall-back for 16 colours.
+/// Shipped themes.
+const SHIPPED: [&str; 4] = [
+    include_str!("../../themes/dark.toml"),
+    include_str!("../../themes/light.toml"),
+    include_str!("../../themes/high-contrast.toml"),
+    include_str!("../../themes/none.toml"),
+];
+
+/// A palette colour, and its equivalent among 16 colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Paint {
     rgb: (u8, u8, u8),
     ansi: Option<u8>,
 }
 
-/// A theme with its parents folded in: every role has its style.
+/// A theme merged with its parents: every role has a style.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Theme {
     /// Its name.
     pub name: String,
-    /// Styles with paints, by role.
+    /// Colours and style flags by role.
     roles: Vec<(Option<Paint>, Option<Paint>, Style)>,
 }
 
-/// The styles of a theme at one colour level.
+/// Styles of a theme at one colour level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Styles {
     styles: Vec<Style>,
@@ -254,17 +262,17 @@ impl Styles {
 }
 
 impl Theme {
-    /// The shipped themes, and the user's own after them (a name of a shipped one
-    /// replaces it), each by the file where it is and its text.
+    /// Shipped themes, followed by the user's own, each with file and text. An own theme replaces a shipped one of the
+    /// same name.
     ///
     /// # Errors
-    /// [`ThemeError`] of the first text that is no theme.
+    /// [`ThemeError`] of the first invalid theme.
     pub fn all(own: &[(String, String)]) -> Result<Vec<Self>, ThemeError> {
         let (themes, mut broken) = Self::usable(own);
         if broken.is_empty() { Ok(themes) } else { Err(broken.remove(0)) }
     }
 
-    /// The same without those that are broken, and what is wrong with each of these.
+    /// The same without invalid themes, whose errors are returned separately.
     pub fn usable(own: &[(String, String)]) -> (Vec<Self>, Vec<ThemeError>) {
         let mut written: Vec<(&str, Written)> = Vec::new();
         let mut broken = Vec::new();
@@ -291,17 +299,18 @@ impl Theme {
     }
 
     /// The shipped themes.
+    /// Shipped themes.
     ///
     /// # Panics
-    /// Never: a test reads them.
+    /// Never: a test parses them.
     pub fn shipped() -> Vec<Self> {
         Self::all(&[]).expect("a test reads the shipped themes")
     }
 
-    /// The position of the theme of that name.
+    /// Index of a theme by name.
     ///
     /// # Errors
-    /// [`ThemeError::Unknown`] with the names there are.
+    /// [`ThemeError::Unknown`] with the available names.
     pub fn find(themes: &[Self], name: &str) -> Result<usize, ThemeError> {
         themes.iter().position(|theme| theme.name == name).ok_or_else(|| ThemeError::Unknown {
             name: name.to_owned(),
@@ -346,7 +355,7 @@ impl Theme {
         Ok(Self { name: theme.name.clone(), roles })
     }
 
-    /// The styles at a colour level.
+    /// Styles at a colour level.
     pub fn styles(&self, level: ColourLevel) -> Styles {
         let colour = |paint: Option<Paint>| {
             let paint = paint?;
@@ -360,8 +369,7 @@ impl Theme {
         let mut styles: Vec<Style> =
             self.roles.iter().map(|(fg, bg, flags)| Style { fg: colour(*fg), bg: colour(*bg), ..*flags }).collect();
         if level == ColourLevel::None {
-            // What a theme tells apart by colours, such as the pane in focus, the theme without any
-            // tells apart by other means.
+            // Without colours, the theme `none` marks the pane in focus and other distinctions by other means.
             let plain: Vec<Self> = Self::shipped().into_iter().filter(|theme| theme.name == "none").collect();
             for (style, (.., flags)) in styles.iter_mut().zip(plain.iter().flat_map(|plain| &plain.roles)) {
                 style.bold |= flags.bold;

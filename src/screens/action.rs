@@ -1,8 +1,7 @@
-//! Every action of the user, once: its stable name, its keys, its words, its group and what it
-//! needs. Keys, footer, help and palette are all made from this table.
+//! The user's actions: stable name, keys, texts, group and needs of each. Keys, footer, help and palette are all
+//! generated from this table.
 
-/// What must be there for an action to do something. The front end knows what is there; the
-/// words say what is missing.
+/// Preconditions of an action. The front end checks them; the text explains what is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing.
@@ -31,37 +30,37 @@ pub enum Needs {
     Slider,
     /// A slider that takes a typed value.
     Value,
-    /// A limit (not the amount of work), or a changed figure, in focus.
+    /// A limit (not the amount of work), or a changed specification, in focus.
     Limit,
     /// A goal that was changed on the plan screen.
     Changed,
     /// A finished plan.
     Plan,
-    /// A computation or a job that runs.
+    /// A running computation or job.
     Running,
     /// Something to close or clear.
     Closable,
-    /// A training job that was started with the screens.
+    /// A training job that was started along with the screens.
     Job,
-    /// A file of jobs to be planned together.
+    /// A file of jobs to plan together.
     Jobs,
-    /// A file that the screen stands on and that can be edited.
+    /// An editable file behind the screen.
     File,
-    /// A recording of which it is not known on which of several GPUs it was made.
+    /// A recording that may be from one of several GPUs.
     UnknownOrigin,
 }
 
 impl Needs {
-    /// Why an action does nothing where this is not there.
+    /// Why an action is not available without this.
     pub const fn missing(self) -> &'static str {
         match self {
             Self::Nothing => "",
-            Self::Rows | Self::Table => "there is no table on this screen",
-            Self::SortableTable => "there is no table to filter or sort on this screen",
+            Self::Rows | Self::Table => "no table on this screen",
+            Self::SortableTable => "no table to filter or sort on this screen",
             Self::Detail => "nothing to open here",
             Self::Panes => "this screen has one pane",
             Self::Profile => "works on the profile screen",
-            Self::Roof => "works on the profile screen, where the step was measured on a known GPU",
+            Self::Roof => "works on the profile screen, for a step measured on a known GPU",
             Self::Prediction => "works on the predict screen",
             Self::Comparable => "works on the predict screen, and on the profile screen with --against FILE",
             Self::PlanScreen => "works on the plan screen",
@@ -69,15 +68,15 @@ impl Needs {
                 "works on the sliders of the plan screen, of F and B on the predict screen, and on the timeline of the profile screen"
             }
             Self::Value => "works on the sliders of the plan screen",
-            Self::Limit => "works on a limit of the plan screen, or on a figure that was changed",
-            Self::Changed => "nothing was changed here",
-            Self::Plan => "there is no plan yet",
-            Self::Running => "nothing is being computed",
+            Self::Limit => "works on limits of the plan screen and on changed specifications",
+            Self::Changed => "no changes to undo",
+            Self::Plan => "no plan yet",
+            Self::Running => "no computation is running",
             Self::Closable => "nothing to close or clear",
-            Self::Job => "no job was started here; `habitat-tui run -- python train.py` does",
-            Self::Jobs => "no file of jobs was given; `habitat-tui --jobs jobs.toml` does",
-            Self::File => "works on the jobs screen, whose file it opens",
-            Self::UnknownOrigin => "the GPU is known already, or the recording gives no hint",
+            Self::Job => "no job; start one with `habitat-tui run -- python train.py`",
+            Self::Jobs => "no jobs file; open one with `habitat-tui --jobs jobs.toml`",
+            Self::File => "works on the jobs screen",
+            Self::UnknownOrigin => "the GPU is already known, or the recording gives no hint",
         }
     }
 }
@@ -95,18 +94,18 @@ pub struct Spec {
     pub short: &'static str,
     /// Heading.
     pub group: Group,
-    /// What it needs.
+    /// Its preconditions.
     pub needs: Needs,
-    /// What it does, for help and palette.
+    /// Description for help and palette.
     pub text: &'static str,
 }
 
-/// Groups with their headings, and in each its actions: name, keys, word of the footer, needs, text.
+/// Defines groups with headings and actions: name, keys, footer word, needs, text.
 macro_rules! actions {
     ($($group:ident $title:literal {
         $($action:ident $name:literal [$($key:literal),*] $short:literal $needs:ident $text:literal;)*
     })*) => {
-        /// Something the user can ask for.
+        /// An action of the user.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Action {
             $($(#[doc = $text] $action,)*)*
@@ -119,7 +118,7 @@ macro_rules! actions {
         }
 
         impl Group {
-            /// All of them, in the order of the help.
+            /// All groups, in the order of the help.
             pub const ALL: &[Self] = &[$(Self::$group,)*];
 
             /// The heading.
@@ -130,7 +129,7 @@ macro_rules! actions {
             }
         }
 
-        /// Every action, in the order of the help. In the footer, the more particular come first.
+        /// All actions, in the order of the help. The footer shows the most specific ones first.
         pub const ACTIONS: &[Spec] = &[$($(Spec {
             action: Action::$action,
             name: $name,
@@ -150,20 +149,20 @@ actions! {
         Palette "app.palette" [":", "ctrl-p"] "actions" Nothing "Search actions, GPUs, operations and offers, and go there";
         Back "app.back" ["q"] "back/quit" Nothing "Go back one level; quit from the top";
         Close "app.close" ["esc"] "clear" Closable "Close what is open or clear the filter";
-        Quit "app.quit" ["ctrl-c"] "" Nothing "Quit from anywhere; twice stops the job that runs";
+        Quit "app.quit" ["ctrl-c"] "" Nothing "Quit from anywhere; twice stops a running job";
         Suspend "app.suspend" ["ctrl-z"] "" Nothing "Suspend; `fg` in the shell continues";
         Redraw "app.redraw" ["ctrl-l"] "" Nothing "Redraw the screen";
-        Messages "app.messages" ["!"] "" Nothing "What was said in the line of news and which computations failed, the newest first";
+        Messages "app.messages" ["!"] "" Nothing "Message history and errors";
         Theme "app.theme" ["t"] "" Nothing "Next theme";
         Mouse "app.mouse" ["M"] "" Nothing "Mouse on or off (off: the terminal selects text)";
     }
     Screens "Screens" {
-        Overview "screen.overview" ["1"] "" Nothing "Overview: what was recorded and the recommendation";
+        Overview "screen.overview" ["1"] "" Nothing "Overview: the recording and the recommendation";
         Profile "screen.profile" ["2"] "" Nothing "Profile: where the time of the step goes";
         Predict "screen.predict" ["3"] "" Nothing "Predict: the step on every GPU";
         Plan "screen.plan" ["4"] "" Nothing "Plan: which offer, for how long, at what cost";
-        Job "screen.job" ["5"] "" Job "Job: the training that runs, its steps and its output";
-        Jobs "screen.jobs" ["6"] "" Jobs "Jobs: several jobs planned together, and when each runs";
+        Job "screen.job" ["5"] "" Job "Job: the running training, its steps and output";
+        Jobs "screen.jobs" ["6"] "" Jobs "Jobs: several jobs planned together, over time";
     }
     Move "Move" {
         Up "move.up" ["k", "up"] "" Nothing "Up";
@@ -186,46 +185,46 @@ actions! {
         Reverse "list.reverse" ["S"] "" SortableTable "Reverse the order";
     }
     Profile "Profile screen" {
-        Phase "profile.phase" ["p"] "phase" Profile "Show the next phase of the step only";
-        Roofline "profile.roofline" ["R"] "roofline" Roof "Roofline plot: which operations reach what the GPU can do";
-        Timeline "profile.timeline" ["T"] "timeline" Profile "Timeline of one step: what ran when on the host and the GPU, and what it waited for";
+        Phase "profile.phase" ["p"] "phase" Profile "Show only the next phase of the step";
+        Roofline "profile.roofline" ["R"] "roofline" Roof "Roofline plot";
+        Timeline "profile.timeline" ["T"] "timeline" Profile "Timeline of one step, on host and GPU";
         Group "profile.group" ["b"] "group" Profile "Group by operation, name, family, kernel or module";
     }
     Predict "Predict screen" {
         Methods "predict.methods" ["w"] "methods" Prediction "Compare the methods on this GPU and choose one";
-        Host "predict.host" ["W"] "host" Prediction "Wait for the host as recorded, or as if it kept up (CUDA graphs)";
-        Mark "predict.mark" ["space"] "mark" Prediction "Mark this GPU, to compare others with it";
-        Difference "predict.difference" ["D"] "difference" Comparable "Which operations make the difference to the marked or recorded GPU; on the profile screen, to the other recording";
-        WhatIf "predict.what-if" ["F"] "what if" Prediction "What if this GPU had other figures: bandwidth, multiprocessors, clock, tensor cores, memory";
-        Precision "predict.precision" ["P"] "precision" Prediction "Next precision: as recorded, FP32 (PyTorch's default), TF32, FP16 or BF16 by autocast, FP8, FP32 without TF32";
-        Batches "predict.batches" ["B"] "batches" Prediction "The step and its memory at other batch sizes on this GPU; Enter there lets plans use one";
-        Origin "predict.origin" ["O"] "which GPU" UnknownOrigin "Choose the GPU the step was recorded on";
+        Host "predict.host" ["W"] "host" Prediction "Toggle CPU wait (off: as with CUDA graphs)";
+        Mark "predict.mark" ["space"] "mark" Prediction "Mark this GPU for comparison with others";
+        Difference "predict.difference" ["D"] "difference" Comparable "Explain the difference to the marked or recording GPU; on the profile screen, to the other recording";
+        WhatIf "predict.what-if" ["F"] "what if" Prediction "Change specifications of this GPU: bandwidth, SMs, clock, tensor cores, memory";
+        Precision "predict.precision" ["P"] "precision" Prediction "Next precision: as recorded, FP32 (PyTorch's default), TF32, FP16 or BF16 autocast, FP8, FP32 without TF32";
+        Batches "predict.batches" ["B"] "batches" Prediction "Other batch sizes on this GPU: step time and memory; Enter there lets plans use one";
+        Origin "predict.origin" ["O"] "which GPU" UnknownOrigin "Choose the recording GPU";
     }
     Plan "Plan screen" {
         Increase "plan.increase" ["+"] "" Slider "One step more";
         Decrease "plan.decrease" ["-"] "" Slider "One step less";
         SetValue "plan.set-value" ["="] "type" Value "Type a value for the slider";
-        NoLimit "plan.no-limit" ["0", "backspace"] "no limit" Limit "Remove the limit; a changed figure or batch size: as it is";
+        NoLimit "plan.no-limit" ["0", "backspace"] "no limit" Limit "Remove the limit; reset a changed specification or batch size";
         Objective "plan.objective" ["o"] "objective" PlanScreen "Cheapest or fastest first";
         OnDemand "plan.on-demand" ["d"] "on-demand" PlanScreen "On-demand offers on or off";
         Spot "plan.spot" ["i"] "spot" PlanScreen "Accept spot (interruptible) machines, or not";
-        Marketplace "plan.marketplace" ["a"] "" PlanScreen "Accept hosts of marketplaces, or not";
-        Doubted "plan.doubted" ["U"] "" PlanScreen "Accept prices that something speaks against, or not";
+        Marketplace "plan.marketplace" ["a"] "" PlanScreen "Accept marketplace hosts, or not";
+        Doubted "plan.doubted" ["U"] "" PlanScreen "Accept doubtful prices, or not";
         Platform "plan.platform" ["V"] "" PlanScreen "Accept GPUs of other vendors and ARM hosts, or not";
-        GlobalBatch "plan.batch" ["N"] "" PlanScreen "Accept another global batch than the recorded one, or not";
-        Confidence "plan.confidence" ["c"] "confidence" PlanScreen "Meet the deadline at the expected or the high end";
-        Parts "plan.parts" ["m"] "parts" PlanScreen "How many parts may follow one another";
+        GlobalBatch "plan.batch" ["N"] "" PlanScreen "Accept a different global batch, or not";
+        Confidence "plan.confidence" ["c"] "confidence" PlanScreen "Meet the deadline with the expected time or its high end";
+        Parts "plan.parts" ["m"] "parts" PlanScreen "Most consecutive parts (spot, then on-demand)";
         Undo "plan.undo" ["u"] "undo" Changed "Undo the last change of the goal";
-        Lower "plan.lower" ["v"] "view" PlanScreen "The lower pane: alternatives, the plan over time with its cost, cost against time, rejected offers, notes";
+        Lower "plan.lower" ["v"] "view" PlanScreen "Next view of the lower pane: alternatives, plan over time, cost against time, rejected offers, notes";
     }
     Work "Results" {
         Rerun "job.rerun" ["r"] "" Nothing "Run the prediction or the plan again";
-        Edit "file.edit" ["E"] "edit" File "Open the file of jobs in your editor ($VISUAL, $EDITOR), then read it and plan again";
-        Cancel "job.cancel" ["x"] "cancel" Running "Cancel the computation; if none runs, ask whether to stop the job";
+        Edit "file.edit" ["E"] "edit" File "Edit the jobs file ($VISUAL, $EDITOR), then plan again";
+        Cancel "job.cancel" ["x"] "cancel" Running "Cancel the computation; if none is running, ask whether to stop the job";
         CopyRow "copy.row" ["y"] "" Table "Copy the selected row";
         CopyTable "copy.table" ["Y"] "" Table "Copy the table as tab-separated text";
         CopyCommand "copy.command" ["C"] "" Nothing "Copy the command that opens this view";
-        Export "plan.export" ["e"] "export" Plan "Write the plan to a file";
+        Export "plan.export" ["e"] "export" Plan "Export the plan to a file";
     }
 }
 
@@ -240,35 +239,35 @@ impl Action {
         self.spec().name
     }
 
-    /// The action of that stable name.
+    /// The action with this stable name.
     pub fn by_name(name: &str) -> Option<Self> {
         ACTIONS.iter().find(|spec| spec.name == name).map(|spec| spec.action)
     }
 }
 
-/// The screens, in the order of their numbers. What each is and does: `app/screen.rs`.
+/// The screens, by number. For their behaviour see `app/screen.rs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Screen {
-    /// What was recorded and the recommendation.
+    /// The recording and the recommendation.
     #[default]
     Overview,
-    /// Where the time goes.
+    /// The profile, with the time by operation.
     Profile,
     /// Every GPU.
     Predict,
     /// Which offer.
     Plan,
-    /// The job that runs, where one was started.
+    /// The running job, if one was started.
     Job,
-    /// Several jobs, where a file of them was given.
+    /// Several jobs, if a jobs file was given.
     Jobs,
 }
 
 impl Screen {
-    /// All, in the order of their numbers.
+    /// All screens, by number.
     pub const ALL: [Self; 6] = [Self::Overview, Self::Profile, Self::Predict, Self::Plan, Self::Job, Self::Jobs];
 
-    /// The action that goes there.
+    /// The action that opens it.
     pub const fn action(self) -> Action {
         match self {
             Self::Overview => Action::Overview,
@@ -299,7 +298,7 @@ mod tests {
         }
     }
 
-    /// A screen that its list forgets could be reached by no key.
+    /// A screen missing here could not be reached by any key.
     #[test]
     fn every_action_that_goes_to_a_screen_has_its_screen() {
         let there: Vec<Action> =

@@ -1,5 +1,5 @@
-//! The front end's state and how it changes: [`App::update`] takes a [`Msg`] and gives the
-//! [`Effect`]s to carry out. No terminal, no async runtime, no input or output here.
+//! State of the front end and its changes: [`App::update`] takes a [`Msg`] and returns the [`Effect`]s to run. This
+//! module uses no terminal, no async runtime, and no input or output.
 
 pub mod available;
 mod command;
@@ -46,22 +46,22 @@ use habitat_reports::theme::{ColourLevel, GlyphSet, Styles, Theme};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
 
-/// Smallest terminal in which every answer can be shown.
+/// Smallest terminal, in columns and rows, that every answer fits on.
 pub const SMALLEST: (u16, u16) = (50, 15);
 
-/// Where the profile came from.
+/// Source of the profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A file or another place the user named.
+    /// A file or another source that the user named.
     Given(String),
-    /// A sample inside the program, by its description: never to be taken for the user's.
+    /// An embedded sample with its description; must never look like the user's own recording.
     Sample(String),
     /// None yet: the profile is empty until the job is recorded.
     Awaited,
 }
 
 impl Source {
-    /// How it is named on screen.
+    /// Name on screen.
     pub fn label(&self) -> String {
         match self {
             Self::Given(place) => place.clone(),
@@ -71,55 +71,55 @@ impl Source {
     }
 }
 
-/// Everything the app starts from.
+/// Everything that the app starts with.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// The profile.
     pub profile: Arc<Profile>,
-    /// Where it came from.
+    /// Its source.
     pub source: Source,
-    /// The recording that it is compared with.
+    /// A recording to compare it with.
     pub against: Option<Against>,
-    /// What was typed.
+    /// The command line.
     pub typed: CommandLine,
-    /// The job that was started with the screens.
-    pub job: Option<habitat_recorder::live::Job>,
-    /// The file of jobs that are planned together.
+    /// The job that was started along with the screens.
+    pub job: Option<crate::live::Job>,
+    /// The file of jobs to plan together.
     pub jobs: Option<String>,
     /// The GPUs.
     pub catalog: Arc<Catalog>,
     /// The offers.
     pub prices: Arc<PriceBook>,
-    /// The precision asked for at the start; `None` = as recorded.
+    /// Precision requested at the start; `None` = as recorded.
     pub precision: Option<Precision>,
-    /// The clock, for deadlines that are dates.
+    /// The clock, for deadlines given as dates.
     pub now: fn() -> jiff::Zoned,
-    /// What is to be planned.
+    /// The goal of the plan.
     pub goal: Goal,
-    /// Keys.
+    /// Key bindings.
     pub keymap: Keymap,
     /// Themes to cycle through, at least one.
     pub themes: Vec<Theme>,
-    /// The first theme, by position.
+    /// Index of the first theme.
     pub theme: usize,
-    /// Colours of the terminal.
+    /// Colour support of the terminal.
     pub colours: ColourLevel,
-    /// Characters of drawings.
+    /// Characters for drawing.
     pub glyphs: GlyphSet,
-    /// Whether the mouse is taken.
+    /// Whether to capture the mouse.
     pub mouse: bool,
-    /// The first screen.
+    /// First screen to show.
     pub screen: Screen,
-    /// GPU selected on the predict screen at first.
+    /// GPU to select on the predict screen.
     pub gpu: Option<GpuSlug>,
-    /// Filter of the first screen's list.
+    /// Filter for the list of the first screen.
     pub filter: Option<String>,
 }
 
-/// Whether a message is good news.
+/// Kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
-    /// Done.
+    /// Success.
     Good,
     /// Not possible here and now.
     Hint,
@@ -127,10 +127,10 @@ pub enum Tone {
     Bad,
 }
 
-/// The state of the front end.
+/// State of the front end.
 #[derive(Debug, Clone)]
 pub struct App {
-    /// What it started from; the goal in it is the one being edited.
+    /// What it started with; the goal in it is the one being edited.
     pub setup: Setup,
     /// The screen shown.
     pub screen: Screen,
@@ -138,23 +138,23 @@ pub struct App {
     pub modal: Option<Modal>,
     /// The last message.
     pub message: Option<(Tone, String)>,
-    /// What was said before, the newest first.
+    /// Earlier messages, newest first.
     pub said: VecDeque<(Tone, String)>,
     /// The prediction.
     pub predictions: Job<Predictions>,
-    /// The GPUs that are looked into, operation by operation.
+    /// Predictions of selected GPUs by operation.
     pub details: Job<Predictions>,
-    /// What every method says of a GPU, for the dialog.
+    /// All methods on one GPU, for the dialog.
     pub comparison: Job<Comparison>,
     /// The step at other batch sizes on a GPU, for the dialog.
     pub sweep: Job<Sweep>,
-    /// One GPU with other figures.
+    /// One GPU with changed specifications.
     pub what_if: Job<WhatIf>,
-    /// The method and the host chosen on screen, in place of those asked for at the start.
+    /// Choices on screen that override those at the start.
     pub chosen: Chosen,
     /// The plan.
     pub plan: Job<Plan>,
-    /// The plans there would be without deadline and budget, from the fastest to the cheapest.
+    /// Best trade-offs without deadline and budget, from the fastest to the cheapest.
     pub frontier: Arc<Vec<FrontierPoint>>,
     /// First screen.
     pub overview: OverviewState,
@@ -164,21 +164,21 @@ pub struct App {
     pub predict: PredictState,
     /// Fourth screen.
     pub planner: PlanState,
-    /// The job, and fifth screen.
+    /// The job, on the fifth screen.
     pub live: Option<Live>,
-    /// The jobs that are planned together, and sixth screen.
+    /// Jobs planned together, on the sixth screen.
     pub jobs: JobsState,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
-    /// The theme in use, by position.
+    /// Index of the current theme.
     pub theme: usize,
-    /// Whether the mouse is taken.
+    /// Whether the mouse is captured.
     pub mouse: bool,
     styles: Styles,
 }
 
 impl App {
-    /// The state before anything has run.
+    /// The state before any computation.
     pub fn new(setup: Setup) -> Self {
         let theme = setup.theme.min(setup.themes.len().saturating_sub(1));
         let themes = if setup.themes.is_empty() { Theme::shipped() } else { setup.themes.clone() };
@@ -217,7 +217,7 @@ impl App {
         app
     }
 
-    /// The styles in use.
+    /// Current styles.
     pub const fn styles(&self) -> &Styles {
         &self.styles
     }
@@ -227,12 +227,12 @@ impl App {
         &self.setup.goal
     }
 
-    /// The GPUs that the step may have been recorded on, where that is not known.
+    /// GPUs that the step may have been recorded on, if that is unknown.
     fn origins(&self) -> Candidates {
         candidates(&self.setup.profile, &self.setup.catalog)
     }
 
-    /// Rows of one page of a list.
+    /// Number of rows to move per page.
     fn page(&self) -> isize {
         isize::try_from(self.size.1).unwrap_or(24).saturating_sub(12).max(3)
     }

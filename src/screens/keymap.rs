@@ -1,9 +1,9 @@
-//! Which key does what: the defaults of the action table, patched by the user's `[keys]`.
+//! Key bindings: defaults from the action table, overridden by the user's `[keys]`.
 //!
 //! ```toml
 //! [keys]
 //! "list.sort" = ["s", "ctrl-s"]   # replaces the default keys of the action
-//! "app.theme" = []                # leaves it to the palette
+//! "app.theme" = []                # palette only
 //! ```
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::action::{ACTIONS, Action};
 /// A key without its modifiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
-    /// A character, as typed (upper case where Shift made it so).
+    /// A character, as typed (upper case with Shift).
     Char(char),
     /// Enter.
     Enter,
@@ -47,7 +47,7 @@ pub enum Code {
     F(u8),
 }
 
-/// The keys with names, in the notation of the configuration.
+/// Named keys, in the notation of the settings file.
 const NAMED: &[(&str, Code)] = &[
     ("enter", Code::Enter),
     ("esc", Code::Esc),
@@ -91,10 +91,10 @@ impl Key {
     }
 }
 
-/// A text that names no key.
+/// An invalid key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} names no key: write a character, or enter, esc, tab, space, up, pagedown, f1 …, with ctrl-, alt- or shift- before it"
+    "{0:?} is not a key: expected a character, or enter, esc, tab, space, up, pagedown, f1 …, optionally after ctrl-, alt- or shift-"
 )]
 pub struct KeyError(pub String);
 
@@ -157,36 +157,36 @@ impl fmt::Display for Key {
     }
 }
 
-/// Why a `[keys]` table cannot be used.
+/// Error in a `[keys]` table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeymapError {
-    /// No such action.
+    /// Unknown action.
     #[error("[keys] {name:?}: no such action{}", hint(.nearest))]
     UnknownAction {
-        /// The name refused.
+        /// The unknown name.
         name: String,
-        /// Names like it.
+        /// Similar names.
         nearest: Vec<String>,
     },
-    /// No such key.
+    /// Invalid key.
     #[error("[keys] {action:?}: {error}")]
     Key {
         /// The action.
         action: String,
-        /// What is wrong.
+        /// The problem.
         error: KeyError,
     },
-    /// One key for two actions.
-    #[error("[keys] {key:?} is given to both {first:?} and {second:?}; one key does one thing")]
+    /// The same key for two actions.
+    #[error("[keys] {key:?} is bound to both {first:?} and {second:?}; bind it to one action")]
     Duplicate {
         /// The key.
         key: String,
-        /// The action that has it.
+        /// The first action.
         first: &'static str,
-        /// The action that wants it too.
+        /// The second action.
         second: &'static str,
     },
-    /// The way out must stay.
+    /// Quitting must remain possible.
     #[error("[keys] \"app.quit\" needs at least one key")]
     NoQuit,
 }
@@ -195,10 +195,10 @@ fn hint(nearest: &[String]) -> String {
     if nearest.is_empty() { String::new() } else { format!(" (did you mean {}?)", nearest.join(" or ")) }
 }
 
-/// The bindings in use.
+/// The current bindings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keymap {
-    /// By action, in the order of the action table.
+    /// Keys by action, in the order of the action table.
     bindings: Vec<(Action, Vec<Key>)>,
 }
 
@@ -211,11 +211,11 @@ impl Default for Keymap {
 }
 
 impl Keymap {
-    /// The defaults with the keys of the named actions replaced. A default key that the
-    /// patch gives to another action is taken from its default owner.
+    /// The defaults with the keys of the listed actions replaced. A default key that the patch binds to another action
+    /// is removed from its default action.
     ///
     /// # Errors
-    /// [`KeymapError`]: unknown action or key, or one key given twice by the patch.
+    /// [`KeymapError`] for an unknown action or key, or a key that the patch binds twice.
     pub fn patched(patch: &BTreeMap<String, Vec<String>>) -> Result<Self, KeymapError> {
         let mut map = Self::default();
         let mut given: BTreeMap<Key, Action> = BTreeMap::new();
@@ -252,7 +252,7 @@ impl Keymap {
         Ok(map)
     }
 
-    /// What the key does.
+    /// The action of a key.
     pub fn action(&self, key: Key) -> Option<Action> {
         self.bindings.iter().find(|(_, keys)| keys.contains(&key)).map(|(action, _)| *action)
     }
@@ -262,12 +262,12 @@ impl Keymap {
         self.bindings.iter().find(|binding| binding.0 == action).map_or(&[], |binding| &binding.1)
     }
 
-    /// The first key of an action as text; empty where it has none.
+    /// The first key of an action as text; empty if there is none.
     pub fn hint(&self, action: Action) -> String {
         self.keys(action).first().map(Key::to_string).unwrap_or_default()
     }
 
-    /// The bindings as a `[keys]` table of the configuration file.
+    /// The bindings as a `[keys]` table of the settings file.
     pub fn to_toml(&self) -> String {
         let mut text = String::from("[keys]\n");
         for (action, keys) in &self.bindings {
@@ -320,7 +320,7 @@ mod tests {
         let unknown = patch(&[("list.sorting", &["a"])]).unwrap_err().to_string();
         assert!(unknown.contains("did you mean \"list.sort\""), "{unknown}");
         let key = patch(&[("list.sort", &["hyper-a"])]).unwrap_err().to_string();
-        assert!(key.contains("names no key"), "{key}");
+        assert!(key.contains("is not a key"), "{key}");
         assert_eq!(patch(&[("app.quit", &[])]), Err(KeymapError::NoQuit));
     }
 

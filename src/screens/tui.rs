@@ -1,4 +1,4 @@
-//! The terminal program: everything that names ratatui or crossterm is below this module.
+//! The terminal program: all uses of ratatui and crossterm are in this module.
 
 mod clipboard;
 mod input;
@@ -7,7 +7,7 @@ mod paint;
 mod pause;
 #[cfg(not(unix))]
 mod pause {
-    //! Nothing stops a process here.
+    //! Suspending is not supported here.
     pub(super) enum Pause {
         Stop,
         Retake,
@@ -37,40 +37,48 @@ pub use screenshot::{draw, render, render_after, screenshot};
 
 use crate::app::{App, Engine, Setup};
 
-/// What the program starts with.
+/// Everything that the program starts with.
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// Data and settings.
     pub setup: Setup,
-    /// What predicts, plans and writes files.
+    /// Services that predict, plan and write files.
     pub engine: Engine,
-    /// Whether flag or settings say how many colours (else the terminal does).
+    /// Whether the flag or the settings set the number of colours (else the terminal does).
     pub colours_asked: bool,
 }
 
-/// Why the terminal program could not run.
+/// Error of the terminal program.
 #[derive(Debug, thiserror::Error)]
 pub enum TuiError {
-    /// The terminal refused.
-    #[error("the terminal cannot be used ({0}); `habitat-tui FILE | cat` gives the same answers without one")]
+    /// The terminal is not usable.
+    #[error("the terminal is not usable ({0}); `habitat-tui FILE | cat` gives the same answers without one")]
     Terminal(#[from] io::Error),
-    /// A setting cannot be used.
+    /// An invalid setting.
     #[error("{0}")]
     Setting(String),
-    /// The system gives this process no more threads.
+    /// The system limits the number of threads.
     #[error(
-        "no thread can be started ({0}); raise the limit (`ulimit -u`), or `habitat-tui FILE | cat` gives the same answers in one"
+        "cannot start a thread ({0}); raise the limit (`ulimit -u`), or use `habitat-tui FILE | cat`, which needs only one"
     )]
     Threads(io::Error),
-    /// The picture was not written.
+    /// Writing the image failed.
     #[error("{0}")]
     Picture(String),
 }
 
-/// Threads that the screens need at once: two for events, two for answers.
+/// Runs until the user quits or a signal arrives. Returns the exit code (128 plus the number of the signal).
+///
+/// # Errors
+/// [`TuiError`] if the terminal cannot be set up or read.
+pub fn run(launch: Launch) -> Result<u8, TuiError> {
+    follow(launch, None)
+}
+
+/// Number of threads that the screens need at once: two for events, two for computations.
 const THREADS: usize = 4;
 
-/// The runtime ends the program where it cannot start its threads, so it is tried before.
+/// Checks that threads can be started; otherwise the runtime would end the program.
 fn check_threads() -> Result<(), TuiError> {
     let mut started = Vec::new();
     let tried = (0..THREADS).try_for_each(|_| {
@@ -84,32 +92,26 @@ fn check_threads() -> Result<(), TuiError> {
     tried.map_err(TuiError::Threads)
 }
 
-/// A panic where a test asks for one, to see what becomes of the terminal; a release never looks.
+/// Panics if a test requests it, to check that the terminal is restored; compiled out of releases.
 #[cfg(debug_assertions)]
-#[doc(hidden)]
-pub fn panic_if_asked(place: &str) {
-    assert!(std::env::var("HABITAT_TUI_TEST_PANIC").as_deref() != Ok(place), "asked for by HABITAT_TUI_TEST_PANIC");
+fn panic_if_asked(place: &str) {
+    assert!(std::env::var("HABITAT_TUI_TEST_PANIC").as_deref() != Ok(place), "requested by HABITAT_TUI_TEST_PANIC");
 }
 
 #[cfg(not(debug_assertions))]
 #[doc(hidden)]
 pub const fn panic_if_asked(_place: &str) {}
 
-/// Runs until the user quits or the system ends the screens; returns the exit code (128 plus
-/// the signal's number). `line` connects the screens to a running job.
-///
-/// # Errors
-/// [`TuiError`] if the terminal cannot be set up or read.
-pub fn run(launch: Launch, line: Option<Line>) -> Result<u8, TuiError> {
-    // Under NO_COLOR crossterm 0.29 turns every colour change into an empty SGR, which
-    // also ends reverse and bold, so the selection would vanish. The theme leaves colours
-    // out by itself; crossterm must pass on what it is given.
+/// [`run`] with a job: its updates reach the screens, and requests reach the job.
+fn follow(launch: Launch, line: Option<runner::Line>) -> Result<u8, TuiError> {
+    // Under NO_COLOR, crossterm 0.29 turns every colour change into an empty SGR, which also ends reverse and bold, so
+    // the selection would vanish. The theme itself removes colours; crossterm must pass on everything.
     crossterm::style::force_color_output(true);
     terminal::install_panic_hook();
     check_threads()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(runner::run(App::new(launch.setup), launch.engine, line));
-    // A solve that is still running must not keep the shell waiting.
+    // A running solve must not delay the return to the shell.
     runtime.shutdown_background();
     Ok(result?)
 }

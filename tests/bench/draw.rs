@@ -92,7 +92,7 @@ mod program {
     fn start_to_first_picture(bencher: divan::Bencher<'_, '_>) {
         bencher.bench_local(|| {
             let terminal = Terminal::open(PROGRAM, &[], &[]);
-            while !terminal.text().contains("where the time goes") {
+            while !terminal.text().contains("time by operator") {
                 std::thread::sleep(Duration::from_micros(200));
             }
             terminal

@@ -239,8 +239,8 @@ fn known_answers_become_a_calibration_that_predictions_use() {
     // Once more: the newer takes the older one's place.
     let again = machine.run(&["calibrate"]);
     let (out, err) = (String::from_utf8(again.stdout).unwrap(), String::from_utf8(again.stderr).unwrap());
-    assert!(err.contains("in place of that of 20") && err.contains("predictions use it from now on"), "{err}");
-    assert!(out.contains("power limit 200 W (default 250 W)"), "{out}");
+    assert!(err.contains("replacing the one of 20") && err.contains("predictions now use it"), "{err}");
+    assert!(out.contains("power limit 200 W (set down or up from 250 W)"), "{out}");
     let copy = out.lines().find(|line| line.starts_with("copy (read and written)")).unwrap();
     assert!(copy.contains("800.0 GB/s") && copy.contains("51 %") && copy.contains("1160"), "{copy}");
     assert!(out.contains("1200 MHz, 200 W, 61 °C, limited by power cap"), "{out}");
@@ -269,7 +269,7 @@ fn what_goes_wrong_midway_is_said_and_nothing_is_written() {
     let mut machine = Machine::whole(0);
     machine.variables = vec![("FAKE_CUDA_FAIL", "10000")];
     let text = machine.error(&["calibrate"]);
-    assert!(text.contains("ended early, and nothing was written: launches in a chain: "), "{text}");
+    assert!(text.contains("stopped early, nothing written: launches in a chain: "), "{text}");
     assert!(text.contains("an illegal memory access was encountered (CUDA error 700)"), "{text}");
     assert!(!machine.overlay().exists());
 }
@@ -296,16 +296,16 @@ fn a_gpu_in_use_or_unknown_is_not_measured_unasked() {
     let mut machine = Machine::whole(83);
     let text = machine.error(&["calibrate"]);
     assert!(
-        text.contains("the GPU is in use (83 % busy, one program computes on it)") && text.contains("--in-use"),
+        text.contains("the GPU is in use (83 % busy, one program running on it)") && text.contains("--in-use"),
         "{text}"
     );
-    assert!(machine.ok(&["calibrate", "--in-use"]).contains("measured while others used the GPU"));
+    assert!(machine.ok(&["calibrate", "--in-use"]).contains("measured while other programs used the GPU"));
     machine = Machine::whole(0);
     machine.variables = vec![("FAKE_CUDA_NAME", "NVIDIA A900-PCIE-40GB")];
     let text = machine.error(&["calibrate"]);
     assert!(
         text.contains(
-            "no entry for NVIDIA A900-PCIE-40GB (compute capability 8.0, 108 SMs, 40.0 GiB); --gpu names one"
+            "no entry for NVIDIA A900-PCIE-40GB (compute capability 8.0, 108 SMs, 40.0 GiB); pass --gpu with one"
         ),
         "{text}"
     );

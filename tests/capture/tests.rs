@@ -218,7 +218,7 @@ fn nothing_is_started_that_could_not_be_written() {
 fn batch_sizes_that_make_no_sense_start_nothing() {
     let place = Place::new();
     for (options, job, problem) in [
-        (vec!["--batches", "16,32"], "echo started", "write {batch} where it belongs"),
+        (vec!["--batches", "16,32"], "echo started", "write {batch} there"),
         (vec!["--batches", "16,0"], "echo {batch}", "at least one sample"),
         (vec!["--batches", "16", "--batch-size", "16"], "echo {batch}", "--batches and --batch-size"),
         (vec!["--batches", "many"], "echo {batch}", "many"),
@@ -284,7 +284,7 @@ fn a_log_that_is_full_costs_its_text_and_nothing_else(python: &str) {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{said}");
-    assert!(said.contains("bytes of the job's output are not in the log: File too large"), "{said}");
+    assert!(said.contains("bytes of the job's output are missing in the log: File too large"), "{said}");
     let seen: Value = serde_json::from_slice(&std::fs::read(place.path("seen.json")).unwrap()).unwrap();
     let (lacks, there) =
         (seen["log_lacks_bytes"].as_u64().unwrap(), std::fs::metadata(place.path("job.log")).unwrap().len());
@@ -296,7 +296,11 @@ fn a_log_that_is_full_costs_its_text_and_nothing_else(python: &str) {
 fn a_full_disk_under_the_log_does_not_end_the_job() {
     let ran = Place::new().run(&["--log", "/dev/full"], &["sh", "-c", "seq 100000; echo $? >code; exit 7"]);
     assert_eq!(ran.code(), 7, "{}", ran.err());
-    assert!(ran.err().contains("588,895 bytes of the job's output are not in the log: No space left"), "{}", ran.err());
+    assert!(
+        ran.err().contains("588,895 bytes of the job's output are missing in the log: No space left"),
+        "{}",
+        ran.err()
+    );
 }
 
 fn a_cache_folder_with_a_long_name_or_none_will_do_where_there_is_another(python: &str) {
@@ -477,11 +481,11 @@ fn a_job_is_ended_after_the_time_given() {
     let began = Instant::now();
     let bare = Place::new().run(&["--timeout", "30"], &["sh", "-c", "echo started"]);
     assert_eq!((bare.code(), bare.out().as_str()), (2, ""), "{}", bare.err());
-    assert!(bare.err().contains("30 of what? Write 30s, 30m or 30h"), "{}", bare.err());
+    assert!(bare.err().contains("30 lacks a unit: write 30s, 30m or 30h"), "{}", bare.err());
     let ran = Place::new().run(&["--timeout", "1s"], &["sleep", "60"]);
     assert_eq!((ran.code(), ran.seen["ended_by_habitat"].as_bool()), (143, Some(true)));
     assert!(began.elapsed() < Duration::from_secs(20));
-    assert!(ran.err().contains("the job was ended by --timeout after 1 s; nothing recorded"), "{}", ran.err());
+    assert!(ran.err().contains("the job was stopped by --timeout after 1 s; nothing recorded"), "{}", ran.err());
 }
 
 /// With a terminal the job has the foreground: it can read, and Ctrl-C is its own. (It sleeps in
@@ -716,7 +720,7 @@ fn a_job_that_ends_in_the_window_is_left_to(python: &str) {
         assert_eq!(ran.code(), code, "{how}: {}", ran.err());
         assert!(ran.output.stderr.starts_with(&bare.stderr), "{how}: {}", ran.err());
         assert!(
-            ran.err().contains("in the recorded window") || ran.err().contains("in the window"),
+            ran.err().contains("during the recording") || ran.err().contains("in the window"),
             "{how}: {}",
             ran.err()
         );
@@ -823,7 +827,7 @@ fn a_profile_is_there_while_the_job_goes_on(python: &str) {
     let ran = place.end(child);
     assert_eq!(ran.code(), 143);
     let how = "job ended by SIGTERM, sent to habitat-tui and passed on; next:";
-    assert!(ran.err().contains("the job goes on") && ran.err().contains(how), "{}", ran.err());
+    assert!(ran.err().contains("the job keeps running") && ran.err().contains(how), "{}", ran.err());
 }
 
 /// A device that is always full: the profile cannot be written, the traces are kept.
@@ -835,7 +839,7 @@ fn a_full_disk_costs_the_profile_but_not_the_traces(python: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("No space left"), "{said}");
-    let kept = said.lines().find_map(|line| line.split("kept in ").nth(1)).unwrap();
+    let kept = said.lines().find_map(|line| line.split("kept the recorded traces in ").nth(1)).unwrap();
     let traces = std::fs::read_dir(kept)
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("trace-"));
@@ -1076,7 +1080,7 @@ fn who_ended_a_job_and_why_nothing_was_recorded_is_said(python: &str) {
     let script = fixture("slow.py");
     let ran = place.run(&["--after", "5000", "--timeout", "12s"], &[python, &script, &place.path("progress"), "9000"]);
     let said = ran.err();
-    assert!(said.contains("the job was ended by --timeout after 12 s; nothing recorded: the job made"), "{said}");
+    assert!(said.contains("the job was stopped by --timeout after 12 s; nothing recorded: the job made"), "{said}");
     assert!(said.contains("try a longer --timeout, or --after"), "{said}");
     let ran = Place::new().run(&[], &[python, &fixture("crash.py"), "kill"]);
     let said = ran.err();
@@ -1216,7 +1220,7 @@ fn steps_of_very_many_operators_are_recorded_one_by_one_or_not_at_all(python: &s
 fn files_of_a_job_that_closed_all_are_left_alone(python: &str) {
     let ran = Place::new().run(&[], &[python, &fixture("closes_files.py")]);
     assert_eq!((ran.code(), ran.out().as_str()), (0, "steps 40 loss 0.036575\n"), "{}", ran.err());
-    assert!(ran.err().contains("nothing was heard of the job after its step"), "{}", ran.err());
+    assert!(ran.err().contains("the job sent no message after step"), "{}", ran.err());
 }
 
 fn what_the_process_sees_of_itself_is_as_it_would_be(python: &str) {
@@ -1319,7 +1323,7 @@ fn a_loader_that_is_not_what_it_was_costs_that_figure_alone(python: &str) {
     let ran = place.run(&[], &job);
     assert_eq!(ran.job(), (0, place::out(&place.bare(&[python, &script]))), "{}", ran.err());
     assert_eq!(ran.windows(), [(11, 13)]);
-    assert!(ran.err().contains("what is waited for data is not measured: AttributeError"), "{}", ran.err());
+    assert!(ran.err().contains("waiting for data is not measured: AttributeError"), "{}", ran.err());
     assert!(ran.seen["processes"][0]["waiting_for_data"].is_null());
 }
 

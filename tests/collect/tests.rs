@@ -88,7 +88,7 @@ fn what_is_missing_is_said() {
     let folder = Folder::new();
     let (code, text) = collect(&folder, &[], &["--budget", "1m", "--python", "no-such-python"]);
     assert_eq!(code, 2);
-    assert!(text.contains("no-such-python: no such program; --python names a Python with PyTorch"), "{text}");
+    assert!(text.contains("no-such-python: no such program; pass a Python with PyTorch"), "{text}");
     let (code, text) = collect(&folder, &[], &["--budget", "3s"]);
     assert!(code == 2 && text.contains("--budget: 3 s"), "{text}");
     let (code, text) = collect(&folder, &[], &["--budget", "1m", "--gpu", "a900"]);

@@ -283,15 +283,15 @@ fn screens(options: &[&str], job: &[&str]) -> Terminal {
 fn the_screens_follow_a_cuda_program(program: &str) {
     let window = ["--after-seconds", "2", "--for-seconds", "2", "-o", "p.habitat.json"];
     let mut terminal = screens(&window, &[program, "train", "8"]);
-    terminal.sees("CUDA is started; recording begins in");
+    terminal.sees("CUDA started; recording begins in");
     let text = terminal.text();
     assert!(text.contains("2 s of kernels, 2 s after CUDA's start"), "{text}");
-    for word in ["Python", "PyTorch", "step 0", "was timed"] {
+    for word in ["Python", "PyTorch", "step 0", "steps timed"] {
         assert!(!text.contains(word), "{word}: nothing counts steps, and there is no Python: {text}");
     }
     terminal.sees("recording kernels");
-    terminal.sees("recorded; the profile is p.habitat.json");
-    terminal.sees("runs; recorded");
+    terminal.sees("recorded; profile written to p.habitat.json");
+    terminal.sees("running; recorded");
     terminal.sees("A100");
     assert!(terminal.text().contains(" kernels in 2."), "{}", terminal.text());
     terminal.press("2");

@@ -69,7 +69,7 @@ fn two_h100_with_operators(path: &Path) {
 fn the_next_commands_run_as_they_stand(recordings: &[PathBuf; 3]) {
     let bench = Folder::new();
     for (path, starts) in recordings.iter().zip([
-        "next, by the GPU that it was recorded on (some of its kernels need",
+        "next, choose the recording GPU (some of its kernels need",
         "next: habitat-tui out",
         "next: habitat-tui out",
     ]) {

@@ -345,7 +345,7 @@ fn the_program_opens_an_export_and_says_what_it_cannot() {
     assert!(
         error(&["import", "report.sqlite", "-o", "q.habitat.json", "--shapes-only"]).contains("is no PyTorch trace")
     );
-    assert!(error(&["import", "t.json", "report.sqlite", "-o", "q.habitat.json"]).contains("different kinds"));
+    assert!(error(&["import", "t.json", "report.sqlite", "-o", "q.habitat.json"]).contains("different formats"));
 }
 
 /// Rows out of nowhere.

@@ -131,10 +131,10 @@ fn the_screens_follow_a_job_from_its_start_to_its_end() {
     let mut terminal = Terminal::run(&[], &["150", "0.02"], &[("FAKE_GPU", "1"), ("EXIT_CODE", "6")]);
     terminal.sees("5 job");
     terminal.press("2");
-    terminal.sees("This screen will show the operations of the step");
+    terminal.sees("this screen shows the operations of the step");
     terminal.press("5");
     terminal.sees("steps 11–13");
-    terminal.sees("recorded; the profile is fake_job-");
+    terminal.sees("recorded; profile written to fake_job-");
     terminal.sees("Tesla V100");
     terminal.sees("steps/s");
     terminal.press("2");
@@ -180,7 +180,7 @@ fn the_gpus_are_told_of_while_the_screens_are_open() {
     let options = ["--total-steps", "150000", "--price", "2"];
     let mut terminal = Terminal::run(&options, &["150", "0.02"], &[("FAKE_GPU", "1"), ("PATH", &path)]);
     terminal.sees("93 % busy · 30.0 GB of 32.0 GB · 1,100 MHz");
-    terminal.sees("number 0 is slowed down to 1,100 of 1,380 MHz: temperature (driver)");
+    terminal.sees("GPU 0 throttled to 1,100 of 1,380 MHz: temperature (driver)");
     terminal.sees("of 150,000 steps");
     let pid: u32 = std::fs::read_to_string(tools.path().join("pid")).unwrap().trim().parse().unwrap();
     assert!(is_running(pid));
@@ -225,8 +225,8 @@ fn with_every_windows_that_are_missed_come_again() {
 
 fn a_job_that_is_left_goes_on() {
     let mut terminal = Terminal::run(&["-o", "p.habitat.json", "--log", "out"], &["400", "0.02"], &[]);
-    terminal.sees("recorded; the profile is p.habitat.json");
-    terminal.sees("the CPU: no GPU kernel");
+    terminal.sees("recorded; profile written to p.habitat.json");
+    terminal.sees("CPU: no GPU kernels");
     for stay in ["\x1b", "q"] {
         terminal.press("q");
         terminal.sees("leave it running");
@@ -238,7 +238,7 @@ fn a_job_that_is_left_goes_on() {
     terminal.press("l");
     assert_eq!(terminal.ends(), 0);
     let (text, job) = (terminal.text(), terminal.job());
-    assert!(text.contains(&format!("the job goes on as process {job}; its output goes to out")), "{text}");
+    assert!(text.contains(&format!("the job keeps running as process {job}; its output goes to out")), "{text}");
     assert!(text.contains("next: habitat-tui p.habitat.json"), "{text}");
     assert!(terminal.path("p.habitat.json").exists());
     terminal.close();
@@ -261,10 +261,10 @@ fn a_job_that_is_stopped_ends_and_then_the_screens_close() {
 
 fn ctrl_c_twice_stops_the_job_as_in_a_shell() {
     let mut terminal = Terminal::run(&[], &["4000", "0.02"], &[]);
-    terminal.sees("recorded; the profile is");
+    terminal.sees("recorded; profile written to");
     let job = terminal.job();
     terminal.press("\x03");
-    terminal.sees("ctrl-c once more does it too");
+    terminal.sees("or press ctrl-c again");
     terminal.job_goes_on();
     terminal.press("\x03");
     assert_eq!(terminal.ends(), 130);
@@ -281,12 +281,12 @@ fn a_job_that_does_not_heed_an_interrupt_is_stopped_more_strongly() {
     let command = format!("trap '' INT; exec python3 '{}' 4000 0.02", script.display());
     let arguments = ["run", "--", "sh", "-c", &command];
     let mut terminal = open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &[]);
-    terminal.sees("recorded; the profile is");
+    terminal.sees("recorded; profile written to");
     let job = terminal.job();
     terminal.press("\x03\x03");
-    terminal.sees("asked to end by SIGINT; SIGTERM follows if it still runs 30 s later");
+    terminal.sees("sent SIGINT; SIGTERM follows if it still runs after 30 s");
     terminal.press("\x03\x03\x03");
-    terminal.sees("It was asked to end already");
+    terminal.sees("It was already asked to stop");
     std::thread::sleep(Duration::from_millis(500));
     assert!(is_running(job));
     terminal.press("s");
@@ -429,7 +429,7 @@ fn a_full_disk_under_the_log_does_no_harm_to_the_job() {
     for how in ["stay", "leave", "KILL"] {
         let arguments = ["run", "--log", "/dev/full", "--", "sh", "-c", &command];
         let mut terminal = open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &[("EXIT_CODE", "6")]);
-        terminal.sees("bytes of the job's output are not in the log: No space left on device");
+        terminal.sees("bytes of the job's output are missing in the log: No space left on device");
         match how {
             "leave" => {
                 terminal.press("ql");
@@ -480,7 +480,7 @@ fn a_folder_that_is_gone_costs_the_window_and_nothing_else() {
     terminal.press("q");
     assert_eq!(terminal.ends(), 0);
     let text = terminal.text();
-    assert!(text.contains("where the trace was to go, was removed while the job ran"), "{text}");
+    assert!(text.contains("the folder for traces, was removed while the job ran"), "{text}");
 }
 
 fn files_below(path: &Path) -> Vec<PathBuf> {
@@ -519,8 +519,8 @@ fn with_pytorch_the_screens_fill_too(python: &str) {
     let script = fixtures().join("slow.py");
     let arguments = ["run", "--stacks", "-o", "p.habitat.json", "--", python, script.to_str().unwrap(), "steps", "120"];
     let mut terminal = open(env!("CARGO_BIN_EXE_habitat-tui"), &arguments, &[("PYTHONPATH", "")]);
-    terminal.sees("recorded; the profile is p.habitat.json");
-    terminal.sees("the CPU: no GPU kernel");
+    terminal.sees("recorded; profile written to p.habitat.json");
+    terminal.sees("CPU: no GPU kernels");
     terminal.press("2");
     terminal.sees("addmm");
     terminal.press("3");

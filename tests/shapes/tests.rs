@@ -102,7 +102,7 @@ fn what_is_wrong_before_pytorch_is_told(python: &str) {
     let place = Place::new();
     let mlp = fixture("mlp.py");
     let told = |target: &str, python: &str, more: &[&str]| place.refused(python, target, more);
-    assert!(told(&mlp, python, &[]).contains("names no function; write the file or module"));
+    assert!(told(&mlp, python, &[]).contains("lacks a function; pass a file or module"));
     assert!(told("nowhere.py:build", python, &[]).contains("nowhere.py: no such file"));
     assert!(told(&format!("{mlp}:build"), python, &["--batch-sizes", "8,0"]).contains("'0' for '--batch-sizes"));
     let gone = told(&format!("{mlp}:build"), "/nowhere/python", &[]);
@@ -184,7 +184,10 @@ fn what_is_traced_is_predicted_and_told_as_computed(python: &str) {
     let place = Place::new();
     let output = place.trace(python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "4096,8192"]);
     let text = out(&output);
-    assert!(text.contains("traced by shapes") && text.contains("computed from shapes, not checked on a GPU"), "{text}");
+    assert!(
+        text.contains("shapes were traced") && text.contains("computed from shapes, not checked on a GPU"),
+        "{text}"
+    );
     let files = ["mlp-build-b4096.habitat.json.zst", "mlp-build-b8192.habitat.json.zst"];
     let batches = place.habitat(&["batches", files[0], files[1], "--to", "t4"]).output().unwrap();
     assert!(out(&batches).contains("traced at batch 4096, 8192"), "{}", out(&batches));

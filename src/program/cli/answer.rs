@@ -49,7 +49,7 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         let operations = loaded.profile.operations.len();
         if !steps_only && operations * gpus > most::PREDICTED_OPERATIONS {
             return Err(CliError::Refused(format!(
-                "{operations} operations on {gpus} GPUs are more than the {} that can be shown one by one: name fewer GPUs (--to)",
+                "{operations} operations on {gpus} GPUs exceed the limit of {} for listing each one: choose fewer GPUs (--to)",
                 most::PREDICTED_OPERATIONS
             )));
         }
@@ -61,7 +61,7 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         }
         let found = habitat_prediction::predict(&loaded.profile, &catalog, &options);
         if args.form.is_text() {
-            // What was measured needs no catalog: it is shown whatever becomes of the predictions.
+            // Measured figures need no catalog and are shown even if the prediction fails.
             if !args.difference {
                 answer::write(&loaded.profile, &catalog, found.as_ref().ok(), &prices, out)?;
                 writeln!(out)?;
@@ -94,7 +94,7 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
             for (index, prediction) in answers.predictions.iter().enumerate() {
                 let mut text = Vec::new();
                 predictions::operations_table(prediction).write_csv(&mut text)?;
-                // One heading line for all GPUs.
+                // One header line for all GPUs.
                 let from =
                     if index == 0 { 0 } else { text.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1) };
                 out.write_all(&text[from..])?;
@@ -124,7 +124,7 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
     Ok(0)
 }
 
-/// The recorded step in two lines, or with all that is known of it.
+/// Writes the recorded step: all of it if `whole`, else two lines.
 fn recorded(loaded: &Loaded, whole: bool, out: &mut dyn Write) -> Result<(), CliError> {
     if whole {
         summary::write_profile(&loaded.profile, &loaded.label, out)?;
@@ -134,7 +134,7 @@ fn recorded(loaded: &Loaded, whole: bool, out: &mut dyn Write) -> Result<(), Cli
     Ok(writeln!(out)?)
 }
 
-/// Fastest first, for answers about all GPUs.
+/// Sorts by step time, fastest first, for answers about all GPUs.
 pub(super) fn fastest_first(mut predictions: Predictions) -> Predictions {
     predictions
         .predictions
@@ -142,7 +142,7 @@ pub(super) fn fastest_first(mut predictions: Predictions) -> Predictions {
     predictions
 }
 
-/// Each GPU as it is and with changed figures, for `--what-if`.
+/// Predictions for each GPU with its real and its changed specifications, for `--what-if`.
 fn changed(
     changes: &Changes,
     loaded: &Loaded,
@@ -188,13 +188,13 @@ fn compared(answers: &Predictions) -> Result<Difference<'_>, CliError> {
     let [from, to] = &answers.predictions[..] else {
         let found = answers.predictions.len();
         return Err(CliError::Refused(format!(
-            "--difference compares two GPUs, here are {found}: give two, as in --to a100-pcie-40gb,h100-sxm5-80gb, or one with --what-if"
+            "--difference compares two GPUs, but {found} were given: pass two, such as --to a100-pcie-40gb,h100-sxm5-80gb, or one with --what-if"
         )));
     };
     Ok(of_gpus::between(from, to))
 }
 
-/// What makes the difference between two GPUs, for `--difference`.
+/// Explains the difference between two GPUs, for `--difference`.
 fn differ(args: &PredictArgs, answers: &Predictions, out: &mut dyn Write) -> Result<u8, CliError> {
     let compared = compared(answers)?;
     if args.form.json {
@@ -235,7 +235,7 @@ fn compare(
     Ok(0)
 }
 
-/// Predictions from the black box of `args`, and a line on what it is.
+/// Predicts from the black box of `args`, with a line that describes it.
 pub(super) fn from_black_box(
     args: &BlackBoxArgs,
     file: &Path,
@@ -258,7 +258,7 @@ pub(super) fn from_black_box(
     };
     let (totals, mut predictions) = one(file)?;
     let mut line = format!(
-        "{}: black box, {} kinds of operators on {}, {} a step, batch {}",
+        "{}: black box, {} kinds of operators on {}, {} per step, batch {}",
         file.display(),
         totals.kinds.len(),
         totals.gpu,
@@ -272,13 +272,13 @@ pub(super) fn from_black_box(
             (None, Some(size), &[small, large]) => (Axis::Pixels, [small, large], size),
             _ => {
                 return Err(CliError::Refused(
-                    "--up-to: which size between? give --at-batch N, or --at-pixels N with --pixels SMALL,LARGE"
+                    "--up-to needs a size in between: pass --at-batch N, or --at-pixels N with --pixels SMALL,LARGE"
                         .to_owned(),
                 ));
             }
         };
         predictions = between(&model, axis, &predictions, &at_largest, sizes, size)?;
-        let what = if axis == Axis::Batch { "batch" } else { "pictures of side" };
+        let what = if axis == Axis::Batch { "batch" } else { "image size" };
         line = format!("{line}; up to {}: {what} {size}", path.display());
     }
     Ok((predictions, line))

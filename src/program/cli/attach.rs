@@ -1,6 +1,6 @@
-//! `habitat-tui attach`: the step of a job that runs already.
+//! `habitat-tui attach`: records a step of a job that is already running.
 //!
-//! What happens on the way goes to standard error, the report to standard output.
+//! Progress goes to standard error, the report to standard output.
 
 mod report;
 
@@ -25,7 +25,7 @@ use habitat_recorder::capture::on_demand::{self, AttachError, AttachEvent, Attac
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::DeviceInfo;
 
-/// A process asks every 5 s, unless told otherwise.
+/// Processes poll every 5 s by default.
 const WAIT: Duration = Duration::from_secs(12);
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -81,19 +81,21 @@ fn list(
     }
 }
 
-/// Everything that can be refused before the job is asked, is.
+/// Checks everything that can be refused before the job is contacted.
 fn check(args: &AttachArgs, catalog: &Catalog) -> Result<Option<GpuSlug>, CliError> {
     let origin = gpu::maybe(catalog, "--origin", args.workload.origin.as_ref())?;
     check_writable(args.output.as_deref().unwrap_or(Path::new("attached.habitat.json.zst")), args.force)?;
     if let Some(folder) = &args.keep_traces
         && !folder.is_dir()
     {
-        return Err(CliError::Refused("no such folder; make it for --keep-traces".to_owned()).at(folder.display()));
+        return Err(
+            CliError::Refused("no such folder; create it first (--keep-traces)".to_owned()).at(folder.display())
+        );
     }
     Ok(origin)
 }
 
-/// The profile of what was recorded, and the report.
+/// Writes the profile of the recorded steps and the report.
 fn made(
     args: &AttachArgs,
     attached: &Attached,
@@ -112,7 +114,7 @@ fn made(
     let recording = attached.recording();
     let mut assembled = assemble::profile(&recording, Path::new("/"), &options).inspect_err(|_| {
         if kept.is_none() && !args.quiet {
-            terminal::say("habitat-tui: --keep-traces DIR keeps the trace");
+            terminal::say("habitat-tui: pass --keep-traces DIR to keep the trace");
         }
     })?;
     if let Some(recording) = &mut assembled.profile.recording {
@@ -128,7 +130,7 @@ fn made(
     Ok(0)
 }
 
-/// Copies the traces out of the folder that goes away.
+/// Copies the traces out of the temporary folder.
 fn keep(attached: &Attached, folder: &Path, force: bool) -> Result<Vec<PathBuf>, CliError> {
     let mut kept = Vec::new();
     for trace in &attached.traces {

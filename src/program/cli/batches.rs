@@ -1,5 +1,5 @@
-//! `habitat-tui batches`: the step and its memory at batch sizes that were not recorded; and these beside the
-//! predictions that a plan rests on.
+//! `habitat-tui batches`: step time and memory at batch sizes that were not recorded. Also adds these to the
+//! predictions that a plan uses.
 
 use std::io::Write;
 
@@ -20,11 +20,11 @@ use habitat_step::profile::Profile;
 pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
-    // No file is the sample.
+    // Without files, the sample.
     let files = if args.files.is_empty() { vec![None] } else { args.files.iter().cloned().map(Some).collect() };
     if files.len() > 1 && (args.recorded.batch_size.is_some() || args.recorded.peak_memory.is_some()) {
         return Err(CliError::Refused(
-            "--batch-size and --peak-memory are of one file; with several, correct the files (`habitat-tui import` takes the flags)".to_owned(),
+            "--batch-size and --peak-memory apply to a single file; to correct several, pass the flags to `habitat-tui import` for each".to_owned(),
         ));
     }
     let mut profiles = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
     if options.targets.is_empty() {
         let origin = habitat_prediction::origin(&profiles[0].1, &catalog, &options).at(&profiles[0].0)?;
         let gpu = origin.ok_or_else(|| {
-            CliError::Refused("nothing was measured on a GPU; name the GPUs: --to h100-sxm5-80gb,l4".to_owned())
+            CliError::Refused("no GPU timings in this profile; choose GPUs, such as --to h100-sxm5-80gb,l4".to_owned())
         })?;
         options.targets.push(gpu.slug.clone());
     }
@@ -69,7 +69,7 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
     Ok(0)
 }
 
-/// The batches beside the recorded one that were asked for.
+/// Requested batch sizes in addition to the recorded one.
 pub(super) fn sizes(asked: Option<&BatchSizes>, profile: &Profile) -> Vec<u64> {
     match asked {
         None => Vec::new(),
@@ -78,7 +78,7 @@ pub(super) fn sizes(asked: Option<&BatchSizes>, profile: &Profile) -> Vec<u64> {
     }
 }
 
-/// Predicts the step at other batches too; without any, at the shares of the recorded one on several GPUs.
+/// Adds predictions at other batch sizes; without any, at the per-GPU shares of the recorded batch on several GPUs.
 pub(super) fn add(
     sizes: &[u64],
     predictions: &mut Predictions,

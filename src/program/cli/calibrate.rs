@@ -1,5 +1,5 @@
-//! `habitat-tui calibrate`: what the GPU of this machine reaches, as a calibration of its
-//! catalog entry.
+//! `habitat-tui calibrate`: measures what the GPU of this machine reaches and writes it as a calibration of its catalog
+//! entry.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use habitat_recorder::capture::device::Gpu;
 use habitat_reports::calibration;
 use habitat_step::catalog::{Calibration, Catalog, DeviceIdentity, GpuSpec};
 
-/// From this share of busy moments on, others are taken to be using the GPU.
+/// Utilisation in percent above which the GPU counts as in use by others.
 const BUSY: u32 = 10;
 
 pub(super) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -44,7 +44,7 @@ pub(super) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<u8, CliEr
     let Outcome { calibration: mut found, failed } = outcome;
     found.notes.extend(unused);
     if std::env::var_os("NVIDIA_TF32_OVERRIDE").is_some() {
-        found.notes.push("NVIDIA_TF32_OVERRIDE is set: fp32 and tf32 products ran as it says".to_owned());
+        found.notes.push("NVIDIA_TF32_OVERRIDE is set: it determined how fp32 and tf32 products ran".to_owned());
     }
     if args.json {
         print_json(&calibration::json(&found, entry), out)?;
@@ -53,21 +53,21 @@ pub(super) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<u8, CliEr
     }
     out.flush()?;
     if let Some(why) = failed {
-        return Err(CliError::Refused(format!("calibrate: ended early, and nothing was written: {why}")));
+        return Err(CliError::Refused(format!("calibrate: stopped early, nothing written: {why}")));
     }
     if args.dry_run {
         return Ok(0);
     }
     if found.bandwidth().is_none() && found.product.is_empty() {
         return Err(CliError::Refused(
-            "calibrate: neither bandwidth nor products were measured, so nothing was written".to_owned(),
+            "calibrate: neither bandwidth nor products were measured; nothing written".to_owned(),
         ));
     }
     write(args, &paths, &found, entry)?;
     Ok(0)
 }
 
-/// Launches, three of bandwidth, five of products.
+/// Progress steps: one for launches, three for bandwidth, five for products.
 const STEPS: u32 = 9;
 
 fn write(args: &CalibrateArgs, paths: &Paths, found: &Calibration, entry: &GpuSpec) -> Result<(), CliError> {
@@ -79,22 +79,22 @@ fn write(args: &CalibrateArgs, paths: &Paths, found: &Calibration, entry: &GpuSp
     }
     let before = entry.calibration.as_ref().filter(|_| args.output.is_none() && path.exists());
     store::save_atomically(&path, text.as_bytes(), args.force || args.output.is_none())?;
-    let replaced = before.map_or_else(String::new, |before| format!(", in place of that of {}", before.day()));
+    let replaced = before.map_or_else(String::new, |before| format!(", replacing the one of {}", before.day()));
     let used = if args.output.is_none() {
-        "predictions use it from now on".to_owned()
+        "predictions now use it".to_owned()
     } else {
-        format!("copy it to {} and predictions use it", folder.display())
+        format!("to use it in predictions, copy it to {}", folder.display())
     };
     terminal::say(format_args!("habitat-tui: calibration written to {}{replaced}; {used}", path.display()));
     Ok(())
 }
 
-/// The catalog's entry of a GPU, or why none is known.
+/// Finds the GPU's catalog entry, or explains why there is none.
 fn identify<'a>(gpu: &Gpu, catalog: &'a Catalog) -> Result<&'a GpuSpec, CliError> {
     let facts = gpu.facts();
     if facts.mig == Some(true) {
         return Err(CliError::Refused(format!(
-            "calibrate: {} is divided (MIG is on): a part of it does not reach what the whole GPU does. --gpu names an entry of your own catalog that stands for the part",
+            "calibrate: MIG is enabled on {}, and an instance is slower than the whole GPU. Add an entry for the instance to your catalog and pass it with --gpu",
             facts.name
         )));
     }
@@ -108,7 +108,7 @@ fn identify<'a>(gpu: &Gpu, catalog: &'a Catalog) -> Result<&'a GpuSpec, CliError
         let near = habitat_base::text::nearest(&facts.name, catalog.iter().map(|gpu| gpu.slug.as_str()), 3);
         let folder: PathBuf = Paths::find().catalog();
         CliError::Refused(format!(
-            "calibrate: the catalog has no entry for {} (compute capability {}, {} SMs, {:.1} GiB); --gpu names one (near: {}), or add a file for it to {} (`habitat-tui gpus --toml {}` prints one to start from)",
+            "calibrate: the catalog has no entry for {} (compute capability {}, {} SMs, {:.1} GiB); pass --gpu with one of its entries (near: {}), or add a file for it to {} (`habitat-tui gpus --toml {}` prints a template)",
             facts.name,
             facts.compute_capability,
             facts.sm_count,
@@ -120,22 +120,24 @@ fn identify<'a>(gpu: &Gpu, catalog: &'a Catalog) -> Result<&'a GpuSpec, CliError
     })
 }
 
-/// Refuses a GPU that others use; gives what is to be said of it.
+/// Refuses a GPU that other programs use; with `in_use`, returns a note on it instead.
 fn unused(gpu: &Gpu, in_use: bool) -> Result<Option<String>, CliError> {
     let Some(use_) = gpu.smi().in_use() else {
-        return Ok(Some("nvidia-smi does not answer: whether other programs used the GPU, its clocks and what held them down are not known".to_owned()));
+        return Ok(Some(
+            "nvidia-smi does not respond: GPU clocks, throttling and use by other programs are unknown".to_owned(),
+        ));
     };
     let busy = use_.utilisation.filter(|&share| share > BUSY);
     let others = match use_.programs {
         0 => String::new(),
-        1 => ", one program computes on it".to_owned(),
-        programs => format!(", {programs} programs compute on it"),
+        1 => ", one program running on it".to_owned(),
+        programs => format!(", {programs} programs running on it"),
     };
     match busy {
         Some(share) if !in_use => Err(CliError::Refused(format!(
-            "calibrate: the GPU is in use ({share} % busy{others}): figures would be too low, and the others slowed down. Wait until it is free, or measure all the same with --in-use"
+            "calibrate: the GPU is in use ({share} % busy{others}): results would be too low and other programs would slow down. Wait until it is free, or pass --in-use to measure anyway"
         ))),
-        Some(share) => Ok(Some(format!("measured while others used the GPU ({share} % busy{others})"))),
+        Some(share) => Ok(Some(format!("measured while other programs used the GPU ({share} % busy{others})"))),
         None => Ok(None),
     }
 }

@@ -1,4 +1,4 @@
-//! `habitat-tui check`: is this file what it should be?
+//! `habitat-tui check`: validates files.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,9 +16,9 @@ use habitat_reports::theme::Theme;
 use habitat_screens::keymap::Keymap;
 use habitat_step::catalog::{Calibration, GpuSpec, Layer};
 
-/// What can be checked.
-const CHECKED: &str = "a profile, a black box, an op list, and TOML of the catalog, of prices, of a calibration, \
-                       of a plan, of jobs, of a theme or of the settings";
+/// Kinds of files that can be checked.
+const CHECKED: &str = "a profile, a black box, an op list, or a TOML file: catalog, prices, calibration, \
+                       plan, jobs, theme or settings";
 
 pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let mut failed = 0;
@@ -67,7 +67,7 @@ fn check(path: &Path) -> Result<String, CliError> {
     ))
 }
 
-/// What TOML is, by the keys that only one kind has.
+/// Finds the kind of a TOML file by keys that only one kind has.
 fn toml(text: &str, path: &Path) -> Result<String, CliError> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| CliError::other(error))?;
     if table.get("plan").is_some_and(|plan| plan.get("format").is_some()) {
@@ -92,7 +92,7 @@ fn toml(text: &str, path: &Path) -> Result<String, CliError> {
         return Ok(format!("calibration of {} of {} ({rates})", one.gpu, one.day()));
     }
     if table.contains_key("job") {
-        return Ok(format!("file of {} jobs", JobsFile::parse(text)?.jobs.len()));
+        return Ok(format!("jobs file with {} jobs", JobsFile::parse(text)?.jobs.len()));
     }
     if ["roles", "palette", "parent"].iter().any(|key| table.contains_key(*key)) {
         let themes = Theme::all(&[(path.display().to_string(), text.to_owned())])?;
@@ -107,5 +107,5 @@ fn toml(text: &str, path: &Path) -> Result<String, CliError> {
     Ok(format!("catalog file of {} ({})", spec.slug, spec.name))
 }
 
-/// Keys that settings alone have at the top.
+/// Top-level keys that only the settings file has.
 const SETTINGS: [&str; 7] = ["theme", "color", "ascii", "mouse", "models", "plan", "keys"];

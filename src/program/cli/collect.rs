@@ -1,8 +1,7 @@
-//! `habitat-tui collect`: operators measured on the GPU of this machine, by `PyTorch`.
+//! `habitat-tui collect`: measures operators on the GPU of this machine with `PyTorch`.
 //!
-//! The Python (`profiler/collect`) is given to the interpreter on its standard input, and
-//! takes this process's place where the system can do that: Ctrl-C, signals and exit code
-//! are its own.
+//! The interpreter reads the script (`profiler/collect`) on its standard input. If the system allows it, the
+//! interpreter replaces this process, so that it handles Ctrl-C and signals and sets the exit code.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -13,14 +12,16 @@ use super::gpu;
 use crate::settings::args::{CollectArgs, CollectDevice};
 use crate::store::{self, Paths};
 
-/// The shortest time in which PyTorch is imported and something measured.
+const SCRIPT: &str = include_str!("../../profiler/collect/habitat_collect.py");
+
+/// Shortest budget in which PyTorch can be imported and something measured, seconds.
 const LEAST_SECONDS: f64 = 10.0;
 
 pub(super) fn run(args: &CollectArgs) -> Result<u8, CliError> {
     let seconds = args.budget.as_secs_f64();
     if seconds < LEAST_SECONDS {
         return Err(CliError::Refused(format!(
-            "--budget: {seconds:.0} s; importing PyTorch alone takes several, {LEAST_SECONDS:.0} s are the least"
+            "--budget: {seconds:.0} s is too short, the minimum is {LEAST_SECONDS:.0} s; importing PyTorch alone takes several seconds"
         )));
     }
     let mut command = Command::new(&args.python);
@@ -40,14 +41,14 @@ pub(super) fn run(args: &CollectArgs) -> Result<u8, CliError> {
     start(command).map_err(|error| {
         CliError::Refused(match error.kind() {
             std::io::ErrorKind::NotFound => {
-                format!("collect: {python}: no such program; --python names a Python with PyTorch")
+                format!("collect: {python}: no such program; pass a Python with PyTorch with --python")
             }
-            _ => format!("collect: {python}: cannot be started: {error}"),
+            _ => format!("collect: {python}: cannot start: {error}"),
         })
     })
 }
 
-/// The script in a file without a name.
+/// The script in an unnamed temporary file.
 fn script() -> Result<File, CliError> {
     let made = || -> std::io::Result<File> {
         let mut file = tempfile::tempfile()?;
@@ -57,7 +58,7 @@ fn script() -> Result<File, CliError> {
     };
     made().map_err(|error| {
         CliError::Refused(format!(
-            "collect: {}: no file can be made there: {error}; set TMPDIR",
+            "collect: {}: cannot create a file: {error}; set TMPDIR to another folder",
             std::env::temp_dir().display()
         ))
     })

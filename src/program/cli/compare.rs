@@ -1,4 +1,4 @@
-//! `habitat-tui compare`: a plan and what happened.
+//! `habitat-tui compare`: a plan against the actual run.
 
 use std::io::Write;
 use std::path::Path;
@@ -32,17 +32,17 @@ pub(super) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<u8, CliErro
     let next =
         ["plan", &file.to_string_lossy(), "--from", &args.plan.to_string_lossy(), "--other-profile"].map(str::to_owned);
     match recorded {
-        Some(_) => writeln!(out, "next, planned from the measured step: {}", command_of(&next))?,
+        Some(_) => writeln!(out, "next, plan from the measured step: {}", command_of(&next))?,
         None => writeln!(
             out,
-            "next, planned from a measured step, once `habitat-tui run` or `attach` has recorded one of this run: {}",
+            "next, record a step of this run (`habitat-tui run` or `attach`) and plan from it: {}",
             command_of(&next)
         )?,
     }
     Ok(0)
 }
 
-/// What a file says of the run, and whether it is a recorded step.
+/// Reads facts about the run from a file, and whether the file is a recorded step.
 fn read(args: &CompareArgs, path: &Path, catalog: &Catalog) -> Result<(Run, bool), CliError> {
     if let Kind::Other(_) = store::kind(path)? {
         return Ok((Run::parse(&store::read_text(path, Limit::PLAN)?).at(path.display())?, false));
@@ -51,7 +51,7 @@ fn read(args: &CompareArgs, path: &Path, catalog: &Catalog) -> Result<(Run, bool
     let loaded = load(&input, catalog)?;
     loaded.warn();
     if loaded.profile.measured_step().is_none() {
-        let problem = "no step time was measured in it; record a step of the run (`habitat-tui run`, `attach`)";
+        let problem = "contains no measured step time; record a step of the run (`habitat-tui run`, `attach`)";
         return Err(CliError::Refused(problem.to_owned()).at(path.display()));
     }
     let run = Run::of_profile(&loaded.profile);

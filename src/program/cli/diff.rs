@@ -1,4 +1,4 @@
-//! `habitat-tui diff`: two recordings of a step compared.
+//! `habitat-tui diff`: compares two recordings of a step.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use habitat_reports::recordings::{self, Recordings};
 use habitat_step::profile::breakdown::GroupBy;
 use habitat_step::profile::difference::Spread;
 
-/// The exit code where the second step is longer by more than `--fail-over`.
+/// Exit code if the second step is longer by more than `--fail-over`.
 const LONGER: u8 = 3;
 
 pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -43,8 +43,8 @@ pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, CliError> 
     let (share, most) = longer;
     let chance = match compared.difference.spread() {
         Spread::Beyond => "",
-        Spread::Within => "; it may be chance: the recorded steps overlap",
-        Spread::Unknown => "; whether it is chance is not known, as a recording has a single step",
+        Spread::Within => "; this may be noise: the recorded step times overlap",
+        Spread::Unknown => "; it could be noise: a recording has a single step",
     };
     terminal::say(format_args!(
         "the second step is {} longer than the first, more than the {} of --fail-over{chance}",
@@ -54,14 +54,14 @@ pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, CliError> 
     Ok(LONGER)
 }
 
-/// The second recording compared with the first; of one without times an error that says what to do.
+/// Compares the second recording with the first. If one has no times, the error says how to get them.
 pub(super) fn compared(recorded: [&Loaded; 2], by: GroupBy) -> Result<Recordings<'_>, CliError> {
     let labels = recorded.map(|loaded| loaded.label.as_str());
     let compared = Recordings::new(recorded.map(|loaded| &loaded.profile), labels, by);
     compared.map_err(|(place, lacks)| {
         let predict = |label| command_of(&["predict", label, "--to", "h100-sxm5-80gb"]);
         CliError::Refused(format!(
-            "{lacks}, so there is no time to compare. Record the step on a GPU (`habitat-tui run`, `attach`, or a trace of torch.profiler with ProfilerActivity.CUDA), or compare what is predicted of both:\n  {}\n  {}",
+            "{lacks}, so times cannot be compared. Record the step on a GPU (`habitat-tui run`, `attach`, or a trace of torch.profiler with ProfilerActivity.CUDA), or compare predictions for both:\n  {}\n  {}",
             predict(labels[0]),
             predict(labels[1])
         ))

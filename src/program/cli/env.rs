@@ -1,4 +1,4 @@
-//! `habitat-tui env`: what to set before a job starts so that it can be attached to.
+//! `habitat-tui env`: environment variables that make a job ready for `attach`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use crate::store::{self, Limit, Paths};
 use habitat_recorder::capture::Private;
 use habitat_recorder::capture::on_demand::{self, AttachError, DAEMON_VARIABLE, FOLDER_VARIABLE};
 
-/// Names libkineto's settings file.
+/// Variable with the path of libkineto's settings file.
 const CONFIG_VARIABLE: &str = "KINETO_CONFIG";
-/// Where libkineto looks for its settings without that.
+/// Path of libkineto's settings file if the variable is not set.
 const SYSTEM_CONFIG: &str = "/etc/libkineto.conf";
-/// What makes a job poll every second.
+/// Setting that makes a job poll every second.
 const FAST: &str = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n";
 
-/// The folder of the socket: given, set, or our own.
+/// Folder of the socket: from the flag, the environment, or our default.
 pub(super) fn folder(given: Option<&Path>) -> Result<PathBuf, AttachError> {
     let set = std::env::var_os(FOLDER_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     on_demand::folder(given.or(set.as_deref()), || Private::find(Paths::cache()))
@@ -28,17 +28,13 @@ pub(super) fn folder(given: Option<&Path>) -> Result<PathBuf, AttachError> {
 pub(super) fn run(args: &EnvArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let folder = folder(args.socket_dir.as_deref())?;
     let mut variables: Vec<(&str, String, &str)> = vec![
-        (DAEMON_VARIABLE, "1".to_owned(), "let PyTorch ask for requests to record, every 5 s"),
-        (
-            FOLDER_VARIABLE,
-            folder.display().to_string(),
-            "at a socket in this folder, where nothing listens until you attach",
-        ),
-        ("KINETO_LOG_LEVEL", "6".to_owned(), "and say nothing about it in the job's output"),
+        (DAEMON_VARIABLE, "1".to_owned(), "make PyTorch poll for recording requests, every 5 s"),
+        (FOLDER_VARIABLE, folder.display().to_string(), "through a socket in this folder; it is idle until you attach"),
+        ("KINETO_LOG_LEVEL", "6".to_owned(), "without messages in the job's output"),
     ];
     if args.fast {
         let path = fast(&folder)?;
-        variables[0].2 = "let PyTorch ask for requests to record";
+        variables[0].2 = "make PyTorch poll for recording requests";
         variables.push((CONFIG_VARIABLE, path.display().to_string(), "every second"));
     }
     if args.json {
@@ -62,9 +58,9 @@ pub(super) fn run(args: &EnvArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         }
     }
     for note in [
-        "Without KINETO_IPC_SOCKET_DIR, and with no dynolog running, processes of the job would wait up to 10 s at their end.",
-        "A program that starts torch.profiler itself may end with an error, with PyTorch before 2.12, where that starts in the moment in which a trace of ours is written: use `habitat-tui run` for it.",
-        "PyTorch 2.1 cannot be attached to on a machine without a GPU, and prints a warning at every step there.",
+        "Without KINETO_IPC_SOCKET_DIR and dynolog, the job's processes would wait up to 10 s before they exit.",
+        "With PyTorch before 2.12, a program that starts its own torch.profiler may crash if that happens while our trace is written: use `habitat-tui run` for it.",
+        "PyTorch 2.1 on a machine without a GPU cannot be attached to and prints a warning at every step.",
         "A program that calls os.fork() itself after importing PyTorch may hang in the child: use `habitat-tui run` for it.",
     ] {
         writeln!(out, "# {note}")?;
@@ -72,18 +68,18 @@ pub(super) fn run(args: &EnvArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     Ok(0)
 }
 
-/// Writes the file that makes a job poll every second.
+/// Writes the settings file that makes a job poll every second.
 fn fast(folder: &Path) -> Result<PathBuf, CliError> {
     let path = folder.join("kineto.conf");
     let set = std::env::var_os(CONFIG_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(own) = set.filter(|own| *own != path) {
         return Err(CliError::Refused(format!(
-            "--fast: {CONFIG_VARIABLE} names {} already; add the line {} there, and leave --fast out",
+            "--fast: {CONFIG_VARIABLE} already points to {}; add the line {} to it and omit --fast",
             own.display(),
             FAST.trim_end()
         )));
     }
-    // What the machine's own file says goes on to hold.
+    // Keep the settings of the system-wide file.
     let mut text = store::read_text(SYSTEM_CONFIG.as_ref(), Limit::SETTINGS).unwrap_or_default();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -93,7 +89,7 @@ fn fast(folder: &Path) -> Result<PathBuf, CliError> {
     Ok(path)
 }
 
-/// The value as one word of the shell.
+/// Quotes a value as one word of the shell.
 fn quoted(value: &str, shell: ShellArg) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
     if value.chars().all(is_plain) && !value.is_empty() {

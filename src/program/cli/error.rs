@@ -1,5 +1,5 @@
-//! Why a command failed: the errors of the rooms that it uses, with the place they are about.
-//! What is printed and the exit code follow from the type, never from the text.
+//! Errors of the commands: those of the rooms that they use, with the file or flag that caused them. The message and
+//! the exit code follow from the type, never from the text.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -35,29 +35,29 @@ use habitat_traces::TraceError;
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// What was typed, or what was found, is not something that the command can work with.
+    /// The command cannot work with the arguments or with what it found.
     #[error("{0}")]
     Refused(String),
-    /// Nobody reads the output any more, which is no failure.
+    /// The reader of standard output closed it, which is not a failure.
     #[error("standard output was closed")]
     BrokenPipe,
-    /// The output cannot be written.
+    /// Standard output cannot be written.
     #[error("standard output: {0}")]
     Output(io::Error),
-    /// An error with the file, the flag or the recorded step that it is about.
+    /// An error with the file, the flag or the recorded step that caused it.
     #[error("{place}: {error}")]
     At {
-        /// What it is about.
+        /// The file, flag or step.
         place: String,
-        /// What is wrong.
+        /// The error.
         error: Box<Self>,
     },
-    /// An error with the commands to choose from.
+    /// An error with commands to choose from.
     #[error("{error}{}", .commands.iter().flat_map(|command| ["\n  ", command.as_str()]).collect::<String>())]
     Choose {
-        /// What is wrong.
+        /// The error.
         error: Box<Self>,
-        /// What to type instead.
+        /// Commands to type instead.
         commands: Vec<String>,
     },
     /// A file.
@@ -66,7 +66,7 @@ pub enum CliError {
     /// The settings file.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// A file of jobs.
+    /// A jobs file.
     #[error(transparent)]
     JobsFile(#[from] JobsFileError),
     /// Key bindings.
@@ -75,22 +75,22 @@ pub enum CliError {
     /// A theme.
     #[error(transparent)]
     Theme(#[from] ThemeError),
-    /// A number that is no quantity.
+    /// An invalid quantity.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
     /// A GPU that the catalog does not have.
     #[error(transparent)]
     UnknownGpu(#[from] UnknownGpu),
-    /// A file of the catalog.
+    /// A catalog file.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A file of prices.
+    /// A price file.
     #[error(transparent)]
     Prices(#[from] SnapshotError),
     /// A catalog of prices.
     #[error(transparent)]
     Import(#[from] ImportError),
-    /// A file of a server.
+    /// A download.
     #[error(transparent)]
     Download(#[from] DownloadError),
     /// A profile.
@@ -123,16 +123,16 @@ pub enum CliError {
     /// A plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// What became of a plan.
+    /// A file about the actual run.
     #[error(transparent)]
     Run(#[from] RunFileError),
-    /// A plan and a run that do not fit together.
+    /// A plan and a run that do not match.
     #[error(transparent)]
     Outcome(#[from] OutcomeError),
     /// A plan's file.
     #[error(transparent)]
     PlanFile(#[from] PlanFileError),
-    /// A form of a plan.
+    /// An output format of a plan.
     #[error(transparent)]
     PlanForm(#[from] PlanFormError),
     /// A fit of linear models.
@@ -141,11 +141,11 @@ pub enum CliError {
     /// A fit of the black-box model.
     #[error(transparent)]
     BlackBoxFit(#[from] BlackBoxFitError),
-    /// A job that was not started.
+    /// A job that could not be started.
     #[cfg(unix)]
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// The folder for what jobs write.
+    /// The private folder for files of jobs.
     #[cfg(unix)]
     #[error(transparent)]
     Private(#[from] PrivateError),
@@ -153,46 +153,45 @@ pub enum CliError {
     #[cfg(unix)]
     #[error(transparent)]
     Cupti(#[from] CuptiError),
-    /// Recorded windows that make no profile.
+    /// Recorded windows without a usable profile.
     #[cfg(unix)]
     #[error(transparent)]
     Assemble(#[from] AssembleError),
-    /// Shapes that were not traced.
+    /// Tracing of shapes.
     #[cfg(unix)]
     #[error(transparent)]
     Shapes(#[from] ShapesError),
-    /// No GPU to measure.
+    /// No GPU that can be measured.
     #[cfg(unix)]
     #[error(transparent)]
     NoGpu(#[from] NoGpu),
-    /// A job that was not attached to.
+    /// Attaching to a job.
     #[cfg(target_os = "linux")]
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// An error of a program that uses the commands, or of a serialiser.
+    /// An error of a program that uses the commands as a library, or of a serialiser.
     #[error(transparent)]
     Other(Box<dyn Error + Send + Sync>),
 }
 
 impl CliError {
-    /// An error of another kind.
+    /// Wraps any other error.
     pub fn other(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Other(error.into())
     }
 
-    /// The error with what it is about.
+    /// Adds the file, flag or step that caused the error.
     #[must_use]
     pub fn at(self, place: impl Display) -> Self {
         Self::At { place: place.to_string(), error: Box::new(self) }
     }
 
-    /// The exit code of the process: that of a shell for a program that cannot be started, 128
-    /// and the signal where one ended us, 0 where nobody reads the output, 1 where there is no plan
-    /// to export, else 2.
+    /// Exit code of the process. As in a shell, 126 or 127 for a program that cannot be started and 128 plus the number
+    /// of a signal that ended us. 0 if the output was closed, 1 if there is no plan to export, else 2.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::BrokenPipe => 0,
-            // As for a plan in any other form.
+            // The same code as for a plan in any other form.
             Self::PlanForm(PlanFormError::Launch(LaunchError::NoPlan(_))) => 1,
             #[cfg(unix)]
             Self::Capture(error) => error.exit_code(),
@@ -204,7 +203,7 @@ impl CliError {
         }
     }
 
-    /// Prints the error, where there is something to say that the user does not know.
+    /// Prints the error, unless the user already knows of it.
     pub fn print(&self) {
         match self {
             Self::BrokenPipe => {}
@@ -217,7 +216,7 @@ impl CliError {
     }
 }
 
-/// As shells count.
+/// Exit code for a signal, as in shells.
 #[cfg(unix)]
 fn of_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(130)
@@ -235,12 +234,12 @@ impl From<serde_json::Error> for CliError {
     }
 }
 
-/// Puts what an error is about in front of it.
+/// Adds the place to an error.
 pub(super) trait At<T> {
-    /// The error with what it is about.
+    /// Adds the file, flag or step that caused the error.
     ///
     /// # Errors
-    /// As before, as [`CliError::At`].
+    /// The same error, in [`CliError::At`].
     fn at(self, place: impl Display) -> Result<T, CliError>;
 }
 
@@ -265,7 +264,7 @@ mod tests {
             assert_eq!(CliError::from(CaptureError::NotFound { program }).exit_code(), 127);
             assert_eq!(CliError::from(ShapesError::Interrupted { signal: 15 }).exit_code(), 143);
         }
-        // The same words in another error are another error.
+        // The exit code depends on the variant, not on the text.
         assert_eq!(CliError::Refused(closed.to_string()).exit_code(), 2);
     }
 

@@ -1,4 +1,4 @@
-//! `habitat-tui export --black-box`: what a black box shows of a profile, and nothing else.
+//! `habitat-tui export --black-box`: an anonymised summary of a profile.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `habitat-tui fit`: models that are fitted to what the user has.
+//! `habitat-tui fit`: fits models to the user's own data.
 
 pub(super) mod black_box;
 pub(super) mod kernelwise;
@@ -14,9 +14,7 @@ pub(super) fn run(args: &FitArgs, out: &mut dyn Write) -> Result<u8, CliError> {
         (Some(FitCommand::KernelWise(args)), _) => kernelwise::run(args, out),
         (Some(FitCommand::BlackBox(args)), _) => black_box::run(args, out),
         (None, Some(args)) => log::run(args, out),
-        // The command line has asked for one of them before.
-        (None, None) => {
-            Err(CliError::Refused("what is to be fitted? a log, kernelwise PROFILES, or black-box TABLES".to_owned()))
-        }
+        // Unreachable: the argument parser requires one of them.
+        (None, None) => Err(CliError::Refused("fit needs a log, kernelwise PROFILES, or black-box TABLES".to_owned())),
     }
 }

@@ -1,5 +1,4 @@
-//! The goal of a plan: what the settings file wishes, then what was typed, and the names in both
-//! compared with the catalog and the offers.
+//! The goal of a plan: settings file first, then flags. Checks names against the catalog and the offers.
 
 use std::collections::BTreeSet;
 
@@ -19,11 +18,11 @@ use habitat_planning::pricing::{Offer, PriceBook};
 use habitat_reports::format;
 use habitat_step::catalog::Catalog;
 
-/// What is wished of a goal with its work.
+/// Combines the goal's work with the wishes of the settings file and of the command line.
 ///
 /// # Errors
-/// [`CliError`] for a GPU, provider, region or offer that is not there (a typing error would
-/// otherwise look like "no plan"), and for limits that rule each other out.
+/// [`CliError`] for an unknown GPU, provider, region or offer (a typing error would otherwise look like "no plan"), and
+/// for limits that contradict each other.
 pub(super) fn goal(
     mut goal: Goal,
     typed: &Wish,
@@ -45,22 +44,22 @@ pub(super) fn goal(
     Ok(goal)
 }
 
-/// The local time of planning.
+/// Current local time.
 pub(super) fn now() -> Zoned {
     store::now().to_zoned(TimeZone::system())
 }
 
-/// Hours that a deadline leaves.
+/// Hours until a deadline.
 ///
 /// # Errors
-/// [`CliError`] with the date, if it is past.
+/// [`CliError`] with the date if it is in the past.
 pub(super) fn hours(deadline: Option<&Deadline>) -> Result<Option<Hours>, CliError> {
     let hours = deadline.map(|deadline| deadline.hours(&now())).transpose();
     hours.map_err(|why| CliError::Refused(format!("deadline: {why}")))
 }
 
-/// Lines on how the request was understood: the date that a deadline means, and what the prices of
-/// own machines rest on.
+/// Lines that show how the request was interpreted: the date of the deadline, and the assumptions behind the prices of
+/// own machines.
 pub(super) fn lines(wish: &Wish, own: &OwnArgs, catalog: &Catalog) -> Result<Vec<String>, CliError> {
     let now = now();
     let deadline = wish.deadline.as_ref().and_then(|deadline| {
@@ -72,10 +71,10 @@ pub(super) fn lines(wish: &Wish, own: &OwnArgs, catalog: &Catalog) -> Result<Vec
     Ok(lines)
 }
 
-/// Refuses limits that rule each other out, by their flags.
+/// Refuses limits that contradict each other, naming their flags.
 ///
 /// # Errors
-/// [`CliError`] naming what no offer and no plan can be.
+/// [`CliError`] with the limits that no offer or plan can meet.
 pub(super) fn check_sense(goal: &Goal, prices: &PriceBook) -> Result<(), CliError> {
     let limits = &goal.limits;
     let is_free = |offer: &Offer| offer.price.get() == 0.0 && offer.unusable.is_none();
@@ -90,28 +89,28 @@ pub(super) fn check_sense(goal: &Goal, prices: &PriceBook) -> Result<(), CliErro
         quota.gpus == 0 && is_all && limits.providers.iter().any(|name| name.eq_ignore_ascii_case(&quota.provider))
     };
     let problem = if goal.deadline.is_some_and(|deadline| deadline.get() <= 0.0) {
-        "--deadline 0: no work is done by then; give the hours that there are (24h)".to_owned()
+        "--deadline 0: leaves no time for any work; pass a duration above 0, such as 24h".to_owned()
     } else if goal.budget.is_some_and(|budget| budget.get() <= 0.0) && nothing_is_free {
-        "--budget 0: every offer costs something; give US dollars above 0".to_owned()
+        "--budget 0: no offer is free; pass an amount in US dollars above 0".to_owned()
     } else if limits.max_price.is_some_and(|most| most.get() <= 0.0) && nothing_is_free {
-        "--max-price 0: every offer costs something; give US dollars an hour above 0".to_owned()
+        "--max-price 0: no offer is free; pass US dollars per hour above 0".to_owned()
     } else if let Some(most) = limits.max_gpus.filter(|most| limits.min_gpus.max(1) > *most) {
-        format!("--min-gpus {} and --max-gpus {most}: no offer is both", limits.min_gpus)
+        format!("--min-gpus {} and --max-gpus {most}: no offer meets both", limits.min_gpus)
     } else if let Some(name) = limits.providers.iter().find(same) {
-        format!("--providers and --exclude-providers: both name {}", text::clean(name, 40))
+        format!("--providers and --exclude-providers: both contain {}", text::clean(name, 40))
     } else if !limits.gpus.is_empty() && limits.gpus.iter().all(|gpu| limits.exclude_gpus.contains(gpu)) {
-        "--gpus and --exclude-gpus: every GPU of the first is in the second".to_owned()
+        "--gpus and --exclude-gpus: the second contains every GPU of the first".to_owned()
     } else if all_excluded(&limits.regions) {
-        "--regions and --exclude-regions: every region of the first is in the second".to_owned()
+        "--regions and --exclude-regions: the second contains every region of the first".to_owned()
     } else if let Some(quota) = limits.quotas.iter().find(without_quota) {
-        format!("--providers and quota: {0} is named, and the quota of GPUs at {0} is 0", quota.provider)
+        format!("--providers and quota: {0} is listed, but its quota of GPUs is 0", quota.provider)
     } else {
         return Ok(());
     };
     Err(CliError::Refused(problem))
 }
 
-/// Names are those of the catalog and of the offers.
+/// Checks that names exist in the catalog or among the offers.
 fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook) -> Result<(), CliError> {
     let limits = &goal.limits;
     let offers = prices.offers();
@@ -127,7 +126,7 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
     for name in providers.chain(limits.quotas.iter().map(|quota| &quota.provider)) {
         if !offers.iter().any(|offer| offer.provider.eq_ignore_ascii_case(name)) {
             let near = near(name, offers.iter().map(|offer| offer.provider.as_str()), "prices");
-            let problem = format!("no provider {:?}{near}", text::clean(name, 40));
+            let problem = format!("unknown provider {:?}{near}", text::clean(name, 40));
             let is_typed = data.is_some_and(|data| data.provider.as_ref() == Some(name))
                 || lists([&typed.providers, &typed.exclude_providers], name)
                 || typed.quota.iter().any(|quota| quota.provider == *name);
@@ -144,7 +143,7 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
             let known = offers().flat_map(|offer| [Some(offer.region.as_str()), offer.region_name()]).flatten();
             let near = near(filter, known, "offers");
             let of = provider.map(|name| format!(" of {name}")).unwrap_or_default();
-            let problem = format!("no region{of} is called {:?}{near}", text::clean(filter, 40));
+            let problem = format!("unknown region{of}: {:?}{near}", text::clean(filter, 40));
             let is_typed = data.is_some_and(|data| data.region.as_ref() == Some(filter))
                 || lists([&typed.regions, &typed.exclude_regions], filter)
                 || typed.quota.iter().any(|quota| quota.region.as_ref() == Some(filter));
@@ -158,23 +157,23 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
     for id in &limits.offers {
         if !offers.iter().any(|offer| offer.id.as_str() == id) {
             let near = near(id, offers.iter().map(|offer| offer.id.as_str()), "offers");
-            return Err(CliError::Refused(format!("no offer {:?}{near}", text::clean(id, 120))));
+            return Err(CliError::Refused(format!("unknown offer {:?}{near}", text::clean(id, 120))));
         }
     }
     for name in &typed.gpus {
-        // Of a name of several GPUs, one with an offer is enough.
+        // For a name that fits several GPUs, one GPU with an offer is enough.
         let meant = catalog.named(name);
         if !offers.iter().any(|offer| meant.iter().any(|gpu| offer.gpu.as_ref() == Some(&gpu.slug))) {
             let gpu = meant.first().map_or_else(|| text::clean(name, 40), |gpu| gpu.slug.to_string());
             return Err(CliError::Refused(format!(
-                "no offer has a {gpu}; `habitat-tui offers` lists all, your own go into the price overlay"
+                "no offer has a {gpu}; `habitat-tui offers` lists all offers, and the price overlay takes your own"
             )));
         }
     }
     Ok(())
 }
 
-/// The names nearest to one that is not known, and where all are.
+/// A hint for an unknown name: the most similar names, and the command that lists all.
 fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>, command: &str) -> String {
     let known: BTreeSet<&str> = known.collect();
     let near = text::nearest(name, known, 5);

@@ -1,4 +1,4 @@
-//! What to type next, now that a profile was written: commands that run as they stand.
+//! Suggested next commands after a profile was written, ready to copy.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use habitat_base::text::{CommandLine, shell_word};
 use habitat_prediction::origin::candidates;
 use habitat_step::profile::Profile;
 
-/// What was typed, with `flag VALUE` in place of the value that the flag had, or at the end.
+/// The current command with the value of `flag` replaced, or with the flag appended.
 pub(super) fn with_flag(flag: &str, value: &str) -> String {
     let mut line = typed();
     line.set(flag, value);
     line.to_string()
 }
 
-/// What was typed, as a command that can be typed again; the words of a job behind two dashes.
+/// The current command, so that it can be typed again. A job's own command follows after `--`.
 pub(super) fn typed() -> CommandLine {
     let mut words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let command = Cli::try_parse_from(std::env::args_os()).ok().and_then(|cli| cli.command);
@@ -30,42 +30,45 @@ pub(super) fn typed() -> CommandLine {
     words.into_iter().collect()
 }
 
-/// A command of this program.
+/// A command line of this program.
 pub(super) fn command_of(words: &[impl AsRef<str>]) -> String {
     words.iter().map(|word| word.as_ref().to_owned()).collect::<CommandLine>().to_string()
 }
 
-/// The lines that end a report: `next: habitat-tui FILE`, and where the catalog does not
-/// know the GPU that was measured, what there is to choose from.
+/// The lines that end a report: `next: habitat-tui FILE`, and the candidates if the catalog does not know the measured
+/// GPU.
 pub(super) fn lines(output: &Path, profile: &Profile) -> String {
     lines_for(&format!("habitat-tui {}", shell_word(&output.display().to_string())), profile)
 }
 
-/// The same for a command that is not to open the screens.
+/// The same for another command than the one that opens the screens.
 pub(super) fn lines_for(command: &str, profile: &Profile) -> String {
     let plain = || format!("next: {command}");
     let Some(origin) = profile.origin.as_ref().filter(|origin| origin.gpu.is_none()) else { return plain() };
-    // A catalog that cannot be read is told by the command that needs it.
+    // The command that needs the catalog reports that it cannot be read.
     let Ok(catalog) = store::catalog(&Paths::find()) else { return plain() };
     let candidates = candidates(profile, &catalog);
     if candidates.gpus.is_empty() {
-        let which =
-            if origin.gpu_name.is_some() { "the catalog does not have the GPU" } else { "the GPU is not named" };
+        let which = if origin.gpu_name.is_some() {
+            "the GPU is not in the catalog"
+        } else {
+            "the recording does not name the GPU"
+        };
         let mine = Paths::find().catalog();
         let remedy = format!(
-            "  {which}: predictions need to know which it was (`--origin GPU`; `habitat-tui gpus` lists all, your own go into {})",
+            "  {which}, which predictions need: pass `--origin GPU` (`habitat-tui gpus` lists all; add your own to {})",
             mine.display()
         );
         let has_shapes = profile.operations.iter().any(|operation| !operation.inputs.is_empty());
         return if has_shapes {
-            format!("next: {command} --ignore-origin\n{remedy}, or start from the shapes alone, as this does")
+            format!("next: {command} --ignore-origin\n{remedy}, or predict from shapes alone, as above")
         } else {
-            format!("next: {command}\n{remedy}; what was measured is shown without")
+            format!("next: {command}\n{remedy}; measured figures are shown without it")
         };
     }
     let why = candidates.why.map_or_else(String::new, |why| format!(" ({why})"));
     let commands: Vec<String> = candidates.gpus.iter().map(|gpu| format!("\n  {command} --origin {gpu}")).collect();
-    format!("next, by the GPU that it was recorded on{why}:{}", commands.concat())
+    format!("next, choose the recording GPU{why}:{}", commands.concat())
 }
 
 #[cfg(test)]

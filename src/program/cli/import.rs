@@ -1,4 +1,4 @@
-//! `habitat-tui import`.
+//! `habitat-tui import`: makes a profile from recordings or an op list.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
         |trace: &PathBuf| matches!((trace.canonicalize(), args.output.canonicalize()), (Ok(a), Ok(b)) if a == b);
     if args.traces.iter().any(is_output) {
         let output = args.output.display();
-        return Err(CliError::Refused(format!("{output}: is the recording itself; give the profile another name")));
+        return Err(CliError::Refused(format!("{output}: is also the recording; choose another name for the profile")));
     }
     let given = &args.workload;
     let origin = gpu::maybe(&catalog, "--origin", given.origin.as_ref())?;
@@ -71,11 +71,11 @@ pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, CliError
     report(args, &import, out)
 }
 
-/// An op list as a profile; what was typed wins over what the list says.
+/// Makes a profile from an op list. Flags override facts in the list.
 fn op_list(args: &ImportArgs, mut profile: Profile, measured: bool, out: &mut dyn Write) -> Result<u8, CliError> {
     let path = args.traces[0].display();
     if measured {
-        return Err(CliError::Refused(format!("{path}: an op list was not recorded on a GPU; leave --origin out")));
+        return Err(CliError::Refused(format!("{path}: an op list is not recorded on a GPU; omit --origin")));
     }
     let given = &args.workload;
     let workload = &mut profile.workload;
@@ -110,24 +110,24 @@ fn op_list(args: &ImportArgs, mut profile: Profile, measured: bool, out: &mut dy
         };
         return print_json(&found, out);
     }
-    habitat_reports::summary::write_profile(&profile, &args.output.display().to_string(), out)?;
-    writeln!(out, "  {operations} operations of an op list, nothing measured")?;
+    crate::report::summary::write_profile(&profile, &args.output.display().to_string(), out)?;
+    writeln!(out, "  {operations} operations from an op list, no measurements")?;
     writeln!(out, "\nwritten to {}", args.output.display())?;
     writeln!(out, "{}", hints::lines(&args.output, &profile))?;
     Ok(0)
 }
 
-/// What is imported.
-const ACCEPTED: &str = "PyTorch traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite) and recordings of XPlane (.xplane.pb), one or one a rank; or one op list";
+/// Kinds of files that can be imported, for errors.
+const ACCEPTED: &str = "PyTorch traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite) and recordings of XPlane (.xplane.pb), one file or one per rank; or one op list";
 
-/// The format of each file.
+/// Formats of the files.
 fn formats(paths: &[PathBuf], kinds: &[Kind]) -> Result<Vec<Format>, CliError> {
     let format = |(path, kind): (&PathBuf, &Kind)| match kind {
         Kind::Trace => Ok(Format::Kineto),
         Kind::Nsight => Ok(Format::Nsight),
         Kind::Xplane => Ok(Format::Xplane),
         Kind::OpList => {
-            let problem = "is an op list, which is a whole step; import it alone";
+            let problem = "an op list is a whole step; import it alone";
             Err(CliError::Refused(problem.to_owned()).at(path.display()))
         }
         Kind::Profile | Kind::BlackBox | Kind::Other(_) => Err(kind.refused(path, ACCEPTED).into()),
@@ -135,13 +135,13 @@ fn formats(paths: &[PathBuf], kinds: &[Kind]) -> Result<Vec<Format>, CliError> {
     paths.iter().zip(kinds).map(format).collect()
 }
 
-/// The import of one recording, or of one a rank.
+/// Imports one recording, or one per rank.
 fn recordings(args: &ImportArgs, formats: &[Format], options: &ImportOptions<'_>) -> Result<Import, CliError> {
     let refuse = |flag: &str, given: bool, taken: &[Format], kinds: &str| {
         let other = formats.iter().position(|format| !taken.contains(format)).filter(|_| given);
         other.map_or(Ok(()), |at| {
             let path = args.traces[at].display();
-            Err(CliError::Refused(format!("{flag}: {path} is no {kinds}; leave the flag out")))
+            Err(CliError::Refused(format!("{flag}: {path} is not a {kinds}; omit the flag")))
         })
     };
     let several_gpus = [Format::Nsight, Format::Xplane];
@@ -151,7 +151,7 @@ fn recordings(args: &ImportArgs, formats: &[Format], options: &ImportOptions<'_>
     refuse("--shapes-only", args.shapes_only, &[Format::Kineto], "PyTorch trace")?;
     if let Some(other) = formats.iter().position(|format| *format != formats[0]) {
         return Err(CliError::Refused(format!(
-            "{} and {} are recordings of different kinds; the ranks of a job are recorded alike",
+            "{} and {} are recordings of different formats; record all ranks of a job in the same one",
             args.traces[0].display(),
             args.traces[other].display()
         )));
@@ -161,7 +161,7 @@ fn recordings(args: &ImportArgs, formats: &[Format], options: &ImportOptions<'_>
     }
     let imports = args.traces.iter().zip(formats).map(|(path, format)| input::import(path, *format, options));
     let import = import::combine(imports.collect::<Result<_, _>>()?);
-    import.ok_or_else(|| CliError::Refused("no recording given; name at least one file".to_owned()))
+    import.ok_or_else(|| CliError::Refused("no recording given; pass at least one file".to_owned()))
 }
 
 fn report(args: &ImportArgs, import: &Import, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -194,7 +194,7 @@ fn report(args: &ImportArgs, import: &Import, out: &mut dyn Write) -> Result<u8,
     writeln!(out, "  steps by {}: {} found, {} used", summary.marks.name(), summary.steps_found, summary.steps_used)?;
     writeln!(
         out,
-        "  {} operations, {} kernels a step, {} of kernel time joined to {}",
+        "  {} operations, {} kernels per step, {} of kernel time joined to {}",
         profile.operations.len(),
         format::grouped(summary.kernels_per_step),
         format::percent(summary.joined_share),

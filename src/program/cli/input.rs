@@ -1,5 +1,4 @@
-//! Loading the recorded step: a profile, a recording of any kind, an op list, or the embedded
-//! sample.
+//! Loads the recorded step: a profile, a recording in any format, an op list, or the embedded sample.
 
 use std::path::{Path, PathBuf};
 
@@ -17,16 +16,16 @@ use habitat_step::profile::{DeviceInfo, Profile, Warning};
 use habitat_traces::Format;
 use habitat_traces::import::{self, Import, ImportOptions};
 
-/// A recorded step and where it is from.
+/// A recorded step and its source.
 #[derive(Debug)]
 pub struct Loaded {
     /// The step.
     pub profile: Profile,
-    /// Where it is from, in the words the screens show.
+    /// Its source, as the screens show it.
     pub label: String,
-    /// Whether it is the embedded sample, not the user's own.
+    /// Whether this is the embedded sample instead of the user's own step.
     pub embedded: bool,
-    /// What was unusual about the file.
+    /// Warnings about the file.
     pub warnings: Vec<Warning>,
 }
 
@@ -39,10 +38,10 @@ impl Loaded {
     }
 }
 
-/// Loads what `input` names; facts given as flags complete those of the file.
+/// Loads the step that `input` names. Flags complete the facts in the file.
 ///
 /// # Errors
-/// [`CliError`] naming the file, the place and the remedy.
+/// [`CliError`] with the file, the place and the remedy.
 pub fn load(input: &InputArgs, catalog: &Catalog) -> Result<Loaded, CliError> {
     let mut loaded = match &input.file {
         None => Loaded {
@@ -55,8 +54,8 @@ pub fn load(input: &InputArgs, catalog: &Catalog) -> Result<Loaded, CliError> {
     };
     let profile = &mut loaded.profile;
     let workload = &mut profile.workload;
-    // What was recorded belongs to the recorded numbers: another value would make the
-    // throughput of a measured step up.
+    // Flags may not change recorded facts: with another batch size, for example, the throughput of a measured step
+    // would be wrong.
     complete("--batch-size", &mut workload.batch_size, input.recorded.batch_size, &loaded.label)?;
     complete("--sequence-length", &mut workload.sequence_length, input.sequence_length, &loaded.label)?;
     complete("--parameters", &mut workload.parameter_count, input.recorded.parameters, &loaded.label)?;
@@ -64,7 +63,7 @@ pub fn load(input: &InputArgs, catalog: &Catalog) -> Result<Loaded, CliError> {
         let step = profile.step.get_or_insert_default();
         if let Some(recorded) = step.peak_memory_bytes {
             return Err(CliError::Refused(format!(
-                "--peak-memory: {} says {} already",
+                "--peak-memory: {} already records {}",
                 loaded.label,
                 format::memory(recorded)
             )));
@@ -74,11 +73,11 @@ pub fn load(input: &InputArgs, catalog: &Catalog) -> Result<Loaded, CliError> {
     Ok(loaded)
 }
 
-/// Puts a fact in where the file has none.
+/// Fills in a fact that the file lacks.
 fn complete(flag: &str, place: &mut Option<u64>, given: Option<u64>, label: &str) -> Result<(), CliError> {
     match (*place, given) {
         (Some(recorded), Some(given)) if recorded != given => Err(CliError::Refused(format!(
-            "{flag}: {given}, but {label} says {recorded}; leave the flag out, or correct the file (`habitat-tui import` takes the flag too)"
+            "{flag}: {given}, but {label} records {recorded}; omit the flag, or correct the file by importing it again with the flag (`habitat-tui import`)"
         ))),
         (_, Some(given)) => {
             *place = Some(given);
@@ -88,7 +87,7 @@ fn complete(flag: &str, place: &mut Option<u64>, given: Option<u64>, label: &str
     }
 }
 
-/// Loads the recorded step of a file.
+/// Loads the recorded step in a file.
 pub(super) fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliError> {
     let find = |device: &DeviceInfo| resolve(device, catalog);
     let options = ImportOptions { workload: workload_name(path), resolve_gpu: Some(&find), ..ImportOptions::default() };
@@ -104,7 +103,7 @@ pub(super) fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliErr
     Ok(Loaded { profile, label: path.display().to_string(), embedded: false, warnings })
 }
 
-/// The profile of an op list.
+/// Reads an op list as a profile.
 pub(super) fn op_list(path: &Path) -> Result<Profile, CliError> {
     let json = store::read(path, Limit::OP_LIST)?;
     let profile = from_op_list(&json, &workload_name(path))
@@ -112,7 +111,7 @@ pub(super) fn op_list(path: &Path) -> Result<Profile, CliError> {
     Ok(profile)
 }
 
-/// How to import a recording with what was typed of its workload; `name` is for one without.
+/// Import options from flags about the workload; `name` is the workload's name if there is no flag for it.
 pub(super) fn import_options<'a>(
     given: &WorkloadArgs,
     name: String,
@@ -132,7 +131,7 @@ pub(super) fn import_options<'a>(
     }
 }
 
-/// Imports one recording, of whatever format.
+/// Imports one recording in any format.
 pub(super) fn import(path: &Path, format: Format, options: &ImportOptions<'_>) -> Result<Import, CliError> {
     match format {
         Format::Kineto => return traces(&[path.to_owned()], options),
@@ -142,7 +141,7 @@ pub(super) fn import(path: &Path, format: Format, options: &ImportOptions<'_>) -
     .at(path.display())
 }
 
-/// Imports the PyTorch traces of the ranks of a job.
+/// Imports the PyTorch traces of a job's ranks.
 pub(super) fn traces(paths: &[PathBuf], options: &ImportOptions<'_>) -> Result<Import, CliError> {
     let mut reading = Reading::new(paths);
     let read = store::traces::import(paths, options, &mut |progress| reading.show(progress));
@@ -156,11 +155,11 @@ pub(super) fn traces(paths: &[PathBuf], options: &ImportOptions<'_>) -> Result<I
 /// The catalog's slug of a recording's GPU.
 ///
 /// # Errors
-/// In words, why the catalog has none.
+/// The reason why the catalog has none, in words.
 pub fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Result<GpuSlug, String> {
     let narrow = |(major, minor): (u32, u32)| Some((u8::try_from(major).ok()?, u8::try_from(minor).ok()?));
     let identity = DeviceIdentity {
-        // A name made of figures has no model in it.
+        // A name made up from the figures does not contain a model.
         name: if device.is_named() { device.name.clone() } else { String::new() },
         compute_capability: device.compute_capability.and_then(narrow),
         sm_count: device.multiprocessors,
@@ -169,7 +168,7 @@ pub fn resolve(device: &DeviceInfo, catalog: &Catalog) -> Result<GpuSlug, String
     catalog.recognise(&identity).map(|gpu| gpu.slug.clone()).map_err(|reason| reason.to_string())
 }
 
-/// The trace's file name without its endings.
+/// A recording's file name without its extensions.
 pub fn workload_name(path: &Path) -> String {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let mut stem = name.as_str();

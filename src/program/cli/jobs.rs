@@ -1,4 +1,4 @@
-//! `habitat-tui plan-jobs`: several jobs of one file.
+//! `habitat-tui plan-jobs`: plans several jobs from one file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use habitat_prediction::{Host, MethodChoice, PredictError, Predictions, predict}
 use habitat_reports::jobs::JobsForm;
 use habitat_step::catalog::Catalog;
 
-/// Steps of the jobs' file with their predictions.
+/// Recorded steps of the jobs file with their predictions.
 type Steps = Vec<(StepTable, Predictions)>;
 
-/// A file of jobs, and how their steps are predicted.
+/// A jobs file, and how to predict its steps.
 #[derive(Debug, Clone)]
 pub struct Jobs {
     /// The file.
@@ -50,21 +50,21 @@ impl Jobs {
     /// Reads the file and its recordings, and plans the jobs together.
     ///
     /// # Errors
-    /// [`CliError`] naming the file, the line, the job and the remedy.
+    /// [`CliError`] with the file, the line, the job and the remedy.
     pub fn plan(&self) -> Result<JobsPlan, CliError> {
-        // The screens have the terminal.
+        // The screens own the terminal.
         progress::silence();
         self.planned(|_| {})
     }
 
-    /// Prints the plan; the exit code.
+    /// Prints the plan and returns the exit code.
     pub(super) fn print(&self, form: JobsForm, out: &mut dyn Write) -> Result<u8, CliError> {
         let plan = self.planned(Loaded::warn)?;
         out.write_all(form.text(&plan)?.as_bytes())?;
         Ok(u8::from(plan.total.is_none() || plan.status == PlanStatus::Infeasible))
     }
 
-    /// The plan; every recording is passed on when it is read.
+    /// Plans the jobs and passes each recording to `read` once it is loaded.
     fn planned(&self, read: fn(&Loaded)) -> Result<JobsPlan, CliError> {
         let path = self.file.display();
         let paths = Paths::find();
@@ -93,7 +93,7 @@ impl Jobs {
         plan_jobs(&jobs, supply, &shared, Settings::default()).at(&path)
     }
 
-    /// A job with its step predicted; jobs of the same step share the prediction.
+    /// A job with the prediction of its step. Jobs with the same step share the prediction.
     fn job_of(
         &self,
         job: &JobTable,
@@ -104,10 +104,10 @@ impl Jobs {
         (steps, read): (&mut Steps, fn(&Loaded)),
     ) -> Result<Job, CliError> {
         let place = format!("line {}: job {:?}", job.line, job.name);
-        let work = job.wish.work().ok_or_else(|| CliError::Refused("no work".to_owned())).at(&place)?;
+        let work = job.wish.work().ok_or_else(|| CliError::Refused("no work given".to_owned())).at(&place)?;
         let mut wish = job.wish.clone();
         wish.quota.extend(file.shared.quota.iter().cloned());
-        // Before the step is read: a wrong name is found at once.
+        // Checked before the step is read, so that a wrong name is reported at once.
         let goal = goal::goal(Goal::new(work), &wish, usual, catalog, prices).at(&place)?;
         let deadline = goal::hours(file.shared.deadline.as_ref()).at("all jobs")?;
         goal::check_sense(&Goal { deadline, budget: file.shared.budget, ..goal.clone() }, prices).at("all jobs")?;
@@ -122,7 +122,7 @@ impl Jobs {
         Ok(Job { name: job.name.clone(), predictions, goal, earliest: job.time.not_before_hours })
     }
 
-    /// Where the step of a job is, and what is known of it.
+    /// The input for a job's step.
     fn input(&self, job: &JobTable) -> InputArgs {
         let step = &job.step;
         let folder = self.file.parent().unwrap_or(Path::new(""));
@@ -151,21 +151,21 @@ impl Jobs {
         let options = options(&input, &[], catalog, &Paths::find())?;
         predict(&loaded.profile, catalog, &options).map_err(|error| {
             let problem = match &error {
-                PredictError::UnknownOrigin { .. } => format!("{error} (in the file of jobs: origin = \"GPU\")"),
+                PredictError::UnknownOrigin { .. } => format!("{error} (in the jobs file: origin = \"GPU\")"),
                 _ => error.to_string(),
             };
             CliError::Refused(problem).at(&loaded.label)
         })
     }
 
-    /// The step of the first job, and its work and limits: for the screens of one step.
+    /// The step of the first job with its work and limits, for screens of a single step.
     ///
     /// # Errors
-    /// [`CliError`] where the file cannot be read.
+    /// [`CliError`] if the file cannot be read.
     pub(super) fn first(&self) -> Result<(InputArgs, Wish), CliError> {
         let path = self.file.display();
         let file = JobsFile::parse(&store::read_text(&self.file, Limit::PLAN)?).at(&path)?;
-        let job = file.jobs.first().ok_or_else(|| CliError::Refused("there is no job in it".to_owned())).at(&path)?;
+        let job = file.jobs.first().ok_or_else(|| CliError::Refused("contains no jobs".to_owned())).at(&path)?;
         Ok((self.input(job), job.wish.clone()))
     }
 }
@@ -178,7 +178,7 @@ fn machine_of(machine: &MachineTable, catalog: &Catalog) -> Result<Machine, CliE
         [] => catalog.find(&machine.gpu).at(&place)?,
         ref several => {
             let all: Vec<&str> = several.iter().map(|gpu| gpu.slug.as_str()).collect();
-            let problem = format!("{} may be {}; write one of them", text::clean(&machine.gpu, 40), all.join(", "));
+            let problem = format!("{} matches {}; choose one", text::clean(&machine.gpu, 40), all.join(", "));
             return Err(CliError::Refused(problem).at(&place));
         }
     };

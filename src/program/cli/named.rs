@@ -1,12 +1,12 @@
-//! What recordings are called where no name is given.
+//! Default names of recordings.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// How the names of profiles end that are chosen here.
+/// Extension of profiles with a default name.
 const PROFILE: &str = "habitat.json.zst";
 
-/// What a job is called: the script, the module, or the program.
+/// Name of a job: its script, module or program.
 pub(super) fn job_name(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let stem = |word: &str| {
@@ -23,13 +23,13 @@ pub(super) fn job_name(command: &[OsString]) -> String {
     }
 }
 
-/// A name as the beginning of a file's name.
+/// Turns a name into the stem of a file name.
 pub(super) fn file_stem(name: &str) -> String {
     let clean: String = name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
     clean.trim_start_matches('.').to_owned()
 }
 
-/// A profile in this folder that is not there yet, nor the log that belongs to it.
+/// An unused profile name in the current folder; its log's name is unused, too.
 pub(super) fn unused_profile(job: &str) -> PathBuf {
     let stem = format!("{}-{}", file_stem(job), jiff::Zoned::now().date());
     let is_free = |name: &String| [PROFILE, "log"].iter().all(|end| !Path::new(&format!("{name}.{end}")).exists());

@@ -1,5 +1,4 @@
-//! How to predict: the settings file, the folder of weights with what of it is not shipped, and
-//! the user's own measurements.
+//! Options of the prediction: settings file, folder of weights, and the user's own measurements.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,10 +17,10 @@ use habitat_prediction::measured::Measurement;
 use habitat_prediction::{MethodChoice, Options};
 use habitat_step::catalog::{Catalog, GpuSpec};
 
-/// The settings file, where there is one.
+/// Reads the settings file if it exists.
 ///
 /// # Errors
-/// [`CliError`] naming the file and the key.
+/// [`CliError`] with the file and the key.
 pub fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
     let path = paths.settings();
     let Some(text) = store::there(store::read_text(&path, Limit::SETTINGS))? else {
@@ -30,12 +29,12 @@ pub fn settings(paths: &Paths) -> Result<SettingsFile, CliError> {
     SettingsFile::parse(&text).at(path.display())
 }
 
-/// The folder of trained networks: as given, else as the settings say, else the user's.
+/// Folder of trained weights: from the flag, else the settings, else the user's default.
 pub fn weights_folder(given: Option<&Path>, settings: &SettingsFile, paths: &Paths) -> PathBuf {
     given.map(Path::to_owned).or_else(|| settings.models.clone()).unwrap_or_else(|| paths.models())
 }
 
-/// What steps are predicted with; of single operations nothing is kept.
+/// Prediction options for whole steps; per-operation results are not kept.
 pub(super) fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -> Result<Options, CliError> {
     let weights = weights_folder(input.models.models.as_deref(), &settings(paths)?, paths);
     let habitat = (input.method == MethodChoice::HabitatMlp).then(|| habitat(&weights)).transpose()?;
@@ -55,7 +54,7 @@ pub(super) fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths
     })
 }
 
-/// Habitat's networks in a folder.
+/// Loads Habitat's networks from a folder.
 fn habitat(dir: &Path) -> Result<HabitatMlp, CliError> {
     let mut networks = Vec::new();
     for kind in Kind::ALL {
@@ -72,21 +71,21 @@ fn habitat(dir: &Path) -> Result<HabitatMlp, CliError> {
     if networks.is_empty() {
         let files = Kind::ALL.map(Kind::file).join(", ");
         return Err(CliError::Refused(format!(
-            "{}: no weights of Habitat's networks ({files}); they are not shipped: train them with `habitat-lab train --habitat --data DIR` (models/lab in the sources), or name their folder with --models DIR",
+            "{}: no weights for Habitat's networks ({files}). They are not shipped: train them with `habitat-lab train --habitat --data DIR` (models/lab in the sources), or pass their folder with --models DIR",
             dir.display()
         )));
     }
     Ok(HabitatMlp::new(networks))
 }
 
-/// The linear models of a file; without one those in the folder of weights, else the shipped ones.
+/// Loads the linear models: from the given file, else from the folder of weights, else the shipped ones.
 pub(super) fn kernel_wise(given: Option<&Path>, weights: &Path) -> Result<Arc<KernelWise>, CliError> {
     let path = given.map_or_else(|| weights.join(store::KERNEL_WISE), Path::to_owned);
     let shipped = given.is_none() && !path.exists();
     Ok(Arc::new(if shipped { store::bundled::kernel_wise() } else { store::kernel_wise(&path)? }))
 }
 
-/// The models of the folder of weights, corrected by the operators that the user measured.
+/// Loads the models from the folder of weights, corrected with operators that the user measured.
 pub(super) fn models(args: &ModelArgs, catalog: &Catalog, paths: &Paths) -> Result<Models, CliError> {
     let weights = weights_folder(args.models.as_deref(), &settings(paths)?, paths);
     let measured = match &args.measured {
@@ -95,7 +94,7 @@ pub(super) fn models(args: &ModelArgs, catalog: &Catalog, paths: &Paths) -> Resu
             if rows.is_empty() {
                 let names = TABLES.join(", ");
                 return Err(CliError::Refused(format!(
-                    "{}: no operators to learn from: no tables ({names}; .csv), and no usable rows of `habitat-tui collect`",
+                    "{}: no measured operators: neither tables ({names}; .csv) nor usable rows from `habitat-tui collect`",
                     dir.display()
                 )));
             }
@@ -140,11 +139,11 @@ fn measured<'a>(dir: &Path, catalog: &'a Catalog) -> Result<Vec<(Row, &'a GpuSpe
     Ok(found)
 }
 
-/// Tables by name, and collections.
+/// Operator tables with their names, and collections.
 type Tables = (Vec<(PathBuf, &'static str)>, Vec<PathBuf>);
 
-/// The tables of a folder, and what `collect` wrote, which its first line shows; a file of CSV
-/// under another name is most likely misnamed.
+/// Finds the operator tables of a folder, and files from `collect`, which it recognises by their first line. Refuses
+/// other CSV files: they are most likely misnamed.
 fn tables(dir: &Path) -> Result<Tables, CliError> {
     let (mut found, mut collections) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(dir).map_err(|error| StoreError::read(dir, error))? {
@@ -160,7 +159,7 @@ fn tables(dir: &Path) -> Result<Tables, CliError> {
         let Some(table) = TABLES.into_iter().find(|table| *table == name) else {
             let names = TABLES.join(", ");
             return Err(CliError::Refused(format!(
-                "{}: neither written by `habitat-tui collect` nor a table of operators, which are called {names}",
+                "{}: neither written by `habitat-tui collect` nor named like an operator table ({names})",
                 path.display()
             )));
         };

@@ -1,4 +1,4 @@
-//! What commands write: JSON, tables, and files that must not be there yet.
+//! Output of commands: JSON, tables, and files that must not exist yet.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,10 +12,10 @@ use habitat_reports::html::Report;
 use habitat_reports::table::Table;
 use habitat_step::profile::Profile;
 
-/// Prints a value as JSON in which nothing can steer a terminal; exit code 0.
+/// Prints a value as JSON with control characters escaped, so that it is safe on a terminal. Returns exit code 0.
 ///
 /// # Errors
-/// [`CliError`] where it cannot be written.
+/// [`CliError`] if it cannot be written.
 pub fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<u8, CliError> {
     let text = serde_json::to_string_pretty(value)?;
     writeln!(out, "{}", text::json_escaped(&text))?;
@@ -32,8 +32,7 @@ pub(super) fn print_table(table: &Table, form: TableForm, out: &mut dyn Write) -
     Ok(())
 }
 
-/// Refuses to replace a file unasked, before the work that would make it. A pipe or a device has
-/// nothing to lose.
+/// Refuses to overwrite a file without `force`, before the work for it starts. A pipe or a device has nothing to lose.
 pub(super) fn check_new(path: &Path, force: bool) -> Result<(), StoreError> {
     if path.is_dir() {
         let source = std::io::ErrorKind::IsADirectory.into();
@@ -42,7 +41,7 @@ pub(super) fn check_new(path: &Path, force: bool) -> Result<(), StoreError> {
     if path.is_file() && !force { Err(StoreError::Exists { path: path.to_owned() }) } else { Ok(()) }
 }
 
-/// Whether a file can be made there, before the job that it is of starts.
+/// Checks that a file can be created at `path`, before the job for it starts.
 #[cfg(unix)]
 pub(super) fn check_writable(path: &Path, force: bool) -> Result<(), CliError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -56,35 +55,35 @@ pub(super) fn check_writable(path: &Path, force: bool) -> Result<(), CliError> {
     } else {
         match tempfile::tempfile_in(folder) {
             Ok(_) => return Ok(()),
-            Err(error) => format!("cannot be written: {error}; nothing was started (-o gives another place)"),
+            Err(error) => format!("cannot be written: {error}; the job was not started (choose another file with -o)"),
         }
     };
     Err(CliError::Refused(problem).at(path.display()))
 }
 
-/// Refuses `-o report.html`, which would hold another form than its name says.
+/// Refuses `-o report.html`: the content would not be HTML.
 pub(super) fn check_form(path: &Path) -> Result<(), CliError> {
     if matches!(FileArgs::ending(path).as_deref(), Some("html" | "htm")) {
-        let problem = "-o writes no HTML; `predict --html FILE` and `plan --html FILE` write a report".to_owned();
+        let problem = "-o does not write HTML; `predict --html FILE` and `plan --html FILE` do".to_owned();
         return Err(CliError::Refused(problem).at(path.display()));
     }
     Ok(())
 }
 
-/// Writes a report to share, and says where it is.
+/// Writes a report to share, and prints its path.
 pub(super) fn save_html(report: &Report<'_>, path: &Path, force: bool) -> Result<(), CliError> {
     store::save_atomically(path, report.html().as_bytes(), force)?;
     terminal::say(format_args!("report: {}", path.display()));
     Ok(())
 }
 
-/// Makes a folder and those above it.
+/// Creates a folder and its parents.
 pub(super) fn make_folder(path: &Path) -> Result<(), StoreError> {
     std::fs::create_dir_all(path).map_err(|source| StoreError::Write { path: path.to_owned(), source })
 }
 
-/// Writes a profile, once it is known that it can be read back: the rules of the form hold for
-/// what was typed, too, such as a batch of none.
+/// Writes a profile after checking that it can be read back. This also applies the format's rules to values from flags,
+/// such as a batch size of 0.
 pub(super) fn save_profile(profile: &Profile, path: &Path, force: bool) -> Result<(), CliError> {
     let json = profile.to_json()?;
     Profile::from_json(&json).map_err(|source| StoreError::Profile { path: path.to_owned(), source })?;

@@ -12,14 +12,14 @@ use habitat_planning::plan::WITH_REST;
 use habitat_planning::pricing::{PriceBook, Snapshot};
 use habitat_step::catalog::{Catalog, GpuSpec};
 
-/// US dollars a kWh if none is given: what households in the USA paid on average in 2023 (US Energy
-/// Information Administration, Electric Power Annual 2023).
+/// Default electricity price, US dollars per kWh: the average for households in the USA in 2023 (US Energy Information
+/// Administration, Electric Power Annual 2023).
 const USD_PER_KWH: f64 = 0.16;
 
-/// The prices with the own machines among them.
+/// Adds the own machines to the prices.
 ///
 /// # Errors
-/// [`CliError`] for a name that is no GPU, or several, and for a GPU without a known power limit.
+/// [`CliError`] for a name that matches no GPU or several, and for a GPU without a known power limit.
 pub(super) fn add(own: &OwnArgs, prices: PriceBook, catalog: &Catalog) -> Result<PriceBook, CliError> {
     if own.own.is_empty() {
         return Ok(prices);
@@ -42,13 +42,13 @@ pub(super) fn add(own: &OwnArgs, prices: PriceBook, catalog: &Catalog) -> Result
     Ok(prices.with_offers(snapshot.offers()).on(store::today()))
 }
 
-/// The machine with all of its GPUs, then with a half of them, a quarter and so on down to one.
+/// The machine with all its GPUs, then with half of them, a quarter and so on, down to one.
 fn fewer(machine: &OwnMachine) -> impl Iterator<Item = OwnMachine> {
     let counts = std::iter::successors(Some(machine.count), |count| (*count > 1).then_some(count / 2));
     counts.map(|count| OwnMachine { count, gpu: machine.gpu.clone() })
 }
 
-/// What the prices of own machines rest on, a line each.
+/// The assumptions behind the prices of own machines, one line each.
 pub(super) fn lines(own: &OwnArgs, catalog: &Catalog) -> Result<Vec<String>, CliError> {
     let line = |(at, machine): (usize, &OwnMachine)| {
         let gpu = gpu_of(own, at, machine, catalog)?;
@@ -63,7 +63,7 @@ pub(super) fn lines(own: &OwnArgs, catalog: &Catalog) -> Result<Vec<String>, Cli
     own.own.iter().enumerate().map(line).collect()
 }
 
-/// How the price of a machine is made up, and what of it is assumed.
+/// The parts of a machine's price, with the assumptions.
 fn note(own: &OwnArgs, machine: &OwnMachine, gpu: &GpuSpec) -> String {
     let watts = gpu.power.map_or(0.0, Watts::get);
     let power = format!(
@@ -78,24 +78,24 @@ fn note(own: &OwnArgs, machine: &OwnMachine, gpu: &GpuSpec) -> String {
     }
 }
 
-/// Power of the whole machine under load.
+/// Power of the whole machine under load, kW.
 fn kilowatts(machine: &OwnMachine, gpu: &GpuSpec) -> Result<f64, CliError> {
     let Some(watts) = gpu.power else {
         return Err(CliError::Refused(format!(
-            "--own {}: the catalog has no power limit of it, so its electricity is unknown; give kw in a price file (`habitat-tui config` names the folder)",
+            "--own {}: its power limit is not in the catalog, so its electricity cost is unknown; set kw in a price file (`habitat-tui config` shows the folder)",
             gpu.slug
         )));
     };
     Ok(watts.get() / 1e3 * f64::from(machine.count) * WITH_REST)
 }
 
-/// The one GPU that a machine is of.
+/// The single GPU model of a machine.
 fn gpu_of<'a>(own: &OwnArgs, at: usize, machine: &OwnMachine, catalog: &'a Catalog) -> Result<&'a GpuSpec, CliError> {
     match catalog.named(&machine.gpu)[..] {
         [gpu] => Ok(gpu),
         [] => Ok(catalog.find(&machine.gpu).at("--own")?),
         ref several => {
-            let problem = format!("{} GPUs are called that; which one?", several.len());
+            let problem = format!("matches {} GPUs; choose one", several.len());
             let error = CliError::Refused(problem).at(format_args!("--own {}", text::clean(&machine.gpu, 40)));
             let with = |gpu: &&GpuSpec| {
                 let machines = own.own.iter().enumerate().map(|(other, machine)| {
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(offers[1].0, "own/here/2x-rtx-3090/owned");
         // 2 × 350 W × 1.5 at $0.30 a kWh.
         assert!((offers[1].1 - 0.315).abs() < 1e-12, "{offers:?}");
-        // One of the two may be used alone, at half the power.
+        // One of the two can be used alone, at half the power.
         assert_eq!(offers[2].0, "own/here/1x-rtx-3090/owned");
         assert!((offers[2].1 - 0.1575).abs() < 1e-12, "{offers:?}");
         assert_eq!((offers[3].0, book.offers()[3].tier), ("own/here/1x-rtx-4090/owned", Tier::Owned));

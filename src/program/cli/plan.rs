@@ -1,4 +1,4 @@
-//! `habitat-tui plan`, from a recorded step, from a black box, or once more from a plan's file.
+//! `habitat-tui plan`: from a recorded step, from a black box, or again from a plan's file.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -27,20 +27,20 @@ use habitat_reports::{frontier, memory, plan_changes, summary};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::{Profile, Sample};
 
-/// What is to be planned.
+/// Everything that a plan is made from.
 struct Asked {
-    /// The recorded step; none of a black box.
+    /// The recorded step; `None` for a black box.
     profile: Option<Profile>,
     predictions: Predictions,
     goal: Goal,
     request: Request,
-    /// Where the step is from, in words.
+    /// Source of the step, in words.
     label: String,
-    /// The plan that is made anew.
+    /// The earlier plan if this one replaces it.
     before: Option<PlanFile>,
     /// Own machines without a price file.
     own: OwnArgs,
-    /// How the request was understood, for people.
+    /// How the request was interpreted, for people.
     lines: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         let mut changes = Vec::new();
         plan_changes::write(before, &plan, &prices, &mut changes)?;
         let changes = String::from_utf8_lossy(&changes);
-        // A form for programs stands alone on standard output.
+        // On standard output, a machine-readable form must stand alone.
         if plan_form(args).is_none() || args.output.is_some() {
             writeln!(out, "{changes}")?;
         } else {
@@ -98,7 +98,7 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
     Ok(u8::from(plan.status == PlanStatus::Infeasible))
 }
 
-/// The frontier, in the form asked for; 1 where there is no plan at all.
+/// Writes the frontier in the requested form. Returns 1 if there is no plan at all.
 fn frontier(args: &PlanArgs, asked: &Asked, prepared: &Prepared, out: &mut dyn Write) -> Result<u8, CliError> {
     let points = prepared.frontier();
     let table = frontier::table(&points);
@@ -109,7 +109,7 @@ fn frontier(args: &PlanArgs, asked: &Asked, prepared: &Prepared, out: &mut dyn W
         }
         TableForm { csv: true, .. } => table.write_csv(&mut text)?,
         TableForm { markdown: true, .. } => table.write_markdown(&mut text)?,
-        _ if points.is_empty() => writeln!(text, "No offer can be used at all.")?,
+        _ if points.is_empty() => writeln!(text, "No usable offer.")?,
         _ => table.write_text(&mut text)?,
     }
     match &args.output {
@@ -119,11 +119,13 @@ fn frontier(args: &PlanArgs, asked: &Asked, prepared: &Prepared, out: &mut dyn W
     Ok(u8::from(points.is_empty()))
 }
 
-/// What was typed and set.
+/// The request from the flags and the settings.
 fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked, CliError> {
     let paths = Paths::find();
     let work = args.wish.work().ok_or_else(|| {
-        CliError::Refused("how much work? give --samples, --steps, --epochs with --dataset, or --tokens".to_owned())
+        CliError::Refused(
+            "no amount of work given: pass --samples, --steps, --epochs with --dataset, or --tokens".to_owned(),
+        )
     })?;
     let goal = goal::goal(Goal::firm(work), &args.wish, &settings(&paths)?.plan, catalog, prices)?;
     let goal = goal.with_sizes(args.batch_sizes.is_some());
@@ -162,23 +164,26 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
     Ok(Asked { profile, predictions, goal, request, label: loaded.label, before: None, lines, own: args.own.clone() })
 }
 
-/// What a plan's file asks, with the recorded step that it names or another file of it.
+/// The request from a plan's file, for the recorded step that it names or for another recording.
 fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked, CliError> {
     if args.wish != Wish::default() {
         return Err(CliError::Refused(
-            "--from takes the work, the limits and the assumptions from the file; leave their flags out".to_owned(),
+            "--from uses the work, the limits and the assumptions of the file; omit their flags".to_owned(),
         ));
     }
     let before = plan_toml::parse(&store::read_text(path, Limit::PLAN)?).at(path.display())?;
     let request = &before.request;
     let Some(sha256) = &request.profile_sha256 else {
-        let problem = format!("was made from a black box; plan again: {}", text::clean(&request.command, 500));
+        let problem = format!(
+            "was made from a black box, which --from cannot read; plan again with: {}",
+            text::clean(&request.command, 500)
+        );
         return Err(CliError::Refused(problem).at(path.display()));
     };
     let named = request.file.as_ref().map(PathBuf::from);
     let typed = args.input.file.is_some() || args.input.sample.is_some();
     let file = args.input.file.clone().or_else(|| named.filter(|_| !args.other_profile && !typed));
-    // A plan without a file is of an embedded sample; the checksum says which.
+    // A plan without a file used an embedded sample; the checksum identifies it.
     let same = |sample: &Sample| bundled::sample(*sample).sha256().is_ok_and(|sum| sum == *sha256);
     let planned = || Sample::ALL.into_iter().find(same).filter(|_| !args.other_profile);
     let sample = args.input.sample.or_else(|| if file.is_none() { planned() } else { None });
@@ -198,20 +203,18 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
         kernel_wise: args.input.kernel_wise.clone(),
         ..InputArgs::default()
     };
-    // Named on the command line, it may be a pipe.
+    // A file from the command line may be a pipe; one from the plan may not.
     let is_named = input.file.as_deref().filter(|_| args.input.file.is_none());
     let checked = is_named.map_or(Ok(()), |file| Ok(store::check_regular(file)?));
     let mut loaded = checked.and_then(|()| load(&input, catalog)).map_err(|error| match args.input.file {
         Some(_) => error,
-        None => CliError::Refused(format!(
-            "{error}\nthe file is where it was named: `plan FILE --from …` names another place"
-        )),
+        None => CliError::Refused(format!("{error}\nif the file has moved, pass its new path: `plan FILE --from …`")),
     })?;
     loaded.warn();
     if !args.other_profile {
         if loaded.profile.sha256()? != *sha256 {
             return Err(CliError::Refused(format!(
-                "request.profile_sha256: the plan was made from another recording than {}; name the right file (`plan FILE --from …`), or plan for this one with --other-profile",
+                "request.profile_sha256: the plan was made from a different recording than {}; pass the right file (`plan FILE --from …`), or use this one with --other-profile",
                 loaded.label
             ))
             .at(path.display()));
@@ -248,7 +251,7 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
     })
 }
 
-/// Writes the plan in the form asked for, to where it is asked for.
+/// Writes the plan in the requested form, to the requested file or to `out`.
 fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &mut dyn Write) -> Result<(), CliError> {
     let Some(form) = plan_form(args) else {
         for line in &asked.lines {
@@ -278,7 +281,9 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &
         let between = if form == PlanForm::Launch(Launcher::Dstack) { "---\n" } else { "" };
         if form == PlanForm::Launch(Launcher::Slurm) && texts.len() > 1 {
             let parts = texts.len();
-            return Err(CliError::Refused(format!("the plan has {parts} parts, a script each: -o FILE writes them")));
+            return Err(CliError::Refused(format!(
+                "the plan has {parts} parts, one script each: pass -o FILE to write them"
+            )));
         }
         return Ok(out.write_all(texts.join(between).as_bytes())?);
     };
@@ -287,7 +292,7 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &
     };
     let paths: Vec<PathBuf> =
         plan_form::paths(&path.to_string_lossy(), texts.len()).into_iter().map(Into::into).collect();
-    // None of them, rather than some.
+    // Write either all files or none.
     for path in &paths {
         check_new(path, args.force)?;
     }
@@ -297,7 +302,7 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &
     Ok(())
 }
 
-/// The form of a table that was requested by a flag, or by the ending of the file.
+/// The table form from a flag, or from the extension of the file.
 fn table_form(args: &PlanArgs) -> TableForm {
     let form = TableForm { json: args.json, csv: args.csv, markdown: args.markdown };
     match &args.output {
@@ -306,7 +311,7 @@ fn table_form(args: &PlanArgs) -> TableForm {
     }
 }
 
-/// The form asked for; `None` for text to read.
+/// The form of the plan; `None` for text.
 fn plan_form(args: &PlanArgs) -> Option<PlanForm> {
     match table_form(args) {
         TableForm { json: true, .. } => return Some(PlanForm::Json),

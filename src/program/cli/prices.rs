@@ -1,4 +1,4 @@
-//! `habitat-tui prices`: where prices are from, and how they are kept true.
+//! `habitat-tui prices`: lists price sources and updates prices.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
@@ -18,10 +18,10 @@ use habitat_planning::pricing::import::{self, Changes, Imported, Origin};
 use habitat_planning::pricing::{OfferId, Row, Snapshot};
 use habitat_reports::prices::{self as report, Update, UpdateJson};
 
-/// The public catalog of SkyPilot.
+/// SkyPilot's public catalog.
 const CATALOG: &str =
     "https://raw.githubusercontent.com/skypilot-org/skypilot-catalog/master/catalogs/v8/{provider}/vms.csv";
-/// The providers that it has, of those with shipped prices.
+/// Providers that it covers, among those with shipped prices.
 const IN_CATALOG: [&str; 16] = [
     "aws",
     "azure",
@@ -40,7 +40,7 @@ const IN_CATALOG: [&str; 16] = [
     "vast",
     "verda",
 ];
-/// Stands for the provider in an address.
+/// Placeholder for the provider in a URL.
 const PROVIDER: &str = "{provider}";
 
 pub(super) fn run(args: &PricesArgs, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -80,7 +80,7 @@ fn update(args: &PricesUpdateArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         import::check_provider(name).at("--provider")?;
     }
     if let Some(date) = args.as_of.filter(|date| *date > latest()) {
-        return Err(CliError::Refused(format!("--as-of {date}: is in the future; today is {}", store::today())));
+        return Err(CliError::Refused(format!("--as-of {date} is in the future; today is {}", store::today())));
     }
     let jobs = jobs(args)?;
     let paths = Paths::find();
@@ -100,7 +100,7 @@ fn update(args: &PricesUpdateArgs, out: &mut dyn Write) -> Result<u8, CliError> 
                     }
                     done.push(update);
                 }
-                // One line for all: the others are on the same server.
+                // Report it once: the other providers are on the same server.
                 Err(CliError::Download(error)) if error.is_unreachable() => {
                     unreachable = Some(error);
                     break 'jobs;
@@ -114,8 +114,8 @@ fn update(args: &PricesUpdateArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         }
     }
     let unreachable = unreachable.map(|error| {
-        let which = if done.is_empty() { "the prices stay" } else { "the other prices stay" };
-        format!("{error}; {which} as they are: try again with a network, or give a copy with --from FILE")
+        let which = if done.is_empty() { "prices are unchanged" } else { "other prices are unchanged" };
+        format!("{error}; {which}. Try again with a network connection, or pass a local copy with --from FILE")
     });
     errors.extend(unreachable.clone());
     if args.json {
@@ -133,19 +133,19 @@ fn update(args: &PricesUpdateArgs, out: &mut dyn Write) -> Result<u8, CliError> 
     }
     let all = done.len() + errors.len();
     Err(CliError::Refused(format!(
-        "{} of {all} providers could not be updated; their prices are as before",
+        "{} of {all} providers could not be updated; their prices are unchanged",
         errors.len()
     )))
 }
 
-/// The files that become the prices of one provider.
+/// Files with the prices of one provider.
 struct Job {
-    /// `None` where the file itself says it.
+    /// The provider; `None` if the file names it.
     provider: Option<String>,
     places: Vec<PathBuf>,
 }
 
-/// What is to be done, by what was typed.
+/// The updates to run.
 fn jobs(args: &PricesUpdateArgs) -> Result<Vec<Job>, CliError> {
     let from = args.from.clone().unwrap_or_else(|| CATALOG.into());
     let text = from.to_string_lossy();
@@ -161,7 +161,7 @@ fn jobs(args: &PricesUpdateArgs) -> Result<Vec<Job>, CliError> {
     }
     if let Some((scheme, _)) = text.split_once("://").filter(|_| !download::is_url(&from)) {
         return Err(CliError::Refused(format!(
-            "--from {scheme}://…: prices are fetched by http and https; download the file and give its path"
+            "--from {scheme}://…: only http and https are supported; download the file and pass its path"
         )));
     }
     if !download::is_url(&from) && from.is_dir() {
@@ -171,13 +171,12 @@ fn jobs(args: &PricesUpdateArgs) -> Result<Vec<Job>, CliError> {
         [] => Ok(vec![Job { provider: named(&from).filter(|_| !is_price_file(&from)), places: vec![from] }]),
         [one] => Ok(vec![Job { provider: Some(one.clone()), places: vec![from] }]),
         _ => Err(CliError::Refused(
-            "--provider: one file is of one provider; give --from a folder, or an address with {provider}".to_owned(),
+            "--provider: a file has the prices of one provider; for several, pass a folder or a URL with {provider} to --from".to_owned(),
         )),
     }
 }
 
-/// The provider that a file's name begins with; what is called `vms.csv` has it in its folder's
-/// name.
+/// The provider at the start of a file's name. For `vms.csv`, the folder's name is the provider.
 fn named(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy().into_owned();
     let name = name.split(['?', '#']).next().unwrap_or_default();
@@ -187,12 +186,12 @@ fn named(path: &Path) -> Option<String> {
     name.split(['_', '.']).next().filter(|stem| !stem.is_empty()).map(str::to_lowercase)
 }
 
-/// Price files say themselves of which provider they are.
+/// Whether a file is a price file, which names its provider.
 fn is_price_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "toml")
 }
 
-/// A job a provider of the files in a folder, and of the `vms.csv` in the folders in it.
+/// One job for each provider with files in the folder, or with a `vms.csv` in a subfolder.
 fn in_folder(folder: &Path, wanted: &[String]) -> Result<Vec<Job>, CliError> {
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(|error| StoreError::read(folder, error))? {
@@ -213,19 +212,20 @@ fn in_folder(folder: &Path, wanted: &[String]) -> Result<Vec<Job>, CliError> {
     }
     if jobs.is_empty() {
         let which = if wanted.is_empty() { String::new() } else { format!(" of {}", wanted.join(", ")) };
-        let problem =
-            format!("has no prices{which}: no CSV, JSON or TOML whose name begins with a provider (lambda.csv)");
+        let problem = format!(
+            "has no prices{which}: expected CSV, JSON or TOML files whose names begin with a provider, such as lambda.csv"
+        );
         return Err(CliError::Refused(problem).at(folder.display()));
     }
     Ok(jobs.into_values().collect())
 }
 
-/// Prices as they are at their place.
+/// A downloaded or read file with prices.
 struct Fetched {
     bytes: Vec<u8>,
-    /// For rows: the address, or the name of the file.
+    /// Source for the rows: the URL or the file name.
     source: String,
-    /// For messages: the address, or the file as it was given.
+    /// Source for messages: the URL or the path as given.
     place: String,
     dated: Option<(Date, &'static str)>,
 }
@@ -233,12 +233,12 @@ struct Fetched {
 struct Updating<'a> {
     args: &'a PricesUpdateArgs,
     paths: Paths,
-    /// As they are so far.
+    /// Price files with the updates so far.
     files: Vec<PriceFile>,
 }
 
 impl Updating<'_> {
-    /// Fetches, reads and writes the prices of a job, of each provider for itself.
+    /// Fetches, reads and writes the prices of a job, separately for each provider.
     fn run(&mut self, job: &Job) -> Vec<Result<UpdateJson, CliError>> {
         let mut merged: BTreeMap<String, (Imported, Vec<String>)> = BTreeMap::new();
         let mut dated = None;
@@ -266,13 +266,13 @@ impl Updating<'_> {
         if merged.is_empty() {
             let places: Vec<String> =
                 job.places.iter().map(|place| download::shown(&place.to_string_lossy())).collect();
-            return vec![Err(CliError::Refused(format!("{}: has no prices of that provider", places.join(", "))))];
+            return vec![Err(CliError::Refused(format!("{}: has no prices for this provider", places.join(", "))))];
         }
         merged.into_values().map(|(imported, sources)| self.write(imported, sources, dated)).collect()
     }
 
     fn fetch(&self, place: &Path) -> Result<Fetched, CliError> {
-        let asked = self.args.as_of.map(|date| (date, "as given by --as-of"));
+        let asked = self.args.as_of.map(|date| (date, "from --as-of"));
         if !download::is_url(place) {
             let bytes = store::read(place, Limit::prices(self.args.max_size))?;
             let name = place.file_name().unwrap_or(place.as_os_str()).to_string_lossy().into_owned();
@@ -282,8 +282,8 @@ impl Updating<'_> {
         let cache = Paths::cache().map(|cache| cache.join("prices"));
         let PricesUpdateArgs { timeout, max_time: whole, max_size: most, .. } = *self.args;
         let got = Download { url: &url, timeout, whole, most, cache }.run()?;
-        let changed = got.last_modified.map(|date| (date, "when the server says it changed"));
-        let dated = asked.or(changed).or_else(|| Some((store::today(), "the day of the download")));
+        let changed = got.last_modified.map(|date| (date, "last change according to the server"));
+        let dated = asked.or(changed).or_else(|| Some((store::today(), "day of the download")));
         let source = download::shown(&url);
         Ok(Fetched { bytes: got.bytes, place: source.clone(), source, dated })
     }
@@ -305,7 +305,7 @@ impl Updating<'_> {
         let [before, after] = [&self.files, &new].map(|files| of(files, &provider));
         let lost = import::lost(&machines(&self.files, &provider), &machines(&new, &provider));
         if let Some(lost) = lost.as_ref().filter(|_| !(self.args.accept_loss || self.args.dry_run)) {
-            let problem = format!("{lost}; see that it is whole, or --accept-loss takes it");
+            let problem = format!("{lost}; check that the file is complete, or accept this with --accept-loss");
             return Err(CliError::Refused(problem).at(sources.join(", ")));
         }
         let changes = Changes::between(&before, &after);
@@ -329,7 +329,7 @@ impl Updating<'_> {
     }
 }
 
-/// Adds a file's rows to those of earlier files of the provider; of one machine the later counts.
+/// Merges a file into earlier files of the same provider. For the same machine, later rows win.
 fn merge(all: &mut BTreeMap<String, (Imported, Vec<String>)>, new: Imported, source: &str) {
     let Some((known, sources)) = all.get_mut(&new.snapshot.provider) else {
         all.insert(new.snapshot.provider.clone(), (new, vec![source.to_owned()]));
@@ -346,7 +346,7 @@ fn machine(row: &Row) -> (String, String) {
     (row.region.clone(), row.instance_type.clone())
 }
 
-/// Leaves out suspect prices of machines of which a price is shipped that is not; how many.
+/// Drops suspect prices for which a shipped price is better, and returns their number.
 fn keep_better(rows: &mut Vec<Row>, provider: &str) -> usize {
     let shipped = store::bundled::prices().into_iter().filter(|file| file.provider == provider);
     let better: HashSet<(String, String)> =
@@ -356,17 +356,17 @@ fn keep_better(rows: &mut Vec<Row>, provider: &str) -> usize {
     before - rows.len()
 }
 
-/// The last date that is not in the future anywhere.
+/// Latest date that is not in the future in any time zone.
 fn latest() -> Date {
     store::today().tomorrow().unwrap_or(Date::MAX)
 }
 
-/// Refuses prices of a day that is still to come.
+/// Refuses prices with a date in the future.
 fn check_dates(snapshot: &Snapshot, dated: Option<(Date, &str)>) -> Result<(), CliError> {
     let today = store::today();
     if let Some((date, how)) = dated.filter(|(date, _)| *date > latest()) {
         let problem =
-            format!("its date, {date} ({how}), is in the future; today is {today}: --as-of gives the right one");
+            format!("its date, {date} ({how}), is in the future; today is {today}: pass the right one with --as-of");
         return Err(CliError::Refused(problem));
     }
     let rows = snapshot.offers.iter().enumerate();
@@ -384,7 +384,7 @@ fn check_dates(snapshot: &Snapshot, dated: Option<(Date, &str)>) -> Result<(), C
     )))
 }
 
-/// What the price book of these files has of a provider, by GPU, number of GPUs and tier.
+/// Machines of a provider in these files: GPU, number of GPUs and tier.
 fn machines(files: &[PriceFile], provider: &str) -> Vec<import::Machine> {
     let book = files::book(files);
     let own = book.offers().iter().filter(|offer| offer.provider == provider);
@@ -395,7 +395,7 @@ fn machines(files: &[PriceFile], provider: &str) -> Vec<import::Machine> {
     .collect()
 }
 
-/// What the price book of these files has of a provider.
+/// Offers of a provider in these files, with their prices.
 fn of(files: &[PriceFile], provider: &str) -> Vec<(OfferId, UsdPerHour)> {
     let book = files::book(files);
     let own = book.offers().iter().filter(|offer| offer.provider == provider);

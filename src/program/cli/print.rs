@@ -1,4 +1,4 @@
-//! The commands that print what the program knows: `gpus`, `offers`, `schema`, `config`.
+//! Commands that print built-in data: `gpus`, `offers`, `schema`, `config`.
 
 use std::io::Write;
 
@@ -82,17 +82,17 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
     Ok(u8::from(found.is_empty()))
 }
 
-/// The offers, those of marketplaces not to be used where that was asked.
+/// All offers; with `--no-marketplace`, those of marketplaces are marked as unusable.
 fn listed(prices: &PriceBook, args: &OffersArgs) -> Vec<Offer> {
     let mut offers = prices.offers().to_vec();
     let left_out = |offer: &&mut Offer| args.no_marketplace && offer.trust.market == Market::PeerToPeer;
     for offer in offers.iter_mut().filter(left_out) {
-        offer.unusable.get_or_insert_with(|| "of a host on a peer-to-peer market (--no-marketplace)".to_owned());
+        offer.unusable.get_or_insert_with(|| "from a peer-to-peer host (--no-marketplace)".to_owned());
     }
     offers
 }
 
-/// The GPUs that a filter names.
+/// GPUs that a filter matches.
 fn slugs(catalog: &Catalog, filter: &str) -> Vec<GpuSlug> {
     catalog.named(filter).into_iter().map(|gpu| gpu.slug.clone()).collect()
 }
@@ -127,7 +127,7 @@ pub(super) fn config(args: &ConfigArgs, out: &mut dyn Write) -> Result<u8, CliEr
         ("your themes", paths.themes()),
         ("trained models", weights_folder(None, &settings, &paths)),
     ] {
-        let state = if path.exists() { "" } else { "  (not there)" };
+        let state = if path.exists() { "" } else { "  (does not exist)" };
         writeln!(out, "{what:<18} {}{state}", path.display())?;
     }
     Ok(0)

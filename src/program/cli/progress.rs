@@ -1,5 +1,4 @@
-//! How far a long job is, on standard error: one line that is redrawn on a terminal, a plain
-//! line a step elsewhere.
+//! Progress of a long job on standard error: one line that is redrawn on a terminal, otherwise one plain line per step.
 
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -12,32 +11,32 @@ use habitat_base::text::clean;
 
 const BAR: usize = 24;
 
-/// A job's progress.
+/// Progress of a job.
 #[derive(Debug)]
 pub struct Progress {
     what: String,
     started: Instant,
-    /// Steps that were done before it started.
+    /// Steps done in an earlier run.
     before: u32,
     terminal: bool,
 }
 
 impl Progress {
-    /// A job that begins now.
+    /// Starts now.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), started: Instant::now(), before: 0, terminal: std::io::stderr().is_terminal() }
     }
 
-    /// `done` of `all` steps are done; `detail` says more.
+    /// Shows that `done` of `all` steps are done, with a `detail`.
     pub fn show(&mut self, done: u32, all: u32, detail: &str) {
         let err = &mut std::io::stderr();
         let line = self.line(done, all, detail);
-        // Nobody reads it: no reason to stop.
+        // Ignore a closed output: it is not a reason to stop.
         let _ = if self.terminal { write!(err, "\r\x1b[K{line}") } else { writeln!(err, "{line}") };
         let _ = err.flush();
     }
 
-    /// Says that an earlier run was ahead by that many steps.
+    /// Sets the number of steps done in an earlier run.
     pub fn resume(&mut self, done: u32) {
         self.before = done;
     }
@@ -59,23 +58,23 @@ impl Progress {
         } else {
             String::new()
         };
-        format!("{} {bar}{done}/{all}  {detail}  {} gone, about {} left", self.what, span(elapsed), span(left))
+        format!("{} {bar}{done}/{all}  {detail}  {} elapsed, about {} left", self.what, span(elapsed), span(left))
     }
 }
 
-/// Whether the screens have the terminal, where no line of progress may be written.
+/// Whether the screens own the terminal, so that no progress may be printed.
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
-/// Writes no progress of reading from now on.
+/// Turns off progress output of reading.
 pub(super) fn silence() {
     IS_SILENT.store(true, Ordering::Relaxed);
 }
 
-/// How far traces are read: one line on a terminal that goes away at the end; nothing elsewhere.
+/// Progress of reading traces: one line on a terminal, cleared at the end; nothing elsewhere.
 #[derive(Debug)]
 pub(super) struct Reading {
     what: String,
-    /// Bytes of the files together; `None` where it is not known, as of pipes.
+    /// Total size of the files in bytes; `None` if unknown, as for pipes.
     size: Option<u64>,
     began: Instant,
     next: Instant,
@@ -84,10 +83,10 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// How long nothing is shown, since most files are read by then, and between two lines.
+    /// Delay before the first line (most files are read by then) and between updates.
     const QUIET: Duration = Duration::from_millis(300);
 
-    /// Of traces that are read together.
+    /// Starts the progress of traces that are read together.
     pub(super) fn new(paths: &[PathBuf]) -> Self {
         let what = match paths {
             [path] => clean(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy(), 40),
@@ -105,19 +104,19 @@ impl Reading {
         }
     }
 
-    /// Shows how far it is, where somebody can see it; never ends the reading.
+    /// Shows the progress if standard error is a terminal. Never stops the reading.
     pub(super) fn show(&mut self, progress: traces::Progress) -> ControlFlow<()> {
         let now = Instant::now();
         if self.is_shown && now >= self.next {
             (self.was_shown, self.next) = (true, now + Self::QUIET);
             let err = &mut std::io::stderr();
-            // Nobody reads it: no reason to stop.
+            // Ignore a closed output: it is not a reason to stop.
             let _ = write!(err, "\r\x1b[K{}", self.line(progress, now)).and_then(|()| err.flush());
         }
         ControlFlow::Continue(())
     }
 
-    /// Takes the line away.
+    /// Clears the line.
     pub(super) fn end(&self) {
         if self.was_shown {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
@@ -132,11 +131,11 @@ impl Reading {
             let left = gone * (size - read) as f64 / read as f64;
             format!(", {} %, about {} left", 100 * read / size, span(left))
         });
-        format!("reading {}: {} MB of text{left}; Ctrl-C ends it", self.what, text >> 20)
+        format!("reading {}: {} MB of text{left}; Ctrl-C to cancel", self.what, text >> 20)
     }
 }
 
-/// Seconds as `12 s`, `3 min 20 s` or `2 h 5 min`.
+/// Formats seconds as `12 s`, `3 min 20 s` or `2 h 5 min`.
 pub fn span(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {
@@ -155,7 +154,7 @@ mod tests {
         assert_eq!([span(0.4), span(75.0), span(7500.0)], ["0 s", "1 min 15 s", "2 h 5 min"]);
     }
 
-    /// Of compressed traces, too, it is known how much of the files is left.
+    /// Compressed traces show the remaining share of the files, too.
     #[test]
     fn reading_says_how_much_is_left() {
         let folder = tempfile::tempdir().unwrap();
@@ -167,14 +166,14 @@ mod tests {
             reading.line(progress, reading.began + Duration::from_secs(5))
         };
         let one = [plain.clone()];
-        assert_eq!(line(&one, 2, 2), "reading a.json: 2 MB of text, 25 %, about 15 s left; Ctrl-C ends it");
+        assert_eq!(line(&one, 2, 2), "reading a.json: 2 MB of text, 25 %, about 15 s left; Ctrl-C to cancel");
         std::fs::write(&packed, vec![b' '; 2 << 20]).unwrap();
         let both = [plain, packed];
-        assert_eq!(line(&both, 90, 5), "reading 2 traces: 90 MB of text, 50 %, about 5 s left; Ctrl-C ends it");
-        // Nothing read yet, or what no size is known of.
-        assert_eq!(line(&both, 0, 0), "reading 2 traces: 0 MB of text; Ctrl-C ends it");
+        assert_eq!(line(&both, 90, 5), "reading 2 traces: 90 MB of text, 50 %, about 5 s left; Ctrl-C to cancel");
+        // Nothing read yet, or the size is unknown.
+        assert_eq!(line(&both, 0, 0), "reading 2 traces: 0 MB of text; Ctrl-C to cancel");
         let pipe = [folder.path().join("pipe")];
-        assert_eq!(line(&pipe, 3, 1), "reading pipe: 3 MB of text; Ctrl-C ends it");
+        assert_eq!(line(&pipe, 3, 1), "reading pipe: 3 MB of text; Ctrl-C to cancel");
     }
 
     #[test]

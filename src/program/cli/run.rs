@@ -1,8 +1,7 @@
-//! `habitat-tui run`: a training job, recorded while it runs.
+//! `habitat-tui run`: records a training job while it runs.
 //!
-//! On a terminal with the screens on it (`live`), else in the job's own terminal, with a
-//! report at the end. Standard output belongs to the job then, so our messages go to standard
-//! error.
+//! On a terminal, the screens open on it (`live`). Otherwise the job keeps its terminal and a report follows at its
+//! end. Standard output then belongs to the job, so our messages go to standard error.
 
 mod batches;
 mod live;
@@ -42,7 +41,7 @@ pub(super) fn run(args: RunArgs, screens: ScreensArgs) -> Result<Outcome, CliErr
         && std::io::stdin().is_terminal()
         && std::io::stdout().is_terminal();
     if args.every.is_some() && !with_screens {
-        let why = "--every keeps the screens up to date, and there is no terminal to open them on; --windows N records \
+        let why = "--every updates the screens, but there is no terminal to show them; use --windows N to record \
                    several windows";
         return Err(CliError::Refused(why.to_owned()));
     }
@@ -50,7 +49,7 @@ pub(super) fn run(args: RunArgs, screens: ScreensArgs) -> Result<Outcome, CliErr
     if with_screens { live::run(session, screens) } else { plainly(&session).map(Outcome::Exit) }
 }
 
-/// Without screens: the job has the terminal.
+/// Records without screens: the job has the terminal.
 fn plainly(session: &Session) -> Result<u8, CliError> {
     let args = &*session.args;
     let options = job_options(args)?;
@@ -61,7 +60,7 @@ fn plainly(session: &Session) -> Result<u8, CliError> {
         let done = session.write(recording, folder, args.force);
         if let (Ok(_), false, false) = (&done, args.quiet, args.stop_after_recording) {
             terminal::say(format_args!(
-                "habitat-tui: recorded; profile written to {}; the job goes on",
+                "habitat-tui: recorded; profile written to {}; the job keeps running",
                 session.output.display()
             ));
         }
@@ -74,7 +73,7 @@ fn plainly(session: &Session) -> Result<u8, CliError> {
         written => written,
     };
     let Conclusion { text, code, .. } = conclude(session, &options, pid, &mut finished, written);
-    // Nobody may be there to read it any more.
+    // Ignore a closed standard error.
     let _ = terminal::stderr().write_all(&text);
     if finished.interrupted {
         drop(finished.folder);

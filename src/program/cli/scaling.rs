@@ -1,4 +1,4 @@
-//! `habitat-tui calibrate-scaling`: what several GPUs cost a job, against what is expected.
+//! `habitat-tui calibrate-scaling`: compares the measured overhead of several GPUs with the expected one.
 
 use std::io::Write;
 
@@ -35,10 +35,10 @@ pub(super) fn run(args: &CalibrateScalingArgs, out: &mut dyn Write) -> Result<u8
     let recorded = loaded.profile.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
     let gpu = named.or_else(|| recorded.and_then(|slug| catalog.get(slug)));
     let refused = |why: &str| CliError::Refused(why.to_owned());
-    let gpu = gpu.ok_or_else(|| refused("the GPU it was recorded on is not known; give it with --origin"));
+    let gpu = gpu.ok_or_else(|| refused("the recording GPU is unknown; pass it with --origin"));
     let gpu = gpu.at(&loaded.label)?;
     let on_one = loaded.profile.measured_step();
-    let on_one = on_one.ok_or_else(|| refused("it has no measured step to compare with; record one on one GPU"));
+    let on_one = on_one.ok_or_else(|| refused("it has no measured step to compare with; record a step on one GPU"));
     let on_one = on_one.at(&loaded.label)?;
     let on_several = Micros::from_millis(args.step_ms).map_err(CliError::other)?;
     let (link, workload) = (Link::new(gpu), &loaded.profile.workload);
@@ -61,7 +61,7 @@ pub(super) fn run(args: &CalibrateScalingArgs, out: &mut dyn Write) -> Result<u8
     }
     writeln!(
         out,
-        "{} × {}: {:.1} ms a step, {:.1} on one GPU.\nMore than on one: {:.1} ms, {:.1} expected, {factor:.2} times that.\n\nFor plans: --scaling-factor {factor:.2}, or scaling_factor = {factor:.2} under [plan] in the settings.",
+        "{} × {}: {:.1} ms per step, {:.1} on one GPU.\nOverhead: {:.1} ms, {:.1} expected, a factor of {factor:.2}.\n\nFor plans: --scaling-factor {factor:.2}, or scaling_factor = {factor:.2} under [plan] in the settings.",
         args.gpus, gpu.slug, told.measured_ms, told.one_gpu_ms, told.measured_extra_ms, told.expected_extra_ms,
     )?;
     Ok(0)

@@ -1,4 +1,4 @@
-//! What the screens open with; without a terminal, the report that they would show.
+//! Opens the screens, or without a terminal prints the same report.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -26,55 +26,55 @@ use habitat_screens::action::Screen;
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::breakdown::GroupBy;
 
-/// The work that is planned for where none was given.
+/// Default work to plan for.
 const DEFAULT_WORK: Work = Work::Steps(100_000);
 
-/// What a command ends with.
+/// Result of a command.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Done; the process ends with this code: 0 fine, 1 nothing found or infeasible.
+    /// Exit with this code: 0 for success, 1 if nothing was found or the plan is infeasible.
     Exit(u8),
     /// Open the screens.
     Screens(Box<Screens>),
 }
 
-/// Everything the screens start from.
+/// Everything that the screens start with.
 #[derive(Debug)]
 pub struct Screens {
     /// The command line.
     pub command: CommandLine,
-    /// What was typed.
+    /// Parsed arguments.
     pub args: ScreensArgs,
     /// The settings file.
     pub settings: SettingsFile,
     /// The recorded step.
     pub loaded: Loaded,
-    /// The recording that it is compared with.
+    /// A recording to compare the step with.
     pub against: Option<Loaded>,
     /// The GPUs.
     pub catalog: Catalog,
     /// The offers.
     pub prices: PriceBook,
-    /// How to predict.
+    /// Prediction options.
     pub options: Options,
-    /// What to plan for.
+    /// The goal of the plan.
     pub goal: Goal,
-    /// The themes, the user's own among them.
+    /// Themes, including the user's own.
     pub themes: Vec<Theme>,
-    /// The position of the one asked for.
+    /// Index of the selected theme.
     pub theme: usize,
-    /// The GPU to select.
+    /// GPU to select.
     pub gpu: Option<GpuSlug>,
-    /// The file of jobs that are planned together.
+    /// A file of jobs to plan together.
     pub jobs: Option<Jobs>,
-    /// Batches that plans may use beside the recorded one.
+    /// Batch sizes that plans may use in addition to the recorded one.
     pub sizes: Vec<u64>,
-    /// A job that was started, and whose step is to be recorded; `loaded` is empty until then.
+    /// A job that was started to record its step; `loaded` is empty until then.
     pub live: Option<live::Session>,
 }
 
 impl Screens {
-    /// The screens on a recorded step, with what is set and typed.
+    /// The screens for a recorded step, from settings and arguments.
     pub(super) fn new(args: ScreensArgs, catalog: Catalog, loaded: Loaded) -> Result<Self, CliError> {
         let paths = Paths::find();
         let settings = options::settings(&paths)?;
@@ -120,11 +120,11 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
         models: args.input.models.clone(),
     });
     if jobs.is_none() && args.screen == Screen::Jobs {
-        return Err(CliError::Refused("--screen jobs: --jobs FILE names the file of jobs".to_owned()));
+        return Err(CliError::Refused("--screen jobs needs a jobs file: pass --jobs FILE".to_owned()));
     }
     if let Some(jobs) = &jobs {
         let (input, wish) = jobs.first()?;
-        // Only what was not typed is of the first job.
+        // Arguments take precedence over the first job.
         if args.input.file.is_none() && args.input.sample.is_none() {
             args.input = InputArgs { waves: args.input.waves, precision: args.input.precision, ..input };
             if args.wish == Wish::default() {
@@ -153,7 +153,7 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
     Ok(Outcome::Exit(0))
 }
 
-/// The report in place of the screens.
+/// Prints the report instead of opening the screens.
 fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
     let Screens { loaded, catalog, prices, options, sizes, .. } = screens;
     loaded.warn();
@@ -177,27 +177,23 @@ fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
     }
     match plan(&predictions, prices, &screens.goal) {
         Ok(plan) => summary::write_plan(&plan, false, out)?,
-        Err(error) => writeln!(out, "no plan: {error}")?,
+        Err(error) => writeln!(out, "No plan: {error}")?,
     }
     out.flush()?;
     Ok(())
 }
 
-/// Refuses a picture of another form than the one written.
+/// Refuses image formats other than SVG and PNG.
 fn check_picture(path: &Path) -> Result<(), CliError> {
     let form = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
     if form.as_deref().is_none_or(|form| ["svg", "png"].contains(&form)) {
         return Ok(());
     }
     let svg = path.with_extension("svg");
-    Err(CliError::Refused(format!(
-        "--screenshot {}: pictures are written as SVG or PNG; name it {}",
-        path.display(),
-        svg.display()
-    )))
+    Err(CliError::Refused(format!("--screenshot {}: images are SVG or PNG; use {}", path.display(), svg.display())))
 }
 
-/// The themes there are, and the position of the one asked for by name or as a file.
+/// All themes, and the index of the one requested by name or as a file.
 fn themes(args: &ScreensArgs, settings: &SettingsFile, paths: &Paths) -> Result<(Vec<Theme>, usize), CliError> {
     let asked = args.theme.as_deref().or(settings.theme.as_deref()).unwrap_or("dark");
     let (own, unread): (Vec<_>, Vec<_>) = store::themes(paths)?.into_iter().partition(Result::is_ok);
@@ -208,7 +204,7 @@ fn themes(args: &ScreensArgs, settings: &SettingsFile, paths: &Paths) -> Result<
         own.push(store::theme(file)?);
     }
     let (themes, broken) = Theme::usable(&own);
-    // The one that was named must be whole; others are left out.
+    // The requested theme must be valid; other invalid ones are left out.
     if let Some((named, _)) = own.last().filter(|_| is_file) {
         let is_named = |error: &ThemeError| matches!(error, ThemeError::Form { file, .. } if file == named);
         if let Some(error) = broken.into_iter().find(is_named) {
@@ -220,13 +216,13 @@ fn themes(args: &ScreensArgs, settings: &SettingsFile, paths: &Paths) -> Result<
     let unread = unread.into_iter().filter_map(Result::err).map(|error| error.to_string());
     let broken: Vec<String> = unread.chain(broken.iter().map(ToString::to_string)).collect();
     for problem in &broken {
-        terminal::say(format_args!("note: a theme is left out: {problem}"));
+        terminal::say(format_args!("note: skipping a theme: {problem}"));
     }
     let position = Theme::find(&themes, asked).map_err(|error| {
         let folder = paths.themes();
-        let remedy = format!("{error}; your own go into {}, or give the path of one (mine.toml)", folder.display());
+        let remedy = format!("{error}; add your own to {}, or pass the path of one (mine.toml)", folder.display());
         let error = CliError::Refused(remedy);
-        // What was not typed stands in the settings.
+        // A theme that was not typed is from the environment or the settings.
         match (&args.theme, typed::is_typed("--theme")) {
             (Some(_), true) => error,
             (Some(_), false) => error.at("HABITAT_TUI_THEME"),

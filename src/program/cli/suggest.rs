@@ -1,5 +1,4 @@
-//! `habitat-tui models suggest`: which operators of a step to measure on a GPU, and tables
-//! to write the times into.
+//! `habitat-tui models suggest`: suggests operators of a step to measure on a GPU, and writes tables for their times.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -27,7 +26,10 @@ pub(super) fn run(args: &SuggestArgs, out: &mut dyn Write) -> Result<u8, CliErro
     let models = options::models(&args.models, &catalog, &paths)?;
     let found = suggest(&loaded.profile, gpu, &models, args.count as usize).at(&loaded.label)?;
     if found.is_empty() {
-        writeln!(out, "nothing to measure: no operator of this step is predicted from its shapes and long enough")?;
+        writeln!(
+            out,
+            "nothing to measure: no operator of this step is both predicted from its shapes and long enough"
+        )?;
         return Ok(1);
     }
     table(&found, &gpu.slug)?.write_text(out)?;
@@ -39,7 +41,7 @@ pub(super) fn run(args: &SuggestArgs, out: &mut dyn Write) -> Result<u8, CliErro
 
 fn line(suggestion: &Suggestion, gpu: &GpuSlug) -> Result<TableLine, CliError> {
     operator_tables::line(&suggestion.operation, suggestion.precision, gpu)
-        .ok_or_else(|| CliError::Refused(format!("{}: no table has this operator", suggestion.operation.name)))
+        .ok_or_else(|| CliError::Refused(format!("{}: no table covers this operator", suggestion.operation.name)))
 }
 
 fn table(found: &[Suggestion], gpu: &GpuSlug) -> Result<Table, CliError> {
@@ -50,8 +52,8 @@ fn table(found: &[Suggestion], gpu: &GpuSlug) -> Result<Table, CliError> {
         Column::text("in the step", "within"),
         Column::number("ms alone", "predicted_ms"),
         Column::number("of the step", "share"),
-        Column::number("uncertain by", "deviation"),
-        Column::number("takes away", "removed"),
+        Column::number("uncertainty", "deviation"),
+        Column::number("would remove", "removed"),
     ]);
     for one in found {
         let line = line(one, gpu)?;
@@ -75,7 +77,7 @@ fn table(found: &[Suggestion], gpu: &GpuSlug) -> Result<Table, CliError> {
     Ok(table)
 }
 
-/// One file a table, times left empty.
+/// Writes one file per table, with empty times.
 fn write(found: &[Suggestion], gpu: &GpuSlug, dir: &Path, force: bool, out: &mut dyn Write) -> Result<(), CliError> {
     let mut files: BTreeMap<&'static str, String> = BTreeMap::new();
     for one in found {

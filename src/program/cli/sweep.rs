@@ -1,8 +1,7 @@
-//! `habitat-tui sweep`: hypothetical versions of a GPU.
+//! `habitat-tui sweep`: hypothetical variants of a GPU.
 //!
-//! `bandwidth`: the step over the memory bandwidth, as in the case study of Li et al. (MICRO
-//! 2023), by the lines that go from GPU to GPU, as they are here and as published;
-//! beside them the roofline.
+//! `bandwidth` plots the step time over the memory bandwidth, as in the case study of Li et al. (MICRO 2023). It uses
+//! the linear models that transfer between GPUs, in our form and as published, with the roofline for comparison.
 
 use std::io::Write;
 
@@ -24,27 +23,26 @@ use habitat_step::catalog::hypothetical::{Changes, Figure};
 use habitat_step::catalog::{Catalog, GpuSpec};
 use habitat_step::profile::Profile;
 
-/// Below this elasticity more than half of any further bandwidth is lost on the step.
+/// Below this elasticity, the step uses less than half of any additional bandwidth.
 const HALF_LOST: f64 = 0.5;
-/// A hundred GB/s more that shorten the step by less than this share are hard to see on a
-/// curve: it looks flat.
+/// If another 100 GB/s shorten the step by less than this share, the curve looks flat.
 const FLAT: f64 = 0.05;
-/// That hundred.
+/// These 100 GB/s.
 const HUNDRED_GBPS: f64 = 100.0;
-/// A doubling that shortens the step by less than this share does not pay.
+/// A doubling that shortens the step by less than this share is not worth it.
 const LEAST_GAIN: f64 = 0.10;
-/// Most points of a curve.
+/// Maximum number of points of a curve.
 const MOST_POINTS: f64 = 1000.0;
-/// Points of a curve from one bandwidth to twice as much.
+/// Points of a curve between a bandwidth and its double.
 const POINTS_A_DOUBLING: u32 = 70;
-/// Columns of the longest bar.
+/// Width of the longest bar in columns.
 const BAR: f64 = 40.0;
 
 #[derive(Serialize)]
 struct Point {
     bandwidth_gbps: f64,
     kernel_wise_ms: f64,
-    /// By how many per cent one per cent more bandwidth shortens the step.
+    /// Percentage by which 1 % more bandwidth shortens the step.
     elasticity: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     published_ms: Option<f64>,
@@ -52,18 +50,18 @@ struct Point {
     roofline_ms: Option<f64>,
 }
 
-/// Where a curve flattens: the least bandwidths from which on more of it brings little;
-/// `None` where it still brings more at four times the highest bandwidth of the sweep.
+/// Bandwidths at which a curve flattens, so that more brings little. `None` if that is beyond four times the highest
+/// bandwidth of the sweep.
 #[derive(Serialize)]
 struct Knee {
     method: &'static str,
-    /// The elasticity is below 0.5: one per cent more saves less than half a per cent.
+    /// Elasticity below 0.5: 1 % more bandwidth saves less than 0.5 %.
     #[serde(skip_serializing_if = "Option::is_none")]
     half_lost_gbps: Option<f64>,
-    /// 100 GB/s more save less than 5 %.
+    /// Another 100 GB/s save less than 5 %.
     #[serde(skip_serializing_if = "Option::is_none")]
     flat_gbps: Option<f64>,
-    /// Twice as much saves less than 10 %.
+    /// Doubling saves less than 10 %.
     #[serde(skip_serializing_if = "Option::is_none")]
     doubling_gbps: Option<f64>,
 }
@@ -75,9 +73,9 @@ struct SweepJson<'a> {
     workload: &'a str,
     gpu: String,
     real_bandwidth_gbps: f64,
-    /// The host assumed for the roofline; the linear models are of the GPU alone.
+    /// Host assumption of the roofline; the linear models cover the GPU alone.
     host: &'static str,
-    /// Share of the step in layers that have a line.
+    /// Share of the step in layers with a linear model.
     answered_share: f64,
     knees: &'a [Knee],
     points: &'a [Point],
@@ -88,10 +86,10 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
     let catalog = store::catalog(&paths)?;
     let gpu = gpu::one(&catalog, "--gpu", &args.gpu)?;
     if args.from > args.to {
-        return Err(CliError::Refused(format!("--from {} lies above --to {}", args.from, args.to)));
+        return Err(CliError::Refused(format!("--from {} is above --to {}", args.from, args.to)));
     }
     if (args.to - args.from) / args.by > MOST_POINTS {
-        return Err(CliError::Refused(format!("--by {}: more than {MOST_POINTS} points; take a wider step", args.by)));
+        return Err(CliError::Refused(format!("--by {}: more than {MOST_POINTS} points; use a larger step", args.by)));
     }
     let input = InputArgs { file: args.file.clone(), sample: args.sample, ..InputArgs::default() };
     let loaded = load(&input, &catalog)?;
@@ -100,7 +98,7 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
     let model = kernel_wise(args.kernel_wise.as_deref(), &weights)?;
     if model.across.is_empty() {
         return Err(CliError::Refused(
-            "the linear models were fitted on fewer than three GPUs, so they do not predict others; fit them on more"
+            "the linear models were fitted on fewer than three GPUs, so they cannot predict other GPUs; fit them on more"
                 .to_owned(),
         ));
     }
@@ -128,27 +126,31 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
         };
         return print_json(&json, out);
     }
-    writeln!(out, "{} on a {} of another memory bandwidth (really {real:.0} GB/s)\n", loaded.label, gpu.name)?;
+    writeln!(out, "{} on a {} with other memory bandwidths (actual: {real:.0} GB/s)\n", loaded.label, gpu.name)?;
     table(&points).write_text(out)?;
     writeln!(out)?;
     knee_table(&knees).write_text(out)?;
     writeln!(
         out,
-        "flattening: the least bandwidth from which on 1 % more saves less than {HALF_LOST} %; {HUNDRED_GBPS} GB/s more less than {}; twice as much less than {}",
+        "flattening: lowest bandwidth above which 1 % more saves less than {HALF_LOST} %, another {HUNDRED_GBPS} GB/s less than {}, and doubling less than {}",
         format::percent(FLAT),
         format::percent(LEAST_GAIN)
     )?;
     writeln!(out, "{}", host_words(args.host))?;
     if answered < 0.995 {
-        writeln!(out, "{} of the step is in layers without a linear model: roofline", format::percent(1.0 - answered))?;
+        writeln!(
+            out,
+            "{} of the step is in layers without a linear model, predicted by the roofline",
+            format::percent(1.0 - answered)
+        )?;
     }
     Ok(0)
 }
 
 const fn host_words(host: Host) -> &'static str {
     match host {
-        Host::AsRecorded => "the linear models are of the GPU alone; the roofline counts the host's launches too",
-        Host::KeepsUp => "the GPU never waits for the host in any of these times",
+        Host::AsRecorded => "the linear models cover GPU time only; the roofline includes launch overhead",
+        Host::KeepsUp => "assuming the CPU keeps up: GPU time only",
     }
 }
 
@@ -161,7 +163,7 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// The GPU with another bandwidth, and what it reaches of it as now.
+    /// The GPU with another bandwidth, at the same efficiency.
     fn version(&self, gbps: f64) -> GpuSpec {
         let times = gbps * 1e9 / self.gpu.memory_bandwidth.get();
         self.gpu.hypothetical(self.gpu.slug.clone(), &Changes::of(Figure::Bandwidth, times))
@@ -199,14 +201,13 @@ impl Sweep<'_> {
         })
     }
 
-    /// Where a curve flattens, looked for from the sweep's lowest bandwidth to four times its
-    /// highest.
+    /// Finds the bandwidths at which a curve flattens, from the sweep's lowest bandwidth to four times its highest.
     fn knee(&self, method: &'static str, args: &SweepBandwidthArgs, across: Across) -> Knee {
         let at = |index: usize| args.from * (index as f64 / f64::from(POINTS_A_DOUBLING)).exp2();
         let doublings = (8.0 * args.to / args.from).log2();
         let count = (doublings * f64::from(POINTS_A_DOUBLING)).ceil() as usize + 1;
         let times: Vec<f64> = (0..=count).map(|index| self.lines(at(index), across).get()).collect();
-        // Between two points the logarithm of the time goes with that of the bandwidth.
+        // Interpolates linearly in the logarithms of time and bandwidth.
         let time = |gbps: f64| {
             let place = (gbps / args.from).log2() * f64::from(POINTS_A_DOUBLING);
             let below = (place.floor() as usize).min(count - 1);
@@ -225,7 +226,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Share of the step that lines answer for, at the real bandwidth.
+    /// Share of the step that linear models cover, at the actual bandwidth.
     fn answered_share(&self) -> f64 {
         let lines = self.model.across_to(self.gpu, Across::Proportional);
         let precision = self.profile.workload.precision;

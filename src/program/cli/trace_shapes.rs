@@ -1,4 +1,4 @@
-//! `habitat-tui trace-shapes`: a step by its shapes, before there is a GPU to run it on.
+//! `habitat-tui trace-shapes`: traces a step's shapes, before there is a GPU to run it on.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -13,7 +13,7 @@ use habitat_recorder::capture::Private;
 use habitat_recorder::capture::shapes::{self, ShapesOrder, Target};
 use habitat_reports::shapes::{self as report, Traced};
 
-/// What a profile's name ends with.
+/// Extensions of profiles.
 const ENDINGS: [&str; 3] = [".habitat.json.zst", ".habitat.json.gz", ".habitat.json"];
 
 pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -43,8 +43,8 @@ pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, Cli
         && !asked.has_types_of(traced)
     {
         return Err(CliError::Refused(format!(
-            "--precision {asked} only names what a step runs in, and this one was traced in {traced}: leave it out, then \
-             `habitat-tui predict --precision {asked}` converts the step"
+            "--precision {asked} only labels a step, but this one was traced in {traced}: omit it, and \
+             convert the step with `habitat-tui predict --precision {asked}`"
         )));
     }
     for (profile, path) in profiles.iter_mut().zip(&files) {
@@ -64,11 +64,11 @@ pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, Cli
 
 /// `train.py:build` or `package.module:build`.
 fn target(text: &str) -> Result<Target, CliError> {
-    let example = "write the file or module and the function in it: train.py:build";
+    let example = "pass a file or module and a function in it, such as train.py:build";
     let (place, function) = text
         .rsplit_once(':')
         .filter(|(place, function)| !place.is_empty() && !function.is_empty())
-        .ok_or_else(|| CliError::Refused(format!("{text:?} names no function; {example}")))?;
+        .ok_or_else(|| CliError::Refused(format!("{text:?} lacks a function; {example}")))?;
     let path = Path::new(place);
     let is_file = path.extension().is_some_and(|extension| extension == "py")
         || place.contains(std::path::MAIN_SEPARATOR)
@@ -80,8 +80,7 @@ fn target(text: &str) -> Result<Target, CliError> {
     Ok(Target { place: place.to_owned(), function: function.to_owned(), is_file })
 }
 
-/// What the workload is called: the file, or the last part of the module, and the
-/// function where it says more.
+/// Name of the workload: the file, or the last part of the module, and the function.
 fn name(target: &Target) -> String {
     let place = if target.is_file {
         Path::new(&target.place).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
@@ -91,7 +90,7 @@ fn name(target: &Target) -> String {
     format!("{place}-{}", target.function)
 }
 
-/// The interpreter of the active environment, else the first on PATH.
+/// The Python of the active environment, else the first one on PATH.
 fn python() -> OsString {
     let of = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|variable| of(variable));
@@ -105,7 +104,7 @@ fn python() -> OsString {
     if !on_path("python3") && on_path("python") { "python".into() } else { "python3".into() }
 }
 
-/// Where the profiles go, one a batch size.
+/// Paths of the profiles, one per batch size.
 fn files(args: &TraceShapesArgs, name: &str, batch_sizes: &[u64]) -> Vec<PathBuf> {
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.habitat.json.zst", file_stem(name))));
     if batch_sizes.is_empty() || (batch_sizes.len() == 1 && args.output.is_some()) {
@@ -142,9 +141,9 @@ mod tests {
         );
         assert_eq!(name(&module), "models-build.small");
         for (text, problem) in [
-            ("train.py", "names no function"),
-            ("train.py:", "names no function"),
-            (":f", "names no function"),
+            ("train.py", "lacks a function"),
+            ("train.py:", "lacks a function"),
+            (":f", "lacks a function"),
             ("nowhere/train.py:f", "nowhere/train.py: no such file"),
             ("src/:f", "is a folder"),
         ] {

@@ -1,4 +1,4 @@
-//! What was meant where what was typed is neither a command nor a file.
+//! Guesses what a user meant by arguments that are neither a command nor a file.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use super::hints::command_of;
 use crate::settings::args::Cli;
 use habitat_base::text;
 
-/// What to say in place of clap's answer, where a command was mistyped, stands behind its file, or
-/// several files were given; `None` where clap's own is the better one.
+/// A message instead of clap's for a mistyped command, a command after its file, or several files; `None` if clap's own
+/// message is better.
 pub fn meant(error: &clap::Error) -> Option<String> {
     if !matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::ArgumentConflict) {
         return None;
@@ -31,14 +31,14 @@ pub fn meant(error: &clap::Error) -> Option<String> {
     let (one, two) = (&typed[first], &typed[second]);
     if is_command(two) {
         return Some(format!(
-            "the command {two} comes before its file {}:\n  {}",
+            "put the command {two} before its file {}:\n  {}",
             text::clean(one, 200),
             command_of(&[two, one])
         ));
     }
     Path::new(two).exists().then(|| {
         format!(
-            "the screens open one recording at a time. One of these?\n  {}\n  {}\n  {}   (which operations take longer in the second)\n  {}   (the same on the profile screen)\n  {}   (the ranks of one job)\n  {}   (one step at several batch sizes)",
+            "the screens open one recording at a time. Did you mean one of these?\n  {}\n  {}\n  {}   (shows which operations take longer in the second)\n  {}   (the same on the profile screen)\n  {}   (the ranks of one job)\n  {}   (one step at several batch sizes)",
             command_of(&[one]),
             command_of(&[two]),
             command_of(&["diff", one, two]),
@@ -49,8 +49,8 @@ pub fn meant(error: &clap::Error) -> Option<String> {
     })
 }
 
-/// The message of clap for a value that an environment variable set, which clap ascribes to the flag
-/// that the variable stands for; `None` for any other error.
+/// Clap's message for an invalid value from an environment variable, which clap ascribes to the flag; `None` for other
+/// errors.
 pub fn of_variable(error: &clap::Error) -> Option<String> {
     if !matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation | ErrorKind::InvalidUtf8) {
         return None;
@@ -67,20 +67,20 @@ pub fn of_variable(error: &clap::Error) -> Option<String> {
     Some(error.render().to_string().replace(&format!("'{flag}'"), &variable).trim_end().to_owned())
 }
 
-/// Whether a flag is on the command line, where it goes before its environment variable.
+/// Whether a flag is on the command line, which takes precedence over its environment variable.
 pub(super) fn is_typed(flag: &str) -> bool {
     let mut typed = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     typed.any(|word| word.split('=').next() == Some(flag))
 }
 
-/// What to say of a file that is not there and whose name is nearly a command's.
+/// A message for a missing file whose name resembles a command.
 pub(super) fn no_file(path: &Path) -> Option<String> {
     let name = path.to_str().filter(|_| !path.exists())?;
     near(name).map(|command| format!("{}; did you mean `habitat-tui {command}`?", neither(name)))
 }
 
 fn neither(word: &str) -> String {
-    format!("{}: no such file, and no command of habitat-tui", text::clean(word, 200))
+    format!("{}: neither a file nor a command of habitat-tui", text::clean(word, 200))
 }
 
 fn is_command(word: &str) -> bool {

@@ -1,6 +1,6 @@
-//! The commands that a system does not have, with what to do there.
+//! Commands that this system does not support, with alternatives.
 
-/// A command of that name that is refused.
+/// Defines a command that is always refused.
 macro_rules! unavailable {
     ($($name:ident($($argument:ty),*) -> $answer:ty: $why:literal;)+) => {$(
         pub(super) mod $name {
@@ -23,7 +23,7 @@ unavailable! {
 #[cfg(not(unix))]
 unavailable! {
     calibrate(&crate::settings::args::CalibrateArgs, &mut dyn std::io::Write) -> u8:
-        "calibrate: measuring a GPU needs Linux; the catalog's figures stand";
+        "calibrate: measuring a GPU needs Linux; predictions use the catalog's figures";
     trace_shapes(&crate::settings::args::TraceShapesArgs, &mut dyn std::io::Write) -> u8:
         "trace-shapes: needs Linux or macOS";
     run(crate::settings::args::RunArgs, crate::settings::args::ScreensArgs) -> crate::cli::Outcome:

@@ -1,6 +1,6 @@
-//! The command line: one definition for flags, help, man page and completions.
+//! The command line: a single definition for flags, help, man page and completions.
 //!
-//! This is what was typed; the front ends turn it into options, goals and files.
+//! This module only parses; the front ends turn arguments into options, goals and files.
 
 mod diff;
 mod fit;
@@ -39,9 +39,9 @@ use clap::{Parser, Subcommand};
 
 /// On which GPU should this be trained, how long will it take, what will it cost?
 ///
-/// Opens the screens on a recorded training step (FILE: a profile, a PyTorch profiler trace,
-/// or another recording that `import` reads). Without FILE it opens an embedded sample. Without a
-/// terminal on standard output it prints the report.
+/// Opens the screens for a recorded training step (FILE: a profile, a PyTorch profiler trace, or another recording that
+/// `import` reads). Without FILE it opens an embedded sample. Without a terminal on standard output it prints the
+/// report.
 #[derive(Debug, Parser)]
 #[command(
     name = "habitat-tui",
@@ -52,7 +52,7 @@ use clap::{Parser, Subcommand};
     max_term_width = 100
 )]
 pub struct Cli {
-    /// What to do; without one, the screens.
+    /// The command; without one, the screens open.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The screens' own arguments.
@@ -64,34 +64,33 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "one is made a run")]
 pub enum Command {
-    /// Start a training job and record its step, with no change to its code.
+    /// Start a training job and record its step, without changes to its code.
     ///
-    /// On a terminal the screens open on the running job. The job itself runs apart from the
-    /// terminal then: its output goes to a file (--log) whose end is shown, its input is empty,
-    /// Python's output is not buffered (PYTHONUNBUFFERED=1, unless set), and on leaving you are
-    /// asked whether it goes on. Its exit code is passed on.
+    /// On a terminal, the screens open and follow the job. The job then runs detached from the terminal: its output
+    /// goes to a file (--log) whose end is shown, its input is empty, and Python's output is unbuffered
+    /// (PYTHONUNBUFFERED=1, unless set). When you leave, you choose whether the job keeps running. Its exit code is
+    /// passed on.
     ///
-    /// With --no-tui, --json, --quiet, or without a terminal, the job keeps its own output,
-    /// input, signals and exit code, and a report follows at its end.
+    /// With --no-tui, --json or --quiet, or without a terminal, the job keeps its own output, input, signals and exit
+    /// code, and a report follows at its end.
     Run(RunArgs),
-    /// Record the step of a job that runs already (started with what `env` prints).
+    /// Record the step of a running job (started with the variables that `env` prints).
     Attach(AttachArgs),
-    /// Print the variables that let `attach` record a job later.
+    /// Print environment variables that let `attach` record a job later.
     Env(EnvArgs),
-    /// Trace a training step by its shapes alone: no GPU, no memory, nothing computed.
+    /// Trace the shapes of a training step: without GPU, memory or computation.
     TraceShapes(TraceShapesArgs),
-    /// Turn recordings (PyTorch traces, Nsight Systems, XPlane), or an op list, into a profile.
+    /// Convert recordings (PyTorch traces, Nsight Systems, XPlane) or an op list to a profile.
     Import(ImportArgs),
-    /// Predict the step time on every GPU, or on those named.
+    /// Predict the step time on every GPU, or on selected ones.
     Predict(PredictArgs),
-    /// Write what a black box shows of a recorded step, and nothing else.
+    /// Export an anonymised summary of a recorded step.
     Export(ExportArgs),
-    /// Choose the offers that do the work best.
+    /// Choose the best offers for the work.
     Plan(PlanArgs),
-    /// Plan several jobs together: what each rents within shared limits, or which of your machines
-    /// runs which job, and when.
+    /// Plan several jobs together, on rented machines with shared limits, or on your own machines.
     PlanJobs(PlanJobsArgs),
-    /// Say where the difference between a plan and what happened comes from.
+    /// Explain the difference between a plan and the actual run.
     Compare(CompareArgs),
     /// Compare two recordings of a step: which operations take longer in the second.
     Diff(DiffArgs),
@@ -101,39 +100,38 @@ pub enum Command {
     Gpus(GpusArgs),
     /// List the offers of the price book.
     Offers(OffersArgs),
-    /// List where prices are from and how old they are, or fetch new ones (update).
+    /// List price sources and the age of prices, or fetch new prices (update).
     Prices(PricesArgs),
-    /// Print the JSON Schema of a file form.
+    /// Print the JSON Schema of a format.
     Schema(SchemaArgs),
-    /// Check a profile, a catalog file or a price file.
+    /// Validate profiles, catalog files, price files and others.
     Check(CheckArgs),
-    /// Show which measurements would make predictions better.
+    /// Suggest measurements that improve predictions.
     Models(ModelsArgs),
-    /// Measure the GPU of this machine: bandwidth, matrix products, launches.
+    /// Measure the GPU of this machine: bandwidth, matrix products, launch overhead.
     Calibrate(CalibrateArgs),
-    /// Compare a step measured on several GPUs with what is expected of them, for plans.
+    /// Compare a measured step on several GPUs with the expected one, for plans.
     CalibrateScaling(CalibrateScalingArgs),
-    /// Measure operators on the GPU of this machine, to train the operator models on.
+    /// Measure operators on the GPU of this machine, to train operator models.
     Collect(CollectArgs),
-    /// Fit a model to what you have: a log of runs, recorded steps (kernelwise), or tables of
-    /// black boxes (black-box).
+    /// Fit a model to your data: a log of runs, recorded steps (kernelwise), or black-box tables (black-box).
     Fit(FitArgs),
-    /// Vary a property of a GPU.
+    /// Vary a specification of a GPU.
     Sweep(SweepArgs),
     /// Print completions for a shell.
     Completions(CompletionsArgs),
     /// Print the manual page.
     Man(ManArgs),
-    /// Print where files are read from, and the keys.
+    /// Print the folders of configuration files, and the key bindings.
     Config(ConfigArgs),
-    /// Write a job's output to its log, whatever becomes of the log (`run` starts it).
+    /// Write a job's output to its log, whatever happens to the log (`run` starts it).
     #[command(name = "job-log", hide = true)]
     JobLog,
 }
 
 impl Command {
-    /// The file that a command writes instead of standard output, once the form of its tables follows
-    /// the file's ending; `None` for commands that write files of their own.
+    /// The output file of a command, with the format of tables set by the file's extension; `None` for commands that
+    /// write their own files.
     pub fn document(&mut self) -> Option<FileArgs> {
         let (file, form) = match self {
             Self::Predict(args) => (&args.file_args, Some(&mut args.form)),
@@ -208,7 +206,7 @@ mod tests {
         assert_eq!(plan("habitat-tui plan --parameters 25.6M").input.recorded.parameters, Some(25_600_000));
     }
 
-    /// As `time`, `env` and `nsys profile` take a program.
+    /// The same order as in `time`, `env` and `nsys profile`.
     #[test]
     fn a_job_needs_no_dashes() {
         let run = |line: &str| match Cli::try_parse_from(line.split(' ')).unwrap_or_else(|why| panic!("{why}")).command

@@ -1,5 +1,5 @@
-//! The settings file, `config.toml` in the configuration folder. Flags and environment
-//! variables win over it; unknown keys are refused.
+//! The settings file, `config.toml` in the configuration folder. Flags and environment variables take precedence;
+//! unknown keys are errors.
 //!
 //! ```toml
 //! theme = "dark"
@@ -15,7 +15,7 @@
 //! max_usd_per_hour = 20
 //! spot_losses_per_hour = 0.1
 //!
-//! [[plan.quota]]            # most GPUs at once; region, gpu and tier may be left out
+//! [[plan.quota]]            # most GPUs at once; region, gpu and tier are optional
 //! provider = "aws"
 //! region = "us-east"
 //! gpus = 8
@@ -31,7 +31,7 @@ use serde::Deserialize;
 
 use super::wish::Wish;
 
-/// What the file says; a key left out is `None` or empty.
+/// Contents of the file; a missing key is `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SettingsFile {
@@ -41,7 +41,7 @@ pub struct SettingsFile {
     pub color: Option<String>,
     /// ASCII characters only.
     pub ascii: Option<bool>,
-    /// Whether the mouse is used.
+    /// Whether to capture the mouse.
     pub mouse: Option<bool>,
     /// Folder of trained networks.
     pub models: Option<PathBuf>,
@@ -51,30 +51,30 @@ pub struct SettingsFile {
     pub keys: BTreeMap<String, Vec<String>>,
 }
 
-/// Why the settings file cannot be used.
+/// Error in the settings file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// Not TOML, an unknown key or a value of another type; with the line.
+    /// Invalid TOML, an unknown key or a value of the wrong type; with the line.
     #[error("{0}")]
     Form(String),
-    /// A value out of its range.
+    /// A value out of range.
     #[error("plan.{key}: {problem}")]
     Value {
         /// The key in `[plan]`.
         key: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
-    /// A key of one job.
-    #[error("plan.{0}: it belongs to one job; give it on the command line, or in a file of jobs (`plan-jobs`)")]
+    /// A key that only a single job can have.
+    #[error("plan.{0}: is specific to a job; pass it on the command line, or set it in a jobs file (`plan-jobs`)")]
     OneJob(&'static str),
 }
 
 impl SettingsFile {
-    /// Reads the file's text.
+    /// Parses the file's text.
     ///
     /// # Errors
-    /// [`SettingsError`] with the line or the key, and what is wrong with it.
+    /// [`SettingsError`] with the line or the key, and the problem.
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
         let file: Self =
             toml::from_str(text).map_err(|error| SettingsError::Form(error.to_string().trim_end().to_owned()))?;
@@ -109,7 +109,7 @@ mod tests {
         assert!(said("[plan]\nsharding = \"some\"").contains("zero3"));
         assert!(said("[plan]\nmax_parts = 9").contains("plan.max_parts"));
         assert!(said("[plan]\nspot_losses_per_hour = -1").contains("spot_losses_per_hour"));
-        // What belongs to one job is given on the command line.
+        // Keys of a single job belong on the command line.
         assert!(said("[plan]\nbudget = 100").contains("budget"));
     }
 }

@@ -1,15 +1,15 @@
-//! The file of `plan-jobs`: several jobs, what each wishes, and what all of them share.
+//! The jobs file of `plan-jobs`: several jobs with their limits, and shared limits.
 //!
 //! ```toml
-//! deadline = "3d"            # for every job
-//! budget = 900               # for all of them together, as max_usd_per_hour and quotas
+//! deadline = "3d"            # of every job
+//! budget = 900               # of all jobs together, like max_usd_per_hour and quotas
 //! confidence = "high"
-//! wait = true                # jobs may wait for one another
+//! wait = true                # jobs may wait for others
 //!
-//! [[quota]]                  # GPUs at once; region, gpu and tier may be left out
+//! [[quota]]                  # GPUs at once; region, gpu and tier are optional
 //! provider = "aws"
 //! gpus = 16
-//! until_hours = 12           # only where jobs may wait, as from_hours
+//! until_hours = 12           # only if jobs may wait, like from_hours
 //!
 //! [[job]]
 //! name = "translation"
@@ -25,8 +25,8 @@
 //! gpus = ["a100", "h100"]
 //! ```
 //!
-//! With `[[machine]]` (`gpu`, `gpus` a machine, `count`, `usd_per_hour`), nothing is rented: the jobs
-//! run on these machines.
+//! With `[[machine]]` (`gpu`, `gpus` per machine, `count`, `usd_per_hour`), jobs run on these machines and nothing is
+//! rented.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -41,48 +41,48 @@ use habitat_base::text;
 use habitat_base::units::{Bytes, Hours, UsdPerHour, most};
 use habitat_planning::plan::{Confidence, Quota};
 
-/// Machines at most.
+/// Maximum number of machines.
 const MOST_MACHINES: u32 = 200;
-/// Jobs times machines at most: the search compares all of them.
+/// Maximum of jobs times machines: the search compares all pairs.
 const MOST_PAIRS: usize = 50_000;
-/// Jobs of one file at most: they take a minute or two to plan.
+/// Maximum number of jobs in a file; planning them takes one or two minutes.
 const MOST_JOBS: usize = 1000;
 
-/// What a file of jobs says.
+/// Contents of a jobs file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobsFile {
-    /// Deadline, budget and price an hour that all jobs share, and their quotas.
+    /// Deadline, budget, price per hour and quotas that all jobs share.
     pub shared: Wish,
-    /// Which end of the hours has to meet the deadlines; `None` = as usual.
+    /// End of the time range that must meet the deadlines; `None` = default.
     pub confidence: Option<Confidence>,
-    /// Whether jobs that rent may wait for one another.
+    /// Whether jobs on rented machines may wait for others.
     pub wait: bool,
     /// The jobs.
     pub jobs: Vec<JobTable>,
-    /// Machines that are there; none = machines are rented.
+    /// Available machines; if empty, machines are rented.
     pub machines: Vec<MachineTable>,
 }
 
 /// One job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobTable {
-    /// Where it stands in the file.
+    /// Its line in the file.
     pub line: usize,
     /// Its name.
     pub name: String,
-    /// What is known of its step.
+    /// Its recorded step.
     pub step: StepTable,
-    /// When it can begin.
+    /// Earliest start.
     pub time: TimeTable,
-    /// What is wished.
+    /// Its work and limits.
     pub wish: Wish,
 }
 
-/// When a job can begin.
+/// Earliest start of a job.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeTable {
-    /// Hours from the start before which it cannot.
+    /// Hours from the start of the plan.
     #[serde(default)]
     pub not_before_hours: Hours,
 }
@@ -91,47 +91,47 @@ pub struct TimeTable {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepTable {
-    /// The file, from the folder of the file of jobs.
+    /// The recording, relative to the folder of the jobs file.
     pub profile: PathBuf,
-    /// The GPU it was recorded on, in place of what the file says.
+    /// The recording GPU, instead of the one in the file.
     #[serde(default)]
     pub origin: Option<String>,
-    /// Whether what was measured is dropped.
+    /// Whether to ignore measurements.
     #[serde(default)]
     pub ignore_origin: bool,
-    /// Samples of one step on one GPU, where the file does not say.
+    /// Samples per step and GPU, if the file lacks it.
     #[serde(default)]
     pub batch_size: Option<u64>,
-    /// Tokens of one sample, where the file does not say.
+    /// Tokens per sample, if the file lacks it.
     #[serde(default)]
     pub sequence_length: Option<u64>,
-    /// Parameters of the model, where the file does not say.
+    /// Parameters of the model, if the file lacks it.
     #[serde(default)]
     pub parameters: Option<u64>,
-    /// Peak device memory of the step, where the file does not say.
+    /// Peak device memory of the step, if the file lacks it.
     #[serde(default)]
     pub peak_memory_bytes: Option<Bytes>,
 }
 
-/// Machines of a kind.
+/// Machines of one kind.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineTable {
-    /// Where it stands in the file.
+    /// Their line in the file.
     #[serde(skip)]
     pub line: usize,
-    /// Its name; the GPU's where none is given.
+    /// Their name; by default that of the GPU.
     #[serde(default)]
     pub name: Option<String>,
-    /// The GPU, as people type it.
+    /// The GPU, as typed.
     pub gpu: String,
-    /// GPUs of one machine.
+    /// GPUs per machine.
     #[serde(default = "one")]
     pub gpus: u32,
-    /// Machines.
+    /// Number of machines.
     #[serde(default = "one")]
     pub count: u32,
-    /// What an hour of one costs.
+    /// Price of one machine per hour.
     #[serde(default)]
     pub usd_per_hour: UsdPerHour,
 }
@@ -140,7 +140,7 @@ const fn one() -> u32 {
     1
 }
 
-/// The keys that a job has beside those of a wish.
+/// Keys of a job that are not keys of a wish.
 const STEP_KEYS: [&str; 7] =
     ["profile", "origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "peak_memory_bytes"];
 
@@ -165,23 +165,23 @@ struct File {
     machine: Vec<Spanned<MachineTable>>,
 }
 
-/// Why a file of jobs cannot be used.
+/// Error in a jobs file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct JobsFileError {
     /// The line.
     pub line: usize,
-    /// What is wrong, and what to write.
+    /// The problem and the remedy.
     pub problem: String,
 }
 
 impl JobsFile {
-    /// Reads the file's text.
+    /// Parses the file's text.
     ///
     /// # Errors
-    /// [`JobsFileError`] with the line, the key and what is wrong with it.
+    /// [`JobsFileError`] with the line, the key and the problem.
     pub fn parse(text: &str) -> Result<Self, JobsFileError> {
-        // Without the line's own text, which in a file of another kind may be all of it.
+        // Without the text of the line, which in other kinds of files may be the whole file.
         let form = |error: toml::de::Error| {
             let line = text[..error.span().map_or(0, |span| span.start)].matches('\n').count() + 1;
             JobsFileError { line, problem: error.message().to_owned() }
@@ -197,11 +197,11 @@ impl JobsFile {
         let mut shared: Wish = read(shared, text, &(0..text.len()), None)?;
         shared.quota = file.quota;
         if file.job.is_empty() {
-            return at(1, "no [[job]]: each job is a table with name, profile and its work".to_owned());
+            return at(1, "no [[job]]; add a table with name, profile and work for each job".to_owned());
         }
         if file.job.len() > MOST_JOBS {
             let problem = format!(
-                "{} jobs; {MOST_JOBS} at most are planned together: divide the file, and give each its share of what they share",
+                "{} jobs, but at most {MOST_JOBS} can be planned together: split the file and the shared limits",
                 file.job.len()
             );
             return at(line_of(text, &file.job[MOST_JOBS].span(), None), problem);
@@ -211,7 +211,7 @@ impl JobsFile {
             let job = job(table, text)?;
             if let Some(other) = jobs.iter().find(|other| other.name == job.name) {
                 let problem =
-                    format!("job {:?}: line {} has a job of that name; names are unique", job.name, other.line);
+                    format!("job {:?}: line {} has a job with this name; names must be unique", job.name, other.line);
                 return at(job.line, problem);
             }
             jobs.push(job);
@@ -224,14 +224,14 @@ impl JobsFile {
                 && until <= from
             {
                 let problem = format!(
-                    "until_hours: {until} is not after the from_hours of the quota, {from}, so it never holds; \
-                    give a later one, or leave the quota out"
+                    "until_hours: {until} is not after the quota's from_hours, {from}, so the quota never applies; \
+                    set a later one, or omit the quota"
                 );
                 return at(line, problem);
             }
         }
         if !file.wait {
-            let needs = "needs jobs that may wait for one another; write wait = true at the top of the file";
+            let needs = "only works if jobs may wait: add wait = true at the top of the file";
             let window = shared.quota.iter().find(|quota| !quota.is_lasting());
             if let Some(key) = window.map(|quota| if quota.from.is_some() { "from_hours" } else { "until_hours" }) {
                 let line = text.lines().position(|line| line.trim_start().starts_with(key));
@@ -245,25 +245,26 @@ impl JobsFile {
         let all: usize = machines.iter().map(|machine| machine.count as usize).sum();
         if jobs.len() * all > MOST_PAIRS {
             let problem = format!(
-                "{} jobs on {all} machines; {MOST_PAIRS} pairs of a job and a machine at most are planned together, \
-                 so that it takes a minute at most: divide the file, and give each a part of the machines",
+                "{} jobs on {all} machines: at most {MOST_PAIRS} pairs of job and machine can be planned together, \
+                 which takes up to a minute: split the file and the machines",
                 jobs.len()
             );
             return at(machines.first().map_or(1, |machine| machine.line), problem);
         }
         if file.wait && !machines.is_empty() {
-            let problem = "wait: jobs on a [[machine]] always follow one another; leave it out";
+            let problem = "wait: has no effect with [[machine]], as jobs there always run one after another; omit it";
             return at(line_of(text, &whole, Some("wait")), problem.to_owned());
         }
         if !machines.is_empty() {
             if let Some(key) = shared.of_offers().next() {
-                let problem = format!("{key}: with [[machine]] nothing is rented; leave out one of the two");
+                let problem =
+                    format!("{key}: does not apply to [[machine]], as nothing is rented; omit one of the two");
                 return at(line_of(text, &(0..text.len()), Some(key)), problem);
             }
             for job in &jobs {
                 if let Some(key) = job.wish.of_offers().next() {
                     let problem = format!(
-                        "job {:?}: {key}: with [[machine]] nothing is rented; leave out one of the two",
+                        "job {:?}: {key}: does not apply to [[machine]], as nothing is rented; omit one of the two",
                         job.name
                     );
                     return at(job.line, problem);
@@ -281,23 +282,23 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
     let name = match wish.remove("name") {
         Some(toml::Value::String(name)) if !name.trim().is_empty() => text::clean(&name, 60),
         Some(other) => {
-            let problem = format!("name: {other} is not a name; write a text, as name = \"night run\"");
+            let problem = format!("name: {other} is not a string; expected, for example, name = \"night run\"");
             return Err(JobsFileError { line, problem });
         }
         None => {
-            let problem = "the job has no name; write one, as name = \"night run\"".to_owned();
+            let problem = "the job has no name; add one, such as name = \"night run\"".to_owned();
             return Err(JobsFileError { line, problem });
         }
     };
     let refused = |line, problem: &str| Err(JobsFileError { line, problem: format!("job {name:?}: {problem}") });
     for (key, why) in [
-        ("confidence", "stands at the top of the file: it is the same for all jobs"),
-        ("objective", "is not chosen by job: all jobs together cost least, or are done first on [[machine]]"),
-        ("hour_value", "is not taken for several jobs"),
-        ("max_parts", "is 1 for several jobs: each runs on one offer or machine"),
+        ("confidence", "belongs at the top of the file, for all jobs"),
+        ("objective", "cannot be set for a job: plans minimise the total cost, or on [[machine]] the total time"),
+        ("hour_value", "is not supported for several jobs"),
+        ("max_parts", "is always 1 for several jobs: each runs on one offer or machine"),
     ] {
         if wish.contains_key(key) {
-            return refused(line_of(text, &span, Some(key)), &format!("{key} {why}; leave it out"));
+            return refused(line_of(text, &span, Some(key)), &format!("{key} {why}; omit it"));
         }
     }
     let mut step = Table::new();
@@ -305,7 +306,7 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
         step.extend(wish.remove(key).map(|value| (key.to_owned(), value)));
     }
     if !step.contains_key("profile") {
-        return refused(line, "no profile; name the file of its recorded step, as profile = \"step.habitat.json\"");
+        return refused(line, "no profile; add the file of its recorded step, such as profile = \"step.habitat.json\"");
     }
     let step: StepTable = read(step, text, &span, Some(&name))?;
     if step.batch_size == Some(0) {
@@ -320,7 +321,7 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
         return refused(line_of(text, &span, Some(key)), &format!("{key}: {problem}"));
     }
     if wish.work().is_none() {
-        return refused(line, "how much work? give samples, steps, epochs with dataset, or tokens");
+        return refused(line, "no amount of work; add samples, steps, epochs with dataset, or tokens");
     }
     Ok(JobTable { line, name, step, time, wish })
 }
@@ -338,11 +339,14 @@ fn machines(tables: Vec<Spanned<MachineTable>>, text: &str) -> Result<Vec<Machin
         let problem = if !(1..=most::GPUS).contains(&machine.gpus) {
             format!("gpus: {}; a machine has 1 to {} GPUs", machine.gpus, most::GPUS)
         } else if machine.count == 0 {
-            "count: 0; leave the machine out, or say how many there are".to_owned()
+            "count: 0; omit the machine, or set the number of machines".to_owned()
         } else if all > MOST_MACHINES {
-            format!("count: with {} there are {all} machines; {MOST_MACHINES} at most are planned", machine.count)
+            format!(
+                "count: {} makes {all} machines in total, but at most {MOST_MACHINES} can be planned",
+                machine.count
+            )
         } else if !names.insert(shown.clone()) {
-            "there is a machine of that name already; give each a name, or raise count".to_owned()
+            "another machine has this name; set different names, or increase count".to_owned()
         } else {
             machine.name = Some(shown);
             machines.push(machine);
@@ -353,7 +357,7 @@ fn machines(tables: Vec<Spanned<MachineTable>>, text: &str) -> Result<Vec<Machin
     Ok(machines)
 }
 
-/// A table as what it says, or the key that does not fit, with its line.
+/// Parses a table; an error has the key and its line.
 fn read<T: DeserializeOwned>(
     table: Table,
     text: &str,
@@ -372,14 +376,14 @@ fn read<T: DeserializeOwned>(
     })
 }
 
-/// The line on which a key of a table stands, or on which the table begins.
+/// The line of a key in a table, or of the table's header.
 fn line_of(text: &str, span: &Range<usize>, key: Option<&str>) -> usize {
     let first = text[..span.start].lines().count() + usize::from(text[..span.start].ends_with('\n') || span.start == 0);
     let begins = |line: &str, key: &str| {
         let rest = line.trim_start().strip_prefix(key);
         rest.is_some_and(|rest| rest.trim_start().starts_with('='))
     };
-    // A table's span is its header; its keys follow until the next header.
+    // The span of a table is its header; its keys follow until the next header.
     let is_header = |(number, line): &(usize, &str)| *number > 0 && line.trim_start().starts_with('[');
     let own = || text[span.start..].lines().enumerate().take_while(|line| !is_header(line));
     let place = key.and_then(|key| own().find(|(_, line)| begins(line, key)).map(|(number, _)| number));
@@ -422,25 +426,26 @@ mod tests {
         let said_of_pairs = on(51).unwrap_err().to_string();
         assert!(said_of_pairs.starts_with("line 4001: 1000 jobs on 51 machines; 50000 pairs"), "{said_of_pairs}");
         let many = said(&"[[job]]\n".repeat(MOST_JOBS + 1));
-        assert!(many.starts_with("line 1001: 1001 jobs; 1000 at most"), "{many}");
-        assert!(said("[[job]]\nname = 7").starts_with("line 1: name: 7 is not a name"));
+        assert!(many.starts_with("line 1001: 1001 jobs, but at most 1000"), "{many}");
+        assert!(said("[[job]]\nname = 7").starts_with("line 1: name: 7 is not a string"));
         assert!(said("budgett = 1\n").contains("budgett"));
         assert_eq!(
             said(&format!("{JOB}\n{JOB}")),
-            "line 6: job \"a\": line 1 has a job of that name; names are unique"
+            "line 6: job \"a\": line 1 has a job with this name; names must be unique"
         );
         assert!(said("[[job]]\nname = \"b\"\nsteps = 1").starts_with("line 1: job \"b\": no profile"));
-        assert!(said("[[job]]\nname = \"b\"\nprofile = \"b\"").contains("how much work?"));
+        assert!(said("[[job]]\nname = \"b\"\nprofile = \"b\"").contains("no amount of work"));
         let wrong = said(&format!("{JOB}samples = 3"));
-        assert_eq!(wrong, "line 1: job \"a\": work: only one of samples, steps, epochs and tokens can be given");
+        assert_eq!(wrong, "line 1: job \"a\": work: only one of samples, steps, epochs and tokens can be set");
         let deadline = said(&format!("{JOB}deadline = \"soon\""));
         assert!(deadline.starts_with("line 5: job \"a\": deadline: \"soon\" is not a valid deadline"), "{deadline}");
         let unknown = said(&format!("{JOB}\nmax_gpu = 3"));
         assert!(unknown.starts_with("line 6: job \"a\": max_gpu: unknown field `max_gpu`"), "{unknown}");
         assert!(
-            said(&format!("{JOB}confidence = \"high\"")).starts_with("line 5: job \"a\": confidence stands at the top")
+            said(&format!("{JOB}confidence = \"high\""))
+                .starts_with("line 5: job \"a\": confidence belongs at the top")
         );
-        assert!(said(&format!("{JOB}max_parts = 2")).contains("max_parts is 1"));
+        assert!(said(&format!("{JOB}max_parts = 2")).contains("max_parts is always 1"));
         assert!(said(&format!("deadline = \"soon\"\n{JOB}")).starts_with("line 1: deadline: "));
     }
 
@@ -449,19 +454,19 @@ mod tests {
         let late = said(&format!("{JOB}not_before_hours = 2"));
         assert_eq!(
             late,
-            "line 1: job \"a\": not_before_hours: needs jobs that may wait for one another; write wait = true at the top of the file"
+            "line 1: job \"a\": not_before_hours: only works if jobs may wait: add wait = true at the top of the file"
         );
         let window = "[[quota]]\nprovider = \"aws\"\ngpus = 0\nuntil_hours = 12\n";
-        assert!(said(&format!("{JOB}\n{window}")).starts_with("line 9: until_hours: needs jobs that may wait"));
+        assert!(said(&format!("{JOB}\n{window}")).starts_with("line 9: until_hours: only works if jobs may wait"));
         let file = JobsFile::parse(&format!("wait = true\n{JOB}not_before_hours = 2\n{window}")).unwrap();
         assert_eq!((file.jobs[0].time.not_before_hours, file.wait), (Hours::new(2.0).unwrap(), true));
         assert_eq!(file.shared.quota[0].to_string(), "0 at aws, until 12 h");
         let never = said(&format!("wait = true\n{JOB}\n{window}from_hours = 12"));
-        assert!(never.starts_with("line 10: until_hours: 12 is not after the from_hours of the quota, 12"), "{never}");
+        assert!(never.starts_with("line 10: until_hours: 12 is not after the quota's from_hours, 12"), "{never}");
         let own = said(&format!("{JOB}[[job.quota]]\nprovider = \"aws\"\ngpus = 0\nfrom_hours = 1"));
-        assert!(own.contains("quota: from_hours and until_hours are only for a [[quota]] at the top"), "{own}");
+        assert!(own.contains("quota: from_hours and until_hours are only allowed in a [[quota]] at the top"), "{own}");
         let machine = said(&format!("wait = true\n{JOB}[[machine]]\ngpu = \"v100\""));
-        assert!(machine.starts_with("line 1: wait: jobs on a [[machine]] always follow one another"), "{machine}");
+        assert!(machine.starts_with("line 1: wait: has no effect with [[machine]]"), "{machine}");
         assert!(said(&format!("wait = true\n{JOB}not_before_hours = -1")).contains("not_before_hours"));
     }
 
@@ -470,17 +475,23 @@ mod tests {
         let machine = "[[machine]]\ngpu = \"v100\"\n";
         let file = JobsFile::parse(&format!("{JOB}{machine}")).unwrap();
         assert_eq!((file.machines[0].gpus, file.machines[0].count, file.machines[0].line), (1, 1, 5));
-        assert!(said(&format!("budget = 5\n{JOB}{machine}")).starts_with("line 1: budget: with [[machine]]"));
-        assert!(said(&format!("{JOB}regions = [\"eu\"]\n{machine}")).contains("job \"a\": regions: with [[machine]]"));
         assert!(
-            said(&format!("{JOB}max_machines = 2\n{machine}")).contains("job \"a\": max_machines: with [[machine]]")
+            said(&format!("budget = 5\n{JOB}{machine}")).starts_with("line 1: budget: does not apply to [[machine]]")
+        );
+        assert!(
+            said(&format!("{JOB}regions = [\"eu\"]\n{machine}"))
+                .contains("job \"a\": regions: does not apply to [[machine]]")
+        );
+        assert!(
+            said(&format!("{JOB}max_machines = 2\n{machine}"))
+                .contains("job \"a\": max_machines: does not apply to [[machine]]")
         );
         let divided = said(&format!("{JOB}tensor_parallel = 0"));
-        assert!(divided.contains("job \"a\": tensor_parallel: it must be 1 to 1024"), "{divided}");
+        assert!(divided.contains("job \"a\": tensor_parallel: must be 1 to 1024"), "{divided}");
         let network = said(&format!("{JOB}network_gbit_per_second = 100\n{machine}"));
-        assert!(network.contains("job \"a\": network_gbit_per_second: with [[machine]]"), "{network}");
+        assert!(network.contains("job \"a\": network_gbit_per_second: does not apply to [[machine]]"), "{network}");
         assert!(said(&format!("{JOB}{machine}count = 0")).contains("machine \"v100\": count: 0"));
-        assert!(said(&format!("{JOB}{machine}{machine}")).starts_with("line 7: machine \"v100\": there is a machine"));
-        assert!(said(&format!("{JOB}{machine}count = 201")).contains("200 at most"));
+        assert!(said(&format!("{JOB}{machine}{machine}")).starts_with("line 7: machine \"v100\": another machine"));
+        assert!(said(&format!("{JOB}{machine}count = 201")).contains("at most 200"));
     }
 }

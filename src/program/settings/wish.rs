@@ -1,7 +1,6 @@
-//! What the user wishes of a plan: how much work, within which limits, with which offers. The
-//! same type is filled by the command line, by `[plan]` of the settings file, which takes none of
-//! the keys that belong to one job, and by each `[[job]]` of a file of jobs. What is left out leaves
-//! the goal as it is. In files, values are as they are typed (`"24h"`, `"1.28M"`), or bare numbers.
+//! The user's wishes for a plan: work, limits and acceptable offers. The command line, `[plan]` of the settings file
+//! (without keys of a single job) and each `[[job]]` of a jobs file use the same type. Missing values leave the goal
+//! unchanged. In files, values are strings as typed (`"24h"`, `"1.28M"`), or bare numbers.
 
 use super::choices::choice;
 use clap::Args;
@@ -14,7 +13,7 @@ use habitat_planning::plan::{Accept, Confidence, Data, Goal, Objective, Quota, S
 use habitat_planning::pricing::Tier;
 use habitat_planning::values;
 
-/// How much is to be done, within which limits.
+/// Work, limits and acceptable offers of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Wish {
@@ -24,7 +23,7 @@ pub struct Wish {
     pub samples: Option<Samples>,
     /// Work in steps (of the recorded batch size).
     ///
-    /// With --global-batch, of that many samples.
+    /// With --global-batch, steps of that size.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     #[serde(deserialize_with = "read::whole")]
     pub steps: Option<u64>,
@@ -40,54 +39,54 @@ pub struct Wish {
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     #[serde(deserialize_with = "read::count")]
     pub tokens: Option<f64>,
-    /// Samples of one optimizer step on all GPUs.
+    /// Samples per optimizer step on all GPUs.
     ///
-    /// Each GPU runs as many batches of the recorded size as that takes (gradient accumulation).
+    /// Each GPU accumulates gradients over as many batches of the recorded size as needed.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work")]
     #[serde(deserialize_with = "read::whole")]
     pub global_batch: Option<u64>,
     /// Latest finish: 24h, "1d 12h", "Friday 18:00", 2026-12-04.
     ///
-    /// A span, or a date and time (2026-12-04T18:00) in local time; a day alone means its end. Set-up is
-    /// included.
+    /// A duration, or a date and time (2026-12-04T18:00) in local time; a day alone means its end. Includes set-up
+    /// time.
     #[arg(long, value_name = "TIME", value_parser = deadline, allow_hyphen_values = true, help_heading = "Limits")]
     #[serde(deserialize_with = "read::deadline")]
     pub deadline: Option<Deadline>,
-    /// Most to spend in all, in US dollars.
+    /// Maximum total cost, in US dollars.
     #[arg(long, value_name = "USD", value_parser = values::usd, allow_hyphen_values = true, help_heading = "Limits")]
     #[serde(deserialize_with = "read::usd")]
     pub budget: Option<Usd>,
-    /// Most to spend an hour, in US dollars.
+    /// Maximum cost per hour, in US dollars.
     #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Limits")]
     #[serde(rename = "max_usd_per_hour", deserialize_with = "read::usd_per_hour")]
     pub max_price: Option<UsdPerHour>,
-    /// Most to emit in all, in kg of CO2e; offers of which that is not known are left out.
+    /// Maximum emissions in kg of CO2e. Offers without this figure are excluded.
     #[arg(long, value_name = "KG", value_parser = values::kilograms, allow_hyphen_values = true, help_heading = "Limits")]
     #[serde(deserialize_with = "read::kilograms")]
     pub max_co2_kg: Option<KilogramsCo2e>,
-    /// What is best within the limits.
-    #[arg(long, value_parser = choice::<Objective>(), help_heading = "Limits")]
+    /// Objective within the limits.
+    #[arg(long, value_enum, help_heading = "Limits")]
     #[serde(skip)]
     pub objective: Option<Objective>,
-    /// What an hour of waiting is worth, in US dollars: minimise cost plus this.
+    /// Value of an hour of waiting, in US dollars: minimise cost plus this.
     #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Limits", conflicts_with = "objective")]
     #[serde(skip)]
     pub hour_value: Option<UsdPerHour>,
-    /// Which time has to meet the deadline: the expected one, or the upper end of its range.
-    #[arg(long, value_parser = choice::<Confidence>(), help_heading = "Limits")]
+    /// Time that must meet the deadline: the expected one, or the upper end of its range.
+    #[arg(long, value_enum, help_heading = "Limits")]
     #[serde(skip)]
     pub confidence: Option<Confidence>,
-    /// Parts that may follow one another (2 allows "spot, then on demand").
+    /// Most consecutive parts (2 allows "spot, then on-demand").
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, 3), help_heading = "Limits")]
     pub max_parts: Option<u32>,
-    /// What to accept beside firm offers.
+    /// Offers to accept in addition to firm ones.
     ///
-    /// Firm are those on demand, from a provider itself, at a price that nothing speaks against, on the
-    /// platform and with the global batch of the recording.
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = choice::<Accept>(), help_heading = "Offers")]
+    /// Firm offers are on-demand, from the provider itself, without doubts about the price, and match the platform and
+    /// the global batch of the recording.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_enum, help_heading = "Offers")]
     pub accept: Option<Vec<Accept>>,
-    /// Only these purchase options; `spot` here accepts it.
-    #[arg(long, value_name = "TIER", value_delimiter = ',', value_parser = choice::<Tier>(), help_heading = "Offers")]
+    /// Only these tiers; naming `spot` accepts it.
+    #[arg(long, value_name = "TIER", value_delimiter = ',', value_enum, help_heading = "Offers")]
     pub tiers: Option<Vec<Tier>>,
     /// Only these GPUs.
     #[arg(long = "gpus", value_name = "GPU", value_delimiter = ',', help_heading = "Offers")]
@@ -95,96 +94,93 @@ pub struct Wish {
     /// Only these providers.
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Offers")]
     pub providers: Option<Vec<String>>,
-    /// Never these providers.
+    /// Exclude these providers.
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Offers")]
     pub exclude_providers: Option<Vec<String>>,
-    /// Never these GPUs.
+    /// Exclude these GPUs.
     #[arg(long, value_name = "GPU", value_delimiter = ',', help_heading = "Offers")]
     pub exclude_gpus: Vec<String>,
-    /// Only regions named so: by words of their names and places, country or continent.
+    /// Only regions that match words of their names, places, countries or continents.
     ///
-    /// All words must fit (us-east, oregon, de, eu). Of three letters or more a word may be the
-    /// beginning of one (fin), shorter ones are whole words. `eu` is all of Europe.
+    /// All words must match (us-east, oregon, de, eu). Words of three letters or more may be the start of a name (fin);
+    /// shorter words must match whole words. `eu` means all of Europe.
     #[arg(long, value_name = "REGION", value_delimiter = ',', help_heading = "Offers")]
     pub regions: Option<Vec<String>>,
-    /// Never regions named so, as in --regions.
+    /// Exclude regions, as in --regions.
     #[arg(long, value_name = "REGION", value_delimiter = ',', help_heading = "Offers")]
     pub exclude_regions: Option<Vec<String>>,
-    /// Only this offer, by its id as `offers` lists it (again for more).
+    /// Only this offer, by its id in `offers` (repeatable).
     #[arg(long = "offer", value_name = "ID", help_heading = "Offers")]
     pub offers: Vec<String>,
-    /// No offers of hosts on peer-to-peer markets.
+    /// Exclude offers of hosts on peer-to-peer markets.
     #[arg(long, help_heading = "Offers")]
     pub no_marketplace: bool,
-    /// Fewest GPUs.
+    /// Minimum number of GPUs.
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(0, u64::MAX), help_heading = "Offers")]
     pub min_gpus: Option<u32>,
-    /// Most GPUs.
+    /// Maximum number of GPUs.
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(0, u64::MAX), help_heading = "Offers")]
     pub max_gpus: Option<u32>,
-    /// Most machines of one offer in a job: 1, 2, 4, … of them are tried; limits of GPUs and price
-    /// count all of them.
+    /// Maximum number of machines per offer: tries 1, 2, 4, …; limits on GPUs and price apply to the total.
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::MACHINES.into()), help_heading = "Offers")]
     pub max_machines: Option<u32>,
-    /// Which state of the training the GPUs divide; zero3 is FSDP.
-    #[arg(long, value_parser = choice::<ShardingChoice>(), help_heading = "Offers")]
+    /// Training state to shard across GPUs; zero3 is FSDP.
+    #[arg(long, value_enum, help_heading = "Offers")]
     pub sharding: Option<ShardingChoice>,
-    /// GPUs that divide each layer of the model, all of one machine (Megatron's tensor parallel).
+    /// Degree of tensor parallelism: GPUs of one machine that share each layer (Megatron).
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
     pub tensor_parallel: Option<u32>,
-    /// Stages that divide the layers of the model; micro-batches are those that --global-batch takes.
+    /// Pipeline stages; --global-batch sets the number of micro-batches.
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
     pub pipeline_parallel: Option<u32>,
-    /// Use GPUs whose memory may be too small: it is not known whether the step fits.
+    /// Include GPUs on which it is unknown whether the step fits in memory.
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_memory: bool,
-    /// Fewest vCPUs of a whole machine, whatever its GPUs.
+    /// Minimum vCPUs of a whole machine, regardless of its number of GPUs.
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, u64::MAX), help_heading = "Offers")]
     pub min_vcpus: Option<u32>,
-    /// Least memory of a whole machine's host (64GB).
+    /// Minimum host memory of a whole machine (64GB).
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Offers")]
     #[serde(deserialize_with = "read::bytes")]
     pub min_host_memory: Option<Bytes>,
-    /// Use machines of which vCPUs or host memory are not known, whatever is wanted of them.
+    /// Include machines with unknown vCPUs or host memory, regardless of these limits.
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_host: bool,
-    /// GB of data that the work needs: the plan counts the hours and dollars of copying them, and what
-    /// keeping them costs.
+    /// Data that the work needs, in GB: the plan includes time and cost of copying them, and their storage.
     #[arg(long, value_name = "GB", value_parser = values::count, allow_hyphen_values = true, help_heading = "Offers")]
     #[serde(deserialize_with = "read::count")]
     pub data_gb: Option<f64>,
-    /// Where the data are already; region as in --regions.
+    /// Current location of the data; region as in --regions.
     #[arg(long, value_name = "PROVIDER[/REGION]", help_heading = "Offers", requires = "data_gb")]
     pub data_at: Option<String>,
-    /// Rate at which the data are copied to the machines, in Gbit/s.
+    /// Rate for copying data to the machines, in Gbit/s.
     #[arg(long = "data-gbit", value_name = "GBIT/S", value_parser = values::network, allow_hyphen_values = true, help_heading = "Assumptions")]
     #[serde(rename = "data_gbit_per_second")]
     pub data_rate: Option<f64>,
-    /// Most GPUs at once, by provider; in the settings and in files of jobs only.
+    /// Most GPUs at once, by provider; only in the settings file and in jobs files.
     #[arg(skip)]
     pub quota: Vec<Quota>,
-    /// Boot and set-up before useful work.
+    /// Time for boot and set-up before useful work.
     #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
     #[serde(rename = "setup_hours")]
     pub setup: Option<Hours>,
-    /// Losses of a spot machine in an hour, whatever its GPUs and region.
+    /// Losses of a spot machine per hour, regardless of its GPUs and region.
     #[arg(long, value_name = "RATE", value_parser = values::count, allow_hyphen_values = true, help_heading = "Assumptions")]
     pub spot_losses_per_hour: Option<f64>,
     /// Time between checkpoints.
     #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
     #[serde(rename = "checkpoint_interval_hours")]
     pub checkpoint_interval: Option<Hours>,
-    /// How many times the model's extra time several GPUs cost this job (`calibrate-scaling` prints
-    /// it).
+    /// Measured overhead of several GPUs as a multiple of the model's (from `calibrate-scaling`).
     #[arg(long, value_name = "FACTOR", value_parser = values::count, allow_hyphen_values = true, help_heading = "Assumptions")]
     pub scaling_factor: Option<f64>,
-    /// Line rate of the network between machines, in Gbit/s, where an offer does not say it.
+    /// Line rate of the network between machines, in Gbit/s, for offers that lack it.
     #[arg(long = "network-gbit", value_name = "GBIT/S", value_parser = values::network, allow_hyphen_values = true, help_heading = "Assumptions")]
     #[serde(rename = "network_gbit_per_second")]
     pub network: Option<f64>,
 }
 
-/// Reads values as they are typed, or as bare numbers.
+/// Defines readers of values that are strings as typed, or bare numbers.
 macro_rules! readers {
     ($($name:ident $type:ty),+) => {
         mod read {
@@ -202,7 +198,7 @@ macro_rules! readers {
     };
 }
 
-/// The parsers by name.
+/// Parsers by name.
 mod parse {
     pub(super) use super::deadline;
     pub(super) use habitat_planning::values::{bytes, count, kilograms, samples, usd, usd_per_hour, whole};
@@ -210,9 +206,9 @@ mod parse {
 
 readers!(samples Samples, whole u64, count f64, deadline Deadline, usd Usd, usd_per_hour UsdPerHour, kilograms KilogramsCo2e, bytes Bytes);
 
-/// A value of a file.
+/// A value in a file.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a number, or a text as it is typed")]
+#[serde(untagged, expecting = "a number or a string")]
 enum Typed {
     Text(String),
     Whole(i64),
@@ -220,7 +216,7 @@ enum Typed {
 }
 
 impl Wish {
-    /// The keys that belong to one job and are given here.
+    /// Keys of a single job that are set.
     pub(super) fn of_one_job(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             ("samples", self.samples.is_some()),
@@ -246,7 +242,7 @@ impl Wish {
         given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
     }
 
-    /// The keys that choose among offers to rent and are given here.
+    /// Keys about rented offers that are set.
     pub(super) fn of_offers(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             ("budget", self.budget.is_some()),
@@ -271,7 +267,7 @@ impl Wish {
         given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
     }
 
-    /// What of the settings holds for machines that are there as well.
+    /// The settings that also apply to available machines.
     #[must_use]
     pub fn for_machines(&self) -> Self {
         Self {
@@ -282,46 +278,46 @@ impl Wish {
         }
     }
 
-    /// What makes it no wish at all, which the command line refuses by itself.
+    /// Checks for invalid wishes, which the command line refuses on its own.
     ///
     /// # Errors
-    /// The key, and what is wrong with it.
+    /// The key, and the problem.
     pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
         let works = [self.samples.is_some(), self.steps.is_some(), self.epochs.is_some(), self.tokens.is_some()];
         let rate = |rate: Option<f64>| rate.is_some_and(|rate| !rate.is_finite() || rate < 0.0);
         let problem = if works.into_iter().filter(|given| *given).count() > 1 {
-            ("work", "only one of samples, steps, epochs and tokens can be given")
+            ("work", "only one of samples, steps, epochs and tokens can be set")
         } else if self.epochs.is_some() != self.dataset.is_some() {
-            ("epochs", "epochs and dataset go together: passes, and the samples of one")
+            ("epochs", "epochs needs dataset, the number of samples per epoch, and vice versa")
         } else if self.quota.iter().any(|quota| !quota.is_lasting()) {
-            ("quota", "from_hours and until_hours are only for a [[quota]] at the top of a file of jobs")
+            ("quota", "from_hours and until_hours are only allowed in a [[quota]] at the top of a jobs file")
         } else if self.data_gb.is_none() && self.data_at.is_some() {
-            ("data_at", "it goes with data_gb: how much there is")
+            ("data_at", "needs data_gb, the amount of data")
         } else if self.min_vcpus == Some(0) {
-            ("min_vcpus", "it must be 1 or more")
+            ("min_vcpus", "must be 1 or more")
         } else if self.max_parts.is_some_and(|parts| !(1..=3).contains(&parts)) {
-            ("max_parts", "it must be 1, 2 or 3")
+            ("max_parts", "must be 1, 2 or 3")
         } else if rate(self.spot_losses_per_hour) {
-            ("spot_losses_per_hour", "it must be a finite number of 0 or more")
+            ("spot_losses_per_hour", "must be a finite number of 0 or more")
         } else if rate(self.scaling_factor) {
-            ("scaling_factor", "it must be a finite number of 0 or more")
+            ("scaling_factor", "must be a finite number of 0 or more")
         } else if self.max_machines.is_some_and(|machines| !(1..=most::MACHINES).contains(&machines)) {
-            ("max_machines", "it must be 1 to 1024")
+            ("max_machines", "must be 1 to 1024")
         } else if self.network.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
-            ("network_gbit_per_second", "it must be a number above 0 and at most 1e6")
+            ("network_gbit_per_second", "must be a number above 0 and at most 1e6")
         } else if self.data_rate.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
-            ("data_gbit_per_second", "it must be a number above 0 and at most 1e6")
+            ("data_gbit_per_second", "must be a number above 0 and at most 1e6")
         } else if self.tensor_parallel.is_some_and(|gpus| !(1..=most::REPLICA).contains(&gpus)) {
-            ("tensor_parallel", "it must be 1 to 1024")
+            ("tensor_parallel", "must be 1 to 1024")
         } else if self.pipeline_parallel.is_some_and(|stages| !(1..=most::REPLICA).contains(&stages)) {
-            ("pipeline_parallel", "it must be 1 to 1024")
+            ("pipeline_parallel", "must be 1 to 1024")
         } else {
             return Ok(());
         };
         Err(problem)
     }
 
-    /// The amount of work; `None` where none is given.
+    /// The amount of work; `None` if not set.
     pub fn work(&self) -> Option<Work> {
         match *self {
             Self { samples: Some(samples), .. } => Some(Work::Samples(samples)),
@@ -340,8 +336,8 @@ impl Wish {
         Some(Data { gb, provider: Some(provider.to_owned()), region: region.map(str::to_owned) })
     }
 
-    /// Puts what is wished into a goal: everything but the work, a deadline that is a date, which
-    /// depends on the clock, and the GPUs, whose names only a catalog knows.
+    /// Applies the wishes to a goal, except for the work, a deadline that is a date (depends on the clock), and the
+    /// GPUs (need the catalog).
     pub fn apply(&self, goal: &mut Goal) {
         fn set<T: Clone>(place: &mut T, value: Option<&T>) {
             if let Some(value) = value {

@@ -1,11 +1,11 @@
-//! How many colours and which characters a terminal can show.
+//! Colours and characters that a terminal can show.
 
-/// How many colours may be used.
+/// Number of colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ColourLevel {
-    /// No colours; bold, reverse and the like stay.
+    /// No colours; bold, reverse and similar remain.
     None,
-    /// The 16 of the terminal.
+    /// The terminal's 16 colours.
     Ansi16,
     /// 256.
     Ansi256,
@@ -13,29 +13,29 @@ pub enum ColourLevel {
     True,
 }
 
-/// What decides the colour level, as data.
+/// Inputs for the choice of colour level.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ColourInputs<'a> {
-    /// The flag of the command line.
+    /// The command line flag.
     pub flag: Option<ColourLevel>,
-    /// The value of `NO_COLOR`, where set.
+    /// Value of `NO_COLOR`, if set.
     pub no_color: Option<&'a str>,
-    /// The configuration.
+    /// The settings file.
     pub config: Option<ColourLevel>,
-    /// The value of `COLORTERM`.
+    /// Value of `COLORTERM`.
     pub colorterm: Option<&'a str>,
-    /// The value of `TERM`.
+    /// Value of `TERM`.
     pub term: Option<&'a str>,
 }
 
-/// A level, or `None` for what the terminal can show.
+/// A level, or `None` to detect it from the terminal.
 pub type ColourChoice = Option<ColourLevel>;
 
 impl ColourLevel {
-    /// A level by its name on the command line and in the settings file.
+    /// Parses a level as on the command line and in the settings file.
     ///
     /// # Errors
-    /// What to write instead.
+    /// The valid values.
     pub fn parse(text: &str) -> Result<ColourChoice, String> {
         match text {
             "none" => Ok(Some(Self::None)),
@@ -43,11 +43,11 @@ impl ColourLevel {
             "256" => Ok(Some(Self::Ansi256)),
             "true" => Ok(Some(Self::True)),
             "auto" => Ok(None),
-            _ => Err("write none, 16, 256, true or auto".to_owned()),
+            _ => Err("expected none, 16, 256, true or auto".to_owned()),
         }
     }
 
-    /// Flag, then `NO_COLOR` (when not empty), then configuration, then the terminal.
+    /// Chooses the level: flag, then `NO_COLOR` (if not empty), then settings file, then terminal.
     pub fn resolve(inputs: &ColourInputs<'_>) -> Self {
         if let Some(level) = inputs.flag {
             return level;
@@ -69,10 +69,10 @@ impl ColourLevel {
     }
 }
 
-/// Which characters drawings are made of.
+/// Characters for drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GlyphSet {
-    /// Braille dots for charts, eighths of blocks for bars.
+    /// Braille dots for charts, eighth blocks for bars.
     #[default]
     Braille,
     /// Blocks only, for fonts without braille.
@@ -82,7 +82,7 @@ pub enum GlyphSet {
 }
 
 impl GlyphSet {
-    /// What was asked for, else ASCII where the locale is not UTF-8 or the terminal plain.
+    /// The requested set, else ASCII if the locale is not UTF-8 or the terminal is dumb.
     ///
     /// `locale` is the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set and not empty.
     pub fn resolve(asked: Option<Self>, locale: Option<&str>, term: Option<&str>) -> Self {
@@ -95,7 +95,7 @@ impl GlyphSet {
         });
         match term {
             Some("dumb") => Self::Ascii,
-            // The Linux console's font has blocks and no braille.
+            // The font of the Linux console has blocks but no braille.
             Some("linux") if utf8 => Self::Block,
             _ if utf8 => Self::Braille,
             _ => Self::Ascii,
@@ -103,18 +103,18 @@ impl GlyphSet {
     }
 }
 
-/// A colour, as the terminal is told it.
+/// A colour as sent to the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
-    /// One of the terminal's 16.
+    /// One of the terminal's 16 colours.
     Ansi(u8),
-    /// One of the 256.
+    /// One of 256 colours.
     Indexed(u8),
     /// Red, green, blue.
     Rgb(u8, u8, u8),
 }
 
-/// The nearest of the 6×6×6 cube and the 24 greys of xterm's 256 colours.
+/// Nearest of xterm's 256 colours, from its 6×6×6 cube and 24 greys.
 pub(super) fn nearest_of_256((r, g, b): (u8, u8, u8)) -> u8 {
     const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
     let distance = |x: (u8, u8, u8)| {

@@ -1,25 +1,25 @@
-//! What works here and now: what the actions of the table need, looked up in the state.
+//! Availability of actions: checks the needs of an action against the state.
 
 use crate::action::{ACTIONS, Action, Needs, Screen, Spec};
 use crate::app::App;
 
-/// A key of the footer.
+/// A key in the footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hint {
     /// The key.
     pub key: String,
-    /// What it does.
+    /// Its word in the footer.
     pub word: &'static str,
-    /// The action that a click on it runs.
+    /// The action to run on a click.
     pub action: Option<Action>,
 }
 
 impl App {
-    /// Why the action does nothing here and now; `None` if it works.
+    /// Why the action is not available; `None` if it is.
     pub fn unavailable(&self, action: Action) -> Option<&'static str> {
         let needs = action.spec().needs;
         let screen = self.screen.behaviour();
-        // What does not hang on a recording.
+        // Needs that do not depend on a recording.
         let is_there = match needs {
             Needs::Nothing => true,
             Needs::Job => self.live.is_some(),
@@ -30,13 +30,13 @@ impl App {
             }
             Needs::Running if self.job_runs() => true,
             _ if screen.awaits().is_none() && screen.gives(self, needs) => true,
-            _ if self.is_awaiting() => return Some("nothing is recorded yet"),
+            _ if self.is_awaiting() => return Some("nothing recorded yet"),
             Needs::Running => self.plan.is_running() || self.predictions.is_running() || self.jobs.plan.is_running(),
-            // On this screen it is the plan of all jobs.
-            Needs::Plan if self.screen == Screen::Jobs => return Some("there is no plan of the jobs yet"),
+            // On this screen it means the plan of all jobs.
+            Needs::Plan if self.screen == Screen::Jobs => return Some("no plan of the jobs yet"),
             Needs::UnknownOrigin => !self.origins().gpus.is_empty(),
             Needs::Plan if self.plan.value().is_some_and(|plan| plan.parts.is_empty()) => {
-                return Some("no plan meets the limits, so there is nothing to write");
+                return Some("no plan meets the limits, so there is nothing to export");
             }
             Needs::Plan => self.plan.value().is_some(),
             Needs::Prediction | Needs::Comparable
@@ -44,14 +44,14 @@ impl App {
                     && screen.gives(self, needs)
                     && self.predictions.value().is_none() =>
             {
-                return Some("there is no prediction yet");
+                return Some("no prediction yet");
             }
             _ => screen.gives(self, needs),
         };
         (!is_there).then_some(needs.missing())
     }
 
-    /// The keys for the footer: those of the dialog, else of the screen.
+    /// Keys for the footer: those of the dialog if one is open, else of the screen.
     pub fn footer(&self) -> Vec<Hint> {
         if let Some(modal) = &self.modal {
             let hint = |(key, word): &(&str, &'static str)| Hint { key: (*key).to_owned(), word, action: None };
@@ -66,8 +66,8 @@ impl App {
         self.actions().into_iter().map(hint).collect()
     }
 
-    /// The actions for the footer: what works here and has a word and a key, the more
-    /// particular to the screen first, the ever-present last.
+    /// Actions for the footer: available ones with a short name and a key. The most specific ones to the screen come
+    /// first, the global ones last.
     fn actions(&self) -> Vec<&'static Spec> {
         let shown = |spec: &&Spec| {
             !spec.short.is_empty()
@@ -75,7 +75,7 @@ impl App {
                 && !self.setup.keymap.keys(spec.action).is_empty()
         };
         let mut shown: Vec<&Spec> = ACTIONS.iter().filter(shown).collect();
-        // The way to more first, so that a narrow footer still has it.
+        // Help first, so that it fits even on a narrow footer.
         shown.sort_by_key(|spec| match spec.action {
             Action::Help => 0,
             Action::Palette | Action::Back => 3,

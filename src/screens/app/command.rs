@@ -1,4 +1,4 @@
-//! The command that opens the view on screen: what was typed, with what was changed since.
+//! The command that opens the current view: the original command line with later changes.
 
 use super::App;
 use super::screen::predict;
@@ -8,8 +8,8 @@ use habitat_planning::plan::{Accept, Goal, Objective, Work, accept_names};
 use habitat_planning::pricing::Tier;
 
 impl App {
-    /// The command that opens this view again. Of a job that was started with the screens it is that
-    /// on its recording.
+    /// The command that opens this view again. For a job that was started along with the screens, it opens the job's
+    /// recording.
     pub fn command(&self) -> String {
         let mut line = match &self.setup.job {
             Some(job) => [job.output.clone()].into_iter().collect(),
@@ -48,7 +48,7 @@ fn put(line: &mut CommandLine, flag: &str, value: Option<String>) {
     }
 }
 
-/// What differs from the goal at the start; `sized`: batches are named, which accepts another global batch.
+/// Adds flags for changes to the goal. If `sized`, batch sizes are given, which implies accepting another global batch.
 fn goal(line: &mut CommandLine, first: &Goal, now: &Goal, sized: bool) {
     if first.work != now.work {
         for flag in ["--samples", "--steps", "--epochs", "--dataset", "--tokens"] {
@@ -96,7 +96,7 @@ fn goal(line: &mut CommandLine, first: &Goal, now: &Goal, sized: bool) {
         put(line, "--accept", Some(accept_names(accept)).filter(|names| !names.is_empty()));
     }
     if first.limits.tiers != now.limits.tiers {
-        // Spot that is named here is accepted.
+        // Naming spot here accepts it.
         let is_meant = |tier: &&Tier| **tier != Tier::Spot || accept.contains(&Accept::Spot);
         let tiers: Vec<&str> = now.limits.tiers.iter().filter(is_meant).map(|tier| tier.name()).collect();
         line.set("--tiers", &tiers.join(","));

@@ -1,4 +1,4 @@
-//! What happens in dialogs: keys, lines being typed, and Enter.
+//! Input in dialogs: keys, typed lines, and Enter.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl App {
         }
     }
 
-    /// What follows from the line being typed.
+    /// Applies a change of the typed line.
     fn input_changed(&mut self) {
         match &mut self.modal {
             Some(Modal::Filter { input, .. }) => {
@@ -57,7 +57,7 @@ impl App {
 
     pub(super) fn modal_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
         match self.setup.keymap.action(key) {
-            // Leaving, stopping and redrawing work wherever the user is; a character is text.
+            // Quit, suspend and redraw work everywhere; a plain character is text.
             Some(action @ (Action::Quit | Action::Suspend | Action::Redraw)) if key.ctrl => {
                 return self.act(action, effects);
             }
@@ -77,7 +77,7 @@ impl App {
                     | Modal::Origin { .. }
             )
         ) {
-            // Nothing is typed here: the keys of lists move, the one that opened it closes.
+            // These dialogs have no text input: list keys move, and the key that opened the dialog closes it.
             match self.setup.keymap.action(key) {
                 Some(Action::Up) => return self.modal_scroll(-1),
                 Some(Action::Down) => return self.modal_scroll(1),
@@ -113,7 +113,7 @@ impl App {
             if matches!(modal, Modal::Help { input, .. } if input.text().is_empty())
                 && matches!(key.code, Code::Char('q' | '?'))
             {
-                // In the help nothing is lost by leaving with the key that opened it.
+                // In the help, the key that opened it also closes it while nothing is typed.
                 self.modal = None;
             } else if modal.input_mut().is_some_and(|input| input.key(key)) {
                 self.input_changed();
@@ -147,7 +147,7 @@ impl App {
                 let all = form.all();
                 let at = all.iter().position(|other| other == form).unwrap_or_default();
                 let next = all[moved(at, all.len())];
-                // A name of the user's own stays.
+                // Keep a name that the user typed.
                 if let Some(folder) = input.text().strip_suffix(form.file_name()) {
                     *input = Input::new(&format!("{folder}{}", next.file_name()));
                 }
@@ -157,7 +157,7 @@ impl App {
         }
     }
 
-    /// Enter in a dialog.
+    /// Handles Enter in a dialog.
     pub(super) fn confirm(&mut self, effects: &mut Vec<Effect>) {
         match self.modal.take() {
             Some(Modal::Palette { input, selected }) => {
@@ -178,17 +178,18 @@ impl App {
                         Err(why) => why,
                     },
                     Knob::Work if plan::set_work(self, &text, effects) => return,
-                    Knob::Budget => "write a number of dollars above 0, such as 500 or 2.5k".to_owned(),
-                    Knob::Gpus => "write a number of GPUs, such as 8".to_owned(),
+                    Knob::Budget => "enter US dollars above 0, such as 500 or 2.5k".to_owned(),
+                    Knob::Gpus => "enter a number of GPUs, such as 8".to_owned(),
                     Knob::Work => {
-                        "write a number above 0, 1M steps, 2.5M samples, 1B tokens or 90 epochs of 1.28M".to_owned()
+                        "enter a number above 0, such as 1M steps, 2.5M samples, 1B tokens or 90 epochs of 1.28M"
+                            .to_owned()
                     }
                 };
                 self.modal = Some(Modal::Value { knob, input, error: Some(hint) });
             }
             Some(Modal::Export { form, input, exists, .. }) => {
                 let path = input.text().trim().to_owned();
-                let error = path.is_empty().then(|| "write the path of the file".to_owned());
+                let error = path.is_empty().then(|| "enter a file path".to_owned());
                 let effect = match form {
                     _ if error.is_some() => None,
                     ExportForm::Plan(form) => self.plan.shared().zip(self.predictions.shared()).map(|answer| {
@@ -223,7 +224,7 @@ impl App {
         }
     }
 
-    /// Asks which GPU the step was recorded on, where there is something to choose from.
+    /// Asks for the recording GPU if there are candidates.
     pub(super) fn ask_origin(&mut self) {
         let candidates = self.origins();
         if !candidates.gpus.is_empty() {
@@ -231,40 +232,41 @@ impl App {
         }
     }
 
-    /// Takes the user's word for the GPU that the step was recorded on.
+    /// Sets the recording GPU to the user's choice.
     fn recorded_on(&mut self, gpu: &GpuSlug, effects: &mut Vec<Effect>) {
         if let Some(origin) = &mut Arc::make_mut(&mut self.setup.profile).origin {
             origin.gpu = Some(gpu.clone());
             self.setup.typed.set("--origin", gpu.as_str());
-            self.tell(Tone::Good, format!("recorded on {gpu}, as you say (--origin {gpu})"));
+            self.tell(Tone::Good, format!("recording GPU set to {gpu} (--origin {gpu})"));
         }
         self.start_predict(effects);
     }
 
-    /// Whether the method at this position has an answer on the GPU compared, or needs none.
+    /// Whether the method at this position has an answer on the compared GPU, or is not needed because the step was
+    /// recorded there.
     fn answers(&self, selected: usize) -> bool {
         let on = self.comparison.value().and_then(|comparison| comparison.gpus.first());
         on.is_some_and(|on| on.recorded.is_some() || on.answers.get(selected).is_some_and(Option::is_some))
     }
 
-    /// Predicts every GPU by the method selected, unless it has no answer.
+    /// Predicts every GPU with the selected method, unless it has no answer.
     fn choose_method(&mut self, gpu: GpuSlug, selected: usize, effects: &mut Vec<Effect>) {
         let chosen = self.comparison.value().and_then(|comparison| comparison.methods.get(selected)).cloned();
         match chosen {
             Some(Compared { method, missing: None }) if !self.answers(selected) => {
-                self.tell(Tone::Hint, format!("{} has no answer on {gpu}", method.name()));
+                self.tell(Tone::Hint, format!("{} has no prediction for {gpu}", method.name()));
                 self.modal = Some(Modal::Methods { gpu, selected });
             }
             Some(Compared { method, missing: None }) => {
                 self.chosen.method = Some(method);
-                self.tell(Tone::Good, format!("method {} everywhere", method.name()));
+                self.tell(Tone::Good, format!("using method {} for all GPUs", method.name()));
                 self.start_predict(effects);
             }
             Some(Compared { method, missing: Some(why) }) => {
                 self.tell(Tone::Hint, format!("{}: {}", method.name(), habitat_base::text::clean(&why, 200)));
                 self.modal = Some(Modal::Methods { gpu, selected });
             }
-            // Still being worked out.
+            // Still being computed.
             None => self.modal = Some(Modal::Methods { gpu, selected }),
         }
     }
@@ -289,7 +291,7 @@ impl App {
                 self.tell(Tone::Bad, format!("not written: {}", habitat_base::text::clean(&why, 300)));
             }
             (SaveOutcome::Exists, _) => {
-                self.tell(Tone::Bad, "not written: there is a file of that name".to_owned());
+                self.tell(Tone::Bad, "not written: the file exists".to_owned());
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What the front end asks of the rest of the program, as functions: `app` itself reads no
-//! file and solves nothing, and tests pass fixed answers.
+//! Services that the front end needs from the rest of the program, as functions. `app` itself reads no files and solves
+//! nothing, and tests can pass fixed answers.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use habitat_reports::plan_form::{PlanForm, paths};
 use habitat_step::catalog::hypothetical::{Changes, Figure};
 use habitat_step::profile::Profile;
 
-/// What was chosen on screen in place of what was asked for at the start.
+/// Choices on screen that override those at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Chosen {
     /// The method.
@@ -26,12 +26,12 @@ pub struct Chosen {
     pub host: Option<Host>,
     /// The precision; inside, `None` = as recorded.
     pub precision: Option<Option<Precision>>,
-    /// The batch on each GPU that plans may use beside the recorded one; inside, `None` = the recorded one alone.
+    /// Batch per GPU that plans may use in addition to the recorded one; inside, `None` = the recorded one only.
     pub batch: Option<Option<u64>>,
 }
 
 impl Chosen {
-    /// What was asked for at the start, changed as chosen since.
+    /// The options from the start with the choices on screen applied.
     #[must_use]
     pub fn applied(self, asked: &Options) -> Options {
         let (method, host) = (self.method.unwrap_or(asked.method), self.host.unwrap_or(asked.host));
@@ -41,50 +41,50 @@ impl Chosen {
 
 /// Predicts the step on every GPU of the catalog.
 pub type PredictFn = dyn Fn(&Profile, Chosen) -> Result<Predictions, String> + Send + Sync;
-/// Predicts some GPUs operation by operation.
+/// Predicts some GPUs by operation.
 pub type DetailFn = dyn Fn(&Profile, &[GpuSlug], Chosen) -> Result<Predictions, String> + Send + Sync;
-/// What every method says of one GPU.
+/// Compares all methods on one GPU.
 pub type CompareFn = dyn Fn(&Profile, &GpuSlug, Chosen) -> Result<Comparison, String> + Send + Sync;
-/// The step at other batch sizes on one GPU.
+/// Predicts the step at other batch sizes on one GPU.
 pub type BatchesFn = dyn Fn(&Profile, &GpuSlug, Chosen) -> Result<Sweep, String> + Send + Sync;
-/// A GPU with other figures, and one of them that a curve goes along.
+/// A GPU with changed specifications, and the one that the curve varies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Version {
     /// The real GPU.
     pub gpu: GpuSlug,
-    /// Its figures, in times of the real ones.
+    /// Its changed specifications, as multiples of the real ones.
     pub changes: Changes,
-    /// The figure of the curve.
+    /// The specification that the curve varies.
     pub along: Figure,
 }
 
-/// The step on a GPU with other figures.
+/// Predicts the step on a GPU with changed specifications.
 pub type ChangeFn = dyn Fn(&Profile, &Version, Chosen) -> Result<WhatIf, String> + Send + Sync;
-/// Answers a goal.
+/// Plans for a goal.
 pub type PlanFn = dyn Fn(&Arc<Predictions>, &Goal) -> Result<Solved, String> + Send + Sync;
 /// Reads the file of jobs and plans them together.
 pub type JobsFn = dyn Fn() -> Result<JobsPlan, String> + Send + Sync;
-/// Writes a plan as texts, one a file.
+/// Renders a plan as texts, one per file.
 pub type ExportFn = dyn Fn(&Export) -> Result<Vec<String>, String> + Send + Sync;
-/// Writes a text to a file: path, text, whether an existing file may be replaced.
+/// Saves a text to a file. Arguments: path, text, and whether to overwrite an existing file.
 pub type SaveFn = dyn Fn(&str, &str, bool) -> SaveOutcome + Send + Sync;
 
-/// A plan to be written.
+/// A plan to export.
 #[derive(Debug, Clone)]
 pub struct Export {
     /// The plan.
     pub plan: Arc<Plan>,
-    /// The predictions it rests on.
+    /// The predictions behind it.
     pub predictions: Arc<Predictions>,
     /// The recorded step.
     pub profile: Arc<Profile>,
-    /// How the step was predicted, as far as it was chosen on screen.
+    /// Choices on screen that affect the predictions.
     pub chosen: Chosen,
     /// The form.
     pub form: PlanForm,
 }
 
-/// The answer to a goal, with the plans to choose from were there no deadline and budget.
+/// A plan, and the best trade-offs without deadline and budget.
 #[derive(Debug, Clone)]
 pub struct Solved {
     /// The plan.
@@ -93,29 +93,29 @@ pub struct Solved {
     pub frontier: Arc<Vec<FrontierPoint>>,
 }
 
-/// What came of writing a file.
+/// Result of saving a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SaveOutcome {
-    /// Written; the full path.
+    /// Saved; the full path.
     Saved(String),
-    /// There is one already and it was not to be replaced.
+    /// The file exists and overwriting was not allowed.
     Exists,
-    /// Not written, and why.
+    /// Not saved; the reason.
     Failed(String),
 }
 
-/// The functions.
+/// The services.
 #[derive(Clone)]
 pub struct Engine {
     /// Predicts.
     pub predict: Arc<PredictFn>,
-    /// Predicts operation by operation.
+    /// Predicts by operation.
     pub detail: Arc<DetailFn>,
     /// Compares methods.
     pub compare: Arc<CompareFn>,
     /// Predicts other batch sizes.
     pub batches: Arc<BatchesFn>,
-    /// Predicts a GPU with other figures.
+    /// Predicts a GPU with changed specifications.
     pub change: Arc<ChangeFn>,
     /// Plans.
     pub plan: Arc<PlanFn>,
@@ -134,8 +134,8 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Carries out an effect that computes or writes a file: the message that answers it. `None`
-    /// for the others, which are the terminal's. A panic is a failed computation.
+    /// Runs an effect that computes or saves and returns the answering message; `None` for effects of the terminal. A
+    /// panic counts as a failed computation.
     pub fn answer(&self, effect: &Effect) -> Option<Msg> {
         Some(match effect {
             Effect::Predict { generation, profile, chosen } => {
@@ -182,7 +182,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Writes each text to a file of its own; the first that cannot be written ends it.
+    /// Writes each text to its own file and stops at the first failure.
     fn save_all(&self, path: &str, texts: &[String], overwrite: bool) -> SaveOutcome {
         let mut written = Vec::new();
         for (path, text) in paths(path, texts.len()).iter().zip(texts) {
@@ -199,7 +199,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Err(format!("the program has a fault ({text}); please report it, your data is untouched"))
+        Err(format!("internal error ({text}), please report it; your data is not affected"))
     })
 }
 
@@ -211,6 +211,6 @@ mod tests {
     fn a_panic_is_a_failed_computation() {
         assert_eq!(guarded(|| Ok(1)), Ok(1));
         let failed = guarded(|| -> Result<(), String> { panic!("no {}", "way") });
-        assert!(failed.unwrap_err().contains("the program has a fault (no way)"));
+        assert!(failed.unwrap_err().contains("internal error (no way)"));
     }
 }

@@ -1,11 +1,11 @@
-//! A line of text being typed.
+//! A line of text input.
 
 use crate::keymap::{Code, Key};
 
-/// Longest text taken; a paste by mistake must not fill the screen's memory.
+/// Longest text, in characters, so that an accidental paste cannot use up memory.
 const LONGEST: usize = 1024;
 
-/// The text and where the cursor stands.
+/// The text and the cursor's position.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Input {
     chars: Vec<char>,
@@ -13,7 +13,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// With a text to start from, the cursor behind it.
+    /// Starts with a text and the cursor at its end.
     pub fn new(text: &str) -> Self {
         let chars: Vec<char> = text.chars().take(LONGEST).collect();
         Self { cursor: chars.len(), chars }
@@ -24,12 +24,12 @@ impl Input {
         self.chars.iter().collect()
     }
 
-    /// The text before and behind the cursor.
+    /// The text before and after the cursor.
     pub fn split(&self) -> (String, String) {
         (self.chars[..self.cursor].iter().collect(), self.chars[self.cursor..].iter().collect())
     }
 
-    /// Puts text at the cursor, without control characters.
+    /// Inserts text at the cursor, without control characters.
     pub fn insert(&mut self, text: &str) {
         for c in text.chars().filter(|c| !c.is_control()) {
             if self.chars.len() < LONGEST {
@@ -39,7 +39,7 @@ impl Input {
         }
     }
 
-    /// Handles an editing key; `false` if it is none.
+    /// Handles an editing key; `false` for other keys.
     pub fn key(&mut self, key: Key) -> bool {
         match (key.code, key.ctrl) {
             (Code::Char('u'), true) => {

@@ -1,14 +1,14 @@
-//! A background job and its last good result.
+//! A background job and its last successful result.
 
 use std::sync::Arc;
 
-/// What a job does at the moment.
+/// State of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum JobState {
-    /// Nothing; the result, if any, is up to date.
+    /// Not running; the result, if any, is up to date.
     #[default]
     Idle,
-    /// Runs for the newest generation of its inputs.
+    /// Running for the newest generation of its inputs.
     Running,
     /// Failed, with the reason and the remedy.
     Failed(String),
@@ -16,7 +16,7 @@ pub enum JobState {
     Cancelled,
 }
 
-/// A job whose results carry the generation of the inputs they answer.
+/// A job whose results carry the generation of their inputs.
 #[derive(Debug, Clone)]
 pub struct Job<T> {
     generation: u64,
@@ -32,8 +32,8 @@ impl<T> Default for Job<T> {
 }
 
 impl<T> Job<T> {
-    /// Starts anew: results of earlier generations will be dropped and the value kept is
-    /// stale until the new one comes.
+    /// Starts a new generation: results of earlier ones will be dropped, and the current value is stale until the new
+    /// one arrives.
     pub fn start(&mut self) -> u64 {
         self.generation += 1;
         self.state = JobState::Running;
@@ -41,7 +41,7 @@ impl<T> Job<T> {
         self.generation
     }
 
-    /// Takes a result in; `false` if it answers an earlier generation and was dropped.
+    /// Stores a result; `false` if it belongs to an earlier generation and was dropped.
     pub fn finish(&mut self, generation: u64, result: Result<Arc<T>, String>) -> bool {
         if generation != self.generation || self.state != JobState::Running {
             return false;
@@ -57,7 +57,7 @@ impl<T> Job<T> {
         true
     }
 
-    /// Gives up the running generation; the last good value stays, stale.
+    /// Cancels the current generation; the last successful value stays, but is stale.
     pub fn cancel(&mut self) {
         if self.is_running() {
             self.generation += 1;
@@ -65,7 +65,7 @@ impl<T> Job<T> {
         }
     }
 
-    /// Whether it runs.
+    /// Whether it is running.
     pub fn is_running(&self) -> bool {
         self.state == JobState::Running
     }
@@ -75,17 +75,17 @@ impl<T> Job<T> {
         &self.state
     }
 
-    /// The last good result.
+    /// The last successful result.
     pub fn value(&self) -> Option<&T> {
         self.value.as_deref()
     }
 
-    /// The last good result, to share.
+    /// The last successful result, shared.
     pub fn shared(&self) -> Option<Arc<T>> {
         self.value.clone()
     }
 
-    /// Whether the value answers other inputs than the present ones.
+    /// Whether the value belongs to earlier inputs.
     pub const fn is_stale(&self) -> bool {
         self.value.is_some() && !self.fresh
     }

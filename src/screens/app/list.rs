@@ -5,22 +5,22 @@ use std::ops::Range;
 /// Selection, filter and order of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListState {
-    /// Position of the selected row among the rows shown.
+    /// Index of the selected row among the rows shown.
     pub selected: usize,
-    /// Words every row shown contains, or comparisons of its figures (`memory>=40`); `|` and commas stand between
-    /// alternatives (`4090|h100`, `RTX 4090, H100 SXM`); a leading `!` inverts.
+    /// Filter: every word must occur in the row, or is a comparison with one of its figures (`memory>=40`). `|` and
+    /// commas separate alternatives (`4090|h100`, `RTX 4090, H100 SXM`); a leading `!` inverts.
     pub filter: String,
-    /// Column it is sorted by, an index into the sortable columns of the list.
+    /// Index of the sort column among the sortable columns.
     pub sort: usize,
-    /// Whether the order is the reverse of the column's usual one.
+    /// Whether the order is the reverse of the column's default.
     pub reversed: bool,
 }
 
-/// Rows of a list made at a time, at least: columns of one that is no longer keep their widths.
+/// Minimum number of rows to build at a time, so that column widths stay the same within a block.
 const BLOCK: usize = 100;
 
 impl ListState {
-    /// The rows around the selected one, of which a screen of so many lines shows some.
+    /// Rows around the selected one; a screen of `height` lines shows some of them.
     pub fn near(&self, height: u16) -> Range<usize> {
         let block = BLOCK.max(height.into());
         let at = self.selected / block;
@@ -37,18 +37,18 @@ impl ListState {
         self.selected = self.selected.saturating_add_signed(by).min(len.saturating_sub(1));
     }
 
-    /// Filters anew, from the first row.
+    /// Sets the filter and selects the first row.
     pub fn set_filter(&mut self, filter: String) {
         (self.filter, self.selected) = (filter, 0);
     }
 
-    /// Whether a row of this text passes the filter.
+    /// Whether a row with this text passes the filter.
     pub fn passes(&self, text: &str) -> bool {
         self.passes_with(text, |_| None)
     }
 
-    /// The same of a row with figures, by their names in lower case; of a figure that the row has not
-    /// (`Some(None)`) no comparison is true.
+    /// The same for a row with figures, looked up by lower-case name. If the row lacks a figure (`Some(None)`), every
+    /// comparison with it is false.
     pub fn passes_with(&self, text: &str, figure: impl Fn(&str) -> Option<Option<f64>>) -> bool {
         let filter = self.filter.trim().to_lowercase();
         let (inverted, words) = filter.strip_prefix('!').map_or((false, filter.as_str()), |rest| (true, rest));
@@ -69,8 +69,8 @@ impl ListState {
     }
 }
 
-/// The alternatives of a filter that stand apart: `RTX 4090, H100 SXM` and `rtx 4090 | h100`. Those within a word are
-/// [`alternatives`].
+/// Alternatives of a filter that spaces set apart: `RTX 4090, H100 SXM` and `rtx 4090 | h100`. For those within a word
+/// see [`alternatives`].
 pub fn lists(filter: &str) -> impl Iterator<Item = &str> {
     let mut from = 0;
     let mut parts = Vec::new();
@@ -86,7 +86,7 @@ pub fn lists(filter: &str) -> impl Iterator<Item = &str> {
     parts.into_iter().filter(|part| !part.trim().is_empty())
 }
 
-/// The alternatives within a word: `4090|h100`, `4090,h100`. The commas of a comparison belong to its number.
+/// Alternatives within a word: `4090|h100`, `4090,h100`. Commas in a comparison belong to its number.
 pub fn alternatives(word: &str) -> impl Iterator<Item = &str> {
     let compares = word.contains(['<', '>', '=']);
     word.split(move |c| c == '|' || c == ',' && !compares).filter(|part| !part.is_empty())
@@ -94,7 +94,7 @@ pub fn alternatives(word: &str) -> impl Iterator<Item = &str> {
 
 type Holds = fn(f64, f64) -> bool;
 
-/// A word such as `memory>=40` or `$<2`: a name, a comparison and a number, whose unit may follow it.
+/// Parses a word such as `memory>=40` or `$<2`: a name, a comparison and a number, optionally with a unit.
 fn compared(word: &str) -> Option<(&str, Holds, f64)> {
     let (name, rest) = word.split_at(word.find(['<', '>', '='])?);
     let signs: [(&str, Holds); 5] = [
@@ -102,7 +102,7 @@ fn compared(word: &str) -> Option<(&str, Holds, f64)> {
         (">=", |value, bound| value >= bound),
         ("<", |value, bound| value < bound),
         (">", |value, bound| value > bound),
-        // As it is shown, in whole units.
+        // Compares as displayed, in whole units.
         ("=", |value, bound| (value - bound).abs() < 0.5),
     ];
     let (sign, holds) = signs.into_iter().find(|(sign, _)| rest.starts_with(sign))?;
@@ -152,13 +152,13 @@ mod tests {
             assert_eq!(passing(filter), three, "{filter}");
         }
         assert_eq!(passing("!4090|h100"), ["a100 80gb"]);
-        // Within a word they are of that word alone; apart they end what goes before.
+        // Within a word, alternatives apply to that word only; set apart, they end the alternative before.
         assert_eq!(passing("80gb h100|a100"), ["h100 sxm5 80gb", "a100 80gb"]);
         assert_eq!(passing("80gb h100 | a100"), ["h100 sxm5 80gb", "a100 80gb"]);
         assert_eq!(passing("pcie | memory<40"), ["geforce rtx 4090", "h100 pcie"]);
         assert_eq!(passing("memory>1,000"), Vec::<&str>::new());
         assert_eq!(passing("memory<=1,000").len(), 4);
-        // What a row has as it was typed is found, commas or not.
+        // Text that the row contains literally is found, with or without commas.
         let list = ListState { filter: "kernel<128, 4".to_owned(), ..ListState::default() };
         assert!(list.passes("some_kernel<128, 4>"));
     }
@@ -176,7 +176,7 @@ mod tests {
         assert!(passes("memory>=24") && passes("memory<=24GB nvidia") && passes("MEMORY=24") && passes("memory>1,0"));
         assert!(!passes("memory>24") && !passes("memory<24") && !passes("memory=25") && !passes("amd memory>1"));
         assert!(passes("!memory>24"));
-        // Without a price nothing is cheap, nor dear; other names are words.
+        // Without a price, no comparison with it holds. Unknown names are plain words.
         assert!(!passes("$<2") && !passes("$>=2") && !passes("speed>1") && !passes("memory>much"));
     }
 }

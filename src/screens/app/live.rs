@@ -1,4 +1,4 @@
-//! A job that runs while the screens are open: its news, and leaving while it runs.
+//! A job that runs while the screens are open: its updates, and leaving the screens while it runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,47 +15,47 @@ use habitat_recorder::live::{Job, Snapshot, Update, Wish};
 use habitat_step::profile::Profile;
 use habitat_step::profile::breakdown::GroupBy;
 
-/// The job and what is known of it.
+/// The job and everything known about it.
 #[derive(Debug, Clone)]
 pub struct Live {
-    /// What does not change.
+    /// Facts that do not change.
     pub job: Job,
-    /// What was seen last.
+    /// The latest snapshot.
     pub seen: Snapshot,
     /// The last lines of its output.
     pub output: Arc<Vec<String>>,
-    /// Lines of output below the shown ones; 0 follows the end.
+    /// Lines of output below the visible ones; 0 follows the end.
     pub above: usize,
-    /// Whether to leave as soon as the job has ended.
+    /// Whether to quit as soon as the job has ended.
     pub leaving: bool,
-    /// Why the profile is not there or not up to date.
+    /// Why the profile is missing or not up to date.
     pub problem: Option<String>,
 }
 
 impl Live {
-    /// Of a job of which nothing is known yet.
+    /// A job without any updates yet.
     pub fn new(job: Job) -> Self {
         let (seen, output) = (Snapshot::default(), Arc::default());
         Self { job, seen, output, above: 0, leaving: false, problem: None }
     }
 }
 
-/// What may become of a job that still runs when the user leaves.
+/// Choices when the user quits while the job is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leaving {
-    /// It goes on.
+    /// Keep it running.
     Leave,
-    /// It is stopped.
+    /// Stop it.
     Stop,
-    /// The user stays.
+    /// Stay on the screens.
     Stay,
 }
 
 impl Leaving {
-    /// All, in the order of the dialog.
+    /// All choices, in the order of the dialog.
     pub const ALL: [Self; 3] = [Self::Leave, Self::Stop, Self::Stay];
 
-    /// The key, and what it does.
+    /// The key and the label.
     pub const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Leave => ("l", "leave it running"),
@@ -74,12 +74,12 @@ impl Leaving {
 }
 
 impl App {
-    /// Whether there is no profile yet.
+    /// Whether the profile is still to come.
     pub fn is_awaiting(&self) -> bool {
         self.setup.source == Source::Awaited
     }
 
-    /// Whether a job runs that nobody would follow were the screens closed.
+    /// Whether a job is running that nobody would follow after the screens close.
     pub(super) fn job_runs(&self) -> bool {
         self.live.as_ref().is_some_and(|live| !live.seen.is_over())
     }
@@ -100,7 +100,7 @@ impl App {
             }
             Update::Output(lines) => {
                 if live.above > 0 {
-                    // What is being read stays where it is.
+                    // Keep the visible lines in place.
                     live.above += lines.len().saturating_sub(live.output.len());
                 }
                 live.above = live.above.min(lines.len().saturating_sub(1));
@@ -114,17 +114,17 @@ impl App {
         }
     }
 
-    /// Fills the screens from a profile; what the user has chosen on them stays.
+    /// Fills the screens from a profile and keeps the user's choices.
     fn adopt(&mut self, profile: Profile, effects: &mut Vec<Effect>) {
         let output = self.live.as_ref().map(|live| live.job.output.clone()).unwrap_or_default();
         if self.is_awaiting() {
-            self.tell(Tone::Good, format!("recorded; the profile is {output}"));
+            self.tell(Tone::Good, format!("recorded; profile written to {output}"));
         }
         self.overview = OverviewState::new(&profile, &self.setup.catalog);
         let (selected, scroll) = (self.profile.list.selected, self.profile.scroll);
         let before = std::mem::take(&mut self.profile.entries);
         self.profile.regroup(&profile);
-        // The order of a tree is that of its modules.
+        // A tree keeps the order of its modules.
         if !self.is_awaiting() && self.profile.by != GroupBy::Module {
             keep_order(&mut self.profile.entries, &profile, &before, &self.setup.profile);
         }
@@ -135,7 +135,7 @@ impl App {
         self.start_predict(effects);
     }
 
-    /// Cancels what is being computed, else asks whether to stop the job.
+    /// Cancels running computations, else asks whether to stop the job.
     pub(super) fn cancel(&mut self) {
         if self.predictions.is_running() || self.plan.is_running() || self.jobs.plan.is_running() {
             self.jobs.plan.cancel();
@@ -146,7 +146,7 @@ impl App {
         }
     }
 
-    /// Leaves, or asks first what is to become of the job.
+    /// Quits, or asks about the job first if it is running.
     pub(super) fn quit(&mut self, effects: &mut Vec<Effect>) {
         if self.job_runs() {
             self.modal = Some(Modal::Leave { selected: Leaving::Leave.place() });
@@ -155,8 +155,8 @@ impl App {
         }
     }
 
-    /// Ctrl-C: once asks, a second time stops the job, as in a terminal without screens. A
-    /// key that is held down does no more than that.
+    /// Handles Ctrl-C: the first asks, the second stops the job, as in a terminal without screens. Holding the key down
+    /// does no more than that.
     pub(super) fn interrupt(&mut self, effects: &mut Vec<Effect>) {
         let is_asked = self.live.as_ref().is_some_and(|live| live.leaving);
         if !self.job_runs() {
@@ -180,7 +180,7 @@ impl App {
         }
     }
 
-    /// Does what was chosen in the dialog.
+    /// Applies the choice in the dialog.
     pub(super) fn leave(&mut self, selected: usize, effects: &mut Vec<Effect>) {
         self.modal = None;
         match Leaving::ALL.get(selected) {
@@ -197,8 +197,8 @@ impl App {
     }
 }
 
-/// Rows stay where they were, by name, phase and shapes; new ones come last. Of rows that these do
-/// not tell apart, the first stays before the second.
+/// Keeps rows in their earlier order, matched by name, phase and shapes; new rows come last. Rows that match equally
+/// keep their relative order.
 fn keep_order(rows: &mut [Row], profile: &Profile, before: &[Row], profile_before: &Profile) {
     let numbered = |rows: &[Row], profile: &Profile| {
         let name = |row: &Row| {

@@ -11,103 +11,103 @@ use habitat_prediction::origin::Candidates;
 use habitat_reports::jobs::JobsForm;
 use habitat_reports::plan_form::PlanForm;
 
-/// A dialog.
+/// An open dialog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Modal {
-    /// The keys, searchable.
+    /// Searchable list of the keys.
     Help {
-        /// Words searched for.
+        /// Search text.
         input: Input,
-        /// First row shown.
+        /// First visible row.
         scroll: usize,
     },
-    /// Actions, GPUs, operations and offers to search and go to.
+    /// Search over actions, GPUs, operations and offers.
     Palette {
-        /// Words searched for.
+        /// Search text.
         input: Input,
-        /// Position among what is shown.
+        /// Index among the results.
         selected: usize,
     },
-    /// The filter of the list, being typed; the list follows at once.
+    /// Filter of the list; applied while typing.
     Filter {
         /// The text.
         input: Input,
-        /// The filter before, restored by Esc.
+        /// The previous filter, restored by Esc.
         before: String,
     },
-    /// The value of a slider.
+    /// Value of a slider.
     Value {
-        /// Which.
+        /// The slider.
         knob: Knob,
         /// The text.
         input: Input,
-        /// Why it cannot be used.
+        /// Why the value is invalid.
         error: Option<String>,
     },
-    /// What every method says of a GPU, one of them to choose.
+    /// All methods on one GPU, to choose one.
     Methods {
         /// The GPU.
         gpu: GpuSlug,
-        /// Position among the methods.
+        /// Index among the methods.
         selected: usize,
     },
-    /// What was said before.
+    /// Message history.
     Messages {
-        /// First line shown.
+        /// First visible line.
         scroll: usize,
     },
-    /// All that is known of an offer.
+    /// Details of an offer.
     Offer {
         /// The offer.
         offer: OfferId,
-        /// First line shown.
+        /// First visible line.
         scroll: usize,
     },
-    /// Which of these GPUs the step was recorded on.
+    /// Choice of the recording GPU.
     Origin {
-        /// What there is to choose from.
+        /// The candidates.
         candidates: Candidates,
-        /// Position among them.
+        /// Index among them.
         selected: usize,
     },
-    /// What becomes of the job that still runs.
+    /// Choices for the running job.
     Leave {
-        /// Position among [`Leaving::ALL`](crate::app::live::Leaving::ALL).
+        /// Index in [`Leaving::ALL`](crate::app::live::Leaving::ALL).
         selected: usize,
     },
-    /// All that is known of a job of a plan of several.
+    /// Details of one job in a plan of several.
     PlannedJob {
-        /// Its place in the plan.
+        /// Its index in the plan.
         job: usize,
-        /// First line shown.
+        /// First visible line.
         scroll: usize,
     },
-    /// The path of an export.
+    /// Export to a file.
     Export {
         /// The form.
         form: ExportForm,
         /// The path.
         input: Input,
-        /// Whether to ask before replacing the file.
+        /// Whether to ask before overwriting the file.
         exists: bool,
-        /// Why it was not written.
+        /// Why saving failed.
         error: Option<String>,
-        /// While it is being written.
+        /// Whether it is being written.
         saving: bool,
     },
 }
 
-/// The form of an export.
+/// Format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportForm {
-    /// Of the plan.
+    /// A format of the plan.
     Plan(PlanForm),
-    /// Of the plan of several jobs.
+    /// A format of the plan of several jobs.
     Jobs(JobsForm),
 }
 
 impl ExportForm {
-    /// The forms of the same plan, in the order in which they are listed.
+    /// All formats for the same plan, in display order.
     pub fn all(self) -> Vec<Self> {
         match self {
             Self::Plan(_) => PlanForm::ALL.map(Self::Plan).to_vec(),
@@ -115,7 +115,7 @@ impl ExportForm {
         }
     }
 
-    /// The name on screen.
+    /// Name on screen.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Plan(form) => form.title(),
@@ -123,7 +123,7 @@ impl ExportForm {
         }
     }
 
-    /// A name for the file.
+    /// Default file name.
     pub const fn file_name(self) -> &'static str {
         match self {
             Self::Plan(form) => form.file_name(),
@@ -133,18 +133,18 @@ impl ExportForm {
 }
 
 impl Modal {
-    /// The help.
+    /// Opens the help.
     pub fn help() -> Self {
         Self::Help { input: Input::default(), scroll: 0 }
     }
 
-    /// The export of a plan, or of that of several jobs, in the first form to begin with.
+    /// Opens the export of a plan, or of a plan of several jobs, with the first format selected.
     pub fn export(jobs: bool) -> Self {
         let form = if jobs { ExportForm::Jobs(JobsForm::ALL[0]) } else { ExportForm::Plan(PlanForm::ALL[0]) };
         Self::Export { form, input: Input::new(form.file_name()), exists: false, error: None, saving: false }
     }
 
-    /// The keys that work in it, for the footer.
+    /// Keys of the dialog, for the footer.
     pub const fn keys(&self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Help { .. } | Self::Messages { .. } | Self::Offer { .. } | Self::PlannedJob { .. } => {
@@ -154,15 +154,15 @@ impl Modal {
             Self::Filter { .. } => &[("enter", "keep"), ("esc", "restore")],
             Self::Value { .. } => &[("enter", "set"), ("esc", "close")],
             Self::Methods { .. } => &[("enter", "use everywhere"), ("↑↓", "choose"), ("esc", "close")],
-            Self::Origin { .. } => &[("enter", "choose it"), ("↑↓", "move"), ("esc", "close")],
+            Self::Origin { .. } => &[("enter", "select"), ("↑↓", "move"), ("esc", "close")],
             Self::Leave { .. } => {
-                &[("enter", "do it"), ("↑↓", "choose"), ("l", "leave running"), ("s", "stop"), ("esc", "stay")]
+                &[("enter", "confirm"), ("↑↓", "choose"), ("l", "leave running"), ("s", "stop"), ("esc", "stay")]
             }
-            Self::Export { .. } => &[("enter", "write"), ("↑↓", "form"), ("esc", "close")],
+            Self::Export { .. } => &[("enter", "write"), ("↑↓", "format"), ("esc", "close")],
         }
     }
 
-    /// The row selected in its list, where a click chooses one.
+    /// The selected row of its list, which a click sets.
     pub const fn selected_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::Palette { selected, .. }
@@ -179,7 +179,7 @@ impl Modal {
         }
     }
 
-    /// The line being typed, where there is one.
+    /// The text input, if there is one.
     pub const fn input_mut(&mut self) -> Option<&mut Input> {
         match self {
             Self::Methods { .. }
@@ -197,7 +197,7 @@ impl Modal {
     }
 }
 
-/// The messages as lines: what kind, and the words.
+/// Message history as lines: the kind and the text.
 pub fn messages(app: &App) -> Vec<(String, String)> {
     let kind = |tone: Tone| match tone {
         Tone::Good => "done",
@@ -205,12 +205,12 @@ pub fn messages(app: &App) -> Vec<(String, String)> {
         Tone::Bad => "failed",
     };
     if app.said.is_empty() {
-        return vec![(String::new(), "Nothing was said yet.".to_owned())];
+        return vec![(String::new(), "No messages yet.".to_owned())];
     }
     app.said.iter().map(|(tone, text)| (kind(*tone).to_owned(), clean(text, 600))).collect()
 }
 
-/// The actions whose name, words or keys contain all words of `query`.
+/// Actions whose name, description or keys contain all words of `query`.
 pub fn matching(app: &App, query: &str) -> Vec<&'static Spec> {
     let query = query.to_lowercase();
     ACTIONS
@@ -231,11 +231,11 @@ pub enum HelpLine {
     Heading(Group),
     /// An action.
     Entry(&'static Spec),
-    /// Space between groups.
+    /// Blank line between groups.
     Space,
 }
 
-/// The lines of the help for the words searched for.
+/// Lines of the help that match the search.
 pub fn help_lines(app: &App, query: &str) -> Vec<HelpLine> {
     let found = matching(app, query);
     let mut lines = Vec::new();

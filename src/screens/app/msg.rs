@@ -1,4 +1,4 @@
-//! What reaches the app and what it asks to be done.
+//! Messages to the app and effects that it requests.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use habitat_recorder::live;
 use habitat_reports::jobs::JobsForm;
 use habitat_step::profile::Profile;
 
-/// What can be under the mouse.
+/// Something that can be under the mouse.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Target {
     /// The name of a screen.
     Tab(Screen),
-    /// A row of the screen's list, by position among the rows shown.
+    /// A row of the screen's list, by index among the rows shown.
     Row(usize),
     /// The heading of a sortable column.
     Header(usize),
     /// A slider, at a position from 0 to 1.
     Slider(Knob, f64),
-    /// Something that does what a key does.
+    /// An element that runs an action.
     Do(Action),
     /// A row of the open dialog's list.
     DialogRow(usize),
@@ -37,84 +37,84 @@ pub enum Target {
 /// A message to the app.
 #[derive(Debug, Clone)]
 pub enum Msg {
-    /// The front end is up.
+    /// The front end has started.
     Start,
     /// A key was pressed.
     Key(Key),
-    /// An action, whatever key it is on.
+    /// Runs an action.
     Do(Action),
     /// Text was pasted.
     Paste(String),
     /// A click.
     Click(Target),
-    /// The wheel turned, so many rows down.
+    /// The wheel turned, by a number of rows downwards.
     Wheel(isize),
     /// The terminal has this many columns and rows.
     Resize(u16, u16),
-    /// The prediction is done.
+    /// Result of a prediction.
     Predicted {
         /// Generation of its inputs.
         generation: u64,
         /// The result.
         result: Result<Arc<Predictions>, String>,
     },
-    /// Some GPUs are predicted operation by operation.
+    /// Result of a prediction by operation.
     Detailed {
         /// Generation of its inputs.
         generation: u64,
         /// The result.
         result: Result<Arc<Predictions>, String>,
     },
-    /// The methods are compared.
+    /// Result of a comparison of methods.
     Compared {
         /// Generation of its inputs.
         generation: u64,
         /// The result.
         result: Result<Arc<Comparison>, String>,
     },
-    /// The step at other batch sizes is known.
+    /// Result of a prediction at other batch sizes.
     Swept {
         /// Generation of its inputs.
         generation: u64,
         /// The result.
         result: Result<Arc<Sweep>, String>,
     },
-    /// The step on a hypothetical GPU is known.
+    /// Result of a prediction on a hypothetical GPU.
     Changed {
         /// Generation of its inputs.
         generation: u64,
         /// The result.
         result: Result<Arc<WhatIf>, String>,
     },
-    /// The plan is done.
+    /// Result of a plan.
     Planned {
         /// Generation of its inputs.
         generation: u64,
         /// The result.
         result: Result<Solved, String>,
     },
-    /// The jobs are planned together.
+    /// Result of planning jobs together.
     JobsPlanned {
         /// Generation of its inputs.
         generation: u64,
         /// The result.
         result: Result<Arc<JobsPlan>, String>,
     },
-    /// News of the job.
+    /// An update about the job.
     Live(live::Update),
-    /// The editor was closed; the reason where it failed.
+    /// The editor was closed, with an error if it failed.
     Edited(Result<(), String>),
-    /// A file was written, or not.
+    /// Result of saving a file.
     Saved(SaveOutcome),
-    /// Something was copied: what.
+    /// Something was copied; its description.
     Copied(String),
-    /// The clipboard was refused, and why.
+    /// The clipboard refused; the reason.
     NotCopied(String),
-    /// The terminal did not switch its mouse, and why.
+    /// The terminal could not switch its mouse mode; the reason.
     MouseRefused(String),
 }
 
-/// Something the runner is asked to do.
+/// A request to the runner.
 #[derive(Debug, Clone)]
 pub enum Effect {
     /// Predict, and answer with [`Msg::Predicted`].
@@ -123,10 +123,10 @@ pub enum Effect {
         generation: u64,
         /// The profile.
         profile: Arc<Profile>,
-        /// What was chosen on screen.
+        /// Choices on screen.
         chosen: Chosen,
     },
-    /// Predict some GPUs operation by operation, and answer with [`Msg::Detailed`].
+    /// Predict some GPUs by operation, and answer with [`Msg::Detailed`].
     Detail {
         /// Generation to answer with.
         generation: u64,
@@ -134,7 +134,7 @@ pub enum Effect {
         profile: Arc<Profile>,
         /// The GPUs.
         gpus: Vec<GpuSlug>,
-        /// What was chosen on screen.
+        /// Choices on screen.
         chosen: Chosen,
     },
     /// Compare the methods on one GPU, and answer with [`Msg::Compared`].
@@ -145,7 +145,7 @@ pub enum Effect {
         profile: Arc<Profile>,
         /// The GPU.
         gpu: GpuSlug,
-        /// What was chosen on screen.
+        /// Choices on screen.
         chosen: Chosen,
     },
     /// Predict other batch sizes on one GPU, and answer with [`Msg::Swept`].
@@ -156,18 +156,18 @@ pub enum Effect {
         profile: Arc<Profile>,
         /// The GPU.
         gpu: GpuSlug,
-        /// What was chosen on screen.
+        /// Choices on screen.
         chosen: Chosen,
     },
-    /// Predict one GPU with other figures, and answer with [`Msg::Changed`].
+    /// Predict one GPU with changed specifications, and answer with [`Msg::Changed`].
     Change {
         /// Generation to answer with.
         generation: u64,
         /// The profile.
         profile: Arc<Profile>,
-        /// The GPU and its figures.
+        /// The GPU and its specifications.
         version: Version,
-        /// What was chosen on screen.
+        /// Choices on screen.
         chosen: Chosen,
     },
     /// Plan, and answer with [`Msg::Planned`].
@@ -179,7 +179,7 @@ pub enum Effect {
         /// The goal.
         goal: Box<Goal>,
     },
-    /// Read the file of jobs, plan them together, and answer with [`Msg::JobsPlanned`].
+    /// Read the file of jobs, plan the jobs together, and answer with [`Msg::JobsPlanned`].
     PlanJobs {
         /// Generation to answer with.
         generation: u64,
@@ -188,39 +188,39 @@ pub enum Effect {
     SaveJobs {
         /// The plan.
         plan: Arc<JobsPlan>,
-        /// Its form.
+        /// Its format.
         form: JobsForm,
-        /// Where to.
+        /// Target file.
         path: String,
-        /// Whether an existing file may be replaced.
+        /// Whether to overwrite an existing file.
         overwrite: bool,
     },
     /// Write the plan, and answer with [`Msg::Saved`].
     Save {
-        /// What of it.
+        /// The plan and its format.
         export: Box<Export>,
-        /// Where to.
+        /// Target file.
         path: String,
-        /// Whether an existing file may be replaced.
+        /// Whether to overwrite an existing file.
         overwrite: bool,
     },
-    /// Put text on the clipboard, and answer with [`Msg::Copied`] or [`Msg::NotCopied`].
+    /// Copy text to the clipboard, and answer with [`Msg::Copied`] or [`Msg::NotCopied`].
     Copy {
         /// The text.
         text: String,
-        /// What it is, in words.
+        /// Its description.
         what: String,
     },
-    /// Pass a wish on to the job.
+    /// Pass a request on to the job.
     Job(live::Wish),
-    /// Switch the mouse; answer with [`Msg::MouseRefused`] where that fails.
+    /// Switch mouse capture; answer with [`Msg::MouseRefused`] if that fails.
     Mouse(bool),
-    /// Draw everything anew.
+    /// Redraw the whole screen.
     Redraw,
-    /// Give the terminal to the user's editor on this file, and answer with [`Msg::Edited`].
+    /// Open the user's editor on this file, and answer with [`Msg::Edited`].
     Edit(String),
-    /// Stop until continued.
+    /// Suspend the process until it is continued.
     Suspend,
-    /// Leave.
+    /// Quit.
     Quit,
 }

@@ -1,4 +1,4 @@
-//! What the palette finds: actions, and the GPUs, operations and offers that it goes to.
+//! Search of the palette: actions, and GPUs, operations and offers to go to.
 
 use std::collections::HashSet;
 
@@ -13,10 +13,10 @@ use habitat_base::units::GpuSlug;
 use habitat_planning::pricing::OfferId;
 use habitat_step::op;
 
-/// Things of one kind that are listed at most.
+/// Maximum number of results of each kind.
 const MOST: usize = 12;
 
-/// Something found.
+/// A search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// An action to run.
@@ -25,12 +25,12 @@ pub enum Found {
     Gpu(GpuSlug),
     /// An operation on the profile screen, by its short name.
     Operation(String),
-    /// An offer, with all that is known of it.
+    /// An offer, with its details.
     Offer(OfferId),
 }
 
-/// What the words of `query` find: actions, then, where anything was typed, GPUs by any name that people
-/// type, operations, and offers from the cheapest GPU hour on.
+/// Searches for the words of `query`: actions, and unless it is empty, GPUs by any common name, operations, and offers
+/// ordered by price per GPU.
 pub fn found(app: &App, query: &str) -> Vec<Found> {
     let action = |spec: &Spec| Found::Action(spec.action);
     let mut all: Vec<Found> = matching(app, query).into_iter().map(action).collect();
@@ -47,7 +47,7 @@ pub fn found(app: &App, query: &str) -> Vec<Found> {
     let gpus =
         rows.filter(|row| has(&format!("{} {}", row.name, row.slug)) || meant.iter().any(|gpu| gpu.slug == row.slug));
     all.extend(gpus.take(MOST).map(|row| Found::Gpu(row.slug.clone())));
-    // Many operations have one name.
+    // Many operations share a name.
     let mut seen = HashSet::new();
     let names = app.setup.profile.operations.iter().map(|operation| op::name::short(&operation.name));
     let names = names.filter(|name| seen.insert(*name)).filter(|name| has(name));
@@ -61,7 +61,7 @@ pub fn found(app: &App, query: &str) -> Vec<Found> {
 }
 
 impl App {
-    /// Runs an action, or goes to a thing.
+    /// Runs an action, or goes to a search result.
     pub(super) fn go_to(&mut self, found: Found, effects: &mut Vec<Effect>) {
         match found {
             Found::Action(action) => self.act(action, effects),
@@ -86,7 +86,7 @@ impl App {
     }
 }
 
-/// A found thing in words, where it is, and why it cannot be had now.
+/// A result in words, its location, and why it is not available.
 pub fn words(app: &App, found: &Found) -> (String, String, Option<&'static str>) {
     match found {
         Found::Action(action) => {

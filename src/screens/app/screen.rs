@@ -1,5 +1,5 @@
-//! The screens. What belongs to one is in one file here: its state, what its keys do, when they
-//! work, and what it shows as text and meaning. The file of the same name in `tui/view` draws it.
+//! The screens. Each file here holds everything about one screen: state, keys, availability, and content as text with
+//! roles. The file of the same name in `tui/view` draws it.
 
 mod behaviour;
 pub mod job;
@@ -14,7 +14,7 @@ pub use behaviour::Behaviour;
 use crate::action::Screen;
 
 impl Screen {
-    /// What it is and does.
+    /// Behaviour of the screen.
     pub const fn behaviour(self) -> &'static dyn Behaviour {
         match self {
             Self::Overview => &overview::OverviewScreen,

@@ -1,21 +1,21 @@
-//! Sliders: limits and amounts moved over a ladder of round numbers.
+//! Sliders for limits and amounts, with ladders of round numbers.
 
 /// The sliders of the plan screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Knob {
-    /// How much is to be done.
+    /// Amount of work.
     #[default]
     Work,
-    /// By when.
+    /// Deadline.
     Deadline,
-    /// For how much.
+    /// Budget.
     Budget,
-    /// On how many GPUs at most.
+    /// Maximum number of GPUs.
     Gpus,
 }
 
 impl Knob {
-    /// All, from top to bottom.
+    /// All sliders, from top to bottom.
     pub const ALL: [Self; 4] = [Self::Work, Self::Deadline, Self::Budget, Self::Gpus];
 
     /// The word on screen.
@@ -29,21 +29,21 @@ impl Knob {
     }
 }
 
-/// Hours a deadline moves over.
+/// Values for a deadline, hours.
 const HOURS: &[f64] = &[
     0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 30.0, 36.0, 42.0, 48.0, 60.0, 72.0,
     84.0, 96.0, 120.0, 144.0, 168.0, 192.0, 240.0, 288.0, 336.0, 420.0, 504.0, 600.0, 720.0, 1000.0, 1440.0, 2160.0,
 ];
 
-/// Round numbers in a power of ten.
+/// Round numbers within a power of ten.
 const ROUND: [f64; 9] = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0];
 
-/// What a slider moves over.
+/// Values of a slider.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ladder {
     /// Hours of a deadline.
     Hours,
-    /// GPUs, each rung twice the one below.
+    /// Numbers of GPUs, each twice the one before.
     Gpus,
     /// Round numbers between two powers of ten.
     Powers {
@@ -54,7 +54,7 @@ pub enum Ladder {
     },
 }
 
-/// Rungs of one large step.
+/// Rungs of a large step.
 const FAR: usize = 5;
 
 impl Ladder {
@@ -73,7 +73,7 @@ impl Ladder {
         }
     }
 
-    /// The next value up or down from `value`, some rungs on; `None` above the top.
+    /// The next value up or down from `value`; `None` above the top.
     pub fn step(self, value: f64, up: bool, far: bool) -> Option<f64> {
         let rungs = self.rungs();
         let steps = if far { FAR } else { 1 };
@@ -86,20 +86,20 @@ impl Ladder {
         }
     }
 
-    /// The smallest rung at or above `value`; the top where there is none.
+    /// The smallest rung at or above `value`; the top if there is none.
     pub fn at_or_above(self, value: f64) -> f64 {
         let rungs = self.rungs();
         rungs.iter().find(|rung| **rung >= value).or(rungs.last()).copied().unwrap_or(value)
     }
 
-    /// Where `value` stands from 0 to 1, on a logarithmic scale.
+    /// Position of `value` from 0 to 1, on a logarithmic scale.
     pub fn position(self, value: f64) -> f64 {
         let rungs = self.rungs();
         let (low, high) = (rungs[0].ln(), rungs[rungs.len() - 1].ln());
         ((value.max(f64::MIN_POSITIVE).ln() - low) / (high - low)).clamp(0.0, 1.0)
     }
 
-    /// The rung nearest to a position from 0 to 1.
+    /// The rung closest to a position from 0 to 1.
     pub fn at_position(self, position: f64) -> f64 {
         let rungs = self.rungs();
         let near = |rung: &f64| (self.position(*rung) - position).abs();
@@ -107,7 +107,7 @@ impl Ladder {
     }
 }
 
-/// A number as people type it: `48`, `2.5k`, `1,000,000`, `3d` and `90m` for times.
+/// Parses a typed number: `48`, `2.5k`, `1,000,000`; with `hours`, also `3d` and `90m`.
 pub fn parse(text: &str, hours: bool) -> Option<f64> {
     let text = text.trim().trim_start_matches('$').replace([',', '_', ' '], "").to_lowercase();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -1,4 +1,4 @@
-//! How the state changes: one message in, effects out.
+//! State changes: one message in, effects out.
 
 use crate::action::{Action, Screen};
 use crate::app::input::Input;
@@ -8,11 +8,11 @@ use crate::app::screen::{plan, predict, profile};
 use crate::app::{App, Tone};
 use crate::keymap::Key;
 
-/// Messages kept at most.
+/// Maximum number of messages to keep.
 const MOST_SAID: usize = 200;
 
 impl App {
-    /// Takes one message in.
+    /// Handles one message.
     pub fn update(&mut self, msg: Msg) -> Vec<Effect> {
         let mut effects = Vec::new();
         match msg {
@@ -42,7 +42,7 @@ impl App {
                 }
             }
             Msg::Detailed { generation, result } => {
-                self.note_failure("the prediction of single operations", &result);
+                self.note_failure("the prediction by operation", &result);
                 self.details.finish(generation, result);
             }
             Msg::Compared { generation, result } => {
@@ -50,11 +50,11 @@ impl App {
                 self.comparison.finish(generation, result);
             }
             Msg::Swept { generation, result } => {
-                self.note_failure("the prediction of other batches", &result);
+                self.note_failure("the prediction at other batch sizes", &result);
                 self.sweep.finish(generation, result);
             }
             Msg::Changed { generation, result } => {
-                self.note_failure("the prediction of another GPU", &result);
+                self.note_failure("the what-if prediction", &result);
                 self.what_if.finish(generation, result);
             }
             Msg::Planned { generation, result } => {
@@ -80,13 +80,13 @@ impl App {
                 if let Err(why) = ended {
                     self.tell(Tone::Bad, why);
                 }
-                // Whatever the editor says of itself, the file may be another.
+                // The file may have changed even if the editor failed.
                 self.start_jobs(&mut effects);
             }
             Msg::Saved(outcome) => self.saved(outcome),
             Msg::Copied(what) => self.tell(Tone::Good, format!("copied {what}")),
             Msg::NotCopied(why) => self.tell(Tone::Bad, format!("not copied: {why}")),
-            Msg::MouseRefused(why) => self.tell(Tone::Bad, format!("the mouse stays as it is: {why}")),
+            Msg::MouseRefused(why) => self.tell(Tone::Bad, format!("mouse mode not changed: {why}")),
         }
         profile::arrange(self);
         effects
@@ -124,25 +124,25 @@ impl App {
             self.act(action, effects);
         } else {
             let help = self.setup.keymap.hint(Action::Help);
-            self.tell(Tone::Hint, format!("{key} does nothing; {help} lists the keys"));
+            self.tell(Tone::Hint, format!("{key} does nothing; press {help} for the keys"));
         }
     }
 
-    /// Says something in the line of news.
+    /// Shows a message in the status line.
     pub(super) fn tell(&mut self, tone: Tone, text: impl Into<String>) {
         let message = (tone, text.into());
         self.note(message.clone());
         self.message = Some(message);
     }
 
-    /// Keeps a message for the list of them; one that comes again stands there once.
+    /// Adds a message to the history; a repeated one moves to the top.
     fn note(&mut self, message: (Tone, String)) {
         self.said.retain(|said| *said != message);
         self.said.push_front(message);
         self.said.truncate(MOST_SAID);
     }
 
-    /// Keeps why a computation failed. The pane that asked shows it.
+    /// Adds a failed computation to the history. The pane that requested it shows it, too.
     fn note_failure<T>(&mut self, what: &str, result: &Result<T, String>) {
         if let Err(why) = result {
             self.note((Tone::Bad, format!("{what} failed: {why}")));
@@ -188,10 +188,7 @@ impl App {
             Action::Mouse => {
                 self.mouse = !self.mouse;
                 effects.push(Effect::Mouse(self.mouse));
-                self.tell(
-                    Tone::Good,
-                    if self.mouse { "mouse on" } else { "mouse off: the terminal selects text again" },
-                );
+                self.tell(Tone::Good, if self.mouse { "mouse on" } else { "mouse off: select text with the terminal" });
             }
             Action::Up => self.step(-1),
             Action::Down => self.step(1),
@@ -213,7 +210,7 @@ impl App {
                 }
             }
             Action::Origin => self.ask_origin(),
-            Action::Rerun if self.is_awaiting() => self.tell(Tone::Hint, "nothing is recorded yet"),
+            Action::Rerun if self.is_awaiting() => self.tell(Tone::Hint, "nothing recorded yet"),
             Action::Rerun => self.start_predict(effects),
             Action::Cancel => self.cancel(),
             Action::CopyRow => {
@@ -234,7 +231,7 @@ impl App {
             Action::Export => {
                 self.modal = Some(Modal::export(self.screen == Screen::Jobs));
             }
-            // The others belong to a screen, and work on no other.
+            // The others belong to single screens.
             _ => {}
         }
     }
@@ -242,13 +239,13 @@ impl App {
     fn step(&mut self, by: isize) {
         let screen = self.screen.behaviour();
         if self.is_awaiting() && screen.awaits().is_some() {
-            self.tell(Tone::Hint, "nothing is recorded yet");
+            self.tell(Tone::Hint, "nothing recorded yet");
         } else {
             screen.step(self, by);
         }
     }
 
-    /// Sorts by a column, or by the next one; the column in use is reversed.
+    /// Sorts by a column, or by the next one; the current column is reversed.
     fn sort(&mut self, column: Option<usize>) {
         let screen = self.screen.behaviour();
         let columns = screen.sorts(self);

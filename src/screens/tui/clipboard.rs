@@ -1,14 +1,14 @@
-//! The clipboard through the terminal (OSC 52): works over SSH, where GPUs live.
+//! The clipboard through the terminal (OSC 52), which also works over SSH.
 
 use std::io::{self, Write};
 
-/// Longest text sent, before encoding: terminals drop longer sequences silently.
+/// Longest text in bytes, before encoding: terminals silently drop longer sequences.
 const LONGEST: usize = 74_000;
 
-/// Asks the terminal to put `text` on the clipboard.
+/// Sends `text` to the terminal's clipboard.
 pub(super) fn copy(out: &mut impl Write, text: &str) -> Result<(), String> {
     if text.len() > LONGEST {
-        return Err(format!("{} kB is more than terminals take; filter the table or export it", text.len() / 1000));
+        return Err(format!("{} kB is too long for terminals; filter the table or export it", text.len() / 1000));
     }
     let send = |out: &mut dyn Write| -> io::Result<()> {
         write!(out, "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;

@@ -1,4 +1,4 @@
-//! What the terminal sends, as the app's keys and messages.
+//! Conversion of terminal events to the app's keys and messages.
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
@@ -7,10 +7,10 @@ use crate::app::{Msg, Target};
 use crate::keymap::{Code, Key};
 use crate::tui::paint::Hits;
 
-/// Rows of one notch of the wheel.
+/// Rows per notch of the wheel.
 const WHEEL_ROWS: isize = 3;
 
-/// The message of an event; `None` if it means nothing here.
+/// The message for an event; `None` if it has no meaning here.
 pub(super) fn message(event: Event, hits: &Hits) -> Option<Msg> {
     match event {
         Event::Key(key) if key.kind != KeyEventKind::Release => key_of(key).map(Msg::Key),
@@ -43,7 +43,7 @@ fn key_of(event: KeyEvent) -> Option<Key> {
     let (ctrl, alt, shift) = (has(KeyModifiers::CONTROL), has(KeyModifiers::ALT), has(KeyModifiers::SHIFT));
     let code = match event.code {
         KeyCode::Char(c) => {
-            // With Ctrl, terminals differ in the case they report.
+            // With Ctrl, terminals differ in the case that they report.
             let c = if ctrl { c.to_ascii_lowercase() } else { c };
             return Some(Key { code: Code::Char(c), ctrl, alt, shift: false });
         }

@@ -1,5 +1,5 @@
-//! Roles, glyphs and texts on a ratatui buffer, and what lies where for the mouse: ratatui
-//! knows neither themes nor targets of clicks, and cuts texts without a sign.
+//! Draws roles, glyphs and texts to a ratatui buffer, and records targets for the mouse. ratatui has neither themes nor
+//! click targets, and truncates texts without an ellipsis.
 
 use std::collections::HashMap;
 
@@ -14,18 +14,18 @@ use crate::app::{App, Target};
 use crate::tui::widget::glyphs::Glyphs;
 use habitat_reports::theme::{Colour, GlyphSet, Role, Style as ThemeStyle};
 
-/// What lies where on the last picture.
+/// Click targets in the last frame.
 #[derive(Debug, Default)]
 pub(in crate::tui) struct Hits {
     areas: Vec<(Rect, Target)>,
 }
 
 impl Hits {
-    /// What is at a place: the last thing drawn there.
+    /// The topmost target at a position.
     pub(in crate::tui) fn at(&self, place: Position) -> Option<Target> {
         let (area, target) = self.areas.iter().rev().find(|(area, _)| area.contains(place))?;
         Some(match target {
-            // A slider is told where it was hit.
+            // Add the position on the slider.
             Target::Slider(slider, _) => {
                 let width = f64::from(area.width.saturating_sub(1).max(1));
                 Target::Slider(*slider, f64::from(place.x - area.x) / width)
@@ -35,17 +35,17 @@ impl Hits {
     }
 }
 
-/// What is kept from picture to picture: where lists are scrolled to, and the hits.
+/// State kept between frames: scroll positions of lists, and click targets.
 #[derive(Debug, Default)]
 pub(in crate::tui) struct Memory {
-    /// What lies where.
+    /// Click targets.
     pub(in crate::tui) hits: Hits,
     offsets: HashMap<&'static str, usize>,
 }
 
 impl Memory {
-    /// First row to show of a list of `len` rows in `height`, so that `selected` is seen
-    /// and the list moves as little as possible.
+    /// First visible row of a list with `len` rows in `height` lines. Keeps `selected` visible and scrolls as little as
+    /// possible.
     pub(in crate::tui) fn offset(&mut self, list: &'static str, selected: usize, len: usize, height: usize) -> usize {
         let furthest = len.saturating_sub(height);
         let seen = self.offsets.get(list).copied().unwrap_or(0);
@@ -55,7 +55,7 @@ impl Memory {
     }
 }
 
-/// A picture being drawn.
+/// A frame being drawn.
 pub(in crate::tui) struct Painter<'a> {
     pub(in crate::tui) app: &'a App,
     pub(in crate::tui) buffer: &'a mut Buffer,
@@ -76,18 +76,18 @@ impl<'a> Painter<'a> {
         style(self.app.styles().get(role))
     }
 
-    /// Makes a place answer to the mouse.
+    /// Makes an area clickable.
     pub(in crate::tui) fn hit(&mut self, area: Rect, target: Target) {
         self.memory.hits.areas.push((area, target));
     }
 
-    /// Draws text in at most `width` cells; the column behind it.
+    /// Draws text in at most `width` cells and returns the column after it.
     pub(in crate::tui) fn text(&mut self, x: u16, y: u16, width: u16, text: &str, role: Role) -> u16 {
         let style = self.style(role);
         self.styled(x, y, width, text, style)
     }
 
-    /// Draws text in at most `width` cells with a style of its own.
+    /// Draws text in at most `width` cells in a given style.
     pub(in crate::tui) fn styled(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
         if !self.buffer.area.contains(Position::new(x, y)) {
             return x;
@@ -95,7 +95,7 @@ impl<'a> Painter<'a> {
         self.buffer.set_stringn(x, y, cut(text, width as usize), width as usize, style).0
     }
 
-    /// Draws text that ends before `right`.
+    /// Draws text that ends before column `right`.
     pub(in crate::tui) fn text_right(&mut self, right: u16, y: u16, width: u16, text: &str, role: Role) -> u16 {
         let text = cut(text, width as usize);
         let x = right.saturating_sub(text.width() as u16);
@@ -103,25 +103,25 @@ impl<'a> Painter<'a> {
         x
     }
 
-    /// Draws pieces one after another in at most `width` cells; the column behind them.
+    /// Draws pieces of text in a row, in at most `width` cells, and returns the column after them.
     pub(in crate::tui) fn pieces(&mut self, x: u16, y: u16, width: u16, pieces: &[(&str, Role)]) -> u16 {
         let end = x + width;
         pieces.iter().fold(x, |x, (text, role)| if x < end { self.text(x, y, end - x, text, *role) } else { x })
     }
 
-    /// Draws words over as many lines as they need and there are; the lines used.
+    /// Draws text wrapped to as many lines as needed and available, and returns their number.
     pub(in crate::tui) fn wrapped(&mut self, area: Rect, text: &str, role: Role) -> u16 {
         let lines = wrap(text, area.width as usize);
         let fits = area.height as usize;
         for (row, line) in lines.iter().take(fits).enumerate() {
-            // What does not fit is said to be missing.
+            // Mark that text is missing.
             let line = if row + 1 == fits && lines.len() > fits { format!("{line} …") } else { line.clone() };
             self.text(area.x, area.y + row as u16, area.width, &line, role);
         }
         lines.len().min(fits) as u16
     }
 
-    /// Draws a frame with its title and what stands at its right end; the area inside.
+    /// Draws a frame with a title and a note at its right end, and returns the area inside.
     pub(in crate::tui) fn pane(&mut self, area: Rect, title: &str, right: &str, focus: bool) -> Rect {
         if area.width < 4 || area.height < 2 {
             return Rect::new(area.x, area.y, area.width, 0);
@@ -130,7 +130,7 @@ impl<'a> Painter<'a> {
             [if focus { Role::Focus } else { Role::Border }, Role::Title, Role::Muted].map(|role| self.style(role));
         let title = cut(&format!(" {title} "), usize::from(area.width - 4));
         let left = usize::from(area.width - 4).saturating_sub(title.width() + 1);
-        // What does not fit goes part by part, never in the middle of a number.
+        // A note that is too long loses whole parts, so that no number is cut.
         let mut right = right;
         while right.width() + 2 > left && !right.is_empty() {
             right = right.rsplit_once(" · ").map_or("", |(kept, _)| kept);
@@ -150,11 +150,10 @@ impl<'a> Painter<'a> {
         inside
     }
 
-    /// Replaces what no terminal may be sent, whatever text of a file it is part of, and what
-    /// a plain one cannot show.
+    /// Replaces characters that must not reach a terminal, and in ASCII mode those that it cannot show.
     pub(in crate::tui) fn finish(&mut self) {
         let ascii = self.app.setup.glyphs == GlyphSet::Ascii;
-        // The sign and the blank after it are two cells.
+        // The symbol and the blank after it are two cells.
         let cells = &mut self.buffer.content;
         for at in 1..cells.len() {
             if ascii && cells[at - 1].symbol() == "≤" && cells[at].symbol() == " " {
@@ -173,7 +172,7 @@ impl<'a> Painter<'a> {
     }
 }
 
-/// The ASCII stand-in of a symbol.
+/// ASCII replacement of a symbol.
 fn plain(symbol: &str) -> &'static str {
     match symbol {
         "–" | "—" | "─" | "−" => "-",
@@ -190,7 +189,7 @@ fn plain(symbol: &str) -> &'static str {
     }
 }
 
-/// The theme's style as ratatui's.
+/// Converts the theme's style to ratatui's.
 pub(in crate::tui) fn style(style: ThemeStyle) -> Style {
     let colour = |colour: Option<Colour>| {
         colour.map(|colour| match colour {
@@ -212,7 +211,7 @@ pub(in crate::tui) fn style(style: ThemeStyle) -> Style {
     Style { fg: colour(style.fg), bg: colour(style.bg), add_modifier: modifiers, ..Style::default() }
 }
 
-/// `text` in at most `width` cells, with an ellipsis where it is cut.
+/// `text` truncated to `width` cells, with an ellipsis.
 pub(in crate::tui) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -233,7 +232,7 @@ pub(in crate::tui) fn cut(text: &str, width: usize) -> String {
     kept
 }
 
-/// As many parts between ` · ` as `width` cells hold, so that no number is ever cut.
+/// As many of the parts between ` · ` as fit in `width` cells, so that no number is cut.
 pub(in crate::tui) fn fit(text: &str, width: usize) -> String {
     let mut kept = text;
     while kept.width() > width {
@@ -245,7 +244,7 @@ pub(in crate::tui) fn fit(text: &str, width: usize) -> String {
     kept.to_owned()
 }
 
-/// Words in lines of at most `width` cells; longer words are broken.
+/// Wraps words to lines of at most `width` cells; breaks longer words.
 pub(in crate::tui) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines: Vec<String> = vec![String::new()];
@@ -265,7 +264,7 @@ pub(in crate::tui) fn wrap(text: &str, width: usize) -> Vec<String> {
                 lines.push(String::new());
                 continue;
             }
-            // A word longer than a line.
+            // The word is longer than a line.
             let mut taken = String::new();
             while taken.width() < width
                 && let Some(c) = word.chars().next()

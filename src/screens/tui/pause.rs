@@ -1,7 +1,7 @@
-//! Stopping and going on, as the terminal's user, a shell or another program asks for it.
+//! Suspending and resuming, requested by the user, a shell or another program.
 //!
-//! `kill -TSTP` from outside is caught, so that the terminal is given back before the process stops;
-//! SIGSTOP cannot be caught. After either, SIGCONT says that the terminal is ours again.
+//! `kill -TSTP` from outside is caught, so that the terminal is restored before the process stops; SIGSTOP cannot be
+//! caught. After either, SIGCONT signals that the terminal is ours again.
 
 use std::io;
 use std::process::Command;
@@ -14,20 +14,20 @@ use nix::unistd::Pid;
 use signal_hook::consts::{SIGCONT, SIGTSTP};
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// What a signal asks for.
+/// Request of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pause {
-    /// To give the terminal back and stop.
+    /// Restore the terminal and stop.
     Stop,
-    /// To take the terminal again.
+    /// Take over the terminal again.
     Retake,
 }
 
-/// The watch for both signals.
+/// Watches both signals.
 pub(super) struct Pauses {
     stop: unix::Signal,
     go_on: unix::Signal,
-    /// Set by the signals themselves, as the streams bring them later.
+    /// Set by the signal handlers, as the streams deliver signals later.
     stop_came: Arc<AtomicBool>,
     go_on_came: Arc<AtomicBool>,
 }
@@ -41,7 +41,7 @@ impl Pauses {
         Ok(Self { stop, go_on, stop_came, go_on_came })
     }
 
-    /// Waits for one that was not forgotten.
+    /// Waits for a signal that was not discarded.
     pub(super) async fn asked(&mut self) -> Pause {
         loop {
             tokio::select! {
@@ -57,7 +57,7 @@ impl Pauses {
         }
     }
 
-    /// Forgets those that came with a stop of our own.
+    /// Discards signals that belong to our own stop.
     pub(super) fn forget(&self) {
         self.stop_came.store(false, Ordering::SeqCst);
         self.go_on_came.store(false, Ordering::SeqCst);
@@ -66,14 +66,13 @@ impl Pauses {
 
 /// Stops the process group until it is continued.
 pub(super) fn stop_group() -> io::Result<()> {
-    // The whole group, so that a wrapper such as `cargo run` stops too. We catch the signal; the
-    // shell does not. Where no other shell could continue the group, the kernel stops nobody, and
-    // neither do we.
+    // Stops the whole group, so that a wrapper such as `cargo run` stops, too. This process catches the signal; the
+    // shell does not. If no other shell could continue the group, the kernel does not stop it, and neither do we.
     let mut shell = Command::new("sh").args(["-c", "kill -TSTP 0"]).spawn()?;
     let id = Pid::from_raw(shell.id().cast_signed());
     if let WaitStatus::Stopped(..) = waitpid(id, Some(WaitPidFlag::WUNTRACED))? {
         raise(Signal::SIGSTOP)?;
-        // Whoever continued us alone left it stopped.
+        // If only this process was continued, continue the shell as well.
         kill(id, Signal::SIGCONT)?;
         shell.wait()?;
     }

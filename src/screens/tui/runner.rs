@@ -1,4 +1,4 @@
-//! The loop: input and results in, one picture out when something changed.
+//! Main loop: handles input and results, and draws a frame after changes.
 
 use std::io::{self, stdout};
 use std::path::Path;
@@ -23,19 +23,19 @@ use super::{clipboard, input, view};
 use crate::app::{App, Effect, Engine, Msg};
 use habitat_recorder::live;
 
-/// What comes without such a pause is taken in together, before the next picture.
+/// Messages that follow each other faster than this are handled together before the next frame.
 const PAUSE: Duration = Duration::from_millis(1);
-/// A picture waits no longer than this for what comes without a pause.
+/// Longest delay of a frame by such messages.
 const BURST: Duration = Duration::from_millis(16);
 
-/// The line to a job that is followed.
-pub struct Line {
-    /// Its news.
-    pub updates: std::sync::mpsc::Receiver<live::Update>,
-    /// Takes wishes.
-    pub control: Arc<dyn Fn(live::Wish) + Send + Sync>,
-    /// Whether all about it is written.
-    pub is_done: Arc<dyn Fn() -> bool + Send + Sync>,
+/// Connection to a followed job.
+pub(super) struct Line {
+    /// Updates from the job.
+    pub(super) updates: std::sync::mpsc::Receiver<live::Update>,
+    /// Sends requests to the job.
+    pub(super) control: Arc<dyn Fn(live::Wish) + Send + Sync>,
+    /// Whether all results of the job are written.
+    pub(super) is_done: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 struct Runner {
@@ -48,13 +48,13 @@ struct Runner {
     leave: bool,
     redraw: bool,
     suspend: bool,
-    /// Whether the terminal is to be taken again after others had it.
+    /// Whether to take over the terminal again after other programs used it.
     retake: bool,
-    /// The file that the user's editor is to open.
+    /// File to open in the user's editor.
     edit: Option<String>,
 }
 
-/// Runs until the user leaves or the system asks to; the exit code.
+/// Runs until the user quits or a signal arrives, and returns the exit code.
 pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Result<u8> {
     let mut screen = Screen::new(app.mouse)?;
     let (sender, mut results) = unbounded_channel();
@@ -99,8 +99,8 @@ pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Res
         let (suspend, edit) = (std::mem::take(&mut runner.suspend), runner.edit.take());
         let retake = std::mem::take(&mut runner.retake);
         if suspend || retake || edit.is_some() {
-            // The stream reads the terminal in the background; nobody may while stopped, or while
-            // the editor does.
+            // The stream reads the terminal in the background, which must not happen while stopped or during the
+            // editor.
             drop(events);
             #[cfg(unix)]
             if suspend {
@@ -124,7 +124,7 @@ pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Res
     Ok(stop.code.load(Ordering::SeqCst))
 }
 
-/// Passes news on to the loop; ends with the news or with the loop.
+/// Forwards updates to the loop until either ends.
 fn pass_on(updates: std::sync::mpsc::Receiver<live::Update>, sender: UnboundedSender<Msg>) {
     std::thread::spawn(move || {
         while let Ok(update) = updates.recv() {
@@ -144,12 +144,12 @@ fn draw(screen: &mut Screen, app: &App, memory: &mut Memory) -> io::Result<()> {
             frame.set_cursor_position(cursor);
         }
     });
-    // The update must end even where drawing failed.
+    // End the update even if drawing failed.
     execute!(stdout(), EndSynchronizedUpdate)?;
     drawn.map(|_| ())
 }
 
-/// Work that a slider asks for: one at a time, and of what is asked for meanwhile the newest.
+/// Work requested by a slider: one at a time, and then only the newest waiting request.
 #[derive(Default)]
 struct Newest {
     is_busy: bool,
@@ -157,7 +157,7 @@ struct Newest {
 }
 
 impl Newest {
-    /// The work, where none is done yet.
+    /// The work if nothing is running; otherwise queues it.
     fn or_wait(&mut self, effect: Effect) -> Option<Effect> {
         if std::mem::replace(&mut self.is_busy, true) {
             self.waiting = Some(effect);
@@ -166,7 +166,7 @@ impl Newest {
         Some(effect)
     }
 
-    /// What waited for the end of the work.
+    /// Marks the work as done and returns the queued request.
     fn done(&mut self) -> Option<Effect> {
         self.is_busy = false;
         self.waiting.take()
@@ -174,7 +174,7 @@ impl Newest {
 }
 
 impl Runner {
-    /// Waits for something, then takes in what comes without a pause; whether to draw.
+    /// Waits for a message, handles it and those that follow without a pause, and returns whether to draw.
     async fn wait(
         &mut self,
         events: &mut EventStream,
@@ -192,7 +192,7 @@ impl Runner {
             };
             let msg = tokio::select! {
                 event = events.next() => {
-                    // Without events the terminal is gone.
+                    // The terminal is gone when events end.
                     self.leave = event.is_none();
                     event.transpose()?.and_then(|event| input::message(event, &memory.hits))
                 }
@@ -278,25 +278,25 @@ impl Runner {
         let (engine, sender) = (self.engine.clone(), self.sender.clone());
         tokio::task::spawn_blocking(move || {
             if let Some(answer) = engine.answer(&effect) {
-                // Nobody waits for it once the loop has ended.
+                // After the end of the loop there is no receiver.
                 let _ = sender.send(answer);
             }
         });
     }
 }
 
-/// How long the loop has to leave by itself once the system asks for it.
+/// Time for the loop to exit on its own after a signal.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long writing what is recorded of a job may take then.
+/// Time for writing a job's recording after a signal.
 const WRITING: Duration = Duration::from_secs(10);
 
-/// How to leave a job, and whether that is done.
+/// Sends requests to a job, and reports whether its results are written.
 type Followed = (Arc<dyn Fn(live::Wish) + Send + Sync>, Arc<dyn Fn() -> bool + Send + Sync>);
 
-/// The watch for the system's wish that the program end; dropped, it ends.
+/// Watches signals that end the program, until dropped.
 struct StopWatch {
     asked: Arc<Notify>,
-    /// 0 until the system asks.
+    /// 0 until a signal arrives.
     code: Arc<AtomicU8>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -307,10 +307,9 @@ impl Drop for StopWatch {
     }
 }
 
-/// Waits for the wish in a task of its own: with the terminal gone, crossterm 0.29 reads
-/// its end over and over and never lets the loop go on, so the loop cannot see the wish.
-/// Then the task gives the terminal back and ends the process; a job that is followed is
-/// left running first, and what is recorded of it written.
+/// Watches in its own task: when the terminal is gone, crossterm 0.29 reads its end in an endless loop and never
+/// returns to the main loop, which then cannot react. The task restores the terminal and exits the process. A followed
+/// job is first left running, and its recording is written.
 fn watch_for_stop(job: Option<Followed>) -> io::Result<StopWatch> {
     let asked = Arc::new(Notify::new());
     let ask = asked.clone();
@@ -335,11 +334,11 @@ fn watch_for_stop(job: Option<Followed>) -> io::Result<StopWatch> {
     Ok(StopWatch { asked, code, task })
 }
 
-/// Signals that end a program that does not catch them, but for those that tell of its own faults.
+/// Signals that end a program by default, except those raised by its own faults.
 #[cfg(unix)]
 const ENDING: [i32; 9] = [SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGXCPU];
 
-/// The system's wish that the program end.
+/// Receives signals that end the program.
 #[cfg(unix)]
 struct Stop(Vec<(i32, tokio::signal::unix::Signal)>);
 
@@ -351,7 +350,7 @@ impl Stop {
         watched.collect::<io::Result<_>>().map(Self)
     }
 
-    /// Waits; the exit code that tells the signal, by the convention of shells.
+    /// Waits for a signal and returns the exit code, 128 plus its number as in shells.
     async fn asked(&mut self) -> u8 {
         let each = self.0.iter_mut().map(|(number, signal)| {
             Box::pin(async move {
@@ -374,7 +373,7 @@ impl Stop {
     }
 
     async fn asked(&mut self) -> u8 {
-        // Ctrl-C arrives as a key; an error here means that no signal can come.
+        // Ctrl-C arrives as a key; an error here means that no signal can arrive.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

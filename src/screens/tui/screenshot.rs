@@ -1,4 +1,4 @@
-//! A picture of the program without a terminal: the cells as SVG.
+//! Image of the screens without a terminal: cells as SVG.
 
 use std::fmt::Write;
 
@@ -14,18 +14,18 @@ use crate::app::{App, Effect, Msg};
 use crate::keymap::Key;
 use habitat_reports::theme::{Colour, Role};
 
-/// Width and height of a cell, and the size of the letters.
+/// Width and height of a cell, and the font size.
 const CELL: (f64, f64) = (8.4, 18.0);
 const LETTERS: f64 = 14.0;
-/// Space around the cells.
+/// Margin around the cells.
 const MARGIN: f64 = 10.0;
 
-/// The buffer of the program after the keys, with every job run to its end.
+/// The app and its buffer after `keys`, with all computations finished.
 pub fn render(launch: &Launch, keys: &[Key], size: (u16, u16)) -> (App, Buffer) {
     render_after(launch, keys.iter().map(|key| Msg::Key(*key)), size)
 }
 
-/// The buffer of the program after the messages, with every job run to its end.
+/// The app and its buffer after `messages`, with all computations finished.
 pub fn render_after(launch: &Launch, messages: impl IntoIterator<Item = Msg>, size: (u16, u16)) -> (App, Buffer) {
     let mut app = App::new(launch.setup.clone());
     settle(&mut app, launch, Msg::Resize(size.0, size.1));
@@ -37,7 +37,7 @@ pub fn render_after(launch: &Launch, messages: impl IntoIterator<Item = Msg>, si
     (app, buffer)
 }
 
-/// One picture of the state.
+/// Draws the current state.
 pub fn draw(app: &App, size: (u16, u16)) -> Buffer {
     let area = Rect::new(0, 0, size.0, size.1);
     let mut buffer = Buffer::empty(area);
@@ -45,18 +45,18 @@ pub fn draw(app: &App, size: (u16, u16)) -> Buffer {
     buffer
 }
 
-/// Takes in a message and all that follows from it.
+/// Handles a message and everything that follows from it.
 fn settle(app: &mut App, launch: &Launch, msg: Msg) {
     let mut waiting = vec![msg];
     while let Some(msg) = waiting.pop() {
-        // A picture writes no files.
+        // An image writes no files.
         let computed = |effect: &Effect| !matches!(effect, Effect::Save { .. } | Effect::SaveJobs { .. });
         let effects = app.update(msg).into_iter().filter(computed);
         waiting.extend(effects.filter_map(|effect| launch.engine.answer(&effect)));
     }
 }
 
-/// The program after `keys` at `size` columns and rows, as SVG text.
+/// SVG of the screens after `keys`, `size` in columns and rows.
 pub fn screenshot(launch: &Launch, keys: &[Key], size: (u16, u16)) -> String {
     let (app, buffer) = render(launch, keys, size);
     let title = format!("habitat-tui, {} screen, {} by {} cells", app.screen.name(), size.0, size.1);
@@ -85,7 +85,7 @@ fn svg(app: &App, buffer: &Buffer, title: &str) -> String {
     text
 }
 
-/// Cells of one look, drawn in one piece.
+/// Adjacent cells in the same style, drawn together.
 struct Run {
     start: u16,
     cells: u16,
@@ -109,7 +109,7 @@ fn row(text: &mut String, buffer: &Buffer, y: u16, ground: &str, ink: &str) {
         let cell = &buffer[(x, y)];
         let wide = (cell.symbol().width() as u16).max(1);
         let look = look_of(cell, ground, ink);
-        // Drawn symbols stand in their own cell each; letters of one look run on.
+        // Box and block symbols are drawn cell by cell; letters of the same style form one run.
         let drawn = cell.symbol().chars().any(|c| !c.is_alphanumeric() && !c.is_ascii());
         match runs.last_mut() {
             Some(run) if run.look == look && !drawn && run.start + run.cells == x && !run_is_drawn(run) => {
@@ -143,7 +143,7 @@ fn row(text: &mut String, buffer: &Buffer, y: u16, ground: &str, ink: &str) {
     }
 }
 
-/// A rectangle of one colour: its place as x, y, width and height.
+/// A rectangle in one colour: x, y, width and height.
 #[derive(Clone)]
 struct Bar {
     place: (f64, f64, f64, f64),
@@ -151,7 +151,7 @@ struct Bar {
     opacity: &'static str,
 }
 
-/// The same with those in one that go on from cell to cell, as the lines of frames do.
+/// Joins rectangles that continue from cell to cell, such as lines of frames.
 fn joined(bars: Vec<Bar>) -> Vec<Bar> {
     let mut joined: Vec<Bar> = Vec::with_capacity(bars.len());
     for bar in bars {
@@ -162,7 +162,7 @@ fn joined(bars: Vec<Bar>) -> Vec<Bar> {
                 && (left + wide - x).abs() < 0.3
                 && (&before.fg, before.opacity) == (&bar.fg, bar.opacity)
         };
-        // A corner has a second line, downwards, after the one that goes on.
+        // A corner adds a second, vertical line after the continued one.
         match joined.iter_mut().rev().take(2).find(goes_on) {
             Some(before) => before.place.2 = x + w - before.place.0,
             None => joined.push(bar),
@@ -207,8 +207,8 @@ fn draw_run(text: &mut String, run: &Run, top: f64, drawn: &mut Vec<Bar>) {
     );
 }
 
-/// Symbols that must meet their neighbours are drawn as rectangles, not as letters: their
-/// places do not depend on the font. (x, y, width, height) each.
+/// Rectangles for symbols that must touch their neighbours, as x, y, width, height. Drawn instead of text so that
+/// positions do not depend on the font.
 fn shape(symbol: &str, left: f64, top: f64) -> Option<Vec<(f64, f64, f64, f64)>> {
     let mut chars = symbol.chars();
     let (c, None) = (chars.next()?, chars.next()) else { return None };
@@ -299,7 +299,7 @@ fn hex(r: u8, g: u8, b: u8) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
-/// xterm's palette.
+/// Colours of xterm's palette.
 fn indexed(number: u8) -> String {
     const ANSI: [&str; 16] = [
         "#000000", "#cd3131", "#0dbc79", "#e5e510", "#2472c8", "#bc3fbc", "#11a8cd", "#e5e5e5", "#666666", "#f14c4c",
@@ -355,7 +355,7 @@ mod tests {
                     let style = theme.styles(level).get(role);
                     let Some(ground) = colour(style.bg) else { continue };
                     let place = format!("{} {role:?} {level:?}", theme.name);
-                    // The terminal's own ink may be anything.
+                    // The terminal's own foreground can be any colour.
                     let ink = colour(style.fg).unwrap_or_else(|| panic!("{place}: a ground without an ink"));
                     let (a, b) = (luminance(&ink), luminance(&ground));
                     let contrast = (a.max(b) + 0.05) / (a.min(b) + 0.05);

@@ -1,4 +1,4 @@
-//! The terminal's state: entered once, always left in order.
+//! State of the terminal: set up once, always restored.
 
 use std::io::{self, Stdout, Write, stdout};
 use std::path::Path;
@@ -17,13 +17,13 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Rect, Size};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
-/// Whether the screen is ours: shared by guard and panic hook, so that it is given back once.
+/// Whether we own the screen. Shared by guard and panic hook, so that it is restored only once.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 /// The thread that draws.
 static UI_THREAD: OnceLock<ThreadId> = OnceLock::new();
 
-/// Before raw mode: a panic of the drawing thread gives the screen back, then reports as
-/// before. A panic of a worker becomes a failed job and must not write over the screen.
+/// Must run before raw mode. If the drawing thread panics, the hook restores the screen and then reports as usual. A
+/// worker's panic becomes a failed job and must not write to the screen.
 pub(super) fn install_panic_hook() {
     if UI_THREAD.set(std::thread::current().id()).is_err() {
         return;
@@ -39,11 +39,11 @@ pub(super) fn install_panic_hook() {
     }));
 }
 
-/// Gives everything back that was taken; does nothing the second time.
+/// Restores the terminal; later calls have no effect.
 pub(super) fn restore() {
     if ENTERED.swap(false, Ordering::SeqCst) {
         let mut out = stdout();
-        // Nothing can be done about a terminal that is gone.
+        // Ignore errors: the terminal may be gone.
         let _ = execute!(out, DisableMouseCapture, DisableBracketedPaste, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
         let _ = out.flush();
@@ -61,20 +61,19 @@ fn set_mouse(mouse: bool) -> io::Result<()> {
     if mouse { execute!(stdout(), EnableMouseCapture) } else { execute!(stdout(), DisableMouseCapture) }
 }
 
-/// Largest part of a terminal that is drawn on, columns and rows. A terminal may report any size,
-/// and each cell takes memory.
+/// Largest area to draw on, in columns and rows. A terminal may report any size, and each cell uses memory.
 const LARGEST: Size = Size::new(1000, 400);
 
-/// A terminal's size, as far as it is drawn on.
+/// Size of the area to draw on.
 pub(super) fn drawable(columns: u16, rows: u16) -> Size {
     Size::new(columns.min(LARGEST.width), rows.min(LARGEST.height))
 }
 
-/// The screen while it is ours; dropped, it is given back.
+/// The screen while we own it; dropping restores it.
 pub(super) struct Screen {
-    /// To draw on.
+    /// Backend to draw on.
     pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
-    /// Its size when it was taken or redrawn.
+    /// Its size when it was last set up or redrawn.
     size: Size,
 }
 
@@ -89,7 +88,7 @@ fn current_size() -> io::Result<Size> {
 }
 
 impl Screen {
-    /// Takes the screen.
+    /// Takes over the screen.
     pub(super) fn new(mouse: bool) -> io::Result<Self> {
         let entered = enter(mouse).and_then(|()| {
             let size = current_size()?;
@@ -98,7 +97,7 @@ impl Screen {
         entered.inspect_err(|_| restore())
     }
 
-    /// The size that is drawn on; where it has changed, the next picture is drawn whole.
+    /// Size of the area to draw on. After a change, the next frame is drawn completely.
     pub(super) fn fit(&mut self) -> io::Result<Size> {
         if current_size()? != self.size {
             self.anew()?;
@@ -106,13 +105,12 @@ impl Screen {
         Ok(self.size)
     }
 
-    /// Takes or leaves the mouse.
+    /// Captures or releases the mouse.
     pub(super) fn mouse(on: bool) -> io::Result<()> {
         set_mouse(on)
     }
 
-    /// Gives the screen back, stops the process group until it is continued, and takes the
-    /// screen again.
+    /// Restores the screen, stops the process group until it is continued, and takes over the screen again.
     #[cfg(unix)]
     pub(super) fn suspend(&mut self, mouse: bool) -> io::Result<()> {
         restore();
@@ -121,8 +119,8 @@ impl Screen {
         self.anew()
     }
 
-    /// Takes the screen again after the process was stopped by others: whoever had the terminal
-    /// meanwhile may have changed everything about it.
+    /// Takes over the screen again after others stopped the process: another program may have changed any of the
+    /// terminal's settings.
     #[cfg(unix)]
     pub(super) fn retake(&mut self, mouse: bool) -> io::Result<()> {
         restore();
@@ -130,11 +128,11 @@ impl Screen {
         self.anew()
     }
 
-    /// Gives the screen to the user's editor on a file, and takes it again when that ends; inside, why
-    /// the editor could not be started or how it failed.
+    /// Restores the screen for the user's editor on a file, and takes over again when it exits. The inner error is the
+    /// editor's.
     pub(super) fn edit(&mut self, path: &Path, mouse: bool) -> io::Result<Result<(), String>> {
         let Some(mut editor) = editor(path) else {
-            return Ok(Err("no editor is set: export VISUAL or EDITOR".to_owned()));
+            return Ok(Err("no editor: set VISUAL or EDITOR".to_owned()));
         };
         restore();
         let ended = editor.status();
@@ -142,15 +140,14 @@ impl Screen {
         self.anew()?;
         Ok(match ended {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(format!("the editor ended with {status}; the file is read again")),
-            Err(error) => Err(format!("the editor cannot be started ({error}); VISUAL or EDITOR names it")),
+            Ok(status) => Err(format!("the editor exited with {status}; reading the file again")),
+            Err(error) => Err(format!("cannot start the editor ({error}); check VISUAL or EDITOR")),
         })
     }
 
-    /// Forgets what is on the screen, so that the next picture is drawn whole.
+    /// Discards the known content of the screen, so that the next frame is drawn completely.
     ///
-    /// Ratatui's own `clear` asks the terminal where the cursor is, and the answer would go
-    /// to the event stream.
+    /// Ratatui's own `clear` queries the cursor position, and the reply would go to the event stream.
     pub(super) fn anew(&mut self) -> io::Result<()> {
         execute!(stdout(), Clear(ClearType::All))?;
         self.size = current_size()?;
@@ -159,12 +156,12 @@ impl Screen {
     }
 }
 
-/// What opens a file in the editor that `VISUAL`, else `EDITOR`, names with its arguments.
+/// Command that opens a file in the editor of `VISUAL`, else `EDITOR`, with its arguments.
 fn editor(path: &Path) -> Option<Command> {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let named = set("VISUAL").or_else(|| set("EDITOR"))?;
     if cfg!(unix) {
-        // The shell divides the arguments, as it does for git.
+        // The shell splits the arguments, as for git.
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{named} \"$1\""), "sh"]).arg(path);
         return Some(shell);

@@ -1,4 +1,4 @@
-//! The picture: one file a screen, drawn from `&App` alone.
+//! The frame: one file per screen, drawn only from `&App`.
 
 mod chrome;
 mod dialog;
@@ -21,14 +21,14 @@ use habitat_base::text::clean;
 use habitat_reports::Table;
 use habitat_reports::theme::Role;
 
-/// How much room there is.
+/// Available space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Density {
     /// Answers only, without frames.
     Minimal,
     /// 80×24.
     Compact,
-    /// Room for panes side by side.
+    /// Panes side by side.
     Full,
 }
 
@@ -44,7 +44,7 @@ impl Density {
     }
 }
 
-/// What draws a screen.
+/// Function that draws a screen.
 const fn drawing(screen: Screen) -> fn(&mut Painter<'_>, Rect) {
     match screen {
         Screen::Overview => overview::draw,
@@ -56,7 +56,7 @@ const fn drawing(screen: Screen) -> fn(&mut Painter<'_>, Rect) {
     }
 }
 
-/// Draws everything; where the cursor belongs, if it is to be seen.
+/// Draws a frame and returns the position of a visible cursor.
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, memory: &mut Memory) -> Option<Position> {
     let mut painter = Painter::new(app, buffer, memory);
     let ground = painter.style(Role::Text);
@@ -77,7 +77,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, memory: &mut Memo
     painter.cursor
 }
 
-/// What makes the difference between two steps: their difference in words, and the waterfall.
+/// Comparison of two steps: their difference in words, and the waterfall.
 fn waterfall(painter: &mut Painter<'_>, area: Rect, headline: &str, warnings: &[String], table: &Table) {
     let inside = painter.pane(area, "difference", "q: back", true);
     let inside = warned(painter, inside, warnings);
@@ -91,10 +91,10 @@ fn filtered(title: String, list: &ListState) -> String {
     if list.filter.is_empty() { title } else { format!("{title} · filter {:?}", clean(&list.filter, 24)) }
 }
 
-/// Lines that one warning takes at most.
+/// Maximum number of lines of a warning.
 const WARNING_LINES: u16 = 4;
 
-/// Draws warnings at the top, in half of the area at most; what is left of it.
+/// Draws warnings at the top, in at most half of the area, and returns the rest.
 fn warned(painter: &mut Painter<'_>, area: Rect, warnings: &[String]) -> Rect {
     let mut used = 0;
     for warning in warnings {
@@ -104,8 +104,7 @@ fn warned(painter: &mut Painter<'_>, area: Rect, warnings: &[String]) -> Rect {
     Rect { y: area.y + used, height: area.height - used, ..area }
 }
 
-/// Lines of a label and a text, the text wrapped, from the `skip`-th line on; the number
-/// of lines there are.
+/// Draws lines of label and wrapped text, starting at line `skip`, and returns the total number of lines.
 fn labelled(painter: &mut Painter<'_>, area: Rect, lines: &[(String, String)], skip: usize) -> usize {
     use unicode_width::UnicodeWidthStr;
     let label_width = lines.iter().map(|(label, _)| label.width()).max().unwrap_or(0).min(28) as u16;

@@ -1,4 +1,4 @@
-//! Drawings that several screens use.
+//! Widgets that several screens use.
 
 pub(super) mod bars;
 pub(super) mod chart;

@@ -1,4 +1,4 @@
-//! What is said of an attach: on the way, at its end, and as JSON.
+//! Output of `attach`: progress, report and JSON.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,35 +15,35 @@ use habitat_recorder::capture::on_demand::{AttachError, AttachEvent, AttachOptio
 use habitat_reports::summary;
 use habitat_reports::table::{Cell, Column, Table};
 
-/// Tells what happens.
+/// Prints a progress event.
 pub(super) fn progress(what: &AttachEvent, options: &AttachOptions) {
     let text = match what {
         AttachEvent::OtherDaemon => {
-            "another daemon (dynolog?) has dynolog's own name; jobs started without KINETO_IPC_SOCKET_DIR ask that one"
+            "another daemon (dynolog?) owns dynolog's socket; jobs started without KINETO_IPC_SOCKET_DIR contact that one"
                 .to_owned()
         }
-        AttachEvent::Starting(pid) => format!("process {pid} is just starting; listening once that does it no harm"),
+        AttachEvent::Starting(pid) => format!("process {pid} is just starting; listening as soon as that is safe"),
         AttachEvent::Chosen(pids) => format!("recording {}", numbers(pids)),
-        AttachEvent::Asked(pid) => format!("process {pid}: asked for {} steps", options.iterations - 1),
+        AttachEvent::Asked(pid) => format!("process {pid}: requested {} steps", options.iterations - 1),
         AttachEvent::AskedAgain(pid) => {
-            format!("process {pid}: asked again; it has made no step yet, or a profiler of its own came in between")
+            format!("process {pid}: requested again; it has not finished a step yet, or its own profiler interfered")
         }
         AttachEvent::CutOff(pid) => format!(
-            "process {pid}: its trace was cut off, by a profiler of its own that started meanwhile and has priority; asked \
+            "process {pid}: its trace was cut off: its own profiler started meanwhile and has priority; requested \
              again"
         ),
         AttachEvent::Fewer(there, of) => {
-            format!("only {there} of the {of} ranks that run on this machine can be recorded; going on with those")
+            format!("only {there} of the {of} ranks on this machine can be recorded; continuing with those")
         }
         AttachEvent::OwnProfiler(pid) => {
-            format!("process {pid}: its own profiler is running and has priority; waiting for its end")
+            format!("process {pid}: its own profiler is running and has priority; waiting until it stops")
         }
-        AttachEvent::Began(pid) => format!("process {pid}: records"),
+        AttachEvent::Began(pid) => format!("process {pid}: recording"),
         AttachEvent::Written(pid) => format!("process {pid}: trace complete"),
         AttachEvent::NotAligned(round_up) => {
-            format!("the ranks recorded different steps; asking again, to begin at a multiple of {round_up}")
+            format!("the ranks recorded different steps; requesting again, starting at a multiple of {round_up}")
         }
-        AttachEvent::Gone(pid) => format!("process {pid}: ended before its trace was complete; going on without it"),
+        AttachEvent::Gone(pid) => format!("process {pid}: exited before its trace was complete; continuing without it"),
     };
     terminal::say(format_args!("habitat-tui: {text}"));
 }
@@ -53,7 +53,7 @@ fn numbers(pids: &[u32]) -> String {
     format!("{} {}", if pids.len() == 1 { "process" } else { "processes" }, list.join(", "))
 }
 
-/// Whom one could have named, under an error that asks for it.
+/// Lists the processes to choose from, below an error about the choice.
 pub(super) fn choices(error: &AttachError, out: &mut dyn Write) {
     let (AttachError::Several { listed, .. }
     | AttachError::Unclear { listed }
@@ -71,12 +71,12 @@ fn role(role: Role) -> String {
     match role {
         Role::Trains => "trains".to_owned(),
         Role::Launches => "launches".to_owned(),
-        Role::Helps { of } => format!("works for {of}"),
-        Role::Unclear => "not clear".to_owned(),
+        Role::Helps { of } => format!("helper of {of}"),
+        Role::Unclear => "unclear".to_owned(),
     }
 }
 
-/// The processes that can be recorded, and those that belong to them.
+/// Writes a table of the processes that can be recorded and those that belong to them.
 pub(super) fn table(all: &[Listed], out: &mut dyn Write) -> io::Result<()> {
     let mut table = Table::new(&[
         Column::number("process", "pid"),
@@ -84,7 +84,7 @@ pub(super) fn table(all: &[Listed], out: &mut dyn Write) -> io::Result<()> {
         Column::number("rank", "rank"),
         Column::number("job", "job"),
         Column::text("GPU", "gpu"),
-        Column::number("asks every", "interval_s"),
+        Column::number("polls every", "interval_s"),
         Column::text("command", "command"),
     ]);
     for one in all {
@@ -118,7 +118,7 @@ fn list(gpus: &[u32]) -> String {
     gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// `habitat-attach-list` version 1.
+/// JSON in the format `habitat-attach-list`, version 1.
 pub(super) fn list_json(all: &[Listed]) -> Value {
     let processes: Vec<Value> = all
         .iter()
@@ -149,7 +149,7 @@ pub(super) fn list_json(all: &[Listed]) -> Value {
     json!({"format": "habitat-attach-list", "version": 1, "processes": processes})
 }
 
-/// What the profile should say of how it came to be.
+/// Notes for the profile on how it was recorded.
 pub(super) fn notes(attached: &Attached) -> Vec<String> {
     let mut notes = vec![format!(
         "attached to {} while running; iterations recorded: {}",
@@ -157,26 +157,26 @@ pub(super) fn notes(attached: &Attached) -> Vec<String> {
         attached.iterations
     )];
     match attached.aligned {
-        Some(true) => notes.push("the ranks' windows are of the same steps".to_owned()),
-        Some(false) => notes.push("the ranks' windows are of different steps".to_owned()),
+        Some(true) => notes.push("the ranks recorded the same steps".to_owned()),
+        Some(false) => notes.push("the ranks recorded different steps".to_owned()),
         None if attached.traces.len() > 1 => {
-            notes.push("whether the ranks' windows are of the same steps is not known".to_owned());
+            notes.push("unknown whether the ranks recorded the same steps".to_owned());
         }
         None => {}
     }
     if !attached.gone.is_empty() {
-        notes.push(format!("without {}, which ended meanwhile", numbers(&attached.gone)));
+        notes.push(format!("without {}, which exited meanwhile", numbers(&attached.gone)));
     }
     notes
 }
 
-/// The parts of the time, in seconds; what the trace does not tell is left together.
+/// Phases of the attach, in seconds. Phases that the trace does not separate are one.
 fn split(attached: &Attached, import: f64) -> Vec<(&'static str, &'static str, f64)> {
     let times = attached.times;
     let since = |later: f64, earlier: f64| (later - earlier).max(0.0);
     let mut parts = vec![
-        ("heard of the job", "registration_s", times.heard),
-        ("until it was asked", "request_s", since(times.asked, times.heard)),
+        ("found the job", "registration_s", times.heard),
+        ("until the request", "request_s", since(times.asked, times.heard)),
     ];
     match (times.began, times.ended) {
         (Some(began), Some(ended)) => {
@@ -190,7 +190,7 @@ fn split(attached: &Attached, import: f64) -> Vec<(&'static str, &'static str, f
     parts
 }
 
-/// The report.
+/// Writes the report.
 pub(super) fn report(
     attached: &Attached,
     assembled: &Assembled,
@@ -205,12 +205,12 @@ pub(super) fn report(
         split(attached, import).iter().map(|(name, _, seconds)| format!("{name} {seconds:.1} s")).collect();
     writeln!(out, "  {:.1} s in all: {}", attached.times.written + import, parts.join(", "))?;
     if attached.ignored > 0 {
-        writeln!(out, "  note: {} messages made no sense and were left unanswered", attached.ignored)?;
+        writeln!(out, "  note: ignored {} malformed messages", attached.ignored)?;
     }
-    writeln!(out, "\nthe job goes on; {}", hints::lines(output, &assembled.profile))
+    writeln!(out, "\nthe job keeps running; {}", hints::lines(output, &assembled.profile))
 }
 
-/// `habitat-attach` version 1.
+/// JSON in the format `habitat-attach`, version 1.
 pub(super) fn json(attached: &Attached, assembled: &Assembled, output: &Path, import: f64) -> Value {
     let traces: Vec<Value> = attached
         .traces
@@ -250,7 +250,7 @@ pub(super) fn json(attached: &Attached, assembled: &Assembled, output: &Path, im
     })
 }
 
-/// A command for a narrow column: the program without its folder.
+/// A command for a narrow column: the program without its folder, then its arguments.
 fn shown(command: &[String]) -> String {
     let program = command.first().map(|program| program.rsplit('/').next().unwrap_or(program));
     let words: Vec<&str> = program.into_iter().chain(command.iter().skip(1).map(String::as_str)).collect();

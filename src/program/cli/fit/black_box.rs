@@ -1,4 +1,4 @@
-//! `habitat-tui fit black-box`: the black-box model from tables of one's own.
+//! `habitat-tui fit black-box`: fits the black-box model to the user's own tables.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -21,11 +21,10 @@ pub(super) fn run(args: &FitBlackBoxArgs, out: &mut dyn Write) -> Result<u8, Cli
     Ok(0)
 }
 
-/// Fits the tables of `data` and writes the model to `dir`; the model and the rows it is of.
+/// Fits the tables of `data` and writes the model to `dir`. Returns the model and its rows.
 ///
 /// # Errors
-/// [`CliError`] naming the file that is there already, the table and its line, or why nothing
-/// can be fitted.
+/// [`CliError`] with the file that already exists, the table and its line, or the reason why the fit fails.
 pub fn write(
     data: &Path,
     dir: &Path,

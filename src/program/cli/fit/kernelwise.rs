@@ -1,4 +1,4 @@
-//! `habitat-tui fit kernelwise`: lines of kernels, layers and steps.
+//! `habitat-tui fit kernelwise`: fits linear models of kernels, layers and steps.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,7 +20,7 @@ use habitat_prediction::learn::kernelwise::{Data, Held, Recipe, fit};
 use habitat_reports::format;
 use habitat_reports::table::{Cell, Column, Table};
 
-/// The first of the profiles or folders given, else the tables, and how many more there are.
+/// Label of the input: the first profile, folder or tables, and how many more.
 fn of_what(args: &FitKernelWiseArgs) -> String {
     let given: Vec<&PathBuf> = args.profiles.iter().chain(&args.tables).collect();
     let first = given.first().map_or_else(String::new, |path| path.display().to_string());
@@ -49,16 +49,16 @@ pub(super) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, C
     let mut notes = Vec::new();
     if !useless.is_empty() {
         notes.push(format!(
-            "{} of {read} profiles gave nothing (no GPU named, or no operator with a time and shapes): {}",
+            "{} of {read} profiles were not usable (GPU unknown, or no operator with a time and shapes): {}",
             useless.len(),
             useless.iter().take(3).map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
         ));
     }
     if model.across.is_empty() {
-        notes.push("lines go to other GPUs only when three GPUs or more were measured".to_owned());
+        notes.push("models for other GPUs need measurements of at least three GPUs".to_owned());
     }
     if model.seen.kernel_wise.is_none() {
-        notes.push("one network a GPU: nothing to leave out, so steps have a wide range by assumption".to_owned());
+        notes.push("one network per GPU: no cross-validation, so step times get a wide default range".to_owned());
     }
     if args.json {
         let json = FitJson {
@@ -72,7 +72,7 @@ pub(super) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, C
         return print_json(&json, out);
     }
     table(&rows).write_text(out)?;
-    writeln!(out, "\n{} kinds of layers go from GPU to GPU", model.across.len())?;
+    writeln!(out, "\n{} kinds of layers can be predicted on other GPUs", model.across.len())?;
     for note in notes {
         writeln!(out, "{note}")?;
     }
@@ -80,7 +80,7 @@ pub(super) fn run(args: &FitKernelWiseArgs, out: &mut dyn Write) -> Result<u8, C
     Ok(0)
 }
 
-/// Files as given, and the profiles of folders.
+/// Expands folders to the profiles in them.
 fn paths(given: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut found = Vec::new();
     for path in given {
@@ -102,7 +102,7 @@ fn paths(given: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
 /// Adds every operator table of a folder.
 ///
 /// # Errors
-/// [`CliError`] with the table and its line; no table at all.
+/// [`CliError`] with the table and its line, or if there is no table.
 pub fn add_tables(dir: &Path, data: &mut Data) -> Result<(), CliError> {
     let mut found = false;
     for name in TABLES {
@@ -131,7 +131,7 @@ struct FitJson {
     notes: Vec<String>,
 }
 
-/// What was fitted on one GPU.
+/// Results of the fit on one GPU.
 #[derive(Serialize)]
 struct Row {
     gpu: String,
@@ -140,7 +140,7 @@ struct Row {
     kinds: usize,
     kernels: usize,
     groups: usize,
-    /// Groups by what drives them.
+    /// Number of groups by the quantity that drives them.
     input_driven: usize,
     operation_driven: usize,
     output_driven: usize,
@@ -150,7 +150,7 @@ struct Row {
     median_r_squared: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     p10_r_squared: Option<f64>,
-    /// Steps of networks left out, by kernels.
+    /// Steps of held-out networks, predicted from kernels.
     held_out_steps: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     held_out_mean_absolute_error: Option<f64>,

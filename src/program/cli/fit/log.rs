@@ -1,5 +1,4 @@
-//! `habitat-tui fit LOG`: a model of run times from a log alone, and what it says of other
-//! runs.
+//! `habitat-tui fit LOG`: fits a model of run times to a log and predicts other runs.
 
 use std::io::Write;
 
@@ -16,7 +15,7 @@ use habitat_prediction::runlog::{Form, Run, RunModel, RunTime, Weighting};
 use habitat_reports::format::{grouped, percent, time, time_range};
 use habitat_reports::table::{Cell, Column, Table};
 
-/// Beyond so many times the logged batch sizes or iterations the reader is warned.
+/// Warn beyond this multiple of the logged batch sizes or iterations.
 const FAR: f64 = 4.0;
 
 pub(super) fn run(args: &FitLogArgs, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -55,7 +54,7 @@ const fn weighting(args: &FitLogArgs) -> Weighting {
     if args.absolute { Weighting::Absolute } else { Weighting::Relative }
 }
 
-/// One model with what was asked of it.
+/// A fitted model and its predictions at the requested sizes.
 struct Fitted {
     gpu: String,
     model: RunModel,
@@ -72,7 +71,7 @@ fn fitted(args: &FitLogArgs, gpu: &str, runs: &[Run]) -> Result<Fitted, CliError
         let time = model.at(batch, iterations).ok_or_else(|| {
             let size = size_text(batch, iterations);
             CliError::Refused(format!(
-                "--at {size}: the model gives no time above zero there; its form does not hold so far from the logged runs"
+                "--at {size}: the model predicts a time of zero or less; this is too far from the logged runs"
             ))
             .at(&log)
         })?;
@@ -81,7 +80,7 @@ fn fitted(args: &FitLogArgs, gpu: &str, runs: &[Run]) -> Result<Fitted, CliError
     Ok(Fitted { gpu: gpu.to_owned(), model, at })
 }
 
-/// Batch size and iterations of what was asked, as the form needs them.
+/// Batch size and iterations of a requested size, as the form needs them.
 fn wanted(size: RunSize, form: Form) -> Result<(Option<f64>, Option<f64>), String> {
     match (size, form) {
         (RunSize::Both(batch, iterations), Form::Full) => Ok((Some(batch), Some(iterations))),
@@ -90,7 +89,7 @@ fn wanted(size: RunSize, form: Form) -> Result<(Option<f64>, Option<f64>), Strin
         (RunSize::One(value), Form::Full) => {
             Err(format!("{value}: {} needs batch size and iterations; write {value}xITERATIONS", form.formula()))
         }
-        (RunSize::Both(..), _) => Err(format!("{} has one variable only; give one number", form.formula())),
+        (RunSize::Both(..), _) => Err(format!("{} has a single variable; pass one number", form.formula())),
     }
 }
 
@@ -116,14 +115,14 @@ fn read_as(log: &RunLog) -> String {
     format!("{} runs; columns: {}", grouped(runs as f64), names.join(", "))
 }
 
-/// What a coefficient is of.
+/// Quantity that a coefficient's time is for.
 const fn meaning(form: Form, letter: char) -> &'static str {
     match (form, letter) {
-        (_, 'a') => "an iteration and sample",
-        (Form::Full, 'b') => "a sample of the batch, once a run",
-        (_, 'b') => "a sample of the batch",
-        (_, 'c') => "an iteration",
-        _ => "a run",
+        (_, 'a') => "iteration and sample",
+        (Form::Full, 'b') => "sample of the batch, once per run",
+        (_, 'b') => "sample of the batch",
+        (_, 'c') => "iteration",
+        _ => "run",
     }
 }
 
@@ -158,7 +157,7 @@ impl Fitted {
         for (batch, iterations, run) in &self.at {
             if run.beyond > FAR {
                 warnings.push(format!(
-                    "{} is {:.1} times beyond what was logged: the line may not go on that far",
+                    "{} is {:.1} times beyond the logged range: the model may not extrapolate that far",
                     size_text(*batch, *iterations),
                     run.beyond
                 ));
@@ -167,7 +166,7 @@ impl Fitted {
         let quality = self.model.quality();
         if quality.worst_error > 0.25 {
             warnings.push(format!(
-                "a logged run is {} from the line: look for runs that were disturbed, or another form",
+                "a logged run is {} off the model: check for disturbed runs, or try another form",
                 percent(quality.worst_error)
             ));
         }
@@ -196,7 +195,7 @@ impl Fitted {
             Column::text(" ", "letter"),
             Column::number("time", "value_us"),
             Column::number("± standard error", "standard_error_us"),
-            Column::text("for each", "per"),
+            Column::text("per", "per"),
         ]);
         let micros = |value: f64| time(Micros::known(value));
         for one in model.coefficients() {
@@ -242,10 +241,10 @@ impl Fitted {
             table.write_text(out)?;
             writeln!(
                 out,
-                "ranges: where a new run would lie by Student's t with {} degrees of freedom{}",
+                "ranges: prediction interval for a new run, Student's t with {} degrees of freedom{}",
                 model.degrees_of_freedom(),
                 if model.batches().is_some() && model.form() != Form::Iterations {
-                    "; beyond the logged batch sizes also what lines were found to be off by"
+                    "; wider beyond the logged batch sizes, by the error of linear models there"
                 } else {
                     ""
                 }

@@ -1,9 +1,8 @@
-//! `run --batches`: the same job recorded once at every batch size.
+//! `run --batches`: records the same job once at every batch size.
 //!
-//! Each job is ended as soon as it is recorded, so the set takes about as long as the start
-//! of so many jobs. A size that fails (it does not fit, say) is reported, and the others
-//! are recorded all the same. The batch size of a profile is the one in its command; a note
-//! in it says where the job seemed to have another (micro-batches, say).
+//! Each job is stopped as soon as it is recorded, so the set takes about as long as starting all the jobs. A size that
+//! fails (out of memory, for example) is reported, and the others are still recorded. The batch size of a profile is
+//! the one in its command; a note is added if the job appeared to use another one (with micro-batches, for example).
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -27,14 +26,14 @@ use habitat_reports::format;
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_step::profile::Profile;
 
-/// What stands for the batch size in the command.
+/// Placeholder for the batch size in the command.
 const PLACE: &[u8] = b"{batch}";
 
-/// GPUs to ask for first where the job ran on none that is known: a fast one and a cheap one.
+/// Suggested GPUs if the job's GPU is not in the catalog: a fast one and a cheap one.
 const EXAMPLES: &str = "h100-sxm5-80gb,l4";
 
-/// Records the job at every batch size; `record` does one. The exit code is that of the
-/// first job that was not recorded, 0 if all were.
+/// Records the job at every batch size; `record` does one. Returns the exit code of the first job that was not
+/// recorded, or 0.
 pub(super) fn run(
     args: &RunArgs,
     output: &Path,
@@ -78,7 +77,7 @@ pub(super) fn run(
     Ok(codes.first().copied().unwrap_or(0))
 }
 
-/// The sizes, each once, in the order given.
+/// The batch sizes without duplicates, in the order given.
 fn sizes(args: &RunArgs) -> Result<Vec<u64>, CliError> {
     let mut sizes: Vec<u64> = Vec::new();
     for &batch in &args.batches {
@@ -88,12 +87,13 @@ fn sizes(args: &RunArgs) -> Result<Vec<u64>, CliError> {
     }
     if args.workload.batch_size.is_some() {
         return Err(CliError::Refused(
-            "--batches and --batch-size: the batch size of each job is the one in its command".to_owned(),
+            "--batches and --batch-size exclude each other: with --batches, each job has the batch size of its command"
+                .to_owned(),
         ));
     }
     if !args.command.iter().any(|word| place(word.as_bytes()).is_some()) {
         return Err(CliError::Refused(format!(
-            "--batches: nothing in the command takes the batch size; write {{batch}} where it belongs, as in \
+            "--batches: the command has no place for the batch size; write {{batch}} there, as in \
              `{} --batch-size {{batch}}`",
             shown(&args.command)
         )));
@@ -105,7 +105,7 @@ fn place(word: &[u8]) -> Option<usize> {
     word.windows(PLACE.len()).position(|part| part == PLACE)
 }
 
-/// The word with the batch size in every place for it.
+/// The word with the placeholder replaced by the batch size.
 fn filled(word: &OsStr, batch: u64) -> OsString {
     let mut rest = word.as_bytes();
     let mut filled = Vec::new();
@@ -118,7 +118,7 @@ fn filled(word: &OsStr, batch: u64) -> OsString {
     OsString::from_vec(filled)
 }
 
-/// The order for one size.
+/// Arguments of the run for one batch size.
 fn at(args: &RunArgs, output: &Path, batch: u64) -> RunArgs {
     RunArgs {
         command: args.command.iter().map(|word| filled(word, batch)).collect(),
@@ -144,12 +144,12 @@ fn shown(command: &[OsString]) -> String {
     habitat_base::text::without_secrets(&words).join(" ")
 }
 
-/// When a file was last written.
+/// Time of a file's last change.
 fn written(path: &Path) -> Option<SystemTime> {
     path.metadata().ok()?.modified().ok()
 }
 
-/// The set as a table, the line of its memory, and what to do with it.
+/// Prints the set as a table, the fit of its memory, and the next command.
 fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliError> {
     let mut text = Vec::new();
     if !profiles.is_empty() {
@@ -162,20 +162,20 @@ fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliEr
     let files: Vec<String> = recorded.iter().map(|path| text::shell_word(&path.display().to_string())).collect();
     if let Some((_, first)) = profiles.first().filter(|_| !files.is_empty()) {
         let is_known = |profile: &Profile| profile.origin.as_ref().is_some_and(|origin| origin.gpu.is_some());
-        // Where no GPU of the catalog was measured, nothing says for which one.
+        // If the job's GPU is not in the catalog, the next command needs target GPUs.
         let target = if is_known(first) { String::new() } else { format!(" --to {EXAMPLES}") };
         let command = format!("habitat-tui batches {}{target}", files.join(" "));
         writeln!(text, "{}", hints::lines_for(&command, first))?;
     }
-    // Nobody may be there to read it any more.
+    // Ignore a closed standard error.
     let _ = write!(terminal::stderr(), "\n{}", String::from_utf8_lossy(&text));
     Ok(())
 }
 
-/// What one profile says of a measured quantity.
+/// Reads one measured quantity from a profile.
 type Figure = fn(&Profile) -> Option<Cell>;
 
-/// A size a row; quantities that no profile has are left out.
+/// One row per batch size. Quantities that no profile has are left out.
 fn table(profiles: &[(u64, Profile)]) -> Table {
     fn time(time: Micros) -> Cell {
         Cell::new(format::time(time), time.get())

@@ -1,5 +1,5 @@
-//! `run` with the screens open: the job apart from the terminal, its output in a file, and
-//! its news on the way to the screens.
+//! `run` with screens: the job runs detached from the terminal, its output goes to a file, and the screens receive its
+//! updates.
 
 mod log;
 mod maker;
@@ -30,21 +30,21 @@ use habitat_recorder::capture::{
 use habitat_recorder::live::{self, Snapshot, State, Update, Wanted};
 use habitat_step::profile::{self, Mode, Profile, Workload};
 
-/// How often the job is looked at.
+/// Time between two looks at the job.
 const PACE: Duration = Duration::from_millis(250);
-/// Nothing heard for so long is worth a word.
+/// Silence before we warn.
 const LONG: Duration = Duration::from_secs(10);
-/// Where no Python was heard of for so long, there is likely none.
+/// Silence after which there is probably no Python.
 const NO_PYTHON: Duration = Duration::from_secs(20);
-/// The same of CUDA, which programs may start only once their data is read.
+/// The same for CUDA, which programs may start only after they have read their data.
 const NO_CUDA: Duration = Duration::from_secs(60);
 
-/// Starts the job and orders the screens on it.
+/// Starts the job and opens the screens on it.
 pub(super) fn run(session: Session, mut screens: ScreensArgs) -> Result<Outcome, CliError> {
-    // What the job is to do is what is planned.
+    // Plan for the work that the job is going to do.
     screens.wish.steps = screens.wish.steps.or(session.args.total_steps);
-    // All that can go wrong does so before the job starts.
-    let output = habitat_base::text::clean(&session.output.display().to_string(), 300);
+    // Do everything that can fail before the job starts.
+    let output = crate::text::clean(&session.output.display().to_string(), 300);
     let loaded =
         Loaded { profile: nothing_yet(&session.name), label: output.clone(), embedded: false, warnings: Vec::new() };
     let mut screens = Screens::new(screens, (*session.catalog).clone(), loaded)?;
@@ -55,7 +55,7 @@ pub(super) fn run(session: Session, mut screens: ScreensArgs) -> Result<Outcome,
         Ok(running) => running,
         Err(error) => {
             if own {
-                // Nothing was written to it.
+                // It is still empty.
                 let _ = std::fs::remove_file(&log);
             }
             return Err(error.into());
@@ -76,7 +76,7 @@ pub(super) fn run(session: Session, mut screens: ScreensArgs) -> Result<Outcome,
 
 fn wanted(options: &JobOptions) -> Wanted {
     let Settings { windows, after, window, every, .. } = options.settings;
-    // Bounded where the arguments are read.
+    // The argument parser limits the range.
     let time = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
     match &options.cupti {
         Some(cupti) => Wanted::Kernels { after: time(cupti.after_seconds), length: time(cupti.for_seconds) },
@@ -84,7 +84,7 @@ fn wanted(options: &JobOptions) -> Wanted {
     }
 }
 
-/// The command with its program by name alone, since there is little room, and without secrets.
+/// The command with its program's base name, to save space, and without secrets.
 fn in_short(command: &[OsString]) -> String {
     let (program, rest) = command.split_first().map_or((None, &[][..]), |(program, rest)| (Some(program), rest));
     let program = program.map(|program| Path::new(program).file_name().unwrap_or(program));
@@ -93,7 +93,7 @@ fn in_short(command: &[OsString]) -> String {
     habitat_base::text::without_secrets(&words).join(" ")
 }
 
-/// The profile before there is one.
+/// Placeholder until there is a profile.
 fn nothing_yet(name: &str) -> Profile {
     let workload = Workload {
         name: name.to_owned(),
@@ -116,7 +116,7 @@ fn nothing_yet(name: &str) -> Profile {
     }
 }
 
-/// Follows the job on a thread of its own, and gives the line to it.
+/// Follows the job in a thread of its own and returns the connection for the screens.
 fn follow(session: Session, options: JobOptions, running: Running, job: live::Job) -> live::Session {
     let control = running.control();
     let (news, updates) = mpsc::channel();
@@ -129,7 +129,7 @@ fn follow(session: Session, options: JobOptions, running: Running, job: live::Jo
         conclusion
     });
     let wish = move |wish| {
-        // Where nobody follows the job any more, it has ended or was left.
+        // A send fails only once the job has ended or was left.
         control.wish(wish);
     };
     let leave = wish.clone();
@@ -140,7 +140,7 @@ fn follow(session: Session, options: JobOptions, running: Running, job: live::Jo
         finish: Box::new(move || {
             leave(live::Wish::Leave);
             let Ok(Conclusion { text, code, .. }) = thread.join() else { return 2 };
-            // Nobody may be there to read it any more.
+            // Ignore a closed standard error.
             let _ = terminal::stderr().write_all(&text);
             code
         }),
@@ -173,26 +173,26 @@ fn follow_to_the_end(
     let log_name = options.log.as_deref().unwrap_or(Path::new("")).display();
     if finished.ended == Ended::Left {
         if unwritten {
-            conclusion.text = b"habitat-tui: nothing was recorded before you left\n".to_vec();
+            conclusion.text = b"habitat-tui: you left before anything was recorded\n".to_vec();
         }
         // Writing to a Vec cannot fail.
         let _ = writeln!(
             conclusion.text,
-            "habitat-tui: the job goes on as process {pid}; its output goes to {log_name}; `kill {pid}` ends it"
+            "habitat-tui: the job keeps running as process {pid}; its output goes to {log_name}; stop it with `kill {pid}`"
         );
     } else {
         let _ = writeln!(conclusion.text, "habitat-tui: the job's output is in {log_name}");
     }
     let state = match finished.ended {
         Ended::Left => State::Left,
-        // Ended by us, as ordered, is well ended too.
+        // A job that we stopped as requested has also ended well.
         _ => State::Ended {
             words: outcome::words(&finished, options),
             well: conclusion.code == 0 || outcome::by_user(&finished),
         },
     };
     let remedy = conclusion.remedy.take().filter(|_| finished.recording.seen() != RecordingStatus::Recorded);
-    // Nobody may be there to see it any more.
+    // The screens may be closed already.
     if log.read() {
         let _ = news.send(Update::Output(log.lines()));
     }
@@ -202,7 +202,7 @@ fn follow_to_the_end(
     conclusion
 }
 
-/// Tells the screens what is new.
+/// Sends updates to the screens.
 struct Watcher {
     news: Sender<Update>,
     log: Log,
@@ -211,7 +211,7 @@ struct Watcher {
     heard: Heard,
     boards: Boards,
     shown: Snapshot,
-    /// When something was heard last.
+    /// Time of the last change.
     changed: Instant,
 }
 
@@ -223,7 +223,7 @@ impl Watch for Watcher {
     }
 
     fn look(&mut self, progress: Progress<'_>) {
-        // Nobody may be there to see it any more.
+        // The screens may be closed already.
         if self.log.read() {
             let _ = self.news.send(Update::Output(self.log.lines()));
         }
@@ -232,7 +232,7 @@ impl Watch for Watcher {
         let mut seen = snapshot::snapshot(progress, &self.options, self.heard, now);
         seen.boards = self.boards.latest();
         snapshot::with_exchanges(&mut seen, &self.maker.exchanges());
-        // What the clock and the machine tell is no word of the training.
+        // The clock and readings of the machine are not signs of life from the training.
         let shown = Snapshot {
             silent: None,
             remedy: seen.remedy.clone(),
@@ -261,9 +261,8 @@ impl Watch for Watcher {
     }
 }
 
-/// How long nothing may be heard until it is said so: steps may be long, and in a window
-/// several of them go by in silence. A CUDA program is heard of when its window opens and
-/// closes, and not in between.
+/// Silence before we warn. Steps may be long, and a window has several steps without messages. A CUDA program reports
+/// when its window opens and closes, and nothing in between.
 fn patience(seen: &Snapshot, window: u32) -> Option<Duration> {
     if matches!(seen.state, State::Cuda(1..) | State::Kernels(1..) | State::Running) {
         return None;

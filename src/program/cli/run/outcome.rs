@@ -1,14 +1,14 @@
-//! How a job ended: by itself, by its user, by what was ordered, or by somebody else.
+//! How a job ended: normally, or by its user, by us as requested, or by something else.
 
 use std::time::Duration;
 
 use habitat_recorder::capture::{Asked, Ended, Finished, JobOptions, signal_name};
 
-/// How the job ended and who ended it, to be read after "job" or "state".
+/// How the job ended and who ended it; the text follows "job" or "state".
 pub(super) fn words(finished: &Finished, options: &JobOptions) -> String {
     match (finished.ended, who(finished)) {
         (Ended::Left, _) => "continues unwatched".to_owned(),
-        (Ended::Unknown, _) => "ended, how is not known".to_owned(),
+        (Ended::Unknown, _) => "ended, exit code unknown".to_owned(),
         (Ended::Code(code), Some(who)) => format!("{} (exit code {code})", who.words(options)),
         (Ended::Signal(_), Some(who)) => who.words(options),
         (Ended::Code(code), None) => format!("ended with exit code {code}{}", inside(code)),
@@ -16,7 +16,7 @@ pub(super) fn words(finished: &Finished, options: &JobOptions) -> String {
     }
 }
 
-/// Who ended the job, where it was not the job.
+/// Who ended the job, if the job did not end on its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Who {
     /// The user, on the screens or by Ctrl-C.
@@ -25,9 +25,9 @@ enum Who {
     Timeout,
     /// `--stop-after-recording`.
     Recorded,
-    /// Who sent us a signal.
+    /// A signal that was sent to us.
     Passed(i32),
-    /// Somebody else, with a signal.
+    /// A signal from elsewhere.
     Outside(i32),
 }
 
@@ -36,21 +36,20 @@ impl Who {
         match self {
             Self::User => "stopped by you".to_owned(),
             Self::Timeout => match options.timeout {
-                Some(timeout) => format!("ended by --timeout after {}", lasting(timeout)),
-                None => "ended by --timeout".to_owned(),
+                Some(timeout) => format!("stopped by --timeout after {}", lasting(timeout)),
+                None => "stopped by --timeout".to_owned(),
             },
-            Self::Recorded => "ended as soon as it was recorded".to_owned(),
+            Self::Recorded => "stopped after recording".to_owned(),
             Self::Passed(signal) => format!("ended by {}, sent to habitat-tui and passed on", signal_name(signal)),
             Self::Outside(9) => {
-                "killed by SIGKILL, not by habitat-tui (out of memory? `dmesg` or the container's log shows it)"
-                    .to_owned()
+                "killed by SIGKILL, not by habitat-tui (out of memory? check `dmesg` or the container's log)".to_owned()
             }
             Self::Outside(signal) => match &*signal_name(signal) {
                 name @ "SIGXFSZ" => {
-                    format!("ended by {name}: it wrote beyond the size that files may have (`ulimit -f`)")
+                    format!("ended by {name}: it exceeded the file size limit (`ulimit -f`)")
                 }
                 name @ "SIGXCPU" => {
-                    format!("ended by {name}: it used the processor time that it may take (`ulimit -t`)")
+                    format!("ended by {name}: it exceeded the CPU time limit (`ulimit -t`)")
                 }
                 name => format!("ended by {name}, not by habitat-tui"),
             },
@@ -71,21 +70,21 @@ fn who(finished: &Finished) -> Option<Who> {
     }
 }
 
-/// Signals that a program's own faults end it by.
+/// Signals that a program's own fault raises.
 fn is_fault(signal: i32) -> bool {
     matches!(&*signal_name(signal), "SIGSEGV" | "SIGBUS" | "SIGILL" | "SIGFPE" | "SIGABRT" | "SIGSYS" | "SIGTRAP")
 }
 
-/// What a shell in the job may mean by its exit code.
+/// A hint on exit codes that a shell derives from a signal.
 fn inside(code: i32) -> String {
     match code {
-        137 => " (as of a process in it killed by SIGKILL; out of memory?)".to_owned(),
-        129..=159 => format!(" (as of a process in it ended by {})", signal_name(code - 128)),
+        137 => " (usually a process killed by SIGKILL; out of memory?)".to_owned(),
+        129..=159 => format!(" (usually a process ended by {})", signal_name(code - 128)),
         _ => String::new(),
     }
 }
 
-/// A time of seconds, minutes or hours.
+/// Formats a duration in seconds, minutes or hours.
 pub(super) fn lasting(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let (value, unit) = match seconds {
@@ -97,7 +96,7 @@ pub(super) fn lasting(time: Duration) -> String {
     format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
 }
 
-/// How a job ended that may be why nothing was recorded of it, to be put before the rest.
+/// The way the job ended if that may explain why nothing was recorded; precedes the rest of the message.
 pub(super) fn cause(finished: &Finished, options: &JobOptions) -> String {
     match (who(finished), finished.ended) {
         (Some(_), _) => format!("the job was {}; ", words(finished, options)),
@@ -107,16 +106,16 @@ pub(super) fn cause(finished: &Finished, options: &JobOptions) -> String {
     }
 }
 
-/// How the job ended, as far as it bears on what to do next time.
+/// How the job ended, as far as it matters for the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// It runs.
+    /// Still running.
     NotYet,
-    /// Well and by itself.
+    /// Normally, on its own.
     Well,
-    /// With a fault of its own.
+    /// By a fault of its own.
     Failed,
-    /// It was stopped before its time; nothing is to be mended.
+    /// Stopped early; there is nothing to fix.
     Stopped,
     /// By `--timeout`.
     Timeout,
@@ -177,8 +176,8 @@ mod tests {
         let of_signal = |signal, asked, passed| said(Ended::Signal(signal), asked, passed);
         for (asked, passed, text, end) in [
             (Some(Asked::Wished), None, "stopped by you", End::Stopped),
-            (Some(Asked::Timeout), None, "ended by --timeout after 30 s", End::Timeout),
-            (Some(Asked::Recorded), None, "ended as soon as it was recorded", End::Stopped),
+            (Some(Asked::Timeout), None, "stopped by --timeout after 30 s", End::Timeout),
+            (Some(Asked::Recorded), None, "stopped after recording", End::Stopped),
             (None, Some(15), "ended by SIGTERM, sent to habitat-tui and passed on", End::Stopped),
             (None, Some(1), "ended by SIGTERM, not by habitat-tui", End::Stopped),
             (None, None, "ended by SIGTERM, not by habitat-tui", End::Stopped),

@@ -1,4 +1,4 @@
-//! What is said of a job: the report, the remedy where nothing was recorded, and JSON.
+//! Output about a job: the report, the remedy if nothing was recorded, and JSON.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,13 +19,13 @@ use habitat_reports::{format, summary};
 /// One job of a set (`--batches`).
 #[derive(Debug, Clone)]
 pub(super) struct Part {
-    /// `batch size 16 (1 of 3)`.
+    /// Label such as `batch size 16 (1 of 3)`.
     pub(super) name: String,
-    /// When it was started.
+    /// Start of the job.
     pub(super) began: Instant,
 }
 
-/// One line of a job that is part of a set, and what its profile notes.
+/// One line about a job of a set, and the notes of its profile.
 pub(super) fn part(
     part: &Part,
     assembled: &Assembled,
@@ -51,21 +51,21 @@ pub(super) fn part(
     Ok(())
 }
 
-/// Steps of a process, as far as told.
+/// Number of steps that a process reported.
 fn steps(process: &Process) -> String {
     let steps = process.steps;
     let seen = if steps == 1 { "1 step".to_owned() } else { format!("{} steps", format::grouped(steps as f64)) };
-    // The last ones are told at the end, which a process that is killed does not come to.
+    // The last steps are reported at the end, which a killed process does not reach.
     if process.exited { seen } else { format!("at least {seen}") }
 }
 
-/// First and last step of all windows.
+/// First and last step of each window.
 fn windows(recorded: &[&Process]) -> String {
     let windows = recorded.iter().flat_map(|process| &process.windows);
     windows.map(|window| format!("{}–{}", window.steps.0, window.steps.1)).collect::<Vec<_>>().join(", ")
 }
 
-/// The report of what was recorded.
+/// The report on a recorded job.
 pub(super) fn report(
     assembled: &Assembled,
     finished: &Finished,
@@ -88,7 +88,7 @@ pub(super) fn report(
     }
     let seen = recorded.first().map_or_else(|| "no steps".to_owned(), |process| steps(process));
     writeln!(out, "  {seen} seen, recorded {}", windows(&recorded))?;
-    // All of them: the profile may have been made long before the job's end.
+    // Uses all steps: the profile may have been made long before the job's end.
     if let Some(times) = recorded.first().and_then(|process| process.step_times()) {
         writeln!(out, "  outside the windows {}", took(times))?;
     }
@@ -117,7 +117,7 @@ fn took(times: StepTimes) -> String {
     format!("a step took {} ({over})", format::time(times.median))
 }
 
-/// What was measured of a job that made steps, and of which nothing was recorded.
+/// The measurements of a job that made steps but was not recorded.
 pub(super) fn unrecorded(finished: &Finished, run: &RunReport, out: &mut dyn Write) -> Result<(), CliError> {
     let main = finished.recording.training().map(|(_, process)| process).max_by_key(|process| process.steps);
     let Some((process, times)) = main.and_then(|process| Some((process, process.step_times()?))) else {
@@ -130,25 +130,22 @@ pub(super) fn unrecorded(finished: &Finished, run: &RunReport, out: &mut dyn Wri
     Ok(())
 }
 
-/// What the log lacks.
+/// A note on output that is missing in the log.
 pub(super) fn cut(cut: Option<&Cut>) -> Option<String> {
     let Cut { bytes, why } = cut?;
     let bytes = format::grouped(*bytes as f64);
-    Some(format!("{bytes} bytes of the job's output are not in the log: {why}; the job was not held up"))
+    Some(format!("{bytes} bytes of the job's output are missing in the log: {why}; the job was not delayed"))
 }
 
 pub(super) fn faults(recording: &Recording) -> Vec<String> {
     let faults = recording.processes.values().flat_map(|process| &process.faults);
     let refused = recording.refused;
-    let many = (refused > 0).then(|| format!("{refused} connections to the socket were refused: too many at a time"));
+    let many = (refused > 0).then(|| format!("{refused} connections to the socket were refused: too many at once"));
     let unmeasured = recording.processes.values().filter_map(|process| process.no_waits.as_ref());
     faults
-        .map(|fault| format!("the hook failed and went quiet: {}", habitat_base::text::clean(fault, 200)))
-        .chain(
-            unmeasured
-                .map(|why| format!("what is waited for data is not measured: {}", habitat_base::text::clean(why, 200))),
-        )
-        .chain(recording.garbled.iter().map(|problem| format!("not understood on the socket: {problem}")))
+        .map(|fault| format!("the hook failed and stopped: {}", crate::text::clean(fault, 200)))
+        .chain(unmeasured.map(|why| format!("waiting for data is not measured: {}", crate::text::clean(why, 200))))
+        .chain(recording.garbled.iter().map(|problem| format!("invalid message on the socket: {problem}")))
         .chain(many)
         .collect()
 }
@@ -156,7 +153,7 @@ pub(super) fn faults(recording: &Recording) -> Vec<String> {
 /// The hook's code for a window that the job's own profiler prevented; other reasons are sentences.
 pub(super) const USERS_PROFILER: &str = "users_profiler";
 
-/// What was to record.
+/// The recorder of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recorder {
     /// The hook in PyTorch's Python.
@@ -171,21 +168,21 @@ impl Recorder {
     }
 }
 
-/// Why nothing was recorded, and what to do where there is something to do.
+/// Why nothing was recorded, and the remedy if there is one.
 pub(super) fn remedy(seen: &RecordingStatus, settings: &Settings, recorder: Recorder, end: End) -> String {
     match seen {
         RecordingStatus::Recorded => String::new(),
         RecordingStatus::NoPython if recorder == Recorder::Cupti && end.is_early() => {
-            "nothing recorded: no process of the job had started CUDA with the recorder by then".to_owned()
+            "nothing recorded: no process of the job started CUDA with the recorder in time".to_owned()
         }
         RecordingStatus::NoPython if recorder == Recorder::Cupti && end == End::NotYet => {
             "nothing recorded yet: no process of the job has started CUDA with the recorder. Is it a CUDA program, and \
-             is there an NVIDIA driver? Containers and other machines shut the recorder out: run habitat-tui in there"
+             is there an NVIDIA driver? In a container or on another machine the recorder is not loaded: run habitat-tui there"
                 .to_owned()
         }
         RecordingStatus::NoPython if recorder == Recorder::Cupti => {
             "nothing recorded: no process of the job started CUDA with the recorder. Is it a CUDA program, and is \
-             there an NVIDIA driver? Containers and other machines shut it out: run habitat-tui in there"
+             there an NVIDIA driver? In a container or on another machine the recorder is not loaded: run habitat-tui there"
                 .to_owned()
         }
         RecordingStatus::NoKernels(_) if end == End::Stopped => {
@@ -200,16 +197,16 @@ pub(super) fn remedy(seen: &RecordingStatus, settings: &Settings, recorder: Reco
             format!("nothing recorded: {}", reasons.join("; "))
         }
         RecordingStatus::NoPython if end == End::Stopped => {
-            "nothing recorded: no Python of the job had loaded the hook by then".to_owned()
+            "nothing recorded: no Python of the job loaded the hook in time".to_owned()
         }
         RecordingStatus::NoPython => {
             "nothing recorded: no Python of the job loaded the hook. Is it a Python program? `python -I`, -E and -S \
-             shut the hook out, and so does a container or another machine: run habitat-tui in there, or save a \
+             disable the hook, and it does not reach containers or other machines: run habitat-tui there, or save a \
              trace with torch.profiler and use `habitat-tui import`"
                 .to_owned()
         }
         RecordingStatus::NoTorch if end.is_early() => {
-            "nothing recorded: the job's Python had not imported torch.optim by then".to_owned()
+            "nothing recorded: the job's Python did not import torch.optim in time".to_owned()
         }
         RecordingStatus::NoTorch => {
             "nothing recorded: the job's Python never imported torch.optim. Is this the training script, \
@@ -222,24 +219,24 @@ pub(super) fn remedy(seen: &RecordingStatus, settings: &Settings, recorder: Reco
             habitat_base::text::clean(version, 40)
         ),
         RecordingStatus::NoSteps if end.is_early() || end == End::Failed => {
-            "nothing recorded: PyTorch was imported, but no torch optimizer had made a step by then".to_owned()
+            "nothing recorded: PyTorch was imported, but no torch optimizer made a step in time".to_owned()
         }
         RecordingStatus::NoSteps => {
             "nothing recorded: PyTorch was imported, but no torch optimizer made a step. Steps are counted \
-             by calls of optimizer.step(), which torch.compile hides in PyTorch 2.1; for a job without any, save a \
+             by calls of optimizer.step(), which torch.compile hides in PyTorch 2.1; without such calls, save a \
              trace with torch.profiler and use `habitat-tui import`"
                 .to_owned()
         }
         RecordingStatus::TooFew { steps, in_window: true, .. } => {
-            format!("nothing recorded: the job ended in the recorded window, at step {steps} or soon after")
+            format!("nothing recorded: the job ended during the recording, at step {steps} or soon after")
         }
         RecordingStatus::TooFew { steps, is_all: false, .. } if end == End::Well => format!(
-            "nothing recorded: nothing was heard of the job after its step {steps}, neither of its end. Did it close \
+            "nothing recorded: the job sent no message after step {steps}, not even at its end. Did it close \
              files that it had not opened, or end by os._exit()?"
         ),
         RecordingStatus::TooFew { steps, .. } => too_few(*steps, settings, end),
         RecordingStatus::OtherRanks => {
-            "nothing recorded: the first rank is not on this machine; --all-ranks records the others".to_owned()
+            "nothing recorded: the first rank is not on this machine; use --all-ranks to record the others".to_owned()
         }
         RecordingStatus::Dropped(reasons) if reasons.iter().all(|reason| reason == USERS_PROFILER) => {
             "nothing recorded: the job runs its own profiler, which has priority. Import its trace with \
@@ -253,17 +250,16 @@ pub(super) fn remedy(seen: &RecordingStatus, settings: &Settings, recorder: Reco
     }
 }
 
-/// The same where somebody emptied the folder for caches: nothing could be written
-/// there, and nothing be told.
+/// The remedy if the folder for traces was removed while the job ran, so that nothing could be written or reported.
 pub(super) fn gone(folder: &Path) -> String {
     format!(
-        "nothing recorded: {}, where the trace was to go, was removed while the job ran; set XDG_CACHE_HOME to a \
-         folder that is left alone",
+        "nothing recorded: {}, the folder for traces, was removed while the job ran; set XDG_CACHE_HOME to a \
+         folder that nothing cleans up",
         folder.display()
     )
 }
 
-/// Too few steps; where the job is as short as that, a window that it reaches.
+/// Reports too few steps, with a window that a job of this length reaches.
 fn too_few(steps: u64, settings: &Settings, end: End) -> String {
     let last = settings.after + u64::from(settings.window);
     let made = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
@@ -271,7 +267,7 @@ fn too_few(steps: u64, settings: &Settings, end: End) -> String {
         return format!("nothing recorded, although the job made {made}");
     }
     let text = format!(
-        "nothing recorded: the job made {made}, and recording takes {last} (--after {} and --window {})",
+        "nothing recorded: the job made {made}, but recording needs {last} (--after {} and --window {})",
         settings.after, settings.window
     );
     if steps < 3 || matches!(end, End::Stopped | End::Failed) {
@@ -283,11 +279,11 @@ fn too_few(steps: u64, settings: &Settings, end: End) -> String {
     format!("{text}; try {longer}--after {after} --window {window}")
 }
 
-/// Step times that are told one by one, the last ones.
+/// Number of last steps whose times are listed.
 pub(super) const RECENT: usize = 240;
 
-/// Everything seen, `habitat-job` version 1; `compare` reads it.
-#[expect(clippy::too_many_arguments, reason = "all that is told of a job")]
+/// Everything known of the job in the format `habitat-job`, version 1, which `compare` reads.
+#[expect(clippy::too_many_arguments, reason = "all facts about a job")]
 pub(super) fn json(
     options: &JobOptions,
     pid: u32,

@@ -1,5 +1,4 @@
-//! One job to record: what is asked of it, where its profile goes, and what is left to do at its
-//! end.
+//! A job to record: its request, its profile's path, and the work at its end.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -29,20 +28,19 @@ use habitat_step::catalog::Catalog;
 use habitat_step::profile::DeviceInfo;
 use habitat_traces::import::ImportOptions;
 
-/// What is left to say and to end with.
+/// Final output and exit code.
 pub(super) struct Conclusion {
     /// For standard error.
     pub(super) text: Vec<u8>,
     /// The exit code.
     pub(super) code: u8,
-    /// Why nothing was recorded, and what to do where there is something to do.
+    /// Why nothing was recorded, and the remedy if there is one.
     pub(super) remedy: Option<String>,
-    /// Time that a step of each recorded rank waits for the others, by the number of its process.
+    /// Time that a step of each recorded rank waits for the others, by process id.
     pub(super) exchanges: Vec<(u32, Exchange)>,
 }
 
-/// Writes what was seen as JSON where asked to, and keeps the traces where they made no
-/// profile.
+/// Writes the JSON report if requested, and keeps the traces if they did not result in a profile.
 pub(super) fn conclude(
     session: &Session,
     options: &JobOptions,
@@ -71,7 +69,7 @@ pub(super) fn conclude(
     };
     let mut text = Vec::new();
     let mut code = match &assembled {
-        // Ended by us, as ordered: that is success.
+        // Stopping after the recording, as requested, is success.
         Some(_) if finished.asked == Some(Asked::Recorded) => 0,
         _ => finished.ended.exit_code(),
     };
@@ -93,7 +91,7 @@ pub(super) fn conclude(
         if seen == RecordingStatus::Recorded {
             finished.folder.keep();
             let folder = finished.folder.path().display();
-            let _ = writeln!(text, "habitat-tui: the recorded traces are kept in {folder}");
+            let _ = writeln!(text, "habitat-tui: kept the recorded traces in {folder}");
         }
     }
     if let Some(assembled) = &assembled
@@ -132,18 +130,18 @@ pub(super) fn job_options(args: &RunArgs) -> Result<JobOptions, CliError> {
     })
 }
 
-/// The recorder for CUDA programs and its window.
+/// Settings of the recorder for CUDA programs.
 fn cupti(args: &RunArgs) -> Result<capture::cupti::Settings, CliError> {
     let program = std::env::current_exe().unwrap_or_default();
     let library = capture::cupti::find(&program, |name| std::env::var_os(name), || Private::find(Paths::cache()))?;
     let first = args.command.first().map(|word| Path::new(word).file_name().unwrap_or_default().to_string_lossy());
     if !args.quiet && first.is_some_and(|name| name.starts_with("python") || name == "torchrun") {
-        terminal::say("habitat-tui: --cupti records kernels without operators and shapes; for PyTorch leave it out");
+        terminal::say("habitat-tui: --cupti records kernels without operators and shapes; omit it for PyTorch");
     }
     Ok(capture::cupti::Settings { library, after_seconds: args.after_seconds, for_seconds: args.for_seconds })
 }
 
-/// What is written, and of what.
+/// One recording of one job, and where its profile goes.
 #[derive(Clone)]
 pub(super) struct Session {
     pub(super) args: Arc<RunArgs>,
@@ -151,15 +149,15 @@ pub(super) struct Session {
     pub(super) prices: Arc<PriceBook>,
     pub(super) name: String,
     pub(super) output: PathBuf,
-    /// Which one it is of several (`--batches`).
+    /// This job's part of a set (`--batches`).
     pub(super) part: Option<Part>,
     pub(super) origin: Option<GpuSlug>,
-    /// Where what the job gets from us is.
+    /// Our private folder for files that the job uses.
     pub(super) private: Private,
 }
 
 impl Session {
-    /// Everything that can be refused before the job starts, is.
+    /// Checks everything that can be refused before the job starts.
     pub(super) fn new(args: Arc<RunArgs>, catalog: Arc<Catalog>) -> Result<Self, CliError> {
         let origin = gpu::maybe(&catalog, "--origin", args.workload.origin.as_ref())?;
         let job = job_name(&args.command);
@@ -173,17 +171,17 @@ impl Session {
         Ok(Self { args, catalog, prices, name, output, part: None, origin, private })
     }
 
-    /// What was said of the job beforehand.
+    /// Facts about the job from flags.
     pub(super) fn aim(&self) -> Aim {
         Aim { steps: self.args.total_steps, price: self.args.price }
     }
 
-    /// What was measured of the run, at its end.
+    /// The measurements of the run, at its end.
     fn report(&self, finished: &Finished, assembled: Option<&Assembled>) -> RunReport {
         let mut seen = snapshot::at_end(finished, State::Ended { words: String::new(), well: true });
         snapshot::with_exchanges(&mut seen, assembled.map_or(&[], |assembled| &assembled.exchanges));
         let profile = assembled.map(|assembled| &assembled.profile);
-        // Predictions take a second: they are made where they are asked for.
+        // Predictions take a second, so they are made only if requested.
         let predictions = profile.filter(|_| self.args.total_steps.is_some()).and_then(|profile| {
             let options = options::options(&InputArgs::default(), &[], &self.catalog, &Paths::find()).ok()?;
             predict(profile, &self.catalog, &options).ok()
@@ -191,7 +189,7 @@ impl Session {
         RunReport::new(self.aim(), &seen, profile, (&self.catalog, &self.prices), predictions.as_ref())
     }
 
-    /// Makes a profile and writes it; `replace` says whether over a file that is there.
+    /// Makes a profile and writes it; `replace` allows overwriting a file.
     pub(super) fn write(&self, recording: &Recording, folder: &Path, replace: bool) -> Result<Assembled, CliError> {
         let find = |device: &DeviceInfo| resolve(device, &self.catalog);
         let given = &self.args.workload;
@@ -211,7 +209,7 @@ impl Session {
             earlier.extend(process.windows.drain(..keep).map(|window| folder.join(window.file)));
         }
         let assembled = assemble::profile(&last, folder, &options);
-        // A job of weeks would fill the disk with them.
+        // A job that runs for weeks would fill the disk with traces.
         for trace in earlier {
             let _ = std::fs::remove_file(trace);
         }

@@ -1,4 +1,4 @@
-//! What was seen of the job, as the screens take it.
+//! State of the job for the screens.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use habitat_recorder::capture::recording::Timed;
 use habitat_recorder::capture::{Finished, JobOptions, Process, Progress, Recording, RecordingStatus, Settings, cupti};
 use habitat_recorder::live::{self, Exchange, Kernels, Snapshot, State, Times};
 
-/// Steps whose times are summed up, the last ones.
+/// Number of last steps that the statistics cover.
 const SUMMED: usize = 1000;
-/// Dropped windows after which the screens show what keeps the job from being recorded.
+/// Dropped windows before the screens explain why the job is not recorded.
 const PATIENCE: usize = 5;
 
-/// When a CUDA program was first heard of, and when its window opened.
+/// Times at which a CUDA program first reported, and at which its window opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Heard {
     cuda: Option<Instant>,
@@ -23,7 +23,7 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Takes in what is new.
+    /// Updates the times from the recording.
     pub(super) fn look(&mut self, recording: &Recording, now: Instant) {
         let any = |which: fn(&Process) -> bool| recording.processes.values().any(which);
         if any(|process| process.has_cuda) {
@@ -35,7 +35,7 @@ impl Heard {
     }
 }
 
-/// Whole seconds, begun ones counted, from `now` until `time` after `since`.
+/// Seconds, rounded up, from `now` until `time` seconds after `since`.
 fn left(since: Option<Instant>, time: f64, now: Instant) -> u64 {
     let past = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
     (time - past.as_secs_f64()).max(0.0).ceil() as u64
@@ -65,7 +65,7 @@ pub(super) fn snapshot(progress: Progress<'_>, options: &JobOptions, heard: Hear
     };
     let recorder = Recorder::new(options);
     let (command, scan) = (&options.command, progress.scan);
-    // Processes without the hook, or another framework, are seen long before the end.
+    // Processes without the hook, or another framework, are detected long before the end.
     let surroundings = Surroundings { command, recording, scan, recorder };
     seen.remedy = hopeless
         .map(|seen| report::remedy(&seen, settings, recorder, End::NotYet))
@@ -80,22 +80,22 @@ pub(super) fn at_end(finished: &Finished, state: State) -> Snapshot {
     last
 }
 
-/// Takes in what recorded steps of ranks wait for one another: of their own windows, which hold more
-/// than is measured outside.
+/// Adds the time that recorded steps wait for other ranks. It is from the windows of the ranks themselves, which
+/// contain more than the measurements outside.
 pub(super) fn with_exchanges(seen: &mut Snapshot, exchanges: &[(u32, Exchange)]) {
     for process in &mut seen.processes {
-        // The last of its windows.
+        // Use the last window.
         let own = exchanges.iter().rev().find(|(pid, _)| *pid == process.pid);
         process.exchange = own.map(|(_, exchange)| *exchange).or(process.exchange);
     }
 }
 
-/// What is new every second only.
+/// Rounds down to seconds, so that the screens get one update per second.
 const fn whole_seconds(time: Duration) -> Duration {
     Duration::from_secs(time.as_secs())
 }
 
-/// All but the state, and what the clock and the machine tell.
+/// Everything except the state, clock and machine readings.
 fn from_recording(recording: &Recording) -> Snapshot {
     let trainings = recording.trainings();
     let mut shown: Vec<&Process> = trainings.iter().flatten().copied().filter(|process| process.steps > 0).collect();
@@ -159,7 +159,7 @@ fn state(recording: &Recording, settings: &Settings) -> State {
     if recording.processes.is_empty() { State::Started } else { State::Python }
 }
 
-/// Whether nothing more comes of any process that started CUDA.
+/// Whether all processes that started CUDA have reported their final result.
 fn is_past(recording: &Recording) -> bool {
     let has_said_why = |process: &Process| {
         process.exited || process.refused.is_some() || !process.dropped.is_empty() || !process.faults.is_empty()
@@ -168,7 +168,7 @@ fn is_past(recording: &Recording) -> bool {
     all.peek().is_some() && all.all(|process| !process.in_window && has_said_why(process))
 }
 
-/// How far a CUDA program is: it has a window of time, and no steps are seen.
+/// Progress of a CUDA program: it has a window in time, without steps.
 fn state_of_cuda(recording: &Recording, settings: &cupti::Settings, heard: Heard, now: Instant) -> State {
     let any = |which: fn(&Process) -> bool| recording.processes.values().any(which);
     if !any(|process| process.has_cuda) {
@@ -184,7 +184,7 @@ fn state_of_cuda(recording: &Recording, settings: &cupti::Settings, heard: Heard
     }
 }
 
-/// The windows of time that make the profile.
+/// Windows in time that the profile is made from.
 fn kernels(recording: &Recording) -> Option<Kernels> {
     let recorded = recording.recorded();
     let windows: Vec<_> = recorded.iter().flat_map(|process| &process.windows).filter_map(|it| it.cuda).collect();
@@ -196,7 +196,7 @@ fn kernels(recording: &Recording) -> Option<Kernels> {
     })
 }
 
-/// Times of the last steps. Of a long job not all are sorted four times a second.
+/// Times of the last steps only, to avoid sorting all steps of a long job four times per second.
 fn summed(process: &Process) -> Option<Times> {
     let from = process.times.len().saturating_sub(SUMMED);
     let last = Process { times: process.times[from..].to_vec(), ..Process::default() };
@@ -212,7 +212,7 @@ fn summed(process: &Process) -> Option<Times> {
     })
 }
 
-/// Dropped windows in words, the same reason once; and why a window is shorter than asked.
+/// Dropped windows in words, each reason once; and why a window is shorter than requested.
 fn dropped(process: &Process) -> Vec<String> {
     let mut reasons: Vec<(&str, usize)> = Vec::new();
     for reason in &process.dropped {
@@ -324,7 +324,7 @@ mod tests {
         let length = Micros::new(2.5e6).unwrap();
         assert_eq!(seen.kernels, Some(Kernels { count: 480, lost: 2, length }));
 
-        // Nothing came of it: that is said at once, and no trace is awaited.
+        // The failure is reported at once, without waiting for a trace.
         let (mut recording, now) = (Recording::default(), Instant::now());
         let cuda =
             Message::Hello(Hello { version: 1, pid: 7, stage: Stage::Cuda, python: None, torch: None, rank: None });

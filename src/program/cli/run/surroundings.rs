@@ -1,4 +1,4 @@
-//! Reasons why nothing was recorded that come from the processes and the command of a job.
+//! Reasons in a job's processes and command for not recording anything.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::report::Recorder;
 use crate::store::{self, Limit};
 use habitat_recorder::capture::{Barrier, ProcessScan, Recording, RecordingStatus, WithoutHook};
 
-/// Facts about a job beside the hook's messages.
+/// Facts about a job in addition to the hook's messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub(super) command: &'a [OsString],
@@ -18,7 +18,7 @@ pub(super) struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// The reason and the remedy in words; `None` if these facts show none.
+    /// The reason and the remedy; `None` if these facts do not explain it.
     pub(super) fn reason(&self, seen: &RecordingStatus, end: End) -> Option<String> {
         use RecordingStatus::{Dropped, NoKernels, NoPython, NoSteps, NoTorch, OtherRanks, Recorded, TooFew, TooOld};
         let reason = match seen {
@@ -39,7 +39,7 @@ impl Surroundings<'_> {
         reason.map(|reason| format!("nothing recorded: {reason}"))
     }
 
-    /// The same while the job runs, if it is certain already.
+    /// The same during the job, for reasons that are already certain.
     pub(super) fn so_far(&self, seen: &RecordingStatus) -> Option<String> {
         let reason = match seen {
             RecordingStatus::NoPython => self.without_hook(false),
@@ -49,7 +49,7 @@ impl Surroundings<'_> {
         reason.map(|reason| format!("nothing recorded yet: {reason}"))
     }
 
-    /// A process that goes on after the command; with `trains`, one that imported PyTorch.
+    /// A process that outlives the command; with `trains`, one that imported PyTorch.
     fn survivor(&self, end: End, trains: bool) -> Option<String> {
         if end != End::Well {
             return None;
@@ -57,13 +57,13 @@ impl Surroundings<'_> {
         let has_torch = |pid: &u32| self.recording.processes.get(pid).is_some_and(|process| process.has_torch);
         let (pid, command) = self.scan.survivors.iter().find(|(pid, _)| !trains || has_torch(pid))?;
         Some(format!(
-            "the command has ended, and what it started still runs (process {pid}, `{command}`). Keep it in the \
+            "the command has ended, but a process that it started is still running (process {pid}, `{command}`). Keep it in the \
              foreground (`wait` at the end of the script), or start it after `eval \"$(habitat-tui env)\"` and use \
              `habitat-tui attach`"
         ))
     }
 
-    /// A Python that runs without the hook; with `trains`, one that loaded PyTorch.
+    /// A Python process without the hook; with `trains`, one that loaded PyTorch.
     fn without_hook(&self, trains: bool) -> Option<String> {
         let all = || self.scan.without_hook.iter().filter(|one| one.has_torch || !trains);
         let WithoutHook { pid, command, why, .. } = all().max_by_key(|one| (one.has_torch, one.pid))?;
@@ -72,23 +72,23 @@ impl Surroundings<'_> {
                 let set =
                     if path.is_empty() { "removes PYTHONPATH".to_owned() } else { format!("sets PYTHONPATH={path}") };
                 let kept = if path.is_empty() {
-                    "Leave it as it is".to_owned()
+                    "Keep it".to_owned()
                 } else {
                     format!("Write `PYTHONPATH={path}:$PYTHONPATH`")
                 };
-                format!("the job {set}, which shuts the hook out. {kept}")
+                format!("the job {set}, which disables the hook. {kept}")
             }
             Barrier::Switch(switch) => {
-                format!("`-{switch}` shuts the hook out. Leave the switch out for the recording")
+                format!("`-{switch}` disables the hook. Omit it for the recording")
             }
-            Barrier::Environment => "it does not have the variables of the hook, as after `env -i` or `sudo`. Pass on \
+            Barrier::Environment => "it lacks the hook's environment variables, as after `env -i` or `sudo`. Pass on \
                                      PYTHONPATH, HABITAT_TUI_SOCKET and HABITAT_TUI_HOOK"
                 .to_owned(),
         };
         Some(format!("no hook in process {pid} (`{command}`): {why}"))
     }
 
-    /// A command that hands the training to another program, and ends.
+    /// A command that hands the training over to another program and exits.
     fn handed_over(&self) -> Option<String> {
         let words: Vec<String> = self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let scripts = words.iter().take(2).filter_map(|word| script_text(Path::new(word)));
@@ -118,23 +118,23 @@ impl Surroundings<'_> {
             "mindspore" => ("MindSpore", String::new()),
             other => (other, String::new()),
         };
-        Some(format!("this is {name}, and the hook records PyTorch: {cupti}{profile}"))
+        Some(format!("this is {name}, but the hook records PyTorch: {cupti}{profile}"))
     }
 
-    /// Backward passes, and no step of an optimizer.
+    /// Backward passes without a step of an optimizer.
     fn by_hand(&self) -> Option<String> {
         let passes = self.recording.processes.values().map(|process| process.backward_passes).max()?;
         (passes > 1).then(|| {
             format!(
-                "{passes} backward passes were made, and no method step() was called after them: the program updates its \
-                 parameters by itself. Put the update into a class with a method step(), or save a trace with \
+                "the job made {passes} backward passes without calling step() afterwards: it updates its \
+                 parameters in its own code. Put the update into a class with a step() method, or save a trace with \
                  torch.profiler and use `habitat-tui import`"
             )
         })
     }
 }
 
-/// Bytes of a script that is looked into.
+/// Size limit of scripts to examine, bytes.
 const SCRIPT: u64 = 1 << 16;
 
 /// The text of a shell script; `None` for other files.
@@ -148,7 +148,7 @@ fn script_text(path: &Path) -> Option<String> {
     (is_shell || path.extension().is_some_and(|extension| extension == "sh")).then_some(text)
 }
 
-/// The commands of a shell's text, in words; quotes are passed over.
+/// The commands in a shell script, split into words; quotes are ignored.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     let parts = lines.flat_map(|line| line.split([';', '|', '&', '(', ')', '`']));
@@ -156,7 +156,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
     parts.map(|part| part.split_whitespace().map(word).collect()).collect()
 }
 
-/// The place in which a command has the training run, if not below itself.
+/// Place in which a command runs the training, if not in a child process.
 fn elsewhere(command: &[String]) -> Option<String> {
     let mut words = command.iter().map(|word| word.rsplit('/').next().unwrap_or(word));
     let name = words.find(|word| {
@@ -173,31 +173,31 @@ fn elsewhere(command: &[String]) -> Option<String> {
     });
     match name {
         "sbatch" | "qsub" | "bsub" | "msub" | "oarsub" | "condor_submit" => Some(format!(
-            "`{name}` queues the training and ends. Put `habitat-tui run` into the batch script, before the training's \
+            "`{name}` queues the training and exits. Put `habitat-tui run` into the batch script, before the training \
              command"
         )),
         "sky" | "dstack" | "kubectl" | "ray"
             if has(&["launch", "exec", "jobs", "apply", "create", "job", "run", "submit"]) =>
         {
             Some(format!(
-                "`{name}` has the training run on another machine. Put `habitat-tui run` before the training's command there"
+                "`{name}` runs the training on another machine. Put `habitat-tui run` before the training command there"
             ))
         }
         "docker" | "podman" | "nerdctl" if has(&["run", "exec", "start", "compose"]) => {
-            let ends = if is_detached { " and ends" } else { "" };
+            let ends = if is_detached { " and exits" } else { "" };
             Some(format!(
-                "`{name}` has the training run in a container{ends}, which the hook does not reach. Run habitat-tui in \
+                "`{name}` runs the training in a container{ends}, which the hook does not reach. Run habitat-tui in \
                  there: `{name} run … habitat-tui run -- python train.py`"
             ))
         }
         "screen" | "tmux" => Some(format!(
-            "`{name}` has the training run below its own server. Start habitat-tui in there: `{name} … habitat-tui run -- \
+            "`{name}` runs the training under its own server. Start habitat-tui in there: `{name} … habitat-tui run -- \
              python train.py`"
         )),
         "systemd-run" | "at" | "batch" => Some(format!(
-            "`{name}` has another service start the training. Have it start `habitat-tui run -- python train.py`"
+            "`{name}` starts the training through another service. Let it start `habitat-tui run -- python train.py`"
         )),
-        "ssh" => Some("`ssh` has the training run on another machine. Run habitat-tui there".to_owned()),
+        "ssh" => Some("`ssh` runs the training on another machine. Run habitat-tui there".to_owned()),
         _ => None,
     }
 }
@@ -242,7 +242,7 @@ mod tests {
             (&["env", "A=1", "qsub", "job"], "`qsub` queues"),
             (&["docker", "run", "-d", "image", "python", "train.py"], "in a container and ends"),
             (&["sh", "-c", "podman run --rm -it image python train.py"], "in a container, which"),
-            (&["tmux", "new", "-d", "python train.py"], "below its own server"),
+            (&["tmux", "new", "-d", "python train.py"], "under its own server"),
             (&["ssh", "node", "python", "train.py"], "on another machine"),
             (&["kubectl", "apply", "-f", "job.yaml"], "on another machine"),
         ] {
@@ -264,7 +264,7 @@ mod tests {
         let mut job = Job::new(&["bash", "-c", "python train.py & echo"]);
         job.scan.survivors = vec![(41, "python train.py".into())];
         let said = job.reason(End::Well).unwrap();
-        assert!(said.contains("still runs (process 41, `python train.py`)") && said.contains("attach"), "{said}");
+        assert!(said.contains("is still running (process 41, `python train.py`)") && said.contains("attach"), "{said}");
         assert_eq!(job.reason(End::Stopped), None);
         // A server that outlives the training is not the reason.
         job.hear(7, hello(Stage::Torch));
@@ -284,7 +284,7 @@ mod tests {
         assert!(said.contains("process 5") && said.contains("`PYTHONPATH=src:$PYTHONPATH`"), "{said}");
         job.scan.without_hook.remove(0);
         assert!(job.reason(End::Failed).unwrap().contains("`-I` shuts the hook out"));
-        // A tool in a job whose training is another Python.
+        // A helper process; the training is another Python process.
         job.hear(7, hello(Stage::Python));
         assert_eq!(job.reason(End::Well), None);
     }

@@ -12,24 +12,24 @@ use habitat_step::profile::breakdown::GroupBy;
 /// Arguments of `diff`.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The recording to compare with: a profile, a trace, or any file that the screens open.
+    /// The earlier recording: a profile, a trace, or any file that the screens open.
     pub first: PathBuf,
-    /// The recording that is compared, such as that of today.
+    /// The recording to compare with it, such as today's.
     pub second: PathBuf,
-    /// What is matched with each other.
-    #[arg(long, value_parser = choice::<GroupBy>(), default_value = GroupBy::Operation.name())]
+    /// Parts to match between the recordings.
+    #[arg(long, value_enum, default_value_t = GroupBy::Operation)]
     pub by: GroupBy,
-    /// Every part, not those alone that make most of the difference (JSON and CSV always have all).
+    /// Show every part, not only those with most of the difference (JSON and CSV always have all).
     #[arg(long)]
     pub all: bool,
-    /// End with exit code 3 where the second step is longer than the first by more than this (5%). It
-    /// goes by the measured times, whether or not they may differ by chance.
+    /// Exit with code 3 if the second step is longer than the first by more than this, such as 5%. Noise is not taken
+    /// into account.
     #[arg(long, value_name = "PERCENT", value_parser = values::percent, allow_hyphen_values = true)]
     pub fail_over: Option<f64>,
-    /// Output form.
+    /// Output format.
     #[command(flatten)]
     pub form: TableForm,
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }

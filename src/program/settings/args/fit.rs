@@ -9,11 +9,11 @@ use habitat_base::units::TimeUnit;
 use habitat_planning::values;
 use habitat_prediction::runlog::Form;
 
-/// Arguments of `fit`: a log of runs, or what else to fit.
+/// Arguments of `fit`: a log of runs, or a subcommand.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct FitArgs {
-    /// What to fit, where it is no log.
+    /// The model to fit, if not to a log.
     #[command(subcommand)]
     pub command: Option<FitCommand>,
     /// The log.
@@ -21,15 +21,15 @@ pub struct FitArgs {
     pub log: Option<FitLogArgs>,
 }
 
-/// Models that are fitted in seconds to what the user has.
+/// Models that are fitted to the user's data within seconds.
 #[derive(Debug, Subcommand)]
 pub enum FitCommand {
-    /// Linear models of kernels, layers and steps from recorded steps (Li et al., MICRO 2023), for
-    /// --method kernel-wise, layer-wise and end-to-end.
+    /// Fit linear models of kernels, layers and steps to recorded steps (Li et al., MICRO 2023), for --method
+    /// kernel-wise, layer-wise and end-to-end.
     #[command(name = "kernelwise")]
     KernelWise(FitKernelWiseArgs),
-    /// The black-box model from tables of operator kinds and step times (PROFET's form), for
-    /// predict and plan --black-box and --method black-box.
+    /// Fit the black-box model to tables of operator kinds and step times (PROFET's format), for predict and plan
+    /// --black-box and --method black-box.
     #[command(name = "black-box")]
     BlackBox(FitBlackBoxArgs),
 }
@@ -37,21 +37,21 @@ pub enum FitCommand {
 /// Arguments of `fit kernelwise`.
 #[derive(Debug, Args)]
 pub struct FitKernelWiseArgs {
-    /// Profiles or traces of recorded steps, or folders of profiles. Several networks make
-    /// the ranges; with three GPUs or more they predict other GPUs too.
+    /// Profiles or traces of recorded steps, or folders of profiles. Ranges need several networks; predictions for
+    /// other GPUs need at least three GPUs.
     #[arg(value_name = "PROFILES", required_unless_present = "tables")]
     pub profiles: Vec<PathBuf>,
-    /// Folder of operator tables (linear, bmm, conv2d, softmax, layernorm, elementwise: .csv,
-    /// .csv.gz), for the kinds of layers that no step has.
+    /// Folder of operator tables (linear, bmm, conv2d, softmax, layernorm, elementwise: .csv, .csv.gz), for kinds of
+    /// layers that no step contains.
     #[arg(long, value_name = "DIR")]
     pub tables: Option<PathBuf>,
-    /// The file to write (.json, .json.gz or .json.zst).
+    /// Output file (.json, .json.gz or .json.zst).
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Replace the file if it is there.
+    /// Overwrite an existing file.
     #[arg(long)]
     pub force: bool,
-    /// Say what was fitted as JSON (habitat-fit-kernel-wise, version 1).
+    /// Print the result of the fit as JSON (habitat-fit-kernel-wise, version 1).
     #[arg(long)]
     pub json: bool,
 }
@@ -59,14 +59,13 @@ pub struct FitKernelWiseArgs {
 /// Arguments of `fit black-box`.
 #[derive(Debug, Args)]
 pub struct FitBlackBoxArgs {
-    /// Folder with anchor_*.csv and latencies.csv (.csv, .csv.gz or .csv.zst); three networks
-    /// or more.
+    /// Folder with anchor_*.csv and latencies.csv (.csv, .csv.gz or .csv.zst), of at least three networks.
     #[arg(value_name = "TABLES")]
     pub tables: PathBuf,
-    /// Folder to write blackbox.json to (default: where predictions look for it).
+    /// Output folder for blackbox.json (default: where predictions look for it).
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Replace the model that is there.
+    /// Overwrite an existing model.
     #[arg(long)]
     pub force: bool,
 }
@@ -74,32 +73,31 @@ pub struct FitBlackBoxArgs {
 /// Arguments of `fit LOG`.
 #[derive(Debug, Args)]
 pub struct FitLogArgs {
-    /// A log of runs: CSV (.gz, .zst) with a time and a batch size, iterations or both a row.
+    /// A log of runs: CSV (.gz, .zst), each row with a time and a batch size, iterations or both.
     pub log: PathBuf,
-    /// The column of times (time, seconds, duration, elapsed … without it).
+    /// Column of times (default: time, seconds, duration, elapsed …).
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub time: Option<String>,
-    /// The column of batch sizes (batch, batchsize, bs without it).
+    /// Column of batch sizes (default: batch, batchsize, bs).
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub batch: Option<String>,
-    /// The column of iterations (iterations, iters, steps, epochs … without it).
+    /// Column of iterations (default: iterations, iters, steps, epochs …).
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub iterations: Option<String>,
-    /// The column of GPUs or machines, each of which gets a model of its own.
+    /// Column of GPUs or machines; each gets its own model.
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub gpu: Option<String>,
-    /// The unit of the times, where the heading does not end with it.
-    #[arg(long, value_parser = choice::<TimeUnit>(), help_heading = "Columns")]
+    /// Unit of the times, if the header does not end with it.
+    #[arg(long, value_enum, help_heading = "Columns")]
     pub unit: Option<TimeUnit>,
-    /// Predict runs, batch size x iterations as 256x10000, or the one number that the form needs.
+    /// Predict these runs: batch size x iterations, such as 256x10000, or the single variable of the form.
     #[arg(long, value_name = "BATCHxITERATIONS", value_delimiter = ',', value_parser = run_size)]
     pub at: Vec<RunSize>,
-    /// What a run's time is made of: full (a·batch·iterations + b·batch + c·iterations + d),
-    /// batch (b·batch + d), iterations (c·iterations + d), or auto (what the columns that vary
-    /// can show).
+    /// Form of the model of run time: full (a·batch·iterations + b·batch + c·iterations + d), batch (b·batch + d),
+    /// iterations (c·iterations + d), or auto (according to the columns that vary).
     #[arg(long, value_name = "FORM", value_parser = form, default_value = "auto")]
     pub form: FormChoice,
-    /// Fit seconds, not relative errors: long runs decide.
+    /// Minimise errors in seconds instead of relative errors, which gives long runs more weight.
     #[arg(long)]
     pub absolute: bool,
     /// As JSON.
@@ -112,7 +110,7 @@ pub struct FitLogArgs {
 pub enum RunSize {
     /// Batch size and iterations.
     Both(f64, f64),
-    /// The one that the form needs.
+    /// The single variable of the form.
     One(f64),
 }
 
@@ -121,7 +119,7 @@ fn run_size(text: &str) -> Result<RunSize, String> {
         let value = values::count(text).ok().filter(|value| *value > 0.0);
         value.ok_or_else(|| {
             format!(
-                "{text:?} is not a valid count above zero; write 256x10000, or one number for a form in one variable"
+                "{text:?} is not a valid count above zero; expected 256x10000, or one number for a form in one variable"
             )
         })
     };
@@ -131,7 +129,7 @@ fn run_size(text: &str) -> Result<RunSize, String> {
     }
 }
 
-/// A form, or `None` for what the columns can show.
+/// A form, or `None` for automatic choice.
 pub type FormChoice = Option<Form>;
 
 fn form(text: &str) -> Result<FormChoice, String> {
@@ -140,6 +138,6 @@ fn form(text: &str) -> Result<FormChoice, String> {
         "full" => Ok(Some(Form::Full)),
         "batch" => Ok(Some(Form::Batch)),
         "iterations" => Ok(Some(Form::Iterations)),
-        _ => Err("write auto, full, batch or iterations".to_owned()),
+        _ => Err("expected auto, full, batch or iterations".to_owned()),
     }
 }

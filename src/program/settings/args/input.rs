@@ -1,5 +1,4 @@
-//! Arguments that several commands share: which recorded step, what is known of it, and how to
-//! predict from it.
+//! Arguments shared by several commands: the recorded step, facts about it, and how to predict from it.
 
 use crate::settings::choices::choice;
 use std::path::PathBuf;
@@ -14,31 +13,31 @@ use habitat_step::profile::Sample;
 /// A recorded step and how to read it.
 #[derive(Debug, Clone, Default, Args)]
 pub struct InputArgs {
-    /// The recorded step: a profile or a trace; without it, the embedded sample.
+    /// The recorded step: a profile or a trace (default: the embedded sample).
     ///
     /// A profile (*.habitat.json, .gz, .zst), a PyTorch profiler trace, a recording of Nsight
     /// Systems (.sqlite) or XPlane (.xplane.pb), or an op list.
     pub file: Option<PathBuf>,
-    /// The embedded sample to read if FILE is not given.
-    #[arg(long, value_name = "NAME", value_parser = choice::<Sample>(), conflicts_with = "file", help_heading = "Recorded step")]
+    /// Embedded sample to use without FILE.
+    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file", help_heading = "Recorded step")]
     pub sample: Option<Sample>,
-    /// What is known of it.
+    /// Facts about it.
     #[command(flatten)]
     pub recorded: RecordedArgs,
-    /// Tokens of one sample, where the file does not say.
+    /// Tokens per sample, if the file lacks it.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Recorded step")]
     pub sequence_length: Option<u64>,
-    /// How times are predicted.
-    #[arg(long, value_parser = choice::<MethodChoice>(), default_value = MethodChoice::Auto.name(), help_heading = "Prediction")]
+    /// Prediction method.
+    #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
     pub method: MethodChoice,
-    /// Which equation of wave scaling is used (Habitat's 1 or 2).
-    #[arg(long, value_parser = choice::<WaveForm>(), default_value = "many", help_heading = "Prediction")]
+    /// Equation for wave scaling (Habitat's 1 or 2).
+    #[arg(long, value_enum, default_value_t = WaveForm::ManyWaves, help_heading = "Prediction")]
     pub waves: WaveForm,
     /// Predict for another precision: bf16, amp-bf16, fp16, tf32, fp8 …
     ///
-    /// One of fp32, fp32-strict (no TF32), tf32, tf32-products (not in convolutions), amp-fp16, amp-bf16
-    /// (mixed precision), fp16, bf16 (throughout) and fp8, or the words of PyTorch (bfloat16), Lightning
-    /// (bf16-mixed, 16-true) and Keras (`mixed_float16`) for them.
+    /// One of fp32, fp32-strict (no TF32), tf32, tf32-products (not in convolutions), amp-fp16, amp-bf16 (mixed
+    /// precision), fp16, bf16 (throughout) and fp8, or the names of PyTorch (bfloat16), Lightning (bf16-mixed, 16-true)
+    /// and Keras (`mixed_float16`).
     #[arg(
         long,
         value_name = "PRECISION",
@@ -51,87 +50,86 @@ pub struct InputArgs {
     /// Whether the GPU waits for the host, which launches its operations and loads its data.
     #[arg(long, value_parser = choice::<Host>(), default_value = Host::AsRecorded.name(), help_heading = "Prediction")]
     pub host: Host,
-    /// The models to predict with.
+    /// Models for predictions.
     #[command(flatten)]
     pub models: ModelArgs,
-    /// Linear models that `fit kernelwise` wrote, for --method kernel-wise, layer-wise and
-    /// end-to-end (default: kernelwise.json in the folder of weights, else the shipped ones).
+    /// Linear models from `fit kernelwise`, for --method kernel-wise, layer-wise and end-to-end (default:
+    /// kernelwise.json in the folder of weights, else the shipped ones).
     #[arg(long, value_name = "FILE", help_heading = "Prediction")]
     pub kernel_wise: Option<PathBuf>,
 }
 
 impl InputArgs {
-    /// The embedded sample that is read without a file.
+    /// The embedded sample to use without a file.
     pub fn sample(&self) -> Sample {
         self.sample.unwrap_or_default()
     }
 }
 
-/// What is known of a recorded step beside its file.
+/// Facts about a recorded step in addition to its file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RecordedArgs {
-    /// The GPU it was recorded on, instead of the file's.
+    /// The recording GPU, instead of the one in the file.
     #[arg(long, value_name = "GPU", help_heading = "Recorded step")]
     pub origin: Option<String>,
-    /// Drop what was measured and predict from shapes alone.
+    /// Ignore measurements and predict from shapes alone.
     #[arg(long, help_heading = "Recorded step")]
     pub ignore_origin: bool,
-    /// Samples of one step on one GPU, if the file lacks it.
+    /// Samples per step and GPU, if the file lacks it.
     #[arg(long, value_name = "N", value_parser = values::batch_size, allow_hyphen_values = true, help_heading = "Recorded step")]
     pub batch_size: Option<u64>,
-    /// Parameters of the model (25.6M), where the file does not say.
+    /// Parameters of the model (25.6M), if the file lacks it.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Recorded step")]
     pub parameters: Option<u64>,
-    /// Peak device memory of the step (11GB), where the file does not say.
+    /// Peak device memory of the step (11GB), if the file lacks it.
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Recorded step")]
     pub peak_memory: Option<Bytes>,
 }
 
-/// The models to predict with.
+/// Models for predictions.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ModelArgs {
-    /// Folder of weights in place of the shipped models; it also holds Habitat's networks, for
-    /// --method habitat-mlp.
+    /// Folder of weights to use instead of the shipped models; also contains Habitat's networks, for --method
+    /// habitat-mlp.
     #[arg(long, value_name = "DIR", env = "HABITAT_TUI_MODELS", help_heading = "Prediction")]
     pub models: Option<PathBuf>,
-    /// Folder of operators that you measured on GPUs (linear.csv, conv2d.csv …), in place of
-    /// measured/ beside the settings; they correct the models for those GPUs.
+    /// Folder of operators that you measured on GPUs (linear.csv, conv2d.csv …), to correct the models for those GPUs
+    /// (default: measured/ next to the settings).
     #[arg(long, value_name = "DIR", help_heading = "Prediction")]
     pub measured: Option<PathBuf>,
 }
 
-/// Facts about the workload, in place of what is seen.
+/// Facts about the workload that override the detected ones.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadArgs {
-    /// A name for the workload (default: the script's or the file's).
+    /// Name of the workload (default: of the script or the file).
     #[arg(long)]
     pub name: Option<String>,
-    /// Training or inference, in place of what is seen.
-    #[arg(long, value_parser = choice::<Mode>())]
+    /// Training or inference, instead of the detected mode.
+    #[arg(long, value_enum)]
     pub mode: Option<Mode>,
-    /// Samples of one step on one GPU, in place of what is seen.
+    /// Samples per step and GPU, instead of the detected number.
     #[arg(long, value_name = "N", value_parser = values::batch_size, allow_hyphen_values = true)]
     pub batch_size: Option<u64>,
-    /// Tokens of one sample, in place of what is seen.
+    /// Tokens per sample, instead of the detected number.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
     pub sequence_length: Option<u64>,
-    /// Parameters of the model, in place of what is seen.
+    /// Parameters of the model, instead of the detected number.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
     pub parameters: Option<u64>,
-    /// What the step runs in, in place of what is seen.
-    #[arg(long, value_parser = choice::<Precision>(), ignore_case = true)]
+    /// Precision of the step, instead of the detected one.
+    #[arg(long, value_enum, ignore_case = true)]
     pub precision: Option<Precision>,
-    /// The GPU it was recorded on, in place of what is seen.
+    /// The recording GPU, instead of the detected one.
     #[arg(long, value_name = "GPU")]
     pub origin: Option<String>,
 }
 
-/// A black box in place of a recorded step.
+/// A black box instead of a recorded step.
 #[derive(Debug, Clone, Default, Args)]
 pub struct BlackBoxArgs {
-    /// Predict from a black box (`export --black-box`): only from and to GPUs that the
-    /// black-box model knows.
+    /// Predict from a black box (`export --black-box`): only from and to GPUs that the black-box model knows.
     #[arg(
         long,
         value_name = "FILE",
@@ -139,17 +137,17 @@ pub struct BlackBoxArgs {
         conflicts_with_all = ["file", "origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "method", "waves", "precision", "host", "measured"]
     )]
     pub black_box: Option<PathBuf>,
-    /// A second black box of the same program at its largest size: predict a size between the
-    /// two (PROFET's min–max interpolation).
+    /// A second black box of the same program at its largest size, to predict a size in between (PROFET's min–max
+    /// interpolation).
     #[arg(long, value_name = "FILE", help_heading = "Black box", requires = "black_box")]
     pub up_to: Option<PathBuf>,
-    /// The batch size between those of the two.
+    /// Batch size between those of the two black boxes.
     #[arg(long, value_name = "N", help_heading = "Black box", requires = "up_to", conflicts_with = "at_pixels", value_parser = values::whole)]
     pub at_batch: Option<u64>,
-    /// The side of square pictures between those of the two.
+    /// Image size (side in pixels) between those of the two black boxes.
     #[arg(long, value_name = "N", help_heading = "Black box", requires_all = ["up_to", "pixels"], value_parser = values::whole)]
     pub at_pixels: Option<u64>,
-    /// The sides of square pictures of the two black boxes, which do not hold it.
+    /// Image sizes (sides in pixels) of the two black boxes, which do not record them.
     #[arg(long, value_name = "SMALL,LARGE", help_heading = "Black box", requires = "at_pixels", value_delimiter = ',', value_parser = values::whole)]
     pub pixels: Vec<u64>,
 }

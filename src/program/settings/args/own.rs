@@ -6,38 +6,38 @@ use habitat_base::text;
 use habitat_base::units::most;
 use habitat_planning::values;
 
-/// Own machines that plans may use, without a price file.
+/// Own machines for plans, without a price file.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct OwnArgs {
     /// Your own machines by their GPUs (2x3090, rtx-4090).
     ///
-    /// They cost their electricity. Machines with other costs go into a price file.
+    /// Their cost is electricity. For other costs, use a price file.
     #[arg(long, value_name = "[N×]GPU", value_delimiter = ',', value_parser = own_machine, help_heading = "Offers")]
     pub own: Vec<OwnMachine>,
-    /// Price of their electricity in US dollars a kWh (0.16 without it).
+    /// Electricity price of own machines in US dollars per kWh (default: 0.16).
     #[arg(long, value_name = "USD", value_parser = values::usd_per_kwh, allow_hyphen_values = true, requires = "own", help_heading = "Offers")]
     pub usd_per_kwh: Option<f64>,
 }
 
-/// An own machine as it was typed.
+/// An own machine as typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnMachine {
-    /// Its GPUs.
+    /// Number of GPUs.
     pub count: u32,
-    /// Their name.
+    /// Name of the GPU.
     pub gpu: String,
 }
 
 impl OwnArgs {
-    /// The machines as they are typed.
+    /// The machines as typed.
     pub fn names(&self) -> Vec<String> {
         self.own.iter().map(|OwnMachine { count, gpu }| format!("{count}x{gpu}")).collect()
     }
 
-    /// From machines as they are typed, such as those of a plan's file.
+    /// Parses typed machines, such as those in a plan's file.
     ///
     /// # Errors
-    /// The machine or the price that is not valid.
+    /// The invalid machine or price.
     pub fn new(names: &[String], usd_per_kwh: Option<f64>) -> Result<Self, String> {
         let own = names.iter().map(|name| own_machine(name)).collect::<Result<_, _>>()?;
         let usd_per_kwh = usd_per_kwh.map(|price| values::usd_per_kwh(&price.to_string())).transpose()?;
@@ -45,14 +45,15 @@ impl OwnArgs {
     }
 }
 
-/// `2x3090`, `2 x RTX 3090`, `3090x2`, `a100:8` as `SkyPilot` and Slurm write it, or `rtx-4090`.
+/// Parses `2x3090`, `2 x RTX 3090`, `3090x2`, `rtx-4090`, or `a100:8` as in `SkyPilot` and Slurm.
 fn own_machine(typed: &str) -> Result<OwnMachine, String> {
-    let problem =
-        || format!("{:?} is not a valid machine; write its GPUs as 2x3090 or rtx-4090", text::clean(typed, 60));
+    let problem = || {
+        format!("{:?} is not a valid machine; expected its GPUs, such as 2x3090 or rtx-4090", text::clean(typed, 60))
+    };
     let trimmed = typed.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
     let behind = trimmed[digits..].trim_start().strip_prefix(['x', 'X', '×', '*']);
-    // `3090x2`: no GPU has a name that ends so.
+    // `3090x2`: no GPU name ends like this.
     let is_count = |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let at_end = trimmed.rsplit_once(['x', 'X', '×', '*']).map(|(gpu, count)| (gpu, count.trim()));
     let at_end = at_end.filter(|(gpu, count)| is_count(count) && gpu.trim().len() > 2);

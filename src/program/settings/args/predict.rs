@@ -1,5 +1,4 @@
-//! Arguments of the commands that answer from a recorded step: `predict`, `plan`, `plan-jobs`,
-//! `batches`, `export` and `sweep`.
+//! Arguments of commands that use a recorded step: `predict`, `plan`, `plan-jobs`, `batches`, `export` and `sweep`.
 
 use crate::settings::choices::choice;
 use std::path::PathBuf;
@@ -18,45 +17,45 @@ pub struct PredictArgs {
     /// The recorded step.
     #[command(flatten)]
     pub input: InputArgs,
-    /// In place of a recorded step.
+    /// A black box instead of a recorded step.
     #[command(flatten)]
     pub black_box: BlackBoxArgs,
-    /// GPUs to predict for (all of the catalog without it).
+    /// GPUs to predict for (default: all in the catalog).
     #[arg(long = "to", alias = "gpu", value_name = "GPU", value_delimiter = ',')]
     pub to: Vec<String>,
-    /// Every operation too.
+    /// Show every operation.
     #[arg(long)]
     pub operations: bool,
-    /// What is known of the recorded step too.
+    /// Show details of the recorded step.
     ///
     /// Its longest operations, modules, waits and notes.
     #[arg(long)]
     pub verbose: bool,
-    /// What every method predicts, and their errors.
+    /// Compare all prediction methods.
     ///
-    /// With the errors that each was found to have, and which is used.
+    /// Shows the known error of each method, and which one is used.
     #[arg(long, conflicts_with_all = ["operations", "black_box"])]
     pub all_methods: bool,
-    /// Each GPU of `--to` with other figures too (bandwidth=2).
+    /// Each GPU of `--to` with changed specifications (bandwidth=2).
     ///
-    /// In times of the real ones: bandwidth, sms, clock, tensor, memory.
+    /// As multiples of the real ones: bandwidth, sms, clock, tensor, memory.
     #[arg(long, requires = "to", value_name = "FIGURE=N,…", conflicts_with_all = ["all_methods", "black_box"])]
     pub what_if: Option<String>,
-    /// Which operations make the difference between two GPUs.
+    /// Explain the difference between two GPUs by operation.
     ///
-    /// Between the two of `--to`, or between one and what `--what-if` makes of it.
+    /// Compares the two of `--to`, or one with its `--what-if` variant.
     #[arg(long, requires = "to", conflicts_with_all = ["operations", "all_methods", "black_box"])]
     pub difference: bool,
-    /// Output form.
+    /// Output format.
     #[command(flatten)]
     pub form: TableForm,
-    /// Write a report to share as well: one HTML file, without scripts or network.
+    /// Also write a report to share: one HTML file, without scripts or network.
     ///
-    /// It has the verdict, the recorded step with its idle time, cost against time, and with --difference
-    /// the two GPUs compared.
+    /// Contains the verdict, the recorded step with its idle time, cost against time, and with --difference the
+    /// comparison of the two GPUs.
     #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with = "all_methods")]
     pub html: Option<PathBuf>,
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -67,27 +66,26 @@ pub struct PlanArgs {
     /// The recorded step.
     #[command(flatten)]
     pub input: InputArgs,
-    /// In place of a recorded step.
+    /// A black box instead of a recorded step.
     #[command(flatten)]
     pub black_box: BlackBoxArgs,
-    /// Price the plan of this file again, and show what changed.
+    /// Price the plan in this file again, and show changes.
     ///
-    /// TOML, version 2 to 4, with the prices and predictions of today. The recorded step is the one that
-    /// the plan names, or FILE.
+    /// TOML, version 2 to 4; uses today's prices and predictions. The recorded step is the one that the plan names, or
+    /// FILE.
     #[arg(
         long,
         value_name = "PLAN",
         conflicts_with_all = ["origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "peak_memory", "method", "waves", "precision", "host", "black_box", "batch_sizes"]
     )]
     pub from: Option<PathBuf>,
-    /// With --from: plan the same work for FILE though it is another recording, such as that of the
-    /// real run.
+    /// With --from: plan the same work for a different recording FILE, such as one of the actual run.
     #[arg(long, requires_all = ["from", "file"])]
     pub other_profile: bool,
-    /// Batches a GPU to choose from: sizes, or auto.
+    /// Batch sizes per GPU to choose from: a list, or auto.
     ///
-    /// Beside the recorded one: sizes with commas, or `auto` (halved down to 1, doubled twice). Their
-    /// steps are predicted as `batches` does from one recording.
+    /// In addition to the recorded one: sizes with commas, or `auto` (halved down to 1, doubled twice). Their steps are
+    /// predicted like those of `batches` from one recording.
     #[arg(long, value_name = "N,…", value_parser = values::batch_sizes, help_heading = "Work", conflicts_with = "black_box")]
     pub batch_sizes: Option<BatchSizes>,
     /// The goal.
@@ -98,7 +96,7 @@ pub struct PlanArgs {
     pub own: OwnArgs,
     /// Best trade-offs of time and cost (Pareto front).
     ///
-    /// All plans that no other beats in both; deadline and budget do not count. As text, JSON, CSV or Markdown.
+    /// Ignores deadline and budget. As text, JSON, CSV or Markdown.
     #[arg(long, help_heading = "Output", conflicts_with_all = ["toml", "export", "from", "rejected"])]
     pub frontier: bool,
     /// As JSON.
@@ -113,25 +111,25 @@ pub struct PlanArgs {
     /// As a Markdown table: parts and alternatives.
     #[arg(long, help_heading = "Output", group = "plan_form")]
     pub markdown: bool,
-    /// As the file with which a tool starts the parts; put the training command into it.
+    /// As a launch file for a tool; add the training command to it.
     #[arg(long, value_enum, value_name = "TOOL", help_heading = "Output", group = "plan_form")]
     pub export: Option<ExportTool>,
-    /// The partition of your Slurm cluster that has such GPUs, for --export slurm.
+    /// Slurm partition with these GPUs, for --export slurm.
     #[arg(long, value_name = "NAME", help_heading = "Output", requires = "export")]
     pub partition: Option<String>,
-    /// Write a report to share as well: one HTML file, without scripts or network.
+    /// Also write a report to share: one HTML file, without scripts or network.
     ///
-    /// It has the verdict, cost against time, the plan over time, the recorded step with its idle time,
-    /// and all assumptions.
+    /// Contains the verdict, cost against time, the plan over time, the recorded step with its idle time, and all
+    /// assumptions.
     #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with = "frontier")]
     pub html: Option<PathBuf>,
     /// Write to this file instead of standard output.
     ///
-    /// As a flag says, else by its ending (.json, .csv, .md), else TOML. Several parts become numbered
-    /// files if the tool takes a file each.
+    /// The format follows from a flag, else from the extension (.json, .csv, .md), else it is TOML. Several parts are
+    /// written to numbered files if the tool needs one file each.
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
-    /// Replace the file if it is there.
+    /// Overwrite an existing file.
     #[arg(long, help_heading = "Output")]
     pub force: bool,
     /// List every rejected offer (the text shows a few, TOML counts them by kind).
@@ -142,22 +140,22 @@ pub struct PlanArgs {
 /// Arguments of `plan-jobs`.
 #[derive(Debug, Args)]
 pub struct PlanJobsArgs {
-    /// The jobs (TOML): each with its recorded step, its work and its own limits; and what they
-    /// share: budget, deadline, quotas, or the machines that are there.
+    /// The jobs file (TOML): each job with its recorded step, work and limits; and shared budget, deadline and quotas,
+    /// or the available machines.
     pub file: PathBuf,
-    /// How times are predicted.
-    #[arg(long, value_parser = choice::<MethodChoice>(), default_value = MethodChoice::Auto.name(), help_heading = "Prediction")]
+    /// Prediction method.
+    #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
     pub method: MethodChoice,
     /// Whether the GPU waits for the host, which launches its operations and loads its data.
     #[arg(long, value_parser = choice::<Host>(), default_value = Host::AsRecorded.name(), help_heading = "Prediction")]
     pub host: Host,
-    /// The models to predict with.
+    /// Models for predictions.
     #[command(flatten)]
     pub models: ModelArgs,
-    /// Output form.
+    /// Output format.
     #[command(flatten)]
     pub form: TableForm,
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -167,73 +165,73 @@ pub struct PlanJobsArgs {
 pub struct CompareArgs {
     /// The plan (TOML, version 2 to 4).
     pub plan: PathBuf,
-    /// What happened: a step recorded in the run, what `run --json FILE` wrote of it, a file with its
-    /// hours and cost (habitat-run JSON), or a step and one of these.
+    /// The actual run: a step recorded in it, the file from `run --json FILE`, a file with its hours and cost
+    /// (habitat-run JSON), or a step and one of these.
     #[arg(required = true, num_args = 1..=2, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// The GPU that the step was recorded on, in place of what the file says.
+    /// The recording GPU of the step, instead of the one in the file.
     #[arg(long, value_name = "GPU")]
     pub origin: Option<String>,
     /// As JSON (habitat-outcome, version 1).
     #[arg(long)]
     pub json: bool,
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
 
-/// Tools that start the parts of a plan.
+/// Tools that launch the parts of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExportTool {
     /// Task YAML for `sky launch` and `sky jobs launch`.
     Skypilot,
     /// Task YAML for `dstack apply`.
     Dstack,
-    /// A script for `sbatch`, on machines of your own.
+    /// A script for `sbatch`, on your own machines.
     Slurm,
 }
 
 /// Arguments of `batches`.
 #[derive(Debug, Args)]
 pub struct BatchesArgs {
-    /// Profiles (or traces) of one workload at two or more batch sizes: a line. One alone: its
-    /// shapes scaled.
+    /// Profiles (or traces) of one workload at several batch sizes, to fit a line; or a single one, to scale its
+    /// shapes.
     #[arg(required_unless_present = "sample")]
     pub files: Vec<PathBuf>,
-    /// An embedded sample if no files are given.
-    #[arg(long, value_name = "NAME", value_parser = choice::<Sample>(), conflicts_with = "files")]
+    /// Embedded sample to use without files.
+    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "files")]
     pub sample: Option<Sample>,
-    /// Batch sizes to predict (2 and 4 times the largest recorded one without it).
+    /// Batch sizes to predict (default: 2 and 4 times the largest recorded one).
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = values::batch_size)]
     pub at: Vec<u64>,
-    /// GPUs (the one the profiles were recorded on without it).
+    /// GPUs (default: the recording GPU).
     #[arg(long = "to", alias = "gpu", value_name = "GPU", value_delimiter = ',')]
     pub to: Vec<String>,
-    /// The linear models of the families of operators too.
+    /// Show the linear models of operator families.
     #[arg(long)]
     pub families: bool,
-    /// What is known of the recorded steps.
+    /// Facts about the recorded steps.
     #[command(flatten)]
     pub recorded: RecordedArgs,
-    /// How the steps at the recorded batch sizes are predicted on other GPUs.
-    #[arg(long, value_parser = choice::<MethodChoice>(), default_value = MethodChoice::Auto.name(), help_heading = "Prediction")]
+    /// Prediction method for other GPUs at the recorded batch sizes.
+    #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
     pub method: MethodChoice,
     /// Whether the GPU waits for the host, which launches its operations and loads its data.
     #[arg(long, value_parser = choice::<Host>(), default_value = Host::AsRecorded.name(), help_heading = "Prediction")]
     pub host: Host,
-    /// The models to predict with.
+    /// Models for predictions.
     #[command(flatten)]
     pub models: ModelArgs,
-    /// Output form.
+    /// Output format.
     #[command(flatten)]
     pub form: TableForm,
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
 
 impl BatchesArgs {
-    /// How one of the files is read and predicted.
+    /// Input arguments for one of the files.
     pub fn input(&self, file: Option<PathBuf>) -> InputArgs {
         InputArgs {
             file,
@@ -250,26 +248,25 @@ impl BatchesArgs {
 /// Arguments of `export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// A profile or a PyTorch profiler trace with measured times; without it, the embedded
-    /// sample.
+    /// A profile or a PyTorch profiler trace with measured times (default: the embedded sample).
     pub file: Option<PathBuf>,
-    /// The embedded sample to read if FILE is not given.
-    #[arg(long, value_name = "NAME", value_parser = choice::<Sample>(), conflicts_with = "file")]
+    /// Embedded sample to use without FILE.
+    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file")]
     pub sample: Option<Sample>,
-    /// As a black box: kinds of operators with their total times, step time, batch size and
-    /// GPU; no shapes, names or modules.
+    /// As a black box: kinds of operators with total times, step time, batch size and GPU; without shapes, names or
+    /// modules.
     #[arg(long, required = true)]
     pub black_box: bool,
-    /// The GPU it was recorded on, in place of what the file says.
+    /// The recording GPU, instead of the one in the file.
     #[arg(long, value_name = "GPU")]
     pub origin: Option<String>,
-    /// Samples of one step on one GPU, where the file does not say.
+    /// Samples per step and GPU, if the file lacks it.
     #[arg(long, value_name = "N", value_parser = values::batch_size)]
     pub batch_size: Option<u64>,
-    /// The file to write (*.blackbox.json); without it, standard output.
+    /// Output file (*.blackbox.json; default: standard output).
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Replace the file if it is there.
+    /// Overwrite an existing file.
     #[arg(long, requires = "output")]
     pub force: bool,
 }
@@ -277,26 +274,25 @@ pub struct ExportArgs {
 /// Arguments of `sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// What to vary.
+    /// The specification to vary.
     #[command(subcommand)]
     pub command: SweepCommand,
 }
 
-/// Hypothetical versions of a GPU.
+/// Hypothetical variants of a GPU.
 #[derive(Debug, Subcommand)]
 pub enum SweepCommand {
-    /// The step time over the memory bandwidth of a GPU that is otherwise as it is, and where
-    /// more of it no longer pays.
+    /// Plot the step time over the memory bandwidth of a GPU, and show where more bandwidth stops paying off.
     Bandwidth(SweepBandwidthArgs),
 }
 
 /// Arguments of `sweep bandwidth`.
 #[derive(Debug, Args)]
 pub struct SweepBandwidthArgs {
-    /// A profile, trace or op list; without it, the embedded sample.
+    /// A profile, trace or op list (default: the embedded sample).
     pub file: Option<PathBuf>,
-    /// The embedded sample to read if FILE is not given.
-    #[arg(long, value_name = "NAME", value_parser = choice::<Sample>(), conflicts_with = "file")]
+    /// Embedded sample to use without FILE.
+    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file")]
     pub sample: Option<Sample>,
     /// The GPU.
     #[arg(long, value_name = "GPU", default_value = "titan-rtx")]
@@ -313,17 +309,16 @@ pub struct SweepBandwidthArgs {
     /// Whether the GPU waits for the host, which launches its operations and loads its data.
     #[arg(long, value_parser = choice::<Host>(), default_value = Host::AsRecorded.name())]
     pub host: Host,
-    /// Linear models that `fit kernelwise` wrote (default: kernelwise.json in the folder of weights,
-    /// else the shipped ones).
+    /// Linear models from `fit kernelwise` (default: kernelwise.json in the folder of weights, else the shipped ones).
     #[arg(long, value_name = "FILE")]
     pub kernel_wise: Option<PathBuf>,
-    /// Folder of weights, where kernelwise.json is looked for.
+    /// Folder of weights with kernelwise.json.
     #[arg(long, value_name = "DIR", env = "HABITAT_TUI_MODELS")]
     pub models: Option<PathBuf>,
     /// As JSON (habitat-bandwidth-sweep, version 1).
     #[arg(long)]
     pub json: bool,
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }

@@ -12,37 +12,36 @@ use habitat_planning::values;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct PricesArgs {
-    /// What to do; without one, list.
+    /// The command (default: list).
     #[command(subcommand)]
     pub command: Option<PricesCommand>,
-    /// Of the list.
+    /// Arguments of the list.
     #[command(flatten)]
     pub list: PricesListArgs,
 }
 
-/// What can be done with prices.
+/// Commands about prices.
 #[derive(Debug, Subcommand)]
 pub enum PricesCommand {
-    /// List the providers: where their prices are from, how old they are, how many are in doubt.
+    /// List providers: sources of their prices, age, and number of doubtful ones.
     List(PricesListArgs),
-    /// Fetch prices, and write them into the configuration folder.
+    /// Fetch prices and write them to the configuration folder.
     ///
-    /// Without --from it fetches the public catalog of SkyPilot, a file a provider; nothing is ever
-    /// fetched but by this command. Takes catalogs of SkyPilot (CSV), rows of gpuhunt (CSV, JSON
-    /// lines) and price files (TOML). A file that cannot be used leaves the prices of its provider
-    /// as they are, and the others are done; the exit code is 2 then. So does a catalog that has
-    /// lost most offers of its provider, or has a date in the future. A download that breaks off is
-    /// taken up by the next run.
+    /// Without --from it fetches SkyPilot's public catalog, one file per provider; no other command fetches anything.
+    /// Accepts SkyPilot catalogs (CSV), gpuhunt rows (CSV, JSON lines) and price files (TOML). If a file is not usable,
+    /// prices of its provider stay unchanged, the others are updated, and the exit code is 2. This includes a catalog
+    /// that has lost most offers of its provider, or that has a date in the future. The next run resumes an interrupted
+    /// download.
     Update(PricesUpdateArgs),
 }
 
 /// Arguments of `prices list`.
 #[derive(Debug, Args)]
 pub struct PricesListArgs {
-    /// Output form.
+    /// Output format.
     #[command(flatten)]
     pub form: TableForm,
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -50,33 +49,33 @@ pub struct PricesListArgs {
 /// Arguments of `prices update`.
 #[derive(Debug, Args)]
 pub struct PricesUpdateArgs {
-    /// Where the prices are: an address ({provider} in it stands for each provider), a file, or a
-    /// folder of files. A file's name begins with its provider (lambda.csv).
+    /// Source of the prices: a URL ({provider} in it is replaced by each provider), a file, or a folder of files. File
+    /// names begin with the provider (lambda.csv).
     #[arg(long, value_name = "URL|FILE|DIR")]
     pub from: Option<PathBuf>,
-    /// Only this provider (may be repeated); of one file, the provider that it is of.
+    /// Only this provider (repeatable); for a single file, its provider.
     #[arg(long, value_name = "NAME")]
     pub provider: Vec<String>,
-    /// Date of the prices, as 2026-11-20. Without it: when the server says the file changed, else
-    /// the day of the download; files on disk have none.
+    /// Date of the prices, such as 2026-11-20 (default: the server's last change of the file, else the day of the
+    /// download; none for local files).
     #[arg(long, value_name = "DATE")]
     pub as_of: Option<Date>,
-    /// Give up when nothing arrives for so long.
+    /// Give up if no data arrives for this long.
     #[arg(long, value_name = "SECONDS", default_value = "30s", value_parser = values::seconds)]
     pub timeout: std::time::Duration,
-    /// Give up a file that is not there whole after so long.
+    /// Give up if a file takes longer than this.
     #[arg(long, value_name = "SECONDS", default_value = "10m", value_parser = values::seconds)]
     pub max_time: std::time::Duration,
-    /// Most bytes of one file.
+    /// Maximum size of one file in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub max_size: u64,
-    /// Replace files of prices that were written by hand.
+    /// Overwrite price files that were written by hand.
     #[arg(long)]
     pub force: bool,
-    /// Take a catalog although most offers of its provider would be gone.
+    /// Accept a catalog even if most offers of its provider would be lost.
     #[arg(long)]
     pub accept_loss: bool,
-    /// Show what would change, and write nothing.
+    /// Show changes, but write nothing.
     #[arg(long)]
     pub dry_run: bool,
     /// As JSON.

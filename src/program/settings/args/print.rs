@@ -1,10 +1,10 @@
-//! Arguments of the commands that print what the program knows.
+//! Arguments of commands that print built-in data.
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-/// Forms of a table.
+/// Formats of a table.
 #[derive(Debug, Clone, Copy, Default, Args)]
 #[group(multiple = false)]
 pub struct TableForm {
@@ -20,27 +20,27 @@ pub struct TableForm {
 }
 
 impl TableForm {
-    /// Whether it is none of them: text for people.
+    /// Whether no format is set, so the output is text for people.
     pub const fn is_text(self) -> bool {
         !(self.json || self.csv || self.markdown)
     }
 }
 
-/// A file instead of standard output.
+/// Output file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct FileArgs {
     /// Write to this file instead of standard output.
     ///
-    /// The form of a table follows from its ending (.json, .csv, .md) unless a flag names one.
+    /// The format of a table follows from the extension (.json, .csv, .md) unless a flag sets it.
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
-    /// Replace the file if it is there.
+    /// Overwrite an existing file.
     #[arg(long, help_heading = "Output")]
     pub force: bool,
 }
 
 impl FileArgs {
-    /// What the name of the file ends with, without that of a compression, in small letters.
+    /// The file's extension in lower case, without that of a compression.
     pub fn ending(path: &Path) -> Option<String> {
         let name = path.file_name()?.to_string_lossy().to_lowercase();
         let name = [".gz", ".zst"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
@@ -49,7 +49,7 @@ impl FileArgs {
 }
 
 impl TableForm {
-    /// The form, by the ending of the file if no flag names one.
+    /// The format, from the file's extension if no flag sets one.
     #[must_use]
     pub fn for_file(self, path: &Path) -> Self {
         let ending = FileArgs::ending(path).filter(|_| self.is_text());
@@ -65,15 +65,15 @@ impl TableForm {
 /// Arguments of `gpus`.
 #[derive(Debug, Args)]
 pub struct GpusArgs {
-    /// Only GPUs with this in slug, name or architecture.
+    /// Only GPUs with this text in slug, name or architecture.
     pub filter: Option<String>,
-    /// Output form.
+    /// Output format.
     #[command(flatten)]
     pub form: TableForm,
-    /// Print the catalog file of one GPU, to start your own from.
+    /// Print the catalog file of one GPU, as a template for your own.
     #[arg(long, value_name = "GPU", conflicts_with_all = ["filter", "json", "csv", "markdown"])]
     pub toml: Option<String>,
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -81,21 +81,21 @@ pub struct GpusArgs {
 /// Arguments of `offers`.
 #[derive(Debug, Args)]
 pub struct OffersArgs {
-    /// Only offers with this in provider, region (or where it is), instance type or GPU.
+    /// Only offers with this text in provider, region (or its place), instance type or GPU.
     pub filter: Option<String>,
     /// Only this GPU.
     #[arg(long)]
     pub gpu: Option<String>,
-    /// No offers of hosts on peer-to-peer markets.
+    /// Exclude offers of hosts on peer-to-peer markets.
     #[arg(long)]
     pub no_marketplace: bool,
-    /// Offers that plans do not use as well, with the reason.
+    /// Include offers that plans do not use, with the reason.
     #[arg(long)]
     pub all: bool,
-    /// Output form.
+    /// Output format.
     #[command(flatten)]
     pub form: TableForm,
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -103,30 +103,30 @@ pub struct OffersArgs {
 /// Arguments of `schema`.
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
-    /// Which form.
+    /// The format.
     #[arg(value_enum, default_value_t = SchemaArg::Profile)]
     pub of: SchemaArg,
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
 
-/// Forms that have a schema.
+/// Formats with a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SchemaArg {
     /// `*.habitat.json`.
     Profile,
-    /// What `predict --json` prints.
+    /// Output of `predict --json`.
     Predictions,
-    /// What `predict --all-methods --json` prints.
+    /// Output of `predict --all-methods --json`.
     Comparison,
-    /// What `predict --difference --json` prints.
+    /// Output of `predict --difference --json`.
     Difference,
-    /// What `diff --json` prints.
+    /// Output of `diff --json`.
     Diff,
-    /// What `plan --json` prints.
+    /// Output of `plan --json`.
     Plan,
-    /// What `plan-jobs --json` prints.
+    /// Output of `plan-jobs --json`.
     PlanJobs,
     /// `*.blackbox.json`.
     BlackBox,
@@ -145,7 +145,7 @@ pub struct CheckArgs {
 pub struct CompletionsArgs {
     /// Shell.
     pub shell: clap_complete::Shell,
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -153,10 +153,10 @@ pub struct CompletionsArgs {
 /// Arguments of `config`.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
-    /// Print the key bindings in the form of the settings file.
+    /// Print the key bindings in the format of the settings file.
     #[arg(long)]
     pub keys: bool,
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -164,7 +164,7 @@ pub struct ConfigArgs {
 /// Arguments of `man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// A file instead of standard output.
+    /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
 }

@@ -15,54 +15,52 @@ use habitat_planning::values;
 pub struct RunArgs {
     /// The job: python train.py …
     ///
-    /// All words after the program are the job's; flags of habitat-tui come before it, with -- between
-    /// them if you like.
+    /// All words after the program belong to the job. Flags of habitat-tui come before it, optionally separated by --.
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
-    /// The profile to write (default: the script's name and the date, in this folder).
+    /// Output profile (default: named by script and date, in the current folder).
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Replace files that are there.
+    /// Overwrite existing files.
     #[arg(long)]
     pub force: bool,
-    /// Steps of the optimizer to make before recording.
+    /// Optimizer steps before the recording.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::within::<u64>(1, u64::MAX), help_heading = "Recording")]
     pub after: u64,
-    /// Steps to record in a window.
+    /// Steps to record per window.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = values::within::<u32>(1, 1000), help_heading = "Recording")]
     pub window: u32,
-    /// Windows to record, ten steps or more apart.
+    /// Number of windows, at least ten steps apart.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<u32>(1, 100), help_heading = "Recording")]
     pub windows: u32,
     /// Record again every N steps, for the screens.
     ///
-    /// They show the step as it is now; off by default. The profile is that of the last window.
+    /// The screens then show the current step; off by default. The profile contains the last window.
     #[arg(long, value_name = "N", value_parser = values::within::<u64>(20, u64::MAX), conflicts_with_all = ["windows", "cupti", "batches", "stop_after_recording", "no_tui", "json", "quiet"], help_heading = "Recording")]
     pub every: Option<u64>,
-    /// Record these steps of the optimizer (20..22; the first is 2 or later), in place of
-    /// --after and --window.
+    /// Record these optimizer steps (20..22; from 2 on), instead of --after and --window.
     #[arg(long, value_name = "A..B", value_parser = steps, conflicts_with_all = ["after", "window", "windows"], help_heading = "Recording")]
     pub steps: Option<(u64, u32)>,
-    /// Record allocations of memory too.
+    /// Also record memory allocations.
     #[arg(long, help_heading = "Recording")]
     pub memory: bool,
-    /// Record calls of modules too, so that operations name theirs.
+    /// Also record module calls, so that operations show their module.
     ///
-    /// This slows the recorded steps down further.
+    /// Slows the recorded steps further.
     #[arg(long, help_heading = "Recording")]
     pub stacks: bool,
-    /// Record every rank of a distributed job on this machine, not the first only.
+    /// Record every rank of a distributed job on this machine instead of the first only.
     #[arg(long, help_heading = "Recording")]
     pub all_ranks: bool,
     /// Record the job at each of these batch sizes (16,32,64).
     ///
-    /// Each replaces {batch} in the command, and runs briefly. No screens open: the jobs have the
-    /// terminal, and a line shows how each went. The number counts as the samples of a step.
+    /// Each size replaces {batch} in the command and runs briefly. No screens open: the jobs have the terminal, and a
+    /// line shows the result of each. The size counts as samples per step.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::batch_size, help_heading = "Job")]
     pub batches: Vec<u64>,
     /// Record the kernels of any CUDA program (Linux).
     ///
-    /// By time and without operators, for programs that are not PyTorch.
+    /// In a window of time and without operators, for programs other than PyTorch.
     #[arg(long, conflicts_with_all = ["after", "window", "windows", "every", "steps", "memory", "all_ranks"], help_heading = "CUDA programs")]
     pub cupti: bool,
     /// Seconds from the start of CUDA to the recording.
@@ -71,42 +69,41 @@ pub struct RunArgs {
     /// Seconds to record.
     #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = length, requires = "cupti", help_heading = "CUDA programs")]
     pub for_seconds: f64,
-    /// NVTX ranges of this name are the steps (numbers at its end aside), in place of ranges
-    /// named step, iteration or batch, and of what repeats.
+    /// Name of the NVTX ranges that are steps, ignoring trailing numbers (default: ranges named step, iteration or
+    /// batch, else repetition).
     #[arg(long, value_name = "NAME", requires = "cupti", help_heading = "CUDA programs")]
     pub step_range: Option<String>,
-    /// End the job once enough is recorded (20 steps beside the windows).
+    /// Stop the job once enough is recorded (20 steps outside the windows).
     #[arg(long, help_heading = "Job")]
     pub stop_after_recording: bool,
-    /// End the job after this long in any case (30s, 10m, 2h).
+    /// Stop the job after this long in any case (30s, 10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = values::wait, help_heading = "Job")]
     pub timeout: Option<Duration>,
-    /// Steps of the whole job: shows the time left.
+    /// Total steps of the job: shows the time left.
     ///
-    /// Also what the same run takes on other GPUs.
+    /// Also shows the time of the same run on other GPUs.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Job")]
     pub total_steps: Option<u64>,
-    /// The price of an hour of this machine in US dollars.
+    /// Price of this machine in US dollars per hour.
     ///
-    /// Shows what the job costs.
+    /// Shows the cost of the job.
     #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Job")]
     pub price: Option<UsdPerHour>,
-    /// Write the job's standard output and error to this file (default with screens: beside
-    /// the profile, *.log).
+    /// Write the job's standard output and error to this file (default with screens: next to the profile, *.log).
     #[arg(long, value_name = "FILE", help_heading = "Job")]
     pub log: Option<PathBuf>,
-    /// Open no screens: the job keeps the terminal.
+    /// Do not open the screens: the job keeps the terminal.
     ///
-    /// A job that asks questions needs this.
+    /// Needed for a job that asks for input.
     #[arg(long, help_heading = "Job")]
     pub no_tui: bool,
-    /// What the profile says of the workload.
+    /// Facts about the workload for the profile.
     #[command(flatten)]
     pub workload: WorkloadArgs,
-    /// Write what was seen to this file as JSON.
+    /// Write all observations to this file as JSON.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
-    /// Say nothing but errors.
+    /// Print only errors.
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
 }
@@ -122,18 +119,18 @@ fn length(text: &str) -> Result<f64, String> {
     if (0.01..=600.0).contains(&value) { Ok(value) } else { Err(format!("{text}: expected 0.01 to 600 seconds")) }
 }
 
-/// `A..B`, both included: the steps before A, and the steps from A to B.
+/// Parses `A..B`, both inclusive, as the number of steps before A and the number of steps from A to B.
 fn steps(text: &str) -> Result<(u64, u32), String> {
-    let problem = || format!("{text:?} is not a valid range of steps; write 20..22 (from step 20 to step 22)");
+    let problem = || format!("{text:?} is not a valid range of steps; expected 20..22 (from step 20 to step 22)");
     let (first, last) = text.split_once("..").ok_or_else(problem)?;
     let first: u64 = first.trim().parse().map_err(|_| problem())?;
     let last: u64 = last.trim().trim_start_matches('=').parse().map_err(|_| problem())?;
     if first < 2 {
-        return Err("the first step is not counted; record from step 2 on, as 2..4".to_owned());
+        return Err("the first step cannot be recorded; start at step 2 or later, such as 2..4".to_owned());
     }
     let count = last.checked_sub(first).ok_or_else(problem)? + 1;
     if count > 1000 {
-        return Err(format!("{count} steps are too many; two or three make a profile, 1000 are the most"));
+        return Err(format!("{count} steps are too many; use two or three, at most 1000"));
     }
     Ok((first - 1, u32::try_from(count).map_err(|_| problem())?))
 }

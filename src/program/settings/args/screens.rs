@@ -23,15 +23,15 @@ pub struct ScreensArgs {
     /// Own machines.
     #[command(flatten)]
     pub own: OwnArgs,
-    /// Batches a GPU that the plan may use beside the recorded one: sizes, or auto (halved down
-    /// to 1, doubled twice).
+    /// Batch sizes per GPU that plans may use in addition to the recorded one: a list, or auto (halved down to 1,
+    /// doubled twice).
     #[arg(long, value_name = "N,…", value_parser = values::batch_sizes, help_heading = "Work")]
     pub batch_sizes: Option<BatchSizes>,
-    /// A second recording that the profile screen compares this one with, such as that of last week.
+    /// A second recording to compare with on the profile screen, such as last week's.
     #[arg(long, value_name = "FILE", help_heading = "Screens")]
     pub against: Option<PathBuf>,
-    /// Several jobs (TOML, as of `plan-jobs`) to plan together on a screen of their own; without a
-    /// recorded step the other screens show that of the first job.
+    /// Several jobs (TOML, as for `plan-jobs`) to plan together on their own screen; without a recorded step, the other
+    /// screens show the first job's.
     #[arg(long, value_name = "FILE", help_heading = "Screens")]
     pub jobs: Option<PathBuf>,
     /// Screen to open.
@@ -40,32 +40,31 @@ pub struct ScreensArgs {
     /// GPU to select.
     #[arg(long, help_heading = "Screens")]
     pub gpu: Option<String>,
-    /// Filter to start with.
+    /// Initial filter.
     #[arg(long, help_heading = "Screens")]
     pub filter: Option<String>,
-    /// Colours: dark, light, high-contrast, none, or one of your own (its name, of those in
-    /// themes/ beside the settings, or its file).
+    /// Theme: dark, light, high-contrast, none, or your own (a name in themes/ next to the settings, or a file).
     #[arg(long, env = "HABITAT_TUI_THEME", help_heading = "Screens")]
     pub theme: Option<String>,
-    /// How many colours: none, 16, 256, true (24 bits), or auto (what the terminal can show).
+    /// Number of colours: none, 16, 256, true (24 bits), or auto (detected from the terminal).
     #[arg(long, value_parser = ColourLevel::parse, env = "HABITAT_TUI_COLOR", help_heading = "Screens")]
     pub color: Option<ColourChoice>,
     /// Draw with ASCII characters only.
     #[arg(long, env = "HABITAT_TUI_ASCII", help_heading = "Screens")]
     pub ascii: bool,
-    /// Leave the mouse to the terminal.
+    /// Do not capture the mouse.
     #[arg(long, help_heading = "Screens")]
     pub no_mouse: bool,
-    /// Write a picture of the screen to this file (.svg, or .png where rsvg-convert is installed) and exit.
+    /// Write an image of the screen to this file (.svg, or .png if rsvg-convert is installed) and exit.
     #[arg(long, value_name = "FILE", help_heading = "Picture")]
     pub screenshot: Option<PathBuf>,
-    /// Columns x rows of the picture.
+    /// Columns x rows of the image.
     #[arg(long, value_name = "WxH", value_parser = values::size, default_value = "120x40", help_heading = "Picture")]
     pub size: (u16, u16),
-    /// Keys to press before the picture is taken, as "j j enter".
+    /// Keys to press before the image is taken, such as "j j enter".
     #[arg(long, value_name = "KEYS", default_value = "", help_heading = "Picture")]
     pub keys: String,
-    /// Replace the file if it is there.
+    /// Overwrite an existing file.
     #[arg(long, help_heading = "Picture")]
     pub force: bool,
 }

@@ -1,11 +1,11 @@
-//! The short help (`-h`) of the commands with many flags: what most people need, on one screen.
+//! Short help (`-h`) of commands with many flags: the most common ones, on one screen.
 
 use clap::{Command, CommandFactory};
 
 use super::Cli;
 
-/// The flags that the short help of a command shows, by their ids; all of its positional arguments are
-/// shown. Commands that are not here show all of their flags. The first is the program itself.
+/// Flags in the short help of a command, by id; positional arguments are always shown. Commands not listed here show
+/// all flags. The empty name is the program itself.
 const SHORT: [(&str, &[&str]); 5] = [
     ("", &[]),
     (
@@ -70,7 +70,7 @@ const SHORT: [(&str, &[&str]); 5] = [
     ("attach", &["pid", "all", "list", "output", "window", "stacks", "wait", "json"]),
 ];
 
-/// The definition of the command line, with a short help of one screen for each command.
+/// The command line with a short help of one screen for each command.
 pub fn command() -> Command {
     SHORT.iter().fold(Cli::command(), |cli, (name, shown)| match *name {
         "" => shortened(cli, "", shown),
@@ -87,7 +87,7 @@ fn shortened(command: Command, name: &str, shown: &[&str]) -> Command {
             let is_shown = arg.is_positional() || shown.contains(&arg.get_id().as_str());
             arg.hide_short_help(!is_shown)
         })
-        .after_help(format!("{hidden} more flags, with all details: habitat-tui{space}{name} --help"))
+        .after_help(format!("{hidden} more flags and all details: habitat-tui{space}{name} --help"))
         .after_long_help(long)
 }
 

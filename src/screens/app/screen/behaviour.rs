@@ -1,4 +1,4 @@
-//! What the app asks of every screen.
+//! Interface between the app and its screens.
 
 use crate::action::{Action, Needs};
 use crate::app::App;
@@ -6,28 +6,27 @@ use crate::app::list::ListState;
 use crate::app::msg::Effect;
 use habitat_reports::Table;
 
-/// What the app asks of every screen. The state is in a field of [`App`], so that the screens
-/// can show parts of one another.
+/// Behaviour of a screen. Its state is in a field of [`App`], so that screens can show parts of one another.
 pub trait Behaviour {
-    /// What it shows, for the time before there is a profile; `None` where it needs none.
+    /// Content of the screen in words, shown until there is a profile; `None` if it needs none.
     fn awaits(&self) -> Option<&'static str>;
 
-    /// Whether it has what some actions need.
+    /// Whether it provides something that actions need.
     fn gives(&self, _app: &App, _needs: Needs) -> bool {
         false
     }
 
-    /// Does an action in its own way; `false` leaves it to the app.
+    /// Handles an action; `false` leaves it to the app.
     fn act(&self, _app: &mut App, _action: Action, _effects: &mut Vec<Effect>) -> bool {
         false
     }
 
-    /// The table in focus, as it is shown and copied.
+    /// The table in focus, as shown and copied.
     fn table(&self, _app: &App) -> Option<Table> {
         None
     }
 
-    /// How many rows the table in focus has.
+    /// Number of rows of the table in focus.
     fn rows(&self, app: &App) -> usize {
         self.table(app).map_or(0, |table| table.len())
     }
@@ -37,25 +36,25 @@ pub trait Behaviour {
         None
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     fn list_mut<'a>(&self, _app: &'a mut App) -> Option<&'a mut ListState> {
         None
     }
 
-    /// What the list can be sorted by, in the order of the key.
+    /// Sort columns of the list, in key order.
     fn sorts(&self, _app: &App) -> &'static [&'static str] {
         &[]
     }
 
-    /// Gives the keys to the list, as a click on a row does.
+    /// Moves the focus to the list, as a click on a row does.
     fn focus_list(&self, _app: &mut App) {}
 
-    /// Moves what the keys are on by so many rows.
+    /// Moves the focused element by a number of rows.
     fn step(&self, app: &mut App, by: isize) {
         self.move_selection(app, by);
     }
 
-    /// Moves the selection of the list by so many rows.
+    /// Moves the selection of the list by a number of rows.
     fn move_selection(&self, app: &mut App, by: isize) {
         let rows = self.rows(app);
         if let Some(list) = self.list_mut(app) {
@@ -63,7 +62,7 @@ pub trait Behaviour {
         }
     }
 
-    /// Turns the wheel by so many rows.
+    /// Scrolls by a number of rows.
     fn wheel(&self, app: &mut App, by: isize) {
         self.step(app, by);
     }
@@ -73,7 +72,7 @@ pub trait Behaviour {
         false
     }
 
-    /// Closes the innermost thing open; `false` if there is none.
+    /// Closes the innermost open element; `false` if there is none.
     fn close(&self, _app: &mut App) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Fifth screen: the job that runs, how far its recording is, and its output.
+//! Fifth screen: the running job, the progress of its recording, and its output.
 
 use crate::action::{Action, Needs};
 use crate::app::App;
@@ -31,7 +31,7 @@ impl Behaviour for JobScreen {
     }
 }
 
-/// How far the job is, in words.
+/// State of the job in words.
 pub fn state(live: &Live) -> (String, Role) {
     let Live { job, seen, .. } = live;
     let step = || format!("step {}", format::grouped(seen.steps as f64));
@@ -42,31 +42,31 @@ pub fn state(live: &Live) -> (String, Role) {
     let counts_steps = matches!(job.wanted, Wanted::Steps { .. });
     let words = match &seen.state {
         State::Started if !counts_steps => "started; waiting for it to start CUDA".to_owned(),
-        State::Cuda(0) => "CUDA is started; recording begins".to_owned(),
-        State::Cuda(seconds) => format!("CUDA is started; recording begins in {seconds} s"),
+        State::Cuda(0) => "CUDA started; recording begins".to_owned(),
+        State::Cuda(seconds) => format!("CUDA started; recording begins in {seconds} s"),
         State::Kernels(0) => "recording kernels".to_owned(),
-        State::Kernels(seconds) => format!("recording kernels, {seconds} s more"),
+        State::Kernels(seconds) => format!("recording kernels, {seconds} s left"),
         State::Writing if !counts_steps => "writing the trace".to_owned(),
-        State::Running if seen.kernels.is_some() => "runs; recorded".to_owned(),
-        State::Running => "runs; nothing more is recorded of it".to_owned(),
+        State::Running if seen.kernels.is_some() => "running; recorded".to_owned(),
+        State::Running => "running; recording is over".to_owned(),
         State::Started => "started; waiting for its Python".to_owned(),
-        State::Python => "Python runs; waiting for PyTorch to be imported".to_owned(),
-        State::Torch => "PyTorch is imported; waiting for the first optimizer step".to_owned(),
+        State::Python => "Python started; waiting for PyTorch to be imported".to_owned(),
+        State::Torch => "PyTorch imported; waiting for the first optimizer step".to_owned(),
         State::Steps if seen.windows.len() >= windows => format!("{}; recorded", step()),
         State::Steps if !seen.windows.is_empty() => {
-            format!("{}; the next window opens ten steps or more after the last", step())
+            format!("{}; the next window opens at least ten steps after the last", step())
         }
         State::Steps if seen.steps <= after && seen.notes.is_empty() => {
             let (first, last) = (after + 1, after + window);
             format!("{}; steps {first}–{last} will be recorded", step())
         }
-        State::Steps => format!("{}; no window is open", step()),
+        State::Steps => format!("{}; no open window", step()),
         State::Recording(first, last) if first == last => format!("recording step {first}"),
         State::Recording(first, last) => format!("recording steps {first}–{last}"),
         State::Writing => format!("{}; writing the trace", step()),
         State::Stopping(sent) => stopping(*sent),
         State::Stopped => format!(
-            "stopped by a signal, as when it asks for the terminal (--no-tui gives it one); `kill -CONT {}` continues it",
+            "stopped by a signal, for example because it needs a terminal (use --no-tui for that); continue it with `kill -CONT {}`",
             job.pid
         ),
         State::Ended { words, .. } if seen.steps > 0 => format!("{words}, at {}", step()),
@@ -80,7 +80,7 @@ pub fn state(live: &Live) -> (String, Role) {
         _ => Role::Text,
     };
     match seen.silent {
-        Some(seconds) => (format!("{words}; nothing heard for {}", span(seconds)), Role::Warning),
+        Some(seconds) => (format!("{words}; no message for {}", span(seconds)), Role::Warning),
         None => (words, role),
     }
 }
@@ -89,20 +89,20 @@ fn span(seconds: u64) -> String {
     if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) }
 }
 
-/// The signal that was sent to a job that is to end, and what comes next if it does not.
+/// The signal that was sent to stop a job, and the next one if it does not end.
 fn stopping(sent: StopSignal) -> String {
     match sent.stronger() {
         Some(stronger) => format!(
-            "asked to end by {}; {} follows if it still runs {} s later",
+            "sent {}; {} follows if it still runs after {} s",
             sent.name(),
             stronger.name(),
             sent.grace().as_secs()
         ),
-        None => format!("{} was sent; waiting for its end", sent.name()),
+        None => format!("sent {}; waiting for it to end", sent.name()),
     }
 }
 
-/// The signals that are sent to a job to stop it after `sent`.
+/// The signals that will be sent to stop a job after `sent`.
 pub fn stop_signals(sent: Option<StopSignal>) -> String {
     let mut signal = sent.map_or(StopSignal::Interrupt, |sent| sent.stronger().unwrap_or(sent));
     let mut words = match signal {
@@ -155,12 +155,12 @@ pub fn processes(live: &Live) -> String {
     parts.join(" · ")
 }
 
-/// Step times in figures: the last one, and the others with the throughput.
+/// Step times in figures: the last one, and statistics of the others with the throughput.
 pub fn times(app: &App, seen: &Snapshot) -> Option<(String, String)> {
     let times = seen.times?;
     let last = format!("last {}", format::time(times.now));
     if times.count < 2 {
-        return Some((last, "the only one timed so far".to_owned()));
+        return Some((last, "the only step timed so far".to_owned()));
     }
     let which = if times.only_last { "the last " } else { "" };
     let count = format::grouped(f64::from(times.count));
@@ -177,7 +177,7 @@ pub fn times(app: &App, seen: &Snapshot) -> Option<(String, String)> {
     Some((last, rest))
 }
 
-/// What of the last steps was waited for data; of several ranks, [`ranks`] says it.
+/// Time that the last steps waited for data. For several ranks see [`ranks`].
 pub fn data(seen: &Snapshot) -> Option<(String, Role)> {
     if ranks::waits_most(seen).is_some() {
         return None;
@@ -187,20 +187,20 @@ pub fn data(seen: &Snapshot) -> Option<(String, Role)> {
         return Some((format!("waited for {}{workers}", verdict::waited(waiting)), Role::Text));
     }
     let timed = seen.times.is_some_and(|times| times.count > 5);
-    timed.then(|| ("not known: no DataLoader of PyTorch was asked for it".to_owned(), Role::Muted))
+    timed.then(|| ("unknown: the job does not use PyTorch's DataLoader".to_owned(), Role::Muted))
 }
 
-/// Of a training in several processes, the slowest and the one that waits most, beside the median.
+/// For a training with several processes: the slowest, and the one that waits most, compared with the median.
 pub fn ranks(seen: &Snapshot) -> Option<(String, Role)> {
     Some((ranks::words(seen)?, Role::Text))
 }
 
-/// The number of separate trainings, and the one that is shown.
+/// Number of separate trainings, and the one shown.
 pub fn trainings(seen: &Snapshot) -> Option<(String, Role)> {
     Some((ranks::trainings(seen)?, Role::Text))
 }
 
-/// The GPUs of the machine: the busiest one, and what slows one down.
+/// GPUs of the machine: the busiest one, and any that is throttled.
 pub fn boards(seen: &Snapshot) -> Vec<(String, Role)> {
     let busy = |board: &&Board| board.busy.unwrap_or(0.0);
     let busiest = seen.boards.iter().max_by(|a, b| busy(a).total_cmp(&busy(b)).then(b.index.cmp(&a.index)));
@@ -212,26 +212,26 @@ pub fn boards(seen: &Snapshot) -> Vec<(String, Role)> {
     parts.extend(busiest.power.map(|power| format!("{:.0} W", power.get())));
     parts.extend(busiest.celsius.map(|celsius| format!("{celsius:.0} °C")));
     if seen.boards.len() > 1 && !parts.is_empty() {
-        parts.push(format!("number {}, the busiest of {}", busiest.index, seen.boards.len()));
+        parts.push(format!("GPU {}, the busiest of {}", busiest.index, seen.boards.len()));
     }
     let slowed = seen.boards.iter().filter_map(|board| {
         let ([now, best], true) = ([board.clock?, board.best_clock?], board.busy? >= LOADED) else { return None };
         let why =
-            if board.limited_by.is_empty() { "no reason is told".to_owned() } else { board.limited_by.join(", ") };
+            if board.limited_by.is_empty() { "reason not reported".to_owned() } else { board.limited_by.join(", ") };
         let [shown, highest] = [now, best].map(|clock| format::grouped(clock.get()));
-        let words = format!("number {} is slowed down to {shown} of {highest} MHz: {why}", board.index);
+        let words = format!("GPU {} throttled to {shown} of {highest} MHz: {why}", board.index);
         (now.get() < best.get() * SLOWED).then_some((words, Role::Warning))
     });
     let facts = (!parts.is_empty()).then(|| (parts.join(" · "), Role::Text));
     facts.into_iter().chain(slowed).collect()
 }
 
-/// Share of the last moments from which on a GPU is under load.
+/// Utilisation at which a GPU counts as loaded.
 const LOADED: f64 = 0.5;
-/// Share of the highest clock under load below which a GPU is slowed down.
+/// Share of the highest clock below which a loaded GPU counts as throttled.
 const SLOWED: f64 = 0.95;
 
-/// What holds the job back, why that is said, and what to do.
+/// The bottleneck of the job, the evidence, and the remedy.
 pub fn held_back(app: &App, live: &Live) -> Option<(String, Role)> {
     live.seen.times?;
     let profile = recorded(app);
@@ -252,7 +252,7 @@ pub fn economy(app: &App, live: &Live) -> Vec<(&'static str, (String, Role))> {
     let Live { job: Job { aim, wanted: Wanted::Steps { .. }, .. }, seen, .. } = live else { return Vec::new() };
     let price = run::price(*aim, recorded(app), &app.setup.prices);
     if aim.steps.is_none() && price.is_none() {
-        let how = "not known: `run --total-steps N --price USD` tells it, and the time left";
+        let how = "pass --total-steps and --price to see cost and time left";
         return vec![("cost", (how.to_owned(), Role::Muted))];
     }
     let mut lines = Vec::new();
@@ -263,12 +263,14 @@ pub fn economy(app: &App, live: &Live) -> Vec<(&'static str, (String, Role))> {
         let words = |(which, words)| ("", format!("{which}: {words}"));
         lines.extend(others.into_iter().map(words));
     }
-    let role = |text: &str| if text.starts_with("not known") { Role::Muted } else { Role::Text };
+    let role = |text: &str| {
+        if text.starts_with("unknown") || text.starts_with("not known") { Role::Muted } else { Role::Text }
+    };
     lines.into_iter().map(|(label, text)| (label, (text.clone(), role(&text)))).collect()
 }
 
-/// The step times as bars in eighths of a cell, and what a full one stands for: the longest, but
-/// twice the median at most, so that one step that was held up does not flatten the others.
+/// Step times as bars in eighths of a cell, and the label of a full bar: the longest time, but at most twice the
+/// median, so that one delayed step does not flatten the others.
 pub fn bars(seen: &Snapshot) -> Option<(Vec<u64>, String)> {
     let most = seen.recent.iter().copied().max_by(Micros::total_cmp)?;
     let twice = seen.times.map(|times| times.median * 2.0).filter(|twice| twice.get() > 0.0);
@@ -279,13 +281,13 @@ pub fn bars(seen: &Snapshot) -> Option<(Vec<u64>, String)> {
     Some((seen.recent.iter().map(|time| eighths(time.get(), top.get())).collect(), words))
 }
 
-/// Eighths of a cell, one at least.
+/// Eighths of a cell, at least one.
 fn eighths(value: f64, top: f64) -> u64 {
     let part = if top > 0.0 { (value / top).clamp(0.0, 1.0) } else { 0.0 };
     ((part * 8.0).ceil() as u64).max(1)
 }
 
-/// Windows recorded and what they cost.
+/// Recorded windows and their overhead.
 pub fn windows(live: &Live) -> String {
     let Live { job, seen, .. } = live;
     let windows = match (job.wanted, seen.kernels) {
@@ -298,7 +300,7 @@ pub fn windows(live: &Live) -> String {
         (Wanted::Steps { windows, .. }, _) => windows,
         (Wanted::Kernels { .. }, Some(kernels)) => {
             let lost = if kernels.lost > 0 {
-                format!(" · {} records were lost", format::grouped(kernels.lost as f64))
+                format!(" · {} records lost", format::grouped(kernels.lost as f64))
             } else {
                 String::new()
             };
@@ -324,7 +326,7 @@ pub fn windows(live: &Live) -> String {
     parts.join(" · ")
 }
 
-/// Dropped windows and faults, but for what the remedy says anyway.
+/// Dropped windows and faults, without those that the remedy covers.
 pub fn notes(seen: &Snapshot) -> Vec<&str> {
     let said = |note: &&str| {
         let why = note.split_once(": ").map_or(*note, |(_, why)| why);
@@ -333,14 +335,14 @@ pub fn notes(seen: &Snapshot) -> Vec<&str> {
     seen.notes.iter().map(String::as_str).filter(|note| !said(note)).collect()
 }
 
-/// What it runs on, as far as the recording tells; `None` where it never will.
+/// The job's device, if the recording shows it; `None` if it never will.
 pub fn device(app: &App) -> Option<(String, Role)> {
     let is_over = app.live.as_ref().is_some_and(|live| live.seen.is_over());
     Some(match &app.setup.profile.origin {
         _ if app.is_awaiting() && is_over => return None,
         _ if app.is_awaiting() => ("known after recording".to_owned(), Role::Muted),
         Some(_) => (overview::origin(&app.setup.profile), Role::Text),
-        None => ("the CPU: no GPU kernel in the window, so predictions go by shapes".to_owned(), Role::Text),
+        None => ("CPU: no GPU kernels in the window, so predictions use shapes".to_owned(), Role::Text),
     })
 }
 
@@ -354,7 +356,7 @@ pub fn profile(app: &App, live: &Live) -> (String, Role) {
     }
 }
 
-/// What to do next.
+/// Next steps.
 pub fn next(app: &App, live: &Live) -> (String, Role) {
     if let Some(remedy) = &live.seen.remedy {
         return (remedy.clone(), Role::Warning);
@@ -363,20 +365,20 @@ pub fn next(app: &App, live: &Live) -> (String, Role) {
     let how = if live.seen.is_over() {
         format!("{quit} quits")
     } else if live.leaving {
-        format!("the screens close once the job has ended; {quit} asks what else to do")
+        format!("the screens close once the job has ended; {quit} for other choices")
     } else {
-        format!("{quit} quits; the job can go on")
+        format!("{quit} quits; the job can keep running")
     };
     let text = match (app.is_awaiting(), live.seen.is_over() || live.leaving) {
         (true, true) => how,
-        (true, false) => format!("screens 1 to 4 fill once recorded · {how}"),
+        (true, false) => format!("screens 1 to 4 fill after the recording · {how}"),
         (false, _) if live.leaving && !live.seen.is_over() => how,
         (false, _) => format!("2 operations · 3 every GPU · 4 offers · {how}"),
     };
     (text, Role::Muted)
 }
 
-/// What a screen without a profile says: why, and what it will show.
+/// Content of a screen without a profile: the reason, and what the screen will show.
 pub fn awaited(app: &App) -> Vec<(String, Role)> {
     let Some(live) = &app.live else { return Vec::new() };
     let will = app.screen.behaviour().awaits().unwrap_or_default();
@@ -384,9 +386,9 @@ pub fn awaited(app: &App) -> Vec<(String, Role)> {
     let mut lines = Vec::new();
     if live.seen.is_over() {
         let remedy = live.seen.remedy.clone();
-        lines.push((remedy.unwrap_or_else(|| "Nothing was recorded.".to_owned()), Role::Warning));
+        lines.push((remedy.unwrap_or_else(|| "Nothing recorded.".to_owned()), Role::Warning));
     } else {
-        lines.push((format!("This screen will show {will}, once a window is recorded."), Role::Text));
+        lines.push((format!("After a window is recorded, this screen shows {will}."), Role::Text));
     }
     lines.push((format!("The job: {state}."), role));
     let problem = live.problem.as_ref().map(|problem| format!("No profile: {}", clean(problem, 400)));
@@ -398,7 +400,7 @@ pub fn awaited(app: &App) -> Vec<(String, Role)> {
     lines
 }
 
-/// The job in one line, for the other screens.
+/// The job in one line, for other screens.
 pub fn line(live: &Live) -> String {
     let (state, _) = state(live);
     let last = live.seen.times.map(|times| format!(" · last step {}", format::time(times.now)));

@@ -61,7 +61,7 @@ impl Behaviour for JobsScreen {
     }
 }
 
-/// The place in the plan of the job that the cursor is on.
+/// Index in the plan of the job under the cursor.
 fn selected(app: &App) -> Option<usize> {
     jobs::order(app.jobs.plan.value()?).get(app.jobs.list.selected).copied()
 }
@@ -69,31 +69,31 @@ fn selected(app: &App) -> Option<usize> {
 /// All jobs over time.
 pub fn table(app: &App) -> Table {
     let table = app.jobs.plan.value().map_or_else(Table::default, jobs::gantt);
-    // Why planning failed stands above.
+    // A failure is shown above the table.
     let empty = state_line(app).filter(|_| !matches!(app.jobs.plan.state(), JobState::Failed(_)));
-    let empty = empty.unwrap_or_else(|| "There is no plan, so there is nothing to show over time.".to_owned());
+    let empty = empty.unwrap_or_else(|| "No plan to show.".to_owned());
     Table { selected: app.jobs.list.selected, empty, ..table }
 }
 
-/// What is computed, or why it is not.
+/// Running computation, or the reason for a missing result.
 pub fn state_line(app: &App) -> Option<String> {
     let rerun = app.setup.keymap.hint(Action::Rerun);
     match app.jobs.plan.state() {
         JobState::Running => Some("planning the jobs …".to_owned()),
-        JobState::Failed(reason) => Some(format!("planning the jobs failed: {}", clean(reason, 600))),
-        JobState::Cancelled => Some(format!("cancelled; {rerun} plans the jobs again")),
-        JobState::Idle if app.jobs.plan.value().is_none() => Some("the jobs are not planned yet".to_owned()),
+        JobState::Failed(reason) => Some(format!("planning failed: {}", clean(reason, 600))),
+        JobState::Cancelled => Some(format!("cancelled; {rerun} to plan again")),
+        JobState::Idle if app.jobs.plan.value().is_none() => Some("no plan yet".to_owned()),
         JobState::Idle => None,
     }
 }
 
-/// The line of news while the jobs are planned.
+/// Status line while planning.
 pub fn news(app: &App) -> Option<String> {
     let stop = app.setup.keymap.hint(Action::Cancel);
     app.jobs.plan.is_running().then(|| format!("planning the jobs … ({stop} cancels)"))
 }
 
-/// What holds for all jobs, a line each: the outcome, what they share, what is to be known.
+/// Facts about all jobs, one per line: result, shared limits, and notes.
 pub fn lines(app: &App) -> Vec<(Role, String)> {
     let mut lines = Vec::new();
     if let JobState::Failed(_) | JobState::Cancelled = app.jobs.plan.state()
@@ -124,13 +124,13 @@ pub fn lines(app: &App) -> Vec<(Role, String)> {
     lines
 }
 
-/// What the signs of the bars mean.
+/// Legend of the bars.
 pub fn legend(app: &App) -> String {
     let ascii = app.setup.glyphs == GlyphSet::Ascii;
     app.jobs.plan.value().map_or_else(String::new, |plan| jobs::legend(plan, ascii))
 }
 
-/// All that is known of a job: a label and a text a line.
+/// Details of a job, as label and text per line.
 pub fn details(app: &App, job: usize) -> Vec<(String, String)> {
     let plan = app.jobs.plan.value();
     plan.and_then(|plan| Some(jobs::details(plan, plan.jobs.get(job)?))).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! First screen: what was recorded, where its time goes and the recommendation.
+//! First screen: the recording, where its time goes, and the recommendation.
 
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::profile::{self, Row};
@@ -16,21 +16,21 @@ use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
 use habitat_step::profile::breakdown::{Breakdown, GroupBy, PhaseTime};
 
-/// What is computed once.
+/// Values that are computed once.
 #[derive(Debug, Clone)]
 pub struct OverviewState {
     /// Phases, busy and idle.
     pub breakdown: Breakdown,
-    /// By operator name, the most device time (without times, the most FLOPs) first.
+    /// By operator name, in order of device time, or of FLOPs without times.
     pub top: Vec<Row>,
-    /// What bounds the step, or why that is not known.
+    /// The bottleneck of the step, or why it is unknown.
     verdict: Result<Verdict, String>,
     /// Whether the step communicates with other GPUs.
     communicates: bool,
 }
 
 impl OverviewState {
-    /// Of a profile.
+    /// Derives the state from a profile.
     pub fn new(profile: &Profile, catalog: &Catalog) -> Self {
         let memory = run::memory(&Snapshot::default(), Some(profile), catalog);
         Self {
@@ -47,17 +47,17 @@ pub struct OverviewScreen;
 
 impl Behaviour for OverviewScreen {
     fn awaits(&self) -> Option<&'static str> {
-        Some("what was recorded, where its time goes and the recommendation")
+        Some("the recording, where its time goes and the recommendation")
     }
 
     fn step(&self, app: &mut App, _by: isize) {
-        app.tell(Tone::Hint, "nothing to scroll here; 2, 3 and 4 show more");
+        app.tell(Tone::Hint, "nothing to scroll here; press 2, 3 or 4 for more");
     }
 
     fn wheel(&self, _app: &mut App, _by: isize) {}
 }
 
-/// What bounds the step and the remedy, of a running job as its screen says it; without the remedy if `brief`.
+/// The bottleneck of the step, with the remedy unless `brief`. For a running job, the same as on its screen.
 pub fn verdict(app: &App, brief: bool) -> (String, Role) {
     if let Some(of_job) = app.live.as_ref().and_then(|live| job::held_back(app, live)) {
         return of_job;
@@ -69,8 +69,8 @@ pub fn verdict(app: &App, brief: bool) -> (String, Role) {
     }
 }
 
-/// The parts of the step in order, with their shares of it and their times: phases, other work of the device, and the
-/// time in which the GPU is idle; parts of the device time if the step was not timed.
+/// Parts of the step in order, with shares and times: phases, other device work, and idle time. Without a step time,
+/// shares are of the device time.
 pub fn parts(breakdown: &Breakdown) -> Vec<(&'static str, f64, Micros, Role)> {
     let busy = breakdown.busy_idle.as_ref().filter(|split| split.step.get() > 0.0);
     let scale = busy.map_or(1.0, |split| split.busy / split.step);
@@ -87,14 +87,14 @@ pub fn workload(profile: &Profile) -> String {
     format!("{} · {}", clean(&profile.workload.name, 40), summary::workload_facts(&profile.workload))
 }
 
-/// GPU and software of the recording in one line.
+/// GPU and software of the recording, in one line.
 pub fn origin(profile: &Profile) -> String {
     let Some(origin) = &profile.origin else {
-        return "not measured on a GPU: shapes only".to_owned();
+        return "shapes only, no GPU timings".to_owned();
     };
     let mut parts: Vec<String> = Vec::new();
     let gpu = origin.gpu_name.clone().or_else(|| origin.gpu.as_ref().map(ToString::to_string));
-    parts.push(gpu.map_or_else(|| "GPU not named".to_owned(), |gpu| clean(&gpu, 40)));
+    parts.push(gpu.map_or_else(|| "GPU unknown".to_owned(), |gpu| clean(&gpu, 40)));
     parts.extend(origin.framework.as_ref().map(|framework| clean(framework, 24)));
     parts.extend(origin.cuda.as_ref().map(|cuda| format!("CUDA {}", clean(cuda, 12))));
     parts.extend(origin.driver.as_ref().map(|driver| format!("driver {}", clean(driver, 16))));
@@ -123,37 +123,37 @@ pub fn step(app: &App) -> Option<(String, String)> {
     Some((format::time(duration), rest.join(" · ")))
 }
 
-/// What the recording notes of itself, what tells most first.
+/// Notes of the recording, most informative first.
 pub fn notes(profile: &Profile) -> Vec<String> {
     let notes = profile.recording.as_ref().map(|recording| &recording.notes[..]).unwrap_or_default();
     let mut notes: Vec<String> = notes.iter().map(|note| clean(note, 300)).collect();
-    // A time, where there is no other.
+    // Notes with a time come first: they may contain the only time that is known.
     notes.sort_by_key(|note| !note.contains(" ms on "));
     notes
 }
 
-/// The peak memory in words, and whether it was computed.
+/// Peak memory in words, and whether it was computed instead of measured.
 pub fn peak(profile: &Profile) -> Option<String> {
     let peak = profile.step.as_ref()?.peak_memory_bytes?;
     let computed = if memory::is_computed(profile) { ", computed" } else { "" };
     Some(format!("peak memory {peak}{computed}"))
 }
 
-/// What the memory holds at its peak, in at most `width` characters.
+/// Memory by kind at the peak, in at most `width` characters.
 pub fn memory_by_kind(profile: &Profile, width: usize) -> Option<String> {
     Some(memory::kinds_within(profile.step.as_ref()?.memory.as_ref()?, width))
 }
 
-/// One answer: a heading, the answer, its range and method, and where it comes from.
+/// One answer: heading, value, range and method, and circumstances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The question.
     pub question: &'static str,
-    /// The answer; `None` while there is none.
+    /// The answer; `None` if there is none yet.
     pub answer: Option<String>,
-    /// Range, method and circumstances, or why there is no answer.
+    /// Range, method and circumstances, or the reason for a missing answer.
     pub detail: Vec<String>,
-    /// Whether it answers earlier inputs.
+    /// Whether it belongs to earlier inputs.
     pub stale: bool,
 }
 
@@ -162,7 +162,7 @@ pub fn answers(app: &App) -> Vec<Answer> {
     vec![recommended(app), fastest(app), best_value(app)]
 }
 
-/// What is said where the step fits on no GPU: what it needs, and what divides that.
+/// The message if the step does not fit on any GPU: the memory that it needs, and how to divide it.
 fn no_room(app: &App) -> Option<String> {
     let rows = &app.predict.rows;
     if rows.is_empty() || rows.iter().any(|row| row.fits != Fits::No) {
@@ -171,17 +171,17 @@ fn no_room(app: &App) -> Option<String> {
     let predictions = &app.predictions.value()?.predictions;
     let needed = predictions.iter().filter_map(|prediction| prediction.memory.needed).min_by(Bytes::total_cmp);
     let needs = needed.map_or_else(String::new, |needed| format!(" (needs {needed})"));
-    Some(format!("the step fits on no GPU{needs}; --sharding zero3 or --tensor-parallel N divides it"))
+    Some(format!("the step does not fit on any GPU{needs}; divide it with --sharding zero3 or --tensor-parallel N"))
 }
 
-/// Why nothing can be said of the work for a dollar, with what gives it.
+/// Reason for a missing figure of work per dollar, with the remedy.
 fn no_value(app: &App) -> &'static str {
     if no_room(app).is_some() {
-        "the step fits on no GPU"
+        "the step does not fit on any GPU"
     } else if app.predict.rows.iter().any(|row| row.value.is_some()) {
-        "needs the batch size: start with --batch-size N"
+        "unknown batch size: pass --batch-size N"
     } else {
-        "no usable offer on demand"
+        "no usable on-demand offer"
     }
 }
 
@@ -215,13 +215,13 @@ fn best_value(app: &App) -> Answer {
     })
 }
 
-/// An answer from the predictions, as the screen shows it.
+/// Converts an answer about predictions to that of the screen.
 fn of_predictions(app: &App, question: &'static str, found: Option<answer::Answer>) -> Option<Answer> {
     let answer::Answer { answer, detail, .. } = found?;
     Some(Answer { question, answer: Some(answer), detail, stale: app.predictions.is_stale() })
 }
 
-/// What speaks against a price, behind it.
+/// Doubts about a price, in parentheses.
 fn doubt(marks: &str) -> String {
     if marks.is_empty() { String::new() } else { format!(" (in doubt: {marks})") }
 }
@@ -240,14 +240,14 @@ fn recommended(app: &App) -> Answer {
                 .first()
                 .map_or_else(|| vec!["no plan meets the limits".to_owned()], |reason| vec![clean(reason, 200)]),
             None if predict::failed(app) => vec![predict::NEEDS_PREDICTION.to_owned()],
-            None => vec![plan::state_line(app).unwrap_or_else(|| "waits for the prediction".to_owned())],
+            None => vec![plan::state_line(app).unwrap_or_else(|| "waiting for the prediction".to_owned())],
         };
         return Answer { question, answer: None, detail, stale };
     };
-    // A GPU with too little memory for the batch takes it in pieces.
+    // A GPU with too little memory for the batch processes it in micro-batches.
     let batches = match (first.accumulation, first.batch_size) {
         (1, _) | (_, None) => String::new(),
-        (times, Some(batch)) => format!(" · {times} micro-batches of {batch} a step"),
+        (times, Some(batch)) => format!(" · {times} micro-batches of {batch} per step"),
     };
     let more = if plan.parts.len() > 1 { format!(" and {} more", plan.parts.len() - 1) } else { String::new() };
     Answer {

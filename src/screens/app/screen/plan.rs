@@ -1,4 +1,4 @@
-//! Fourth screen: the goal to move about, the plan that answers it, and what else there is.
+//! Fourth screen: sliders for the goal, the plan, and its alternatives.
 
 mod beside;
 mod goal;
@@ -28,7 +28,7 @@ use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::{GlyphSet, Role};
 use habitat_reports::{format, plans, uses};
 
-/// Which pane the keys go to.
+/// The pane in focus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pane {
     /// The sliders.
@@ -38,26 +38,26 @@ pub enum Pane {
     Lower,
 }
 
-/// What the lower pane shows.
+/// Content of the lower pane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lower {
     /// The best other offers.
     #[default]
     Alternatives,
-    /// Offers that need something to be accepted.
+    /// Offers that the user must accept first.
     Beside,
-    /// The plan over time, and what its cost is made of.
+    /// The plan over time, and its cost by item.
     Timeline,
-    /// Cost against time: the plans that none beats in both, and a chart of them.
+    /// Cost against time: table and chart of the best trade-offs.
     Chart,
-    /// Offers that cannot be used, with the reason.
+    /// Rejected offers, with the reason.
     Rejected,
     /// Parts, assumptions, solver.
     Notes,
 }
 
 impl Lower {
-    /// All, in the order of `v`.
+    /// All views, in the order of the `v` key.
     pub const ALL: [Self; 6] =
         [Self::Alternatives, Self::Timeline, Self::Chart, Self::Beside, Self::Rejected, Self::Notes];
 
@@ -81,13 +81,13 @@ pub struct PlanState {
     pub knob: Knob,
     /// The pane in focus.
     pub pane: Pane,
-    /// What the lower pane shows.
+    /// Content of the lower pane.
     pub lower: Lower,
     /// Selection of the lower pane.
     pub list: ListState,
-    /// The goal that was planned for last.
+    /// The last goal that was planned for.
     pub planned: Option<Goal>,
-    /// The goals before it, the latest last.
+    /// Earlier goals, latest last.
     pub earlier: Vec<Goal>,
 }
 
@@ -96,7 +96,7 @@ pub struct PlanScreen;
 
 impl Behaviour for PlanScreen {
     fn awaits(&self) -> Option<&'static str> {
-        Some("the offers that do the work best")
+        Some("the best offers for the work")
     }
 
     fn gives(&self, app: &App, needs: Needs) -> bool {
@@ -188,7 +188,7 @@ impl Behaviour for PlanScreen {
         }
     }
 
-    /// Up and down flow from the sliders into the pane below and back.
+    /// Up and Down move from the sliders into the lower pane and back.
     fn step(&self, app: &mut App, by: isize) {
         let state = &mut app.planner;
         let knob = Knob::ALL.iter().position(|knob| *knob == state.knob).unwrap_or(0);
@@ -213,19 +213,19 @@ impl Behaviour for PlanScreen {
     }
 }
 
-/// What the lower pane shows next.
+/// The next view of the lower pane.
 pub fn next_lower(app: &App) -> Lower {
     let place = Lower::ALL.iter().position(|lower| *lower == app.planner.lower).unwrap_or(0);
     Lower::ALL[(place + 1) % Lower::ALL.len()]
 }
 
-/// The plan that the cursor is on in the view of cost against time; `None` where it is elsewhere.
+/// The plan under the cursor in the view of cost against time; `None` in other views.
 pub fn frontier_point(app: &App) -> Option<&FrontierPoint> {
     let is_there = app.planner.lower == Lower::Chart && app.planner.pane == Pane::Lower;
     app.frontier.get(app.planner.list.selected).filter(|_| is_there)
 }
 
-/// The place of the plan among those that none beats, where it is one of them.
+/// Index of the current plan among the best trade-offs, if it is one of them.
 fn planned_point(app: &App) -> Option<usize> {
     let (cost, offers) = (app.plan.value()?.total?.cost.mid.get(), &app.plan.value()?.parts);
     app.frontier.iter().position(|point| {
@@ -234,18 +234,18 @@ fn planned_point(app: &App) -> Option<usize> {
     })
 }
 
-/// Whether there is room for the chart beside the table.
+/// Whether the chart fits beside the table.
 pub const fn chart_beside(app: &App) -> bool {
     app.size.0 >= 110 && app.size.1 >= 28
 }
 
-/// What the job does, where it is not simply done.
+/// State of planning, unless it is done.
 pub fn state_line(app: &App) -> Option<String> {
     let rerun = app.setup.keymap.hint(Action::Rerun);
     match app.plan.state() {
         JobState::Running => Some("planning …".to_owned()),
         JobState::Failed(reason) => Some(format!("planning failed: {}", clean(reason, 300))),
-        JobState::Cancelled => Some(format!("cancelled; {rerun} plans again")),
+        JobState::Cancelled => Some(format!("cancelled; {rerun} to plan again")),
         JobState::Idle if app.plan.value().is_none() => {
             predict::state_line(app).or_else(|| Some("no plan yet".to_owned()))
         }
@@ -253,12 +253,12 @@ pub fn state_line(app: &App) -> Option<String> {
     }
 }
 
-/// Whether there is no plan because planning failed.
+/// Whether planning failed without an earlier plan.
 pub fn failed(app: &App) -> bool {
     app.plan.value().is_none() && matches!(app.plan.state(), JobState::Failed(_))
 }
 
-/// The same below the pane that says why there is no plan.
+/// The same for the pane below the one with the reason.
 fn below(app: &App) -> Option<String> {
     match (predict::failed(app), failed(app)) {
         (true, _) => Some(predict::NEEDS_PREDICTION.to_owned()),
@@ -267,7 +267,7 @@ fn below(app: &App) -> Option<String> {
     }
 }
 
-/// The end of the range at which the plan is compared and drawn: that of its goal.
+/// The end of the range at which the plan is compared and drawn.
 pub fn confidence(app: &App) -> Confidence {
     app.plan.value().map_or(app.goal().confidence, |plan| plan.goal.confidence)
 }
@@ -279,9 +279,9 @@ pub fn finish_words(app: &App, range: &Range<Hours>) -> String {
     format!("{most}{}", format::hours(confidence.end(range)))
 }
 
-/// The date of a part's price with its age.
+/// Date of a part's price, and its age.
 pub fn date_words(part: &Part) -> String {
-    let date = part.price_as_of.map_or_else(|| "no date on the price".to_owned(), |date| format!("price of {date}"));
+    let date = part.price_as_of.map_or_else(|| "undated price".to_owned(), |date| format!("price of {date}"));
     part.trust.age_days.map_or_else(|| date.clone(), |days| format!("{date}, {days} days old"))
 }
 
@@ -301,18 +301,18 @@ pub fn gpus_words(part: &Part) -> String {
     plans::gpu_words(part)
 }
 
-/// The method of the step time behind a part.
+/// Method of the step time behind a part.
 pub fn method_of(app: &App, part: &Part) -> String {
     let row = app.predict.rows.iter().find(|row| row.slug == part.gpu);
     row.map_or_else(|| "predicted".to_owned(), |row| crate::app::screen::predict::method_words(&row.step))
 }
 
-/// What is to be said with the plan's times and costs.
+/// Warnings about the plan's times and costs.
 pub fn warnings(app: &App, brief: bool) -> Vec<String> {
     app.plan.value().map_or_else(Vec::new, |plan| predict::words(&plan.warnings, brief))
 }
 
-/// The table of the lower pane; `None` where it shows no table.
+/// The table of the lower pane; `None` if it shows none.
 pub fn lower_table(app: &App) -> Option<Table> {
     match app.planner.lower {
         Lower::Alternatives => Some(alternatives_table(app)),
@@ -324,7 +324,7 @@ pub fn lower_table(app: &App) -> Option<Table> {
     }
 }
 
-/// The same without the rows of a long list that are far from the selected one.
+/// The same without rows far from the selected one.
 pub fn lower_on_screen(app: &App) -> Option<Table> {
     match app.planner.lower {
         Lower::Rejected => Some(rejected_table(app, app.planner.list.near(app.size.1))),
@@ -332,16 +332,16 @@ pub fn lower_on_screen(app: &App) -> Option<Table> {
     }
 }
 
-/// A table of the lower pane, with what stands there where it has no rows.
+/// A table of the lower pane, with a text for when it is empty.
 fn lower(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>, empty: &str) -> Table {
     let empty = below(app).unwrap_or_else(|| empty.to_owned());
     let list = &app.planner.list;
-    let empty = if list.is_filtered() { "No row passes the filter; Esc clears it.".to_owned() } else { empty };
+    let empty = if list.is_filtered() { "No row matches the filter; press Esc to clear it.".to_owned() } else { empty };
     let sorted = Some((list.sort, list.reversed)).filter(|(column, _)| *column > 0);
     Table { columns, rows, selected: list.selected, sorted, empty, ..Table::default() }
 }
 
-/// The plan and the best single offers beside it.
+/// The plan and the best single offers.
 pub fn alternatives_table(app: &App) -> Table {
     let confidence = confidence(app);
     let columns = vec![
@@ -357,13 +357,13 @@ pub fn alternatives_table(app: &App) -> Table {
         Column::words("provider", 11, 3),
         Column::words("region", 10, 7),
         Column::words("machine", 12, 9),
-        Column::figures("price of", 8),
+        Column::figures("price date", 8),
     ];
     let rows = candidates(app)
         .into_iter()
         .map(|(part, own)| {
             let role = if own { Role::Good } else { Role::Text };
-            // Where there is no room for the reason, the mark stays.
+            // Without space for the reason, the mark remains.
             let doubtful = if part.trust.doubts.is_empty() { " " } else { "?" };
             vec![
                 Cell::styled(Role::Good, if own { "✓" } else { "" }),
@@ -385,22 +385,22 @@ pub fn alternatives_table(app: &App) -> Table {
             ]
         })
         .collect();
-    lower(app, columns, rows, "No offer meets the limits; see the reasons above, or move them.")
+    lower(app, columns, rows, "No offer meets the limits; see the reasons above, or relax the limits.")
 }
 
-/// The plan over time, and what its cost is made of.
+/// The plan over time, and its cost by item.
 pub fn timeline_table(app: &App) -> Table {
     let table = app.plan.value().map_or_else(Table::default, uses::table);
-    lower(app, table.columns, table.rows, "No plan meets the limits; see the reasons above, or move them.")
+    lower(app, table.columns, table.rows, "No plan meets the limits; see the reasons above, or relax the limits.")
 }
 
-/// What the signs of its bars mean.
+/// Legend of its bars.
 pub fn legend(app: &App) -> String {
     let ascii = app.setup.glyphs == GlyphSet::Ascii;
     app.plan.value().map_or_else(String::new, |plan| uses::legend(plan, ascii))
 }
 
-/// The plans that none beats in both time and cost, from the fastest to the cheapest.
+/// The best trade-offs (Pareto front), from the fastest to the cheapest.
 pub fn frontier_table(app: &App) -> Table {
     let confidence = confidence(app);
     let columns = vec![
@@ -428,17 +428,17 @@ pub fn frontier_table(app: &App) -> Table {
             ]
         })
         .collect();
-    lower(app, columns, rows, "No offer can do the work.")
+    lower(app, columns, rows, "No offer fits the work.")
 }
 
-/// The plan that the cursor is on in the chart, in words.
+/// The plan under the cursor in the chart, in words.
 pub fn cursor_words(app: &App) -> Option<String> {
     let point = app.frontier.get(app.planner.list.selected)?;
     let (hours, cost) = (finish_words(app, &point.hours), format::usd_with_range(&point.cost));
     Some(format!("{hours}, {cost}: {}", point_words(point)))
 }
 
-/// What a plan on the frontier uses, in words.
+/// Offers of a point on the Pareto front, in words.
 fn point_words(point: &FrontierPoint) -> String {
     let words = |part: &FrontierPart| {
         let gpus = plans::machine_words(part.nodes, part.gpu_count, &part.gpu);
@@ -465,12 +465,12 @@ fn rejected_table(app: &App, made: std::ops::Range<usize>) -> Table {
             ]
         })
         .collect();
-    let columns = // The reason is the answer; what the offer is called, Enter shows whole.
-        vec![Column::words("offer", 24, 1).sorts(1), Column::words("why not", 20, 0).sorts(2)];
-    Table { left_out, ..lower(app, columns, rows, "No offer was rejected.") }
+    let columns = // The reason matters most; Enter shows the full offer.
+        vec![Column::words("offer", 24, 1).sorts(1), Column::words("reason", 20, 0).sorts(2)];
+    Table { left_out, ..lower(app, columns, rows, "No rejected offers.") }
 }
 
-/// What the plan rests on: a label and a text a line.
+/// Assumptions of the plan, as label and text per line.
 pub fn notes(app: &App) -> Vec<(String, String)> {
     let Some(plan) = app.plan.value() else {
         return vec![(String::new(), below(app).unwrap_or_default())];

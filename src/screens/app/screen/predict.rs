@@ -1,4 +1,4 @@
-//! Third screen: the step on every GPU, its value for money, and how it was predicted.
+//! Third screen: the step on every GPU, its value for money, and the method.
 
 pub mod batches;
 pub mod difference;
@@ -31,7 +31,7 @@ pub use habitat_reports::answer::method_words;
 use habitat_reports::format;
 use habitat_step::catalog::Vendor;
 
-/// What the list can be sorted by, in the order of `s`.
+/// Sort orders of the list, in the order of the `s` key.
 const SORTS: [&str; 7] =
     ["step time", "samples per dollar", "memory", "name", "price", "high end of the range", "speed-up"];
 
@@ -40,71 +40,71 @@ const SORTS: [&str; 7] =
 pub struct PredictState {
     /// Selection, filter, order of the GPUs.
     pub list: ListState,
-    /// The rows before filter and order.
+    /// All rows, without filter and order.
     pub rows: Vec<Row>,
-    /// The GPUs that the answer names.
+    /// GPUs that the first screen's answer names.
     pub picks: Picks,
-    /// Steps in the recorded precision.
+    /// Step times in the recorded precision.
     pub unchanged: Option<Unchanged>,
     /// The GPU whose operations are shown.
     pub opened: Option<GpuSlug>,
     /// Selection, filter, order of those operations.
     pub operations: ListState,
-    /// The GPU that others are compared with, where one was marked.
+    /// The GPU to compare others with, if one is marked.
     pub marked: Option<GpuSlug>,
-    /// The two GPUs of which the difference is shown.
+    /// The two GPUs to compare.
     pub difference: Option<Compared>,
-    /// The GPU that other figures are tried on.
+    /// The GPU with changed specifications.
     pub version: Option<Version>,
-    /// The GPU on which other batch sizes are tried.
+    /// The GPU with other batch sizes.
     pub sizes: Option<batches::Sizes>,
     /// The GPU to select once there are rows.
     pub wanted: Option<GpuSlug>,
 }
 
-/// What a dollar buys.
+/// Work that a dollar buys.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RowValue {
     /// Price of one GPU.
     pub price: UsdPerHour,
-    /// Samples for a dollar; `None` where the batch size is not known.
+    /// Samples per dollar; `None` if the batch size is unknown.
     pub per_usd: Option<OpenRange<f64>>,
-    /// Who sells it.
+    /// The seller.
     pub provider: String,
-    /// How it is paid for.
+    /// The pricing tier.
     pub tier: Tier,
     /// The offer's full name, with its date.
     pub offer: String,
-    /// What speaks against the price, in a word each; empty where nothing does.
+    /// Doubts about the price, one word each; empty if there are none.
     pub marks: String,
-    /// The same with the reasons.
+    /// The doubts with their reasons.
     pub doubts: String,
 }
 
 /// One GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Position in the predictions.
+    /// Index in the predictions.
     pub index: usize,
     /// The GPU.
     pub slug: GpuSlug,
     /// Its name.
     pub name: String,
-    /// Who makes it.
+    /// The vendor.
     pub vendor: Vendor,
     /// Whether the step was recorded on it.
     pub measured: bool,
-    /// Whether the step is in the recorded precision, though another one is shown.
+    /// Whether the step keeps the recorded precision although another one was requested.
     pub keeps_precision: bool,
-    /// Whether its catalog row has doubtful figures.
+    /// Whether its catalog entry has unverified figures.
     pub doubtful: bool,
     /// The step.
     pub step: Estimate,
-    /// Samples a second.
+    /// Samples per second.
     pub throughput: Option<OpenRange<SamplesPerSecond>>,
-    /// The cheapest usable offer on demand.
+    /// The cheapest usable on-demand offer.
     pub value: Option<RowValue>,
-    /// Whether there are offers on spot, whatever there is on demand.
+    /// Whether there are usable spot offers.
     pub on_spot: bool,
     /// Whether the step fits in memory.
     pub fits: Fits,
@@ -112,12 +112,12 @@ pub struct Row {
     pub memory_gib: f64,
 }
 
-/// Steps in the recorded precision, for the speed-up of another one.
+/// Step times in the recorded precision, to compute the speed-up of another one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unchanged {
-    /// How they were predicted otherwise.
+    /// Method and host of these predictions.
     by: (Option<MethodChoice>, Option<Host>),
-    /// Time of the step by GPU.
+    /// Step time by GPU.
     steps: Vec<(GpuSlug, Micros)>,
 }
 
@@ -246,18 +246,18 @@ impl Behaviour for PredictScreen {
     }
 }
 
-/// Whether something other than the table of GPUs is shown.
+/// Whether a view inside the screen is open instead of the table of GPUs.
 pub const fn is_inside(app: &App) -> bool {
     let state = &app.predict;
     state.opened.is_some() || state.difference.is_some() || state.version.is_some() || state.sizes.is_some()
 }
 
-/// Whether the keys move the figures of a GPU, or a batch size.
+/// Whether the keys move specifications of a GPU, or a batch size.
 const fn is_on_sliders(app: &App) -> bool {
     (app.predict.version.is_some() || app.predict.sizes.is_some()) && app.predict.difference.is_none()
 }
 
-/// Predicts every GPU with the other host.
+/// Predicts every GPU with the other assumption about the host.
 fn choose_host(app: &mut App, effects: &mut Vec<Effect>) {
     let now = app.chosen.host.or_else(|| app.predictions.value().map(|all| all.host)).unwrap_or_default();
     let host = now.other();
@@ -265,37 +265,36 @@ fn choose_host(app: &mut App, effects: &mut Vec<Effect>) {
     app.tell(
         Tone::Good,
         match host {
-            Host::AsRecorded => "the GPU waits for the host as recorded",
-            Host::KeepsUp => "as if the host kept up: the GPU never waits for it",
+            Host::AsRecorded => "GPU waits for the CPU as recorded",
+            Host::KeepsUp => "assuming the CPU keeps up: GPU time only",
         },
     );
     app.start_predict(effects);
 }
 
-/// Precisions tried one after the other, after the recorded one.
+/// Precisions to cycle through, after the recorded one.
 const PRECISIONS: [Precision; 6] =
     [Precision::Fp32, Precision::Tf32, Precision::AmpFp16, Precision::AmpBf16, Precision::Fp8, Precision::Fp32Strict];
 
-/// Predicts every GPU in the next precision that is not the recorded one.
+/// Predicts every GPU in the next precision.
 fn choose_precision(app: &mut App, effects: &mut Vec<Effect>) {
     let recorded = app.setup.profile.workload.precision;
     let others: Vec<Precision> = PRECISIONS.into_iter().filter(|other| Some(*other) != recorded).collect();
     let now = precision(app).and_then(|now| others.iter().position(|other| *other == now));
     let next = others.get(now.map_or(0, |place| place + 1)).copied();
     app.chosen.precision = Some(next);
-    let text =
-        next.map_or_else(|| "in the precision of the recording".to_owned(), |next| format!("as if run in {next}"));
+    let text = next.map_or_else(|| "precision as recorded".to_owned(), |next| format!("as if run in {next}"));
     app.tell(Tone::Good, text);
     app.start_predict(effects);
 }
 
-/// The precision predicted for; `None` = as recorded.
+/// Precision of the predictions; `None` = as recorded.
 pub fn precision(app: &App) -> Option<Precision> {
     app.chosen.precision.unwrap_or(app.setup.precision)
 }
 
-/// How many times as fast the step is in the chosen precision as in the recorded one; `None` in the recorded one, and
-/// as long as nothing else is the same.
+/// Speed-up of the step in the chosen precision over the recorded one. `None` in the recorded one, and if anything else
+/// differs between the predictions.
 pub fn speed_up(app: &App, row: &Row) -> Option<f64> {
     precision(app)?;
     let unchanged = app.predict.unchanged.as_ref()?;
@@ -305,7 +304,7 @@ pub fn speed_up(app: &App, row: &Row) -> Option<f64> {
     (now > 0.0 && before.get() > 0.0).then(|| before.get() / now)
 }
 
-/// A speed-up over a precision in words.
+/// A speed-up over another precision in words.
 fn times_words(times: f64, of: Precision) -> String {
     match times {
         slower if slower < 0.95 => format!("{} times as long as in {of}", format::number(1.0 / slower)),
@@ -313,7 +312,7 @@ fn times_words(times: f64, of: Precision) -> String {
     }
 }
 
-/// What another precision brings, in words: on the GPU of the recording, else the median of all.
+/// Speed-up of the chosen precision in words: on the recording GPU, else the median of all GPUs.
 pub fn speed_up_words(app: &App) -> Option<String> {
     let of = app.setup.profile.workload.precision?;
     let times = |times: f64| times_words(times, of);
@@ -327,7 +326,7 @@ pub fn speed_up_words(app: &App) -> Option<String> {
     all.get(all.len() / 2).map(|median| format!("median GPU {}", times(*median)))
 }
 
-/// Makes the rows anew from predictions and prices.
+/// Rebuilds the rows from predictions and prices.
 pub(in crate::app) fn rebuild(app: &mut App) {
     let before = selected(app).map(|row| row.slug.clone()).or_else(|| app.predict.wanted.take());
     let Some(predictions) = app.predictions.shared() else { return };
@@ -349,7 +348,7 @@ pub(in crate::app) fn rebuild(app: &mut App) {
             offer: format!(
                 "{}{}{}",
                 clean(value.offer.id.as_str(), 100),
-                value.offer.as_of.map_or_else(|| ", no date".to_owned(), |date| format!(", {date}")),
+                value.offer.as_of.map_or_else(|| ", undated".to_owned(), |date| format!(", {date}")),
                 value.offer.trust.age_days.map_or_else(String::new, |days| format!(", {days} days old")),
             ),
             marks: value.offer.trust.marks(),
@@ -370,7 +369,7 @@ pub(in crate::app) fn rebuild(app: &mut App) {
     app.predict.list.selected = before.and_then(|slug| rows(app).iter().position(|row| row.slug == slug)).unwrap_or(0);
 }
 
-/// The rows shown, filtered and in order.
+/// Rows that pass the filter, sorted.
 pub fn rows(app: &App) -> Vec<&Row> {
     let list = &app.predict.list;
     let words = |row: &Row| {
@@ -394,7 +393,7 @@ pub fn rows(app: &App) -> Vec<&Row> {
             _ => None,
         }
     };
-    // A name of a GPU as people type it; what is excluded is not meant.
+    // Common names of GPUs also match, unless the filter is inverted.
     let excludes = list.filter.trim_start().starts_with('!');
     let names = lists(&list.filter)
         .flat_map(|part| if part.trim().contains(' ') { vec![part] } else { alternatives(part.trim()).collect() });
@@ -419,7 +418,7 @@ pub fn rows(app: &App) -> Vec<&Row> {
     if list.reversed {
         rows.reverse();
     }
-    // Where nothing is known the row goes last, whichever the order.
+    // Rows without the value come last in either order.
     match list.sort {
         0 | 5 => rows.sort_by_key(|row| step(row).is_none()),
         4 => rows.sort_by_key(|row| price(row).is_none()),
@@ -444,7 +443,7 @@ pub fn selected_prediction(app: &App) -> Option<&Prediction> {
     }
 }
 
-/// Predicts the GPUs that are looked into, operation by operation.
+/// Predicts the opened or compared GPUs by operation.
 pub(in crate::app) fn start_details(app: &mut App, effects: &mut Vec<Effect>) {
     let compared = app.predict.difference.iter().filter_map(|compared| compared.gpus.clone()).flatten();
     let mut gpus: Vec<GpuSlug> = compared.chain(app.predict.opened.clone()).collect();
@@ -456,49 +455,49 @@ pub(in crate::app) fn start_details(app: &mut App, effects: &mut Vec<Effect>) {
     }
 }
 
-/// What is predicted of every operation on a GPU that is looked into; `None` until it is known.
+/// Prediction by operation of an opened or compared GPU; `None` until it is there.
 fn detailed<'a>(app: &'a App, gpu: &GpuSlug) -> Option<&'a Prediction> {
     app.details.value()?.predictions.iter().find(|prediction| prediction.gpu.slug == *gpu)
 }
 
-/// What the job does, where it is not simply done.
+/// State of the prediction, unless it is done.
 pub fn state_line(app: &App) -> Option<String> {
     match app.predictions.state() {
         JobState::Running => Some(format!("predicting the step on {} GPUs …", app.setup.catalog.len())),
         JobState::Failed(reason) => {
             let key = app.setup.keymap.hint(Action::Origin);
             let choose = if app.unavailable(Action::Origin).is_none() {
-                format!(" · {key} chooses it here")
+                format!(" · {key} to choose it")
             } else {
                 String::new()
             };
             Some(format!("prediction failed: {}{choose}", clean(reason, 500)))
         }
-        JobState::Cancelled => Some(format!("cancelled; {} runs it again", app.setup.keymap.hint(Action::Rerun))),
+        JobState::Cancelled => Some(format!("cancelled; {} to run it again", app.setup.keymap.hint(Action::Rerun))),
         JobState::Idle => None,
     }
 }
 
-/// Whether there are no predictions because they failed.
+/// Whether the prediction failed without an earlier result.
 pub fn failed(app: &App) -> bool {
     app.predictions.value().is_none() && matches!(app.predictions.state(), JobState::Failed(_))
 }
 
-/// Said where something waits for predictions that failed: the reason stands elsewhere.
+/// Text for content that waits for failed predictions; the reason is shown elsewhere.
 pub const NEEDS_PREDICTION: &str = "needs the prediction";
 
-/// Low–high and method of a step.
+/// Range and method of a step.
 pub fn range_and_method(step: &Estimate) -> String {
     format!("{} · {}", format::time_range(step.range.low, step.range.high), method_words(step))
 }
 
-/// What is to be said with any of the times: in whole sentences, or in a few words.
+/// Warnings about any of the times: whole sentences, or a few words if `brief`.
 pub fn warnings(app: &App, brief: bool) -> Vec<String> {
     let Some(all) = app.predictions.value() else { return Vec::new() };
     if brief { one_line(&all.brief_warnings()) } else { words(&all.warnings(), false) }
 }
 
-/// Warnings in whole sentences, or in a few words and on one line.
+/// Warnings as whole sentences, or as a few words on one line.
 pub fn words(warnings: &[Warning], brief: bool) -> Vec<String> {
     if !brief {
         return warnings.iter().map(ToString::to_string).collect();
@@ -510,7 +509,7 @@ fn one_line(briefs: &[String]) -> Vec<String> {
     if briefs.is_empty() { Vec::new() } else { vec![briefs.join(" · ")] }
 }
 
-/// How many rows are predicted, derived or measured, for the line above the table.
+/// Numbers of predicted, derived and measured rows, for the line above the table.
 pub fn summary(app: &App) -> String {
     if app.predict.rows.is_empty() {
         return String::new();

@@ -1,5 +1,4 @@
-//! Second screen: the operations of the step and what each one launches; of a step that no
-//! GPU ran, what each one computes.
+//! Second screen: operations of the step with their kernels, or for a step that no GPU ran, their FLOPs and bytes.
 
 pub mod against;
 mod arranged;
@@ -31,10 +30,10 @@ use habitat_step::op;
 use habitat_step::profile::breakdown::{Breakdown, Entry, GroupBy, Segment};
 use habitat_step::profile::{DType, Operation, Phase, Profile, modules as paths};
 
-/// What the list can be sorted by, in the order of `s`.
+/// Sort orders of the list, in the order of the `s` key.
 const SORTS: [&str; 4] = ["time", "count", "time per call", "name"];
 
-/// What the list can be sorted by in the order of `s`, by what there is to show.
+/// Sort orders for the current content, in the order of the `s` key.
 fn sorts(app: &App) -> &'static [&'static str] {
     match (is_unmeasured(&app.setup.profile), &app.profile.against) {
         (true, _) => &counted::SORTS,
@@ -43,7 +42,7 @@ fn sorts(app: &App) -> &'static [&'static str] {
     }
 }
 
-/// The place of an order among those.
+/// Index of a sort order.
 fn place(app: &App, order: &str) -> usize {
     sorts(app).iter().position(|known| *known == order).unwrap_or(0)
 }
@@ -148,18 +147,18 @@ impl Behaviour for ProfileScreen {
     }
 }
 
-/// A row of the list, before filter and order.
+/// A row of the list.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// What it stands for, and its device time.
+    /// Label, operations and device time.
     pub entry: Entry,
-    /// What it computes.
+    /// FLOPs and bytes.
     pub counted: Counted,
-    /// The same in the recording that this one is compared with.
+    /// The same row in the other recording.
     pub other: Option<Other>,
 }
 
-/// The rows of a grouping: the most time first, without times the most FLOPs.
+/// Rows of a grouping, by time; without times, by FLOPs.
 pub fn grouped(profile: &Profile, by: GroupBy, phase: Option<Phase>) -> Vec<Row> {
     let entries = Breakdown::entries(profile, by, phase, |operation| op::family(operation).name());
     let row = |entry: Entry| Row { counted: Counted::of(profile, &entry), entry, other: None };
@@ -173,10 +172,10 @@ pub fn grouped(profile: &Profile, by: GroupBy, phase: Option<Phase>) -> Vec<Row>
     rows
 }
 
-/// What is shown below the table.
+/// Content below the table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Below {
-    /// The detail of the selected row.
+    /// Details of the selected row.
     #[default]
     Detail,
     /// The roofline.
@@ -186,7 +185,7 @@ pub enum Below {
 }
 
 impl Below {
-    /// The other one, or the detail where that is shown already.
+    /// `other`, or the details if `other` is already shown.
     fn toggled(self, other: Self) -> Self {
         if self == other { Self::Detail } else { other }
     }
@@ -197,43 +196,43 @@ impl Below {
 pub struct ProfileState {
     /// Selection, filter, order.
     pub list: ListState,
-    /// What a row stands for.
+    /// Grouping of the rows.
     pub by: GroupBy,
-    /// The phase shown; `None` = all.
+    /// The visible phase; `None` = all.
     pub phase: Option<Phase>,
-    /// Whether the keys move the detail.
+    /// Whether the details have the focus.
     pub in_detail: bool,
-    /// Whether the detail has the whole screen.
+    /// Whether the details fill the screen.
     pub zoomed: bool,
-    /// What is shown below the table.
+    /// Content below the table.
     pub below: Below,
-    /// What is shown of the timeline, once it was opened.
+    /// Visible part of the timeline, once it was opened.
     pub view: Option<timeline::View>,
-    /// First line of the detail shown.
+    /// First visible line of the details.
     pub scroll: usize,
-    /// The rows before filter and order.
+    /// All rows, without filter and order.
     pub entries: Vec<Row>,
-    /// Those that pass the filter, in their order, kept from one picture to the next.
+    /// Rows that pass the filter, sorted; cached between frames.
     arranged: Option<Arranged>,
-    /// The step as a line.
+    /// The step as a bar of segments.
     pub segments: Vec<Segment>,
-    /// Element types of the step's operations, each once.
+    /// Distinct element types of the step's operations.
     element_types: Vec<DType>,
-    /// The recording that this one is compared with.
+    /// The recording to compare with.
     pub against: Option<Against>,
-    /// The waterfall from the one to the other, where it is shown.
+    /// The waterfall between the two recordings, if it is open.
     pub difference: Option<Waterfall>,
 }
 
 impl ProfileState {
-    /// All operations, the most time first, where wanted beside those of another recording.
+    /// All operations by time, next to those of another recording if there is one.
     pub fn new(profile: &Profile, against: Option<Against>) -> Self {
         let mut state = Self { against, ..Self::default() };
         state.regroup(profile);
         state
     }
 
-    /// Makes the rows anew after a change of grouping or phase.
+    /// Rebuilds the rows after a change of grouping or phase.
     pub fn regroup(&mut self, profile: &Profile) {
         self.entries = match &self.against {
             Some(against) => against::grouped(profile, &against.profile, self.by, self.phase),
@@ -254,7 +253,7 @@ impl ProfileState {
         self.scroll = 0;
     }
 
-    /// The phases that occur, to cycle through.
+    /// Selects the next phase that occurs.
     pub fn next_phase(&mut self, profile: &Profile) {
         let phases: Vec<Phase> = Phase::ALL
             .into_iter()
@@ -267,7 +266,7 @@ impl ProfileState {
         self.regroup(profile);
     }
 
-    /// The next grouping.
+    /// Selects the next grouping.
     pub fn next_group(&mut self, profile: &Profile) {
         let place = GroupBy::ALL.iter().position(|by| *by == self.by).unwrap_or(0);
         let is_there = |by: &GroupBy| match by {
@@ -280,7 +279,7 @@ impl ProfileState {
     }
 }
 
-/// The name of a row: in the tree of modules that of the module alone, under those around it.
+/// Label of a row; in the tree of modules, the indented name of the module alone.
 fn label(app: &App, row: &Row) -> String {
     let (state, path) = (&app.profile, clean(&row.entry.label, 200));
     let in_order = state.list.sort == 0 && !state.list.reversed && state.list.filter.is_empty();
@@ -290,7 +289,7 @@ fn label(app: &App, row: &Row) -> String {
     op::name::short(&path).to_owned()
 }
 
-/// The operation that a row stands for, where it is one: of the other recording where this has none.
+/// The operation of a row that has only one; from the other recording if this one lacks it.
 fn only_operation<'a>(app: &'a App, row: &Row) -> Option<&'a Operation> {
     match (&row.entry.operations[..], &row.other, &app.profile.against) {
         ([], Some(other), Some(against)) => against.profile.operations.get(*other.operations.first()?),
@@ -311,7 +310,7 @@ pub fn table(app: &App) -> Table {
     table_of(app, 0..usize::MAX)
 }
 
-/// The table without the rows of a long list that are far from the selected one.
+/// The table without rows far from the selected one.
 pub fn table_on_screen(app: &App) -> Table {
     table_of(app, app.profile.list.near(app.size.1))
 }
@@ -349,7 +348,7 @@ fn table_of(app: &App, made: Range<usize>) -> Table {
             let bar = Graphic::Bar(if most > 0.0 { entry.share / most } else { 0.0 });
             let measured = entry.operations.iter().any(|index| operations[*index].device_time.is_some());
             let (time, share, call) = if entry.operations.is_empty() {
-                ("not here".to_owned(), String::new(), String::new())
+                ("absent".to_owned(), String::new(), String::new())
             } else if measured || entry.time.get() > 0.0 {
                 (
                     format!("{:.3}", entry.time.as_millis()),
@@ -379,7 +378,7 @@ fn table_of(app: &App, made: Range<usize>) -> Table {
     Table { left_out, ..finished(app, columns, rows) }
 }
 
-/// The table of a step that no GPU ran: the rows shown, and the most FLOPs of any.
+/// Table of a step that no GPU ran, from the visible rows and the largest FLOPs of any row.
 fn unmeasured_table(app: &App, most: f64, shown: &[&Row]) -> Table {
     let (by, operations) = (app.profile.by, &app.setup.profile.operations);
     let whole = app.overview.top.iter().map(|row| row.counted.flops).sum();
@@ -395,17 +394,17 @@ fn finished(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>) -> Table {
         selected: state.list.selected,
         sorted: Some((state.list.sort, (state.list.sort != place(app, "name")) != state.list.reversed)),
         empty: if state.entries.is_empty() && state.by == GroupBy::Kernel {
-            "No kernels were recorded; group by operation with b.".to_owned()
+            "No kernels recorded; press b to group by operation.".to_owned()
         } else if state.entries.is_empty() {
-            "No operations in this phase; p shows the next one.".to_owned()
+            "No operations in this phase; press p for the next one.".to_owned()
         } else {
-            "No row passes the filter; Esc clears it.".to_owned()
+            "No row matches the filter; press Esc to clear it.".to_owned()
         },
         ..Table::default()
     }
 }
 
-/// A phase as one word of at most 12 letters.
+/// A phase in one word of at most 12 letters.
 pub const fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::GradientAccumulation => "accumulation",
@@ -427,7 +426,7 @@ pub const fn phase_role(phase: Option<Phase>) -> Role {
     }
 }
 
-/// The step as a line: its segments, with whether the selected row is of each; none where nothing was measured.
+/// The step as a bar: its segments, and whether each contains the selected row. Empty if nothing was measured.
 pub fn segments(app: &App) -> Vec<(&Segment, bool)> {
     let operations = selected(app).map(|row| &row.entry.operations[..]).unwrap_or_default();
     let is_of = |segment: &Segment| {
@@ -441,12 +440,12 @@ pub fn segments(app: &App) -> Vec<(&Segment, bool)> {
     app.profile.segments.iter().map(|segment| (segment, is_of(segment))).collect()
 }
 
-/// Why there are no times, for a line above the table; `None` where there are.
+/// Why there are no times, for a line above the table; `None` if there are.
 pub fn without_times(app: &App) -> Option<&'static str> {
     let profile = &app.setup.profile;
     is_unmeasured(profile).then_some(if profile.origin.is_none() {
-        "No GPU ran this step: FLOPs and bytes from shapes; 3 predicts times."
+        "No GPU timings: FLOPs and bytes from shapes; press 3 for predicted times."
     } else {
-        "Not timed one by one: FLOPs and bytes from shapes; 3 predicts times."
+        "No times by operation: FLOPs and bytes from shapes; press 3 for predicted times."
     })
 }

@@ -1,4 +1,4 @@
-//! What surrounds every screen: the bar at the top, the line of news, the keys.
+//! Elements around every screen: top bar, status line, keys.
 
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Modifier;
@@ -12,19 +12,19 @@ use crate::tui::paint::{Painter, wrap};
 use habitat_base::text::clean;
 use habitat_reports::theme::Role;
 
-/// Draws it; what is left for the screen.
+/// Draws them and returns the area for the screen.
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) -> Rect {
     let two = area.height >= 20;
     let heights = [Constraint::Length(1), Constraint::Fill(1), Constraint::Length(if two { 2 } else { 1 })];
     let [top, body, bottom] = Layout::vertical(heights).areas(area);
     bar(painter, top);
     let lines = rows(painter.app.footer(), usize::from(area.width.saturating_sub(2)));
-    // Where the keys need both lines, the name of the sample stands in the bar alone.
+    // If the keys need both lines, the sample is named in the bar only.
     let news = news(painter, two, two && lines.len() > 1);
     if let Some((role, text)) = &news {
         painter.text(area.x + 1, bottom.y, area.width - 2, text, *role);
     }
-    // On one line the news take the place of the keys.
+    // With a single line, the message replaces the keys.
     let free = usize::from(bottom.height) - usize::from(news.is_some());
     let shown = lines.len().min(free);
     let left: usize = lines[shown..].iter().map(Vec::len).sum();
@@ -51,7 +51,7 @@ fn bar(painter: &mut Painter<'_>, area: Rect) {
         let role = if screen == app.screen { Role::Tab } else { Role::Bar };
         let start = x;
         let room = area.right().saturating_sub(x);
-        // The last cell may be one too few for the blank behind a name.
+        // Drop the blank after a name if there is no cell for it.
         let text = if text.width() > usize::from(room) { text.trim_end() } else { &text };
         x = painter.text(x, area.y, room, text, role);
         painter.hit(Rect::new(start, area.y, x - start, 1), Target::Tab(screen));
@@ -65,19 +65,19 @@ fn bar(painter: &mut Painter<'_>, area: Rect) {
     let modes = modes::modes(app).join(" · ");
     let mut right = area.right() - 1;
     let room = usize::from(right.saturating_sub(x + 1));
-    // What the predictions assume matters more than the name.
+    // Assumptions of the predictions matter more than the name.
     if !name.is_empty() && name.width() + if modes.is_empty() { 0 } else { modes.width() + 3 } <= room {
         right = painter.text_right(right, area.y, room as u16, &name, Role::Bar).saturating_sub(3);
     }
     if !modes.is_empty() && right > x + 1 {
-        // A warning on the ground of the screen, on which its contrast is enough in every theme.
+        // On the screen's background, a warning has enough contrast in every theme.
         let warning = painter.style(Role::Text).patch(painter.style(Role::Warning));
         let at = painter.text_right(right, area.y, right - x - 1, &modes, Role::Bar);
         painter.buffer.set_style(Rect::new(at, area.y, right - at, 1), warning.add_modifier(Modifier::BOLD));
     }
 }
 
-/// The last message, else what the jobs do.
+/// The last message, else the running computation.
 fn news(painter: &Painter<'_>, own_line: bool, crowded: bool) -> Option<(Role, String)> {
     let app = painter.app;
     if let Some((tone, text)) = &app.message {
@@ -89,21 +89,21 @@ fn news(painter: &Painter<'_>, own_line: bool, crowded: bool) -> Option<(Role, S
         return Some((role, format!("{sign}{text}")));
     }
     let stop = app.setup.keymap.hint(Action::Cancel);
-    // The jobs have a plan of their own, and the line of their screen is of it alone.
+    // The jobs screen has its own plan, so its status covers only that.
     if app.screen == Screen::Jobs {
         return jobs::news(app).map(|text| (Role::Muted, text));
     }
     if app.predictions.is_running() {
-        return Some((Role::Muted, format!("{} ({stop} cancels)", predict::state_line(app)?)));
+        return Some((Role::Muted, format!("{} ({stop} to cancel)", predict::state_line(app)?)));
     }
     if app.plan.is_running() {
-        return Some((Role::Muted, format!("{} ({stop} cancels)", plan::state_line(app)?)));
+        return Some((Role::Muted, format!("{} ({stop} to cancel)", plan::state_line(app)?)));
     }
     if app.is_awaiting() {
-        // The screens say it themselves.
+        // The screens show this themselves.
         return None;
     }
-    // So do these; and what was measured needs no predictions.
+    // These screens do so, too; and measurements need no predictions.
     let by_plan = plan::failed(app) && matches!(app.screen, Screen::Overview | Screen::Plan);
     if by_plan || (predict::failed(app) && app.screen != Screen::Job) {
         return None;
@@ -111,7 +111,7 @@ fn news(painter: &Painter<'_>, own_line: bool, crowded: bool) -> Option<(Role, S
     match (predict::state_line(app), plan::state_line(app)) {
         (Some(text), _) | (None, Some(text)) => Some((Role::Warning, text)),
         (None, None) => match &app.setup.source {
-            // On one line the keys matter more; the overview says it there.
+            // With a single line, keys matter more; the overview names the sample.
             Source::Sample(_) if !own_line || crowded && app.screen != Screen::Overview => None,
             Source::Sample(about) => {
                 let long = format!("embedded sample: {} – open your own: habitat-tui FILE", clean(about, 120));
@@ -127,12 +127,12 @@ fn news(painter: &Painter<'_>, own_line: bool, crowded: bool) -> Option<(Role, S
     }
 }
 
-/// Width of what a footer shows of a key.
+/// Width of a key and its word in the footer.
 fn wide(hint: &Hint) -> usize {
     hint.key.width() + 1 + hint.word.width()
 }
 
-/// The keys that work here, in lines of at most `width` cells.
+/// Splits hints into lines of at most `width` cells.
 fn rows(hints: Vec<Hint>, width: usize) -> Vec<Vec<Hint>> {
     let (mut lines, mut used) = (vec![Vec::new()], 0);
     for hint in hints {
@@ -149,7 +149,7 @@ fn rows(hints: Vec<Hint>, width: usize) -> Vec<Vec<Hint>> {
     lines
 }
 
-/// One line of the keys that work here; `left` have no place and are counted at its end: help lists them.
+/// One line of keys. `left` counts hints without space, shown as "more" at the end of the line; the help lists them.
 fn footer(painter: &mut Painter<'_>, area: Rect, mut hints: Vec<Hint>, mut left: usize) {
     let width = usize::from(area.width.saturating_sub(2));
     let used = |hints: &[Hint]| hints.iter().map(|hint| wide(hint) + 2).sum::<usize>();
@@ -175,7 +175,7 @@ fn footer(painter: &mut Painter<'_>, area: Rect, mut hints: Vec<Hint>, mut left:
     }
 }
 
-/// Says what size is needed.
+/// Message about the minimum size.
 pub(super) fn too_small(painter: &mut Painter<'_>, area: Rect) {
     let text = format!(
         "The terminal has {}×{} cells; habitat-tui needs {}×{} or more. Enlarge it, or run `habitat-tui FILE | cat`.",

@@ -1,4 +1,4 @@
-//! Dialogs: help, palette, filter, value, methods, an offer, origin, export.
+//! Dialogs: help, palette, filter, value, methods, offer, origin, export.
 
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
@@ -25,7 +25,7 @@ use habitat_reports::comparison::error_words;
 use habitat_reports::format;
 use habitat_reports::theme::Role;
 
-/// Cells of the dialog of an offer.
+/// Width of the offer dialog in cells.
 const OFFER: u16 = 92;
 
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
@@ -35,12 +35,12 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         Some(Modal::Help { input, scroll }) => help(painter, area, input, *scroll),
         Some(Modal::Palette { input, selected }) => palette(painter, area, input, *selected),
         Some(Modal::Filter { input, .. }) => {
-            // One line, so that the list under it is seen to follow.
+            // One line at the bottom, so that the list stays visible.
             let line = Rect { x: area.x, y: area.bottom() - 1, width: area.width, height: 1 };
             clear(painter, line);
             let x = painter.text(line.x + 1, line.y, 9, "filter: ", Role::Key);
             field(painter, Rect { x, width: line.width - 10, ..line }, input);
-            let keys = "Enter keeps, Esc restores, ! inverts";
+            let keys = "Enter: keep, Esc: restore, ! inverts";
             let figures = format!("memory>=40, step<100, $<2, vendor=amd; {keys}");
             let compares = app.screen == Screen::Predict && !predict::is_inside(app);
             let room = usize::from(line.width).saturating_sub(input.text().width() + 14);
@@ -53,7 +53,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
             let (title, hint) = match knob {
                 Knob::Work => ("amount of work", "such as 1,000,000 or 2.5M"),
                 Knob::Deadline => ("deadline, hours", "such as 48, 2d or 90m; empty = no limit"),
-                Knob::Gpus => ("GPUs at most", "such as 8; empty = no limit"),
+                Knob::Gpus => ("maximum GPUs", "such as 8; empty = no limit"),
                 Knob::Budget => ("budget, US dollars", "such as 500 or 2.5k; empty = no limit"),
             };
             small(painter, area, title, input, error.as_deref().map(|error| (error, Role::Error)), hint);
@@ -61,7 +61,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         Some(Modal::Leave { selected }) => leave(painter, area, *selected),
         Some(Modal::Methods { gpu, selected }) => methods(painter, area, gpu, *selected),
         Some(Modal::Messages { scroll }) => {
-            facts(painter, area, "what was said, the newest first", &messages(app), *scroll);
+            facts(painter, area, "messages, newest first", &messages(app), *scroll);
         }
         Some(Modal::Offer { offer, scroll }) => {
             facts(painter, area, &clean(offer.as_str(), 80), &offer::lines(app, offer), *scroll);
@@ -74,26 +74,24 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         Some(Modal::Export { form, input, exists, error, saving }) => {
             let note = match error {
                 Some(error) => Some((error.as_str(), Role::Error)),
-                None if *exists => {
-                    Some(("There is a file of that name: Enter replaces it, Esc leaves it.", Role::Warning))
-                }
+                None if *exists => Some(("The file exists: Enter to overwrite, Esc to cancel.", Role::Warning)),
                 None if *saving => Some(("writing …", Role::Muted)),
                 None => None,
             };
-            let title = format!("write the plan ({}) to", form.title());
+            let title = format!("export the plan ({}) to", form.title());
             let forms: Vec<&str> = form.all().into_iter().map(ExportForm::title).collect();
-            let hint = format!("Enter writes, Esc closes, ↑↓ choose the form: {}", forms.join(", "));
+            let hint = format!("Enter: write, Esc: close, ↑↓ format: {}", forms.join(", "));
             small(painter, area, &title, input, note, &hint);
         }
     }
 }
 
-/// Lines of a label and a text, in a frame as high as they are.
+/// Lines of label and text, in a frame of matching height.
 fn facts(painter: &mut Painter<'_>, area: Rect, title: &str, lines: &[(String, String)], scroll: usize) {
-    // As high as its lines are when wrapped, drawn nowhere.
+    // Measures the height of the wrapped lines without drawing.
     let nowhere = Rect { width: OFFER.min(area.width).saturating_sub(4), height: 0, ..area };
     let rows = labelled(painter, nowhere, lines, 0);
-    let inside = frame(painter, area, OFFER, rows as u16 + 2, title, "Esc closes");
+    let inside = frame(painter, area, OFFER, rows as u16 + 2, title, "Esc: close");
     labelled(painter, inside, lines, scroll);
 }
 
@@ -103,7 +101,7 @@ fn clear(painter: &mut Painter<'_>, area: Rect) {
     painter.buffer.set_style(area, ground);
 }
 
-/// A frame in the middle; the area inside.
+/// Draws a frame in the middle and returns the area inside.
 fn frame(painter: &mut Painter<'_>, area: Rect, width: u16, height: u16, title: &str, right: &str) -> Rect {
     let (width, height) = (width.min(area.width), height.min(area.height));
     let place = Rect::new(area.x + (area.width - width) / 2, area.y + (area.height - height) / 3, width, height);
@@ -111,7 +109,7 @@ fn frame(painter: &mut Painter<'_>, area: Rect, width: u16, height: u16, title: 
     painter.pane(place, title, right, true)
 }
 
-/// A line being typed, with the cursor; its end is shown where it is too long.
+/// A line of text input with cursor; if it is too long, its end is shown.
 fn field(painter: &mut Painter<'_>, area: Rect, input: &Input) {
     let (before, behind) = input.split();
     let room = area.width.saturating_sub(1) as usize;
@@ -124,7 +122,7 @@ fn field(painter: &mut Painter<'_>, area: Rect, input: &Input) {
     painter.text(x, area.y, area.right().saturating_sub(x), &behind, Role::Text);
 }
 
-/// A line to choose from: marked where it is selected, and clickable; the style of its text.
+/// A clickable choice, marked if selected. Returns the style of its text.
 fn choice(painter: &mut Painter<'_>, line: Rect, index: usize, selected: usize, role: Role) -> Style {
     painter.hit(line, Target::DialogRow(index));
     let style = painter.style(role);
@@ -148,14 +146,14 @@ fn small(painter: &mut Painter<'_>, area: Rect, title: &str, input: &Input, note
 fn help(painter: &mut Painter<'_>, area: Rect, input: &Input, scroll: usize) {
     let lines = help_lines(painter.app, &input.text());
     let inside =
-        frame(painter, area, 92, area.height.saturating_sub(2), "keys", "type to search · ↑↓ scroll · Esc closes");
+        frame(painter, area, 92, area.height.saturating_sub(2), "keys", "type to search · ↑↓ scroll · Esc: close");
     let x = painter.text(inside.x, inside.y, 8, "search: ", Role::Key);
     field(painter, Rect { x, width: inside.width - 8, height: 1, ..inside }, input);
     let list = Rect { y: inside.y + 2, height: inside.height.saturating_sub(2), ..inside };
     if lines.is_empty() {
-        painter.text(list.x, list.y, list.width, "No action has these words.", Role::Muted);
+        painter.text(list.x, list.y, list.width, "No matching action.", Role::Muted);
     }
-    // The text of an action may take several rows.
+    // The text of an action may wrap to several rows.
     let width = usize::from(list.width.saturating_sub(19));
     let mut rows: Vec<(&HelpLine, Option<String>, bool)> = Vec::new();
     let mut first = 0;
@@ -197,12 +195,12 @@ fn help(painter: &mut Painter<'_>, area: Rect, input: &Input, scroll: usize) {
 fn palette(painter: &mut Painter<'_>, area: Rect, input: &Input, selected: usize) {
     let found = palette::found(painter.app, &input.text());
     let height = (found.len() as u16 + 4).clamp(6, area.height.saturating_sub(4).min(18));
-    let inside = frame(painter, area, 84, height, "actions, GPUs, operations, offers", "Enter goes there · Esc closes");
+    let inside = frame(painter, area, 84, height, "actions, GPUs, operations, offers", "Enter: go · Esc: close");
     let x = painter.text(inside.x, inside.y, 2, ": ", Role::Key);
     field(painter, Rect { x, width: inside.width - 2, height: 1, ..inside }, input);
     let list = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
     if found.is_empty() {
-        painter.text(list.x, list.y, list.width, "Nothing has these words.", Role::Muted);
+        painter.text(list.x, list.y, list.width, "No matches.", Role::Muted);
         return;
     }
     let offset = painter.memory.offset("palette", selected, found.len(), usize::from(list.height));
@@ -217,12 +215,12 @@ fn palette(painter: &mut Painter<'_>, area: Rect, input: &Input, selected: usize
     }
 }
 
-/// Which GPU the step was recorded on.
+/// Choice of the recording GPU.
 fn origin(painter: &mut Painter<'_>, area: Rect, candidates: &Candidates, selected: usize) {
     let app = painter.app;
     let rows = candidates.gpus.len() as u16;
-    let title = "on which GPU was it recorded?";
-    let inside = frame(painter, area, 76, rows + 7, title, "Enter chooses");
+    let title = "recording GPU";
+    let inside = frame(painter, area, 76, rows + 7, title, "Enter: select");
     for (row, slug) in candidates.gpus.iter().enumerate() {
         let line = Rect { y: inside.y + row as u16, height: 1, ..inside };
         let style = choice(painter, line, row, selected, Role::Text);
@@ -237,18 +235,18 @@ fn origin(painter: &mut Painter<'_>, area: Rect, candidates: &Candidates, select
     let name = app.setup.profile.origin.as_ref().and_then(|origin| origin.gpu_name.as_deref());
     let named = name.map_or_else(
         || "The recording does not name its GPU".to_owned(),
-        |name| format!("The recording says {:?}, which may be any of these", clean(name, 60)),
+        |name| format!("The recording names {:?}, which matches several GPUs", clean(name, 60)),
     );
     let why = candidates.why.as_ref().map_or_else(String::new, |why| format!(": {}", clean(why, 120)));
-    let about = format!("{named}{why}. Predictions start from what was measured on it.");
+    let about = format!("{named}{why}. Predictions use the measurements on it.");
     let below = Rect { y: inside.y + rows + 1, height: inside.height.saturating_sub(rows + 1), ..inside };
     painter.wrapped(below, &about, Role::Muted);
 }
 
-/// What becomes of the job that still runs.
+/// Choices for a running job on quitting.
 fn leave(painter: &mut Painter<'_>, area: Rect, selected: usize) {
     let Some(followed) = &painter.app.live else { return };
-    let inside = frame(painter, area, 72, 9, "the job still runs", "Enter does it");
+    let inside = frame(painter, area, 72, 9, "the job is still running", "Enter: confirm");
     let interrupt = painter.app.setup.keymap.hint(Action::Quit);
     for (row, leaving) in Leaving::ALL.into_iter().enumerate() {
         let line = Rect { y: inside.y + row as u16, height: 1, ..inside };
@@ -256,7 +254,7 @@ fn leave(painter: &mut Painter<'_>, area: Rect, selected: usize) {
         let (key, words) = leaving.words();
         let words = match leaving {
             Leaving::Stop if !interrupt.is_empty() && !followed.leaving => {
-                format!("{words} ({interrupt} once more does it too)")
+                format!("{words} (or press {interrupt} again)")
             }
             _ => words.to_owned(),
         };
@@ -265,23 +263,26 @@ fn leave(painter: &mut Painter<'_>, area: Rect, selected: usize) {
     }
     let about = match Leaving::ALL.get(selected) {
         Some(Leaving::Leave) => {
-            format!("Process {} continues unwatched; its output still goes to {}.", followed.job.pid, followed.job.log)
+            format!(
+                "Process {} keeps running unwatched; its output still goes to {}.",
+                followed.job.pid, followed.job.log
+            )
         }
         Some(Leaving::Stop) => {
             let (sent, already) = match followed.seen.state {
-                State::Stopping(sent) => (Some(sent), "It was asked to end already; now its"),
+                State::Stopping(sent) => (Some(sent), "It was already asked to stop; now its"),
                 _ => (None, "Its"),
             };
             let signals = job::stop_signals(sent);
-            format!("{already} process group gets {signals}. The screens close when it has ended.")
+            format!("{already} process group receives {signals}. The screens close when it has ended.")
         }
-        _ => "The job goes on and so do the screens.".to_owned(),
+        _ => "The job and the screens stay open.".to_owned(),
     };
     let below = Rect { y: inside.y + 4, height: inside.height.saturating_sub(4), ..inside };
     painter.wrapped(below, &about, Role::Muted);
 }
 
-/// Draws why there is no answer (yet); `false` where there is one.
+/// Draws why there is no answer (yet); `false` if there is one.
 fn waiting<T>(painter: &mut Painter<'_>, inside: Rect, job: &Job<T>, doing: &str) -> bool {
     match job.state() {
         JobState::Failed(why) => {
@@ -295,12 +296,12 @@ fn waiting<T>(painter: &mut Painter<'_>, inside: Rect, job: &Job<T>, doing: &str
     true
 }
 
-/// What every method says of a GPU: one a row, and of the selected one what it needs.
+/// All methods on a GPU, one per row, and requirements of the selected one.
 fn methods(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug, selected: usize) {
     let app = painter.app;
     let lines = app.comparison.value().map_or(1, |comparison| comparison.methods.len()) as u16;
-    let title = format!("{gpu}: method by method");
-    let inside = frame(painter, area, 92, lines + 14, &title, "Enter uses it everywhere · Esc closes");
+    let title = format!("{gpu}: all methods");
+    let inside = frame(painter, area, 92, lines + 14, &title, "Enter: use for all GPUs · Esc: close");
     if waiting(painter, inside, &app.comparison, "comparing the methods …") {
         return;
     }
@@ -328,7 +329,7 @@ fn methods(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug, selected: usize
             {
                 cells.push(format!("{} here", step.method));
             }
-            None => cells.push("no answer".to_owned()),
+            None => cells.push("no prediction".to_owned()),
         }
         for (column, cell) in cells.iter().enumerate() {
             painter.styled(place(column + 1), line.y, line.right().saturating_sub(place(column + 1)), cell, style);

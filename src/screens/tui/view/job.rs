@@ -1,4 +1,4 @@
-//! Fifth screen: the job, and what the other screens show before it is recorded.
+//! Fifth screen: the job. Also draws the other screens before there is a recording.
 
 use ratatui::layout::Rect;
 use ratatui::widgets::{Sparkline, Widget};
@@ -11,9 +11,9 @@ use crate::tui::paint::{Painter, fit, wrap};
 use habitat_recorder::live::Wanted;
 use habitat_reports::theme::Role;
 
-/// Cells of the labels.
+/// Width of labels in cells.
 const LABEL: u16 = 9;
-/// Lines of output that are shown at least.
+/// Minimum number of output lines.
 const LEAST: u16 = 5;
 
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
@@ -41,13 +41,13 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     output(painter, rest, live, framed);
 }
 
-/// What is shown behind a label.
+/// Content after a label.
 enum Shown {
-    /// Lines of one role.
+    /// Lines in one role.
     Lines(Vec<String>, Role),
-    /// A figure and its circumstances.
+    /// A figure and details.
     Figure(String, String),
-    /// The step times in eighths of a cell, and what that shows.
+    /// Step times in eighths of a cell, and a legend.
     Spark(Vec<u64>, String),
 }
 
@@ -94,7 +94,7 @@ impl Fact {
     }
 }
 
-/// What is known, in at most `room` lines: what matters least is left out first.
+/// Facts in at most `room` lines; drops the least important ones.
 fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room: u16) -> Vec<Fact> {
     let app = painter.app;
     let wide = usize::from(width.saturating_sub(LABEL));
@@ -109,17 +109,17 @@ fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room:
         }
         Fact { label, shown: Shown::Lines(lines, role) }
     };
-    // With how much each matters.
+    // Each with its importance.
     let mut facts =
         vec![(9, lines("state", job::state(live), 3)), (3, short("process", (job::processes(live), Role::Text)))];
     match job::times(app, &live.seen) {
         Some((now, rest)) => {
             facts.push((8, Fact { label: "step", shown: Shown::Figure(now, format!(" · {rest}")) }));
         }
-        // A window of time has no steps until a profile is made of it.
+        // A recording by time has no steps until a profile is made from it.
         None if matches!(live.job.wanted, Wanted::Kernels { .. }) => {}
-        None if live.seen.is_over() => facts.push((4, short("step", ("none was timed".to_owned(), Role::Muted)))),
-        None => facts.push((4, short("step", ("none was timed yet".to_owned(), Role::Muted)))),
+        None if live.seen.is_over() => facts.push((4, short("step", ("no steps timed".to_owned(), Role::Muted)))),
+        None => facts.push((4, short("step", ("no steps timed yet".to_owned(), Role::Muted)))),
     }
     if let Some((heights, words)) = job::bars(&live.seen).filter(|_| density > Density::Minimal) {
         facts.push((2, Fact { label: "", shown: Shown::Spark(heights, words) }));
@@ -149,7 +149,7 @@ fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room:
     facts.into_iter().map(|(_, fact)| fact).collect()
 }
 
-/// The end of the output, or what was scrolled to.
+/// The end of the output, or the part scrolled to.
 fn output(painter: &mut Painter<'_>, area: Rect, live: &Live, framed: bool) {
     let right = if live.above > 0 { format!("{} lines below", live.above) } else { String::new() };
     let inside = if framed {
@@ -161,7 +161,7 @@ fn output(painter: &mut Painter<'_>, area: Rect, live: &Live, framed: bool) {
         Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height }
     };
     if live.output.is_empty() {
-        let words = if live.seen.is_over() { "Nothing was written." } else { "Nothing was written yet." };
+        let words = if live.seen.is_over() { "No output." } else { "No output yet." };
         painter.text(inside.x, inside.y, inside.width, words, Role::Muted);
         return;
     }
@@ -172,7 +172,7 @@ fn output(painter: &mut Painter<'_>, area: Rect, live: &Live, framed: bool) {
     }
 }
 
-/// In place of a screen that has no profile to show yet.
+/// Content of a screen that has no profile to show yet.
 pub(super) fn awaited(painter: &mut Painter<'_>, area: Rect) {
     let framed = Density::of(painter.buffer.area) > Density::Minimal;
     let inside = if framed {

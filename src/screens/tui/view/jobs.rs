@@ -1,4 +1,4 @@
-//! Sixth screen: what holds for all jobs, and each of them over time.
+//! Sixth screen: facts about all jobs, and each job over time.
 
 use ratatui::layout::{Constraint, Layout, Rect};
 
@@ -10,7 +10,7 @@ use habitat_base::text::clean;
 use habitat_reports::jobs::status_words;
 use habitat_reports::theme::Role;
 
-/// Lines of the jobs that are left to them, whatever is said above.
+/// Minimum number of lines for the jobs.
 const LEAST: u16 = 7;
 
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
@@ -21,7 +21,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let frame = if framed { 2 } else { 0 };
     let wide = usize::from(area.width.saturating_sub(4));
     let needed: usize = lines.iter().map(|(_, words)| wrap(words, wide).len()).sum();
-    // Reasons have all the room there is: without a plan there is nothing below.
+    // Reasons may use all lines: without a plan there is nothing below.
     let least = if plan.is_some_and(|plan| plan.jobs.is_empty()) { frame + 1 } else { LEAST };
     let height = (needed as u16 + frame).min(area.height.saturating_sub(least));
     let height = if needed == 0 { 0 } else { height };
@@ -29,7 +29,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
 
     let inside = if framed {
         let stale = if app.jobs.plan.is_stale() { " (stale)" } else { "" };
-        let title = format!("jobs of {}{stale}", clean(app.setup.jobs.as_deref().unwrap_or_default(), 60));
+        let title = format!("jobs in {}{stale}", clean(app.setup.jobs.as_deref().unwrap_or_default(), 60));
         painter.pane(above, &title, &plan.map_or_else(String::new, status_words), false)
     } else {
         Rect { x: above.x + 1, width: above.width.saturating_sub(2), ..above }

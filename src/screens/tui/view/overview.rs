@@ -15,7 +15,7 @@ use habitat_base::units::Micros;
 use habitat_reports::format;
 use habitat_reports::theme::Role;
 
-/// Cells of the labels of the recording.
+/// Width of the recording's labels in cells.
 const LABEL: u16 = 9;
 
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
@@ -31,11 +31,11 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         Source::Sample(_) => "embedded sample, not your own recording".to_owned(),
         Source::Awaited => String::new(),
     };
-    // Memory by kind has a line of its own; without phases there is room for it.
+    // Memory by kind has its own line; without phases there is space for it.
     let more = painter.app.setup.profile.step.as_ref().is_some_and(|step| step.memory.is_some())
         && !painter.app.overview.breakdown.phases.is_empty();
     let notes = overview::notes(&painter.app.setup.profile).len().min(2) as u16;
-    // In place of the phases, what was noted where there are none.
+    // Without phases, notes replace them.
     let without = if painter.app.overview.breakdown.phases.is_empty() { 2 - notes } else { 0 };
     let (words, _) = overview::verdict(painter.app, false);
     let verdict = wrap(&words, usize::from(area.width.saturating_sub(4))).len().min(VERDICT) as u16;
@@ -44,7 +44,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let [top, rest] = Layout::vertical([Constraint::Length(height), Constraint::Fill(1)]).areas(area);
     let title = match painter.app.setup.profile.origin {
         Some(_) => format!("recorded on {}", overview::origin(&painter.app.setup.profile)),
-        None => "recorded: shapes only, nothing measured on a GPU".to_owned(),
+        None => "recorded: shapes only, no GPU timings".to_owned(),
     };
     let inside = painter.pane(top, &title, &source, false);
     recorded(painter, inside, true);
@@ -56,15 +56,15 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         let used = answers(painter, inside);
         next_steps(painter, Rect { y: inside.y + used + 1, height: inside.height.saturating_sub(used + 1), ..inside });
     } else {
-        // The answers take what they need; the operations get the rest.
-        // Of a pane with less than two rows nothing can be read.
+        // The answers take the lines that they need, the operations get the rest. A pane with less than two rows would
+        // be unreadable.
         let needed = answer_lines(painter, rest.width - 4) + 2;
         let below = if rest.height.saturating_sub(needed) < 4 { rest.height } else { needed };
         let [above, below] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(rest);
         if above.height > 0 {
             operations(painter, above, 2);
         }
-        let inside = painter.pane(below, "recommendation", "3 compares GPUs, 4 plans", false);
+        let inside = painter.pane(below, "recommendation", "3: compare GPUs, 4: plan", false);
         answers(painter, inside);
     }
 }
@@ -73,12 +73,12 @@ fn inset(area: Rect) -> Rect {
     Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }
 }
 
-/// Lines of the recording in a pane, under the verdict: workload, step, phases and what they are.
+/// Lines of the recording in a pane, below the verdict: workload, step, phases and their legend.
 const RECORDED: u16 = 4;
-/// Most lines of the verdict.
+/// Maximum number of lines of the verdict.
 const VERDICT: usize = 3;
 
-/// What was recorded; the lines used.
+/// Draws the recording and returns the number of lines used.
 fn recorded(painter: &mut Painter<'_>, area: Rect, phases: bool) -> u16 {
     let area = if phases { area } else { inset(area) };
     let app = painter.app;
@@ -98,7 +98,7 @@ fn recorded(painter: &mut Painter<'_>, area: Rect, phases: bool) -> u16 {
         let room = area.right().saturating_sub(x);
         painter.text(x, y, room, &fit(&rest, room as usize), Role::Muted);
     } else {
-        let mut words = "not timed on a GPU".to_owned();
+        let mut words = "no GPU timings".to_owned();
         words.extend(overview::peak(profile).map(|peak| format!(" · {peak}")));
         painter.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
     }
@@ -108,7 +108,7 @@ fn recorded(painter: &mut Painter<'_>, area: Rect, phases: bool) -> u16 {
         let words = if breakdown.total.get() > 0.0 {
             format!("{} of device time in operations", format::time(breakdown.total))
         } else {
-            "nothing measured on a GPU: every time here is predicted from shapes".to_owned()
+            "no GPU timings: all times here are predicted from shapes".to_owned()
         };
         painter.text(area.x, y, LABEL, "device", Role::Muted);
         painter.text(area.x + LABEL, y, width - LABEL, &words, Role::Muted);
@@ -141,8 +141,8 @@ fn recorded(painter: &mut Painter<'_>, area: Rect, phases: bool) -> u16 {
     y + 1 - area.y
 }
 
-/// The parts of the step in words: with times if all fit so, else without, the largest first to have a place, in the
-/// order of the step.
+/// Legend of the step's parts, with times if all fit. Otherwise without times, and the largest parts take precedence;
+/// shown in the step's order.
 fn legend(painter: &mut Painter<'_>, area: Rect, parts: &[(&'static str, f64, Micros, Role)]) {
     let words = |with_time: bool| -> Vec<String> {
         let text = |(name, share, time, _): &(&str, f64, Micros, Role)| {
@@ -158,7 +158,7 @@ fn legend(painter: &mut Painter<'_>, area: Rect, parts: &[(&'static str, f64, Mi
         texts = words(false);
     }
     let mut order: Vec<usize> = (0..parts.len()).collect();
-    // Idle time is named however short it is.
+    // Always name idle time, even if short.
     order.sort_by(|a, b| parts[*b].1.total_cmp(&parts[*a].1));
     order.sort_by_key(|index| parts[*index].3 != Role::Track);
     let mut used = 0;
@@ -179,15 +179,15 @@ fn legend(painter: &mut Painter<'_>, area: Rect, parts: &[(&'static str, f64, Mi
     }
 }
 
-/// The operators with the most time, in one or two columns.
+/// Operators with the most time, in one or two columns.
 fn operations(painter: &mut Painter<'_>, area: Rect, columns: u16) {
     let unmeasured = painter.app.overview.breakdown.unmeasured;
     let by_shapes = is_unmeasured(&painter.app.setup.profile);
     let (title, right) = match (by_shapes, unmeasured) {
-        (true, _) => ("FLOPs of the step, from shapes", "2 shows all".to_owned()),
-        (false, 0) => ("where the time goes", "2 shows all".to_owned()),
-        (false, 1) => ("where the time goes", "1 operation not measured".to_owned()),
-        (false, count) => ("where the time goes", format!("{count} operations not measured")),
+        (true, _) => ("FLOPs of the step, from shapes", "2: show all".to_owned()),
+        (false, 0) => ("time by operator", "2: show all".to_owned()),
+        (false, 1) => ("time by operator", "1 operation not measured".to_owned()),
+        (false, count) => ("time by operator", format!("{count} operations not measured")),
     };
     let inside = painter.pane(area, title, &right, false);
     let top = &painter.app.overview.top;
@@ -200,7 +200,7 @@ fn operations(painter: &mut Painter<'_>, area: Rect, columns: u16) {
         (true, false) => 0.0,
     };
     if top.iter().all(|row| share(row) == 0.0) {
-        painter.wrapped(inside, "The shapes do not say what the step computes.", Role::Muted);
+        painter.wrapped(inside, "The shapes do not show what the step computes.", Role::Muted);
         return;
     }
     let gap = 3;
@@ -209,7 +209,7 @@ fn operations(painter: &mut Painter<'_>, area: Rect, columns: u16) {
         |row: &Row| if by_shapes { format::short_count(row.counted.flops) } else { format::time(row.entry.time) };
     let name = |row: &Row| habitat_step::op::name::short(&clean(&row.entry.label, 80)).to_owned();
     let mut listed: Vec<(String, String, f64)> = top.iter().map(|row| (name(row), amount(row), share(row))).collect();
-    // The time in which the GPU waits is a part of the step like another.
+    // Idle time is listed as part of the step.
     if let Some(split) = split.filter(|split| split.idle.get() > 0.0) {
         let place = listed.partition_point(|(_, _, share)| *share >= 1.0 - scale);
         listed.insert(place, ("(GPU idle)".to_owned(), format::time(split.idle), 1.0 - scale));
@@ -223,14 +223,14 @@ fn operations(painter: &mut Painter<'_>, area: Rect, columns: u16) {
         let bar = if wide >= 50 { wide - 46 } else { 0 };
         let name = wide.saturating_sub(bar + 18 + 2);
         painter.text(x, y, name, label, Role::Text);
-        // Beside the names the numbers come first, then the bars.
+        // Numbers take precedence over bars.
         let drawn = bars::bar(painter.glyphs, bar, if most > 0.0 { share / most } else { 0.0 });
         painter.text(x + name + 1, y, bar, &drawn, Role::Busy);
         painter.text_right(x + wide, y, 18, &numbers, Role::Text);
     }
 }
 
-/// Cells of the questions.
+/// Width of the questions in cells.
 const QUESTION: u16 = 18;
 
 fn answer_lines(painter: &Painter<'_>, width: u16) -> u16 {
@@ -240,7 +240,7 @@ fn answer_lines(painter: &Painter<'_>, width: u16) -> u16 {
     (overview::answers(painter.app).iter().map(lines).sum::<usize>() + warned) as u16
 }
 
-/// The answers, under what is to be said with them; the lines used.
+/// Draws warnings and answers, and returns the number of lines used.
 fn answers(painter: &mut Painter<'_>, area: Rect) -> u16 {
     let warnings = predict::warnings(painter.app, true);
     let left = warned(painter, area, &warnings);
@@ -248,7 +248,7 @@ fn answers(painter: &mut Painter<'_>, area: Rect) -> u16 {
     used + answered(painter, left)
 }
 
-/// An answer with its details behind it.
+/// An answer followed by its details.
 fn flowing(answer: &Answer) -> String {
     answer.answer.iter().chain(&answer.detail).cloned().collect::<Vec<_>>().join(" · ")
 }
@@ -286,7 +286,7 @@ fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
             continue;
         }
         if let Some(text) = &answer.answer {
-            // Where there is little room the number comes first: a name may be cut.
+            // With little space the number comes first, as a name may be cut.
             let text = if narrow { number_first(text) } else { text.clone() };
             let at = if narrow { x + 1 } else { indent };
             let end = painter.text(at, y, area.right().saturating_sub(at), &text, Role::Good);
@@ -298,7 +298,7 @@ fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
             y += 1;
         }
         for (index, text) in answer.detail.iter().enumerate() {
-            // Where there is little room, the range and the method stay and the rest goes.
+            // With little space, only range and method remain.
             if narrow && index > 0 && answer.answer.is_some() {
                 continue;
             }
@@ -321,7 +321,7 @@ fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
     y - area.y
 }
 
-/// `name  number` as `number  name`; the amount of work is left out.
+/// Swaps `name  number` to `number  name`, or drops the amount of work.
 fn number_first(text: &str) -> String {
     match text.split_once("  ") {
         Some((name, number)) => format!("{number}  {name}"),
@@ -329,20 +329,20 @@ fn number_first(text: &str) -> String {
     }
 }
 
-/// What to do next, where there is room to say it.
+/// Suggested next steps, if there is space.
 fn next_steps(painter: &mut Painter<'_>, area: Rect) {
     if area.height < 6 {
         return;
     }
     let two = if is_unmeasured(&painter.app.setup.profile) {
-        "see what every operation computes"
+        "see FLOPs and bytes of every operation"
     } else {
         "see which operations and kernels take the time"
     };
     let steps: [(&str, &str); 4] = [
         ("2", two),
         ("3", "compare all GPUs: time, samples per dollar, memory"),
-        ("4", "set work, deadline and budget, and find the offer"),
+        ("4", "set work, deadline and budget to find an offer"),
         ("?", "all keys"),
     ];
     painter.text(area.x, area.y, area.width, "Next", Role::Muted);

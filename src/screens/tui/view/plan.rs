@@ -59,7 +59,7 @@ fn bare(area: Rect) -> Rect {
     Rect { x: area.x + 1, width: area.width - 2, ..area }
 }
 
-/// Cells of a slider's name and value.
+/// Width of a slider's name and value in cells.
 const NAME: u16 = 12;
 
 fn goal(painter: &mut Painter<'_>, area: Rect, focus: bool) {
@@ -93,7 +93,7 @@ fn goal(painter: &mut Painter<'_>, area: Rect, focus: bool) {
         let is_switch = matches!(action, Action::OnDemand | Action::Spot);
         let sign = painter.glyphs.switch[usize::from(on)];
         let shown = if is_switch { sign.to_owned() } else { value };
-        // On a narrow screen the words that explain themselves are left out.
+        // On a narrow screen, leave out words that are self-explanatory.
         let name = match action {
             Action::Objective | Action::Confidence if narrow => "",
             Action::Parts if tight => "",
@@ -126,7 +126,7 @@ fn answer_title(painter: &Painter<'_>) -> (String, String) {
     (title, right)
 }
 
-/// Lines the answer needs.
+/// Number of lines that the answer needs.
 fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
     let warnings = plan::warnings(painter.app, true);
     let warned: usize = warnings.iter().map(|text| wrap(text, width as usize).len()).sum();
@@ -143,10 +143,10 @@ fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
     answer + (warned + beside) as u16
 }
 
-/// Parts shown at most.
+/// Maximum number of parts to show.
 const PARTS: usize = 3;
 
-/// Lines of a part: what it is, its price and step, and what speaks against the price.
+/// Number of lines of a part: offer, price and step, and doubts about the price.
 fn part_height(part: &Part) -> u16 {
     2 + u16::from(!part.trust.doubts.is_empty())
 }
@@ -190,7 +190,7 @@ fn answer(painter: &mut Painter<'_>, area: Rect) {
     beside(painter, below(y));
 }
 
-/// What else could be had if something more were accepted; the lines used.
+/// Offers that the user must accept first. Returns the number of lines used.
 fn beside(painter: &mut Painter<'_>, area: Rect) -> u16 {
     let mut y = area.y;
     for text in plan::beside_words(painter.app) {
@@ -200,7 +200,7 @@ fn beside(painter: &mut Painter<'_>, area: Rect) -> u16 {
     y - area.y
 }
 
-/// The parts of the plan; the line below them.
+/// Draws the parts of the plan and returns the line below them.
 fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) -> u16 {
     let mut y = area.y;
     for part in plan.parts.iter().take(PARTS) {
@@ -257,12 +257,12 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
         _ => plan.alternatives.len(),
     });
     let title = match what {
-        Lower::Alternatives => format!("the plan and {count} alternatives"),
+        Lower::Alternatives => format!("plan and {count} alternatives"),
         Lower::Beside => format!("{count} more, if you accept"),
-        Lower::Rejected => format!("{count} offers rejected"),
-        Lower::Timeline => "the plan over time, and its cost".to_owned(),
-        Lower::Chart if app.frontier.len() == 1 => "1 plan that none beats in both time and cost".to_owned(),
-        Lower::Chart => format!("{} plans that none beats in both time and cost", app.frontier.len()),
+        Lower::Rejected => format!("{count} rejected offers"),
+        Lower::Timeline => "plan over time, and its cost".to_owned(),
+        Lower::Chart if app.frontier.len() == 1 => "best trade-off (Pareto front): 1 plan".to_owned(),
+        Lower::Chart => format!("best trade-offs (Pareto front): {} plans", app.frontier.len()),
         Lower::Notes => what.name().to_owned(),
     };
     let title = filtered(title, &app.planner.list);
@@ -272,7 +272,7 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
             table::draw(painter, inside, "frontier", &plan::frontier_table(app), focus);
         }
         Lower::Chart => {
-            // What the cursor is on stands below the chart.
+            // Details of the point under the cursor, below the chart.
             let [above, below] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(inside);
             draw_chart(painter, above);
             if let Some(words) = plan::cursor_words(app) {
@@ -289,7 +289,7 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
             table::draw(painter, inside, "alternatives", &plan::alternatives_table(app), focus);
         }
         Lower::Timeline => {
-            // What the signs mean stands below the bars, where there is a line for it.
+            // Legend below the bars, if there is a line for it.
             let legend = plan::legend(app);
             let line = u16::from(!legend.is_empty() && inside.height > 4);
             let [above, below] = Layout::vertical([Constraint::Fill(1), Constraint::Length(line)]).areas(inside);
@@ -310,8 +310,7 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
 fn draw_chart(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let selected = app.planner.list.selected;
-    // The plan is one point, however many parts it has.
-    // All of it stands where the deadline counts and plans are compared.
+    // The plan is a single point, regardless of its number of parts, at the end of the range where it is compared.
     let confidence = plan::confidence(app);
     let whole = app.plan.value().and_then(|plan| plan.total).map(|total| Point {
         x: confidence.end(&total.hours).get(),

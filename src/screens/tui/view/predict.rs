@@ -40,7 +40,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         Density::Compact => 6,
         Density::Full => 10,
     };
-    // What a short table leaves free goes to what is known of the selected row.
+    // Space below a short table is used for details of the selected row.
     let table_needs = shown.len().max(1) + 3 + predict::warnings(app, density < Density::Full).len();
     let free = usize::from(area.height).saturating_sub(table_needs) as u16;
     let below = if below > 0 { below.max(free) } else { 0 };
@@ -59,7 +59,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         }
     }
     if painter.buffer.area.width >= 110 && predict::rows(app).iter().any(|row| row.doubtful) {
-        title.push_str(" (? = catalog figures not confirmed)");
+        title.push_str(" (? = some specifications unverified)");
     }
     let title = filtered(title, &app.predict.list);
     let inside = painter.pane(top, &title, &predict::summary(app), true);
@@ -67,12 +67,12 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     table::draw(painter, inside, "predict", &shown, true);
     if below > 0 {
         let name = predict::selected(app).map_or_else(|| "selected".to_owned(), |row| row.name.clone());
-        let inside = painter.pane(bottom, &name, "Enter: operation by operation", false);
+        let inside = painter.pane(bottom, &name, "Enter: by operation", false);
         labelled(painter, inside, &predict::facts(app), 0);
     }
 }
 
-/// What makes the difference between two GPUs.
+/// Comparison of two GPUs.
 fn difference(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let headline = predict::difference::headline(app).unwrap_or_default();
@@ -80,14 +80,14 @@ fn difference(painter: &mut Painter<'_>, area: Rect) {
     waterfall(painter, area, &headline, &predict::warnings(app, true), &table);
 }
 
-/// A GPU with other figures.
+/// A GPU with changed specifications.
 fn version(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let Some(version) = &app.predict.version else { return };
     let sliders = what_if::sliders(app);
     let stale = if app.what_if.is_stale() { " (stale)" } else { "" };
-    let title = format!("what if the {} had other figures{stale}", what_if::name(app));
-    let right = format!("{}: what makes the difference", app.setup.keymap.hint(Action::Difference));
+    let title = format!("what if: {} with changed specifications{stale}", what_if::name(app));
+    let right = format!("{}: explain the difference", app.setup.keymap.hint(Action::Difference));
     let inside = painter.pane(area, &title, &right, true);
     let inside = warned(painter, inside, &predict::warnings(app, true));
     let answer = what_if::answer(app);
@@ -122,15 +122,14 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
     chart::draw(painter, bottom, &points, &lines, &|times| format!("{times} ×"), &time);
 }
 
-/// A slider over batch sizes, what each takes in time and memory, and the curves.
+/// Slider over batch sizes, time and memory at each, and curves.
 fn sizes(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let Some(shown) = &app.predict.sizes else { return };
     let found = batches::found(app);
     let name = found.map_or_else(|| shown.gpu.to_string(), |(_, on)| habitat_base::text::clean(&on.gpu.name, 60));
     let stale = if app.sweep.is_stale() { " (stale)" } else { "" };
-    let inside =
-        painter.pane(area, &format!("batch size on one {name}{stale}"), "Enter: plans may use it · q: back", true);
+    let inside = painter.pane(area, &format!("batch size on one {name}{stale}"), "Enter: use in plans · q: back", true);
     let warnings = found.map_or_else(Vec::new, |(sweep, _)| predict::words(&sweep.warnings, true));
     let inside = warned(painter, inside, &warnings);
     let answer = batches::answer(app);
@@ -140,7 +139,7 @@ fn sizes(painter: &mut Painter<'_>, area: Rect) {
     };
     let batch = format::grouped(row.batch as f64);
     let memory = batches::memory(sweep, row);
-    let needed = memory.map_or_else(|| "not known".to_owned(), |([needed, _], _)| format::memory(needed));
+    let needed = memory.map_or_else(|| "unknown".to_owned(), |([needed, _], _)| format::memory(needed));
     let wide = batch.width().max(needed.width()) as u16;
     let x = inside.x + 8 + wide + 2;
     for (y, (label, value, role)) in
@@ -159,7 +158,7 @@ fn sizes(painter: &mut Painter<'_>, area: Rect) {
         }
     }
     let rest = Rect { y: inside.y + 2, height: inside.height.saturating_sub(2), ..inside };
-    // Step, throughput and memory always show; notes where there is room beside the chart.
+    // Step, throughput and memory are always shown; notes only if they fit next to the chart.
     let chart = rest.height.saturating_sub(7).min(rest.height * 2 / 3);
     let chart = if chart >= 7 { chart } else { 0 };
     let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(chart)]).areas(rest);
@@ -171,7 +170,7 @@ fn sizes(painter: &mut Painter<'_>, area: Rect) {
     let [glyph_measured, glyph_predicted, _, glyph_here] = painter.glyphs.points;
     let measured =
         if on.rows.iter().any(is_measured) { format!("{glyph_measured} measured · ") } else { String::new() };
-    let legend = format!("{measured}{glyph_predicted} predicted, with its range · {glyph_here} on the slider");
+    let legend = format!("{measured}{glyph_predicted} predicted with range · {glyph_here} on the slider");
     let (legend_y, height) = (bottom.bottom() - 1, bottom.height - 1);
     painter.text(bottom.x, legend_y, bottom.width, &legend, Role::Muted);
     let both = if bottom.width >= 100 { 2 } else { 1 };
@@ -213,11 +212,11 @@ fn sizes(painter: &mut Painter<'_>, area: Rect) {
     }
 }
 
-/// One GPU, operation by operation.
+/// One GPU by operation.
 fn opened(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let Some(prediction) = predict::selected_prediction(app) else {
-        painter.text(area.x + 2, area.y, area.width, "No prediction of this GPU; q goes back.", Role::Muted);
+        painter.text(area.x + 2, area.y, area.width, "No prediction for this GPU; press q to go back.", Role::Muted);
         return;
     };
     let name = habitat_base::text::clean(&prediction.gpu.name, 60);
@@ -235,7 +234,7 @@ fn opened(painter: &mut Painter<'_>, area: Rect) {
         labelled(painter, inside, &facts, 0);
     }
     let why = predict::why(app).unwrap_or_default();
-    let mut title = String::from("operation by operation, all occurrences of the step");
+    let mut title = String::from("by operation, all occurrences in the step");
     if head == 0 {
         title = format!("{name}: operations");
     }

@@ -64,7 +64,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     }
 }
 
-/// The other recording in a line or two at the top; what is left below.
+/// Summary of the other recording in one or two lines at the top; returns the area below.
 fn compared(painter: &mut Painter<'_>, area: Rect) -> Rect {
     let Some(line) = profile::against::line(painter.app).filter(|_| area.height > 4) else { return area };
     painter.text(area.x, area.y, area.width, &fit(&line, area.width.into()), Role::Title);
@@ -74,7 +74,7 @@ fn compared(painter: &mut Painter<'_>, area: Rect) -> Rect {
     Rect { y: below.y + used, height: below.height - used, ..below }
 }
 
-/// The step as a line at the top; what is left below.
+/// The step as a bar at the top; returns the area below.
 fn step(painter: &mut Painter<'_>, area: Rect) -> Rect {
     let app = painter.app;
     let segments = profile::segments(app);
@@ -98,7 +98,7 @@ fn step(painter: &mut Painter<'_>, area: Rect) -> Rect {
     Rect { y: area.y + 1, height: area.height - 1, ..area }
 }
 
-/// The rows under the roof of their GPU.
+/// Roofline plot of the rows.
 fn roofline(painter: &mut Painter<'_>, area: Rect, roof: &Roof) {
     let app = painter.app;
     let title = format!(
@@ -110,7 +110,7 @@ fn roofline(painter: &mut Painter<'_>, area: Rect, roof: &Roof) {
     let inside = painter.pane(area, &title, &format!("{}: back", app.setup.keymap.hint(Action::Roofline)), false);
     let selected = profile::selected(app);
     let words = selected.and_then(|row| profile::roofline::words(roof, row.counted, row.entry.time));
-    let words = words.unwrap_or_else(|| "The selected row computes nothing that shapes tell of.".to_owned());
+    let words = words.unwrap_or_else(|| "No FLOPs known from shapes for the selected row.".to_owned());
     let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(inside);
     painter.text(bottom.x, bottom.y, bottom.width, &words, Role::Text);
     let points = profile::roofline::points(app);
@@ -119,13 +119,13 @@ fn roofline(painter: &mut Painter<'_>, area: Rect, roof: &Roof) {
     let (least, most) = (ends.clone().fold(roof.ridge(), f64::min), ends.fold(roof.ridge() * 2.0, f64::max));
     let at = |x: f64| (x, roof.at(x));
     let curve = [at(least), at(roof.ridge()), at(most)];
-    let lines = Lines { curve: &curve, x_name: "FLOP a byte", ..Lines::default() };
+    let lines = Lines { curve: &curve, x_name: "FLOP per byte", ..Lines::default() };
     let rate = |rate: f64| format!("{}FLOP/s", rate_words(rate));
     chart::draw(painter, top, &points, &lines, &format::number, &rate);
 }
 
-/// One step as lanes over time: what runs as the letter of its phase, small where the lane is busy for less than half
-/// of the cell; what is selected as a sign of its own.
+/// One step as lanes over time. Each cell shows the letter of its phase, in lower case if the lane is busy for less
+/// than half of the cell; the selected row has its own symbol.
 fn step_timeline(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let key = app.setup.keymap.hint(Action::Timeline);
@@ -184,7 +184,7 @@ fn step_timeline(painter: &mut Painter<'_>, area: Rect) {
     letters.sort_by_key(|(_, _, phase)| phase.map_or(usize::MAX, |phase| phase as usize));
     let mut legend = vec!["* selected".to_owned()];
     legend.extend(letters.iter().map(|(letter, meaning, _)| format!("{letter} {meaning}")));
-    legend.push("small: busy for less than half".to_owned());
+    legend.push("lower case: busy less than half".to_owned());
     if used < below.height {
         painter.text(
             below.x,
@@ -196,7 +196,7 @@ fn step_timeline(painter: &mut Painter<'_>, area: Rect) {
     }
 }
 
-/// As many lanes as there is room for, those first that tell most, in their order.
+/// The most informative lanes that fit, in their order.
 fn most_telling(lanes: &[Lane], count: usize) -> Vec<&Lane> {
     let rank = |lane: &Lane| match lane.kind {
         LaneKind::Compute => 0,
@@ -212,7 +212,7 @@ fn most_telling(lanes: &[Lane], count: usize) -> Vec<&Lane> {
     order.into_iter().map(|at| &lanes[at]).collect()
 }
 
-/// The ends of what is shown, and the cursor with its time between them.
+/// Time axis: both ends of the visible part, and the cursor with its time.
 fn axis(painter: &mut Painter<'_>, area: Rect, view: timeline::View, cursor: u16) {
     let [from, to, now] = [view.from, view.from + view.span, view.cursor].map(timeline::moment);
     painter.styled(cursor, area.y, 1, "^", painter.style(Role::Focus));
@@ -238,7 +238,7 @@ fn detail(painter: &mut Painter<'_>, area: Rect) {
     let right = if state.zoomed { "Enter or q: back to the table" } else { "Enter: whole screen" };
     let inside = painter.pane(area, "selected", right, focus);
     if lines.is_empty() {
-        painter.text(inside.x, inside.y, inside.width, "Nothing is selected.", Role::Muted);
+        painter.text(inside.x, inside.y, inside.width, "Nothing selected.", Role::Muted);
         return;
     }
     labelled(painter, inside, &lines, state.scroll);

@@ -1,6 +1,5 @@
-//! Bars, ranges and sliders in one line of cells. ratatui's gauges are one value wide of their
-//! widget, with a label of their own and no ASCII; these have several parts, stand in tables
-//! and are moved with the mouse.
+//! Bars, ranges and sliders in one line of cells. ratatui's gauges show a single value, have their own label and no
+//! ASCII mode; these have several parts, fit into tables and can be moved with the mouse.
 
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
@@ -11,11 +10,11 @@ use crate::tui::paint::Painter;
 use habitat_reports::format;
 use habitat_reports::theme::Role;
 
-/// A bar from the left, `part` of the width.
+/// A bar that fills `part` of the width from the left.
 pub(in crate::tui) fn bar(glyphs: &Glyphs, width: u16, part: f64) -> String {
     let steps = glyphs.parts.len() + 1;
     let eighths = (part.clamp(0.0, 1.0) * f64::from(width) * steps as f64).round() as usize;
-    // What is there at all shows.
+    // Show even the smallest part.
     let eighths = if part > 0.0 { eighths.max(1) } else { 0 };
     let mut text = glyphs.full.repeat(eighths / steps);
     if eighths % steps > 0 {
@@ -24,7 +23,7 @@ pub(in crate::tui) fn bar(glyphs: &Glyphs, width: u16, part: f64) -> String {
     text
 }
 
-/// A bar between two places, one cell at least.
+/// A bar between two positions, at least one cell wide.
 pub(in crate::tui) fn between(glyphs: &Glyphs, width: u16, ends: [f64; 2]) -> String {
     let place = |part: f64| (part.clamp(0.0, 1.0) * f64::from(width)).round() as usize;
     let (from, to) = (place(ends[0].min(ends[1])), place(ends[0].max(ends[1])));
@@ -32,7 +31,7 @@ pub(in crate::tui) fn between(glyphs: &Glyphs, width: u16, ends: [f64; 2]) -> St
     " ".repeat(from) + &glyphs.full.repeat((to - from).max(1))
 }
 
-/// Parts of a whole side by side, each in its colour; the rest is empty.
+/// Parts of a whole next to each other, each in its colour; the rest is empty.
 pub(in crate::tui) fn stacked(painter: &mut Painter<'_>, x: u16, y: u16, width: u16, parts: &[(f64, Role)]) {
     let mut sum = 0.0;
     let mut at = 0u16;
@@ -55,14 +54,14 @@ pub(in crate::tui) struct Part<'a> {
     pub(in crate::tui) share: f64,
     /// Its colour.
     pub(in crate::tui) role: Role,
-    /// Whether nothing is done in it.
+    /// Whether it is idle.
     pub(in crate::tui) empty: bool,
-    /// Whether what is selected is of it.
+    /// Whether it contains the selection.
     pub(in crate::tui) marked: bool,
 }
 
-/// Named parts of a whole side by side: in each that has room its name and share, or one of them. A marked one begins
-/// with the sign of the selected row, and is seen however short it is.
+/// Named parts of a whole next to each other, with name and share where they fit, or one of them. A marked part starts
+/// with the selection marker and always takes at least one cell.
 pub(in crate::tui) fn named(painter: &mut Painter<'_>, x: u16, y: u16, width: u16, parts: &[Part<'_>]) {
     let (mut sum, mut at) = (0.0, 0_u16);
     for part in parts {
@@ -87,7 +86,7 @@ pub(in crate::tui) fn named(painter: &mut Painter<'_>, x: u16, y: u16, width: u1
         };
         let after = painter.styled(x + at, y, wide, &format!("{sign}{words}{fill}"), style);
         if part.empty {
-            // On no ground of its own, the name needs the colour of text.
+            // Without its own background, the name needs the text colour.
             let place = x + at + sign.width() as u16;
             painter.text(place, y, after.saturating_sub(place).min(words.width() as u16), &words, Role::Text);
         }
@@ -95,7 +94,7 @@ pub(in crate::tui) fn named(painter: &mut Painter<'_>, x: u16, y: u16, width: u1
     }
 }
 
-/// A range with its middle: what stands before the middle, the middle, and what stands behind.
+/// A range: the text before the middle, the middle, and the text after it.
 pub(in crate::tui) fn range(glyphs: &Glyphs, width: u16, ends: [f64; 3]) -> [String; 3] {
     let place = |part: f64| (part.clamp(0.0, 1.0) * f64::from(width.saturating_sub(1))).round() as usize;
     let [low, mid, high] = ends.map(place);

@@ -1,5 +1,5 @@
-//! Cost against time: offers as points, the undominated ones joined by a stair; or a curve of points. ratatui's canvas
-//! draws the stair; its chart has neither logarithmic axes nor a sign of its own for each point.
+//! Chart of cost against time: offers as points, with a stair line through the Pareto front; or a curve of points.
+//! ratatui's canvas draws the stair; its own chart has neither logarithmic axes nor a symbol per point.
 
 use ratatui::layout::Rect;
 use ratatui::style::Color;
@@ -17,14 +17,13 @@ pub(in crate::tui) struct Point {
     pub(in crate::tui) x: f64,
     /// Dollars.
     pub(in crate::tui) y: f64,
-    /// Whether it is (part of) the plan.
+    /// Whether it is the plan.
     pub(in crate::tui) plan: bool,
     /// Whether it is the selected row.
     pub(in crate::tui) selected: bool,
 }
 
-/// An axis from the least to the greatest value: logarithmic where they span more than a
-/// decade.
+/// An axis from the smallest to the largest value; logarithmic if they differ by more than a factor of ten.
 struct Axis {
     low: f64,
     high: f64,
@@ -41,7 +40,7 @@ impl Axis {
 
     fn place(&self, value: f64) -> f64 {
         let part = if self.high <= self.low {
-            // All values are one.
+            // All values are equal.
             0.5
         } else if self.log {
             (value / self.low).ln() / (self.high / self.low).ln()
@@ -52,7 +51,7 @@ impl Axis {
     }
 }
 
-/// What is drawn besides the points.
+/// Lines in addition to the points.
 #[derive(Default)]
 pub(in crate::tui) struct Lines<'a> {
     /// Corners of the stair, by x ascending.
@@ -61,17 +60,17 @@ pub(in crate::tui) struct Lines<'a> {
     pub(in crate::tui) curve: &'a [(f64, f64)],
     /// Deadline and budget, or others.
     pub(in crate::tui) limits: (Option<f64>, Option<f64>),
-    /// What these are called.
+    /// Names of the limits.
     pub(in crate::tui) limit_names: [&'static str; 2],
-    /// Upright ranges: where, from and to.
+    /// Vertical ranges: x, from and to.
     pub(in crate::tui) ranges: &'a [(f64, [f64; 2])],
-    /// What goes along the horizontal axis.
+    /// Label of the horizontal axis.
     pub(in crate::tui) x_name: &'static str,
-    /// Whether the points are plans, whose signs are explained.
+    /// Whether the points are plans, whose symbols the legend explains.
     pub(in crate::tui) are_plans: bool,
 }
 
-/// Draws the chart; `x_text` and `y_text` write a value with its unit.
+/// Draws the chart; `x_text` and `y_text` format values with units.
 pub(in crate::tui) fn draw(
     painter: &mut Painter<'_>,
     area: Rect,
@@ -114,7 +113,7 @@ pub(in crate::tui) fn draw(
         (false, false) => "",
     };
     let name = if xs.high > xs.low { lines.x_name.to_owned() } else { format!("{} {}", lines.x_name, x_text(xs.low)) };
-    // Between the two ends, if there is room for it and a space on either side.
+    // Between the labels of both ends, if there is space.
     let taken = ends.map(|end| end.width() as u16 + 1);
     let room = plot.width.saturating_sub(taken[0] + taken[1]);
     let names = [format!("{name}{scale}"), name];
@@ -126,7 +125,7 @@ pub(in crate::tui) fn draw(
     limits(painter, plot, lines, &xs, &ys);
     let [plan, best, dominated, chosen] = painter.glyphs.points;
     let mut order: Vec<&Point> = points.iter().collect();
-    // The more telling points are drawn over the others.
+    // More important points are drawn last.
     let beaten = |point: &Point, (x, y): (f64, f64)| {
         x <= point.x * 1.0001 && y <= point.y * 1.0001 && (x < point.x * 0.9999 || y < point.y * 0.9999)
     };
@@ -165,7 +164,7 @@ fn cell_of(plot: Rect, xs: &Axis, ys: &Axis, x: f64, y: f64) -> (u16, u16) {
     (column, row)
 }
 
-/// Deadline and budget as lines, where they are within the chart.
+/// Deadline and budget as lines, if they are within the chart.
 fn limits(painter: &mut Painter<'_>, plot: Rect, lines: &Lines<'_>, xs: &Axis, ys: &Axis) {
     let (deadline, budget) = lines.limits;
     let [vertical, horizontal] = painter.glyphs.limits;

@@ -1,25 +1,25 @@
-//! The characters of drawings, in three sets.
+//! Characters for drawing, in three sets.
 
 use ratatui::symbols::{Marker, bar, border};
 
 use habitat_reports::theme::GlyphSet;
 
-/// One set.
+/// A set of characters.
 #[derive(Debug)]
 pub(in crate::tui) struct Glyphs {
     /// Frames of panes.
     pub(in crate::tui) frame: border::Set<'static>,
     /// A whole cell of a bar.
     pub(in crate::tui) full: &'static str,
-    /// Parts of a cell, ascending; none where there are none.
+    /// Parts of a cell, ascending; may be empty.
     pub(in crate::tui) parts: &'static [&'static str],
     /// Empty cell of a stacked bar.
     pub(in crate::tui) empty: &'static str,
     /// Low end, line, middle, high end of a range.
     pub(in crate::tui) range: [&'static str; 4],
-    /// Line of a slider before the knob, behind it, and the knob.
+    /// Line of a slider before and after the knob, and the knob.
     pub(in crate::tui) slider: [&'static str; 3],
-    /// Before the selected row.
+    /// Marker of the selected row.
     pub(in crate::tui) marker: &'static str,
     /// Order of a column: smallest first, largest first.
     pub(in crate::tui) order: [&'static str; 2],
@@ -27,13 +27,13 @@ pub(in crate::tui) struct Glyphs {
     pub(in crate::tui) switch: [&'static str; 2],
     /// Points of a chart: the plan, on the frontier, dominated, selected.
     pub(in crate::tui) points: [&'static str; 4],
-    /// What lines of a chart are drawn with.
+    /// Marker for lines of a chart.
     pub(in crate::tui) line: Marker,
     /// Axes of a chart.
     pub(in crate::tui) axis: border::Set<'static>,
     /// Limits of a chart: vertical, horizontal.
     pub(in crate::tui) limits: [&'static str; 2],
-    /// Heights of a cell.
+    /// Bar heights within a cell.
     pub(in crate::tui) spark: bar::Set<'static>,
 }
 
@@ -106,7 +106,7 @@ const ASCII: Glyphs = Glyphs {
 };
 
 impl Glyphs {
-    /// The set.
+    /// Characters of a set.
     pub(in crate::tui) const fn of(set: GlyphSet) -> &'static Self {
         match set {
             GlyphSet::Braille => &BRAILLE,

@@ -1,5 +1,5 @@
-//! A table in any width: columns by priority, the selected row reversed and marked. ratatui's
-//! own draws it; which columns there is room for, and how wide they are, it does not know.
+//! A table that fits any width: columns by priority, the selected row reversed and marked. ratatui's own table draws it
+//! but cannot choose columns and widths.
 
 use ratatui::layout::{Constraint, Rect};
 use ratatui::style::Style;
@@ -15,7 +15,7 @@ use habitat_reports::table::{Cell, Column, Graphic};
 use habitat_reports::theme::{GlyphSet, Role};
 use habitat_reports::timeline::Mark;
 
-/// Cells between two columns.
+/// Cells between columns.
 const GAP: u16 = 2;
 /// Cells of the marker before the rows.
 const MARGIN: u16 = 2;
@@ -86,10 +86,10 @@ fn aligned<'a>(column: &Column, line: Line<'a>) -> Line<'a> {
 fn line(painter: &Painter<'_>, column: &Column, cell: &Cell, width: u16, chosen: Option<Style>) -> Line<'static> {
     let style = painter.style(cell.role);
     let Some(graphic) = cell.graphic else {
-        // On the reversed row one colour reads best.
+        // A reversed row is most readable in a single colour.
         return aligned(column, Line::from(Span::styled(cut(&cell.text, width.into()), chosen.unwrap_or(style))));
     };
-    // Reversed, a drawing would be in the colour of the ground: it keeps a ground of its own.
+    // Reversed, a drawing would have the background's colour, so it keeps its own background.
     let base = painter.style(Role::Text);
     let on_ink = |style: Style, is_range: bool| {
         let Some(ink) = base.fg.filter(|_| chosen.is_some()) else { return style };

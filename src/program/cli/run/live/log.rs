@@ -1,4 +1,4 @@
-//! The file of the job's output: chosen so that nothing is lost, and its end read.
+//! The file with the job's output: picks an unused name and reads the end.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -8,11 +8,10 @@ use std::sync::Arc;
 use crate::cli::error::CliError;
 use habitat_recorder::live::Tail;
 
-/// Bytes read at most of what was written between two looks.
+/// Most bytes to read at a time.
 const MOST: u64 = 1 << 18;
 
-/// Makes an empty file beside the profile, named as it is; one that is there is never
-/// touched.
+/// Creates an empty log next to the profile with a matching name. Never touches an existing file.
 pub(super) fn reserve(profile: &Path) -> Result<PathBuf, CliError> {
     let name = profile.file_name().unwrap_or_default().to_string_lossy();
     let name = name.split(".habitat.json").next().unwrap_or(&name);
@@ -25,16 +24,16 @@ pub(super) fn reserve(profile: &Path) -> Result<PathBuf, CliError> {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
                 return Err(CliError::Refused(format!(
-                    "{}: cannot be written: {error}; the job was not started (--log gives another place for its output)",
+                    "{}: cannot be written: {error}; the job was not started (choose another file for its output with --log)",
                     path.display()
                 )));
             }
         }
     }
-    Err(CliError::Refused(format!("{stem}.log: every name like it is taken; --log gives another one")))
+    Err(CliError::Refused(format!("{stem}.log and its numbered variants all exist; choose another file with --log")))
 }
 
-/// The end of the file, as far as it was read.
+/// Reader of the last lines of the file.
 pub(super) struct Log {
     path: PathBuf,
     file: Option<File>,
@@ -47,9 +46,9 @@ impl Log {
         Self { path, file: None, at: 0, tail: Tail::default() }
     }
 
-    /// Reads on; whether there was anything.
+    /// Reads new output and returns whether there was any.
     pub(super) fn read(&mut self) -> bool {
-        // A file that cannot be read is one without news: the job does not depend on it.
+        // Ignore errors: the job does not depend on the file.
         self.read_on().unwrap_or(false)
     }
 
@@ -64,7 +63,7 @@ impl Log {
             return Ok(false);
         }
         if length < self.at || length - self.at > MOST {
-            // Emptied by somebody, or more than anybody could read.
+            // Truncated, or more than anyone could read.
             self.tail.skip();
             self.at = length.saturating_sub(MOST);
         }
@@ -116,7 +115,7 @@ mod tests {
         assert!(log.read());
         assert!(log.lines().contains(&"… (left out)".to_owned()));
         assert_eq!(log.lines().last().unwrap(), "end");
-        // Emptied, as by a tool that rotates logs.
+        // Truncated, as by a tool that rotates logs.
         file.set_len(0).unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();
         assert!(log.read());

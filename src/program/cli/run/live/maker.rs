@@ -1,5 +1,5 @@
-//! Profiles of what is recorded so far, made beside the thread that follows the job:
-//! reading a trace takes its time, and the job must be heard meanwhile.
+//! Makes profiles of the recording so far in a thread of its own: reading a trace takes time, and the job must be
+//! followed meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
@@ -12,28 +12,28 @@ use habitat_recorder::capture::Recording;
 use habitat_recorder::capture::assemble::Assembled;
 use habitat_recorder::live::{Exchange, Update};
 
-/// So many times as many timed steps as before are worth another profile.
+/// Growth factor of the number of timed steps that justifies another profile.
 const MORE: usize = 4;
-/// Timed steps that are worth a profile.
+/// Timed steps that justify a profile.
 const ENOUGH: usize = 20;
 
 type Made = Option<Result<Assembled, CliError>>;
 
-/// Makes profiles.
+/// Thread that makes profiles.
 pub(super) struct Maker {
     requests: Sender<(Recording, PathBuf)>,
     thread: JoinHandle<Made>,
-    /// Windows and timed steps of the last one.
+    /// Windows and timed steps of the last profile.
     last: (usize, usize),
-    /// What the recorded ranks of the last one wait for one another.
+    /// Waiting times between the recorded ranks of the last profile.
     exchanges: Exchanges,
 }
 
-/// Of each rank, by the number of its process.
+/// By process id of each rank.
 type Exchanges = Arc<Mutex<Vec<(u32, Exchange)>>>;
 
 impl Maker {
-    /// For the profile of `session`.
+    /// Starts the thread that makes the profile of `session`.
     pub(super) fn new(session: Session, news: Sender<Update>) -> Self {
         let exchanges = Exchanges::default();
         let made_of = exchanges.clone();
@@ -50,7 +50,7 @@ impl Maker {
                 if let Ok(assembled) = &written {
                     made_of.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&assembled.exchanges);
                 }
-                // Nobody may be there to see it any more.
+                // The screens may be closed already.
                 let _ = news.send(match &written {
                     Ok(assembled) => Update::Recorded(Box::new(assembled.profile.clone())),
                     Err(error) => Update::NotWritten(error.to_string()),
@@ -62,23 +62,22 @@ impl Maker {
         Self { requests, thread, last: (0, 0), exchanges }
     }
 
-    /// What the recorded ranks of the last profile wait for one another.
+    /// Waiting times between the recorded ranks of the last profile.
     pub(super) fn exchanges(&self) -> Vec<(u32, Exchange)> {
         self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes a profile where there is a new window, or many more steps were timed.
+    /// Makes a profile if there is a new window, or if many more steps were timed.
     pub(super) fn consider(&mut self, recording: &Recording, folder: &Path) {
         let now = counted(recording);
         if is_due(self.last, now) {
             self.last = now;
-            // The thread ends only with this sender, or by a fault that `finish` tells.
+            // The thread ends only with this sender, or by a panic that `finish` reports.
             let _ = self.requests.send((recording.clone(), folder.to_owned()));
         }
     }
 
-    /// The last profile of a job that has ended or was left; `None` where nothing was
-    /// recorded.
+    /// The last profile of a job that has ended or was left; `None` if nothing was recorded.
     pub(super) fn finish(mut self, recording: &Recording, folder: &Path) -> Made {
         let now = counted(recording);
         if now.0 > 0 && now.1 > self.last.1 + self.last.1 / 10 {
@@ -87,14 +86,12 @@ impl Maker {
         self.consider(recording, folder);
         drop(self.requests);
         self.thread.join().unwrap_or_else(|_| {
-            Some(Err(CliError::other(
-                "the program has a fault; please report it, the traces and the job are untouched",
-            )))
+            Some(Err(CliError::other("internal error, please report it; the job and the traces are not affected")))
         })
     }
 }
 
-/// Windows of all processes, and timed steps of the first of them.
+/// Windows of all processes, and timed steps of the first one.
 fn counted(recording: &Recording) -> (usize, usize) {
     let recorded = recording.recorded();
     let windows = recorded.iter().map(|process| process.written as usize).sum();

@@ -1,4 +1,4 @@
-//! Offers that need something to be accepted.
+//! Offers that the user must accept first.
 
 use super::{goal, gpus_words, lower};
 use crate::app::App;
@@ -8,7 +8,7 @@ use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::Role;
 use habitat_reports::{beside, format};
 
-/// Offers that need something to be accepted: its key, the cost, and the cost if it fails.
+/// Offers that the user must accept first: key, cost, and cost if things go wrong.
 pub fn beside_table(app: &App) -> Table {
     let columns = vec![
         Column::words("key", 3, 0),
@@ -18,8 +18,8 @@ pub fn beside_table(app: &App) -> Table {
         Column::words("GPUs", 16, 2),
         Column::words("provider", 10, 4),
         Column::words("if", 16, 0),
-        Column::figures("it costs", 0),
-        Column::figures("takes", 3),
+        Column::figures("then cost", 0),
+        Column::figures("then time", 3),
     ];
     let rows = app.plan.value().map(|plan| plan.beside.iter()).into_iter().flatten();
     let rows = rows.map(|one| {
@@ -37,16 +37,16 @@ pub fn beside_table(app: &App) -> Table {
             Cell::styled(Role::Muted, then(&|then| format::hours(then.hours))),
         ]
     });
-    lower(app, columns, rows.collect(), "Nothing else is clearly better than the plan.")
+    lower(app, columns, rows.collect(), "No other offer is clearly better than the plan.")
 }
 
-/// The keys that accept what an offer needs.
+/// Keys that accept everything that an offer needs.
 fn keys(app: &App, beside: &Beside) -> String {
     let key = |accept: &Accept| app.setup.keymap.hint(goal::action(*accept));
     beside.accept.iter().map(key).collect::<Vec<_>>().join(" ")
 }
 
-/// The same in a line of keys and costs; and a little more that buys a lot.
+/// The same as lines of keys and costs; also a plan that is much faster or cheaper for a small increase of the other.
 pub fn beside_words(app: &App) -> Vec<String> {
     let Some(plan) = app.plan.value() else { return Vec::new() };
     let one =

@@ -1,4 +1,4 @@
-//! The goal on its sliders and switches.
+//! The goal as sliders and switches.
 
 use super::Pane;
 use crate::action::Action;
@@ -12,7 +12,7 @@ use habitat_planning::plan::{Accept, Confidence, Objective, Work};
 use habitat_planning::pricing::Tier;
 use habitat_reports::format;
 
-/// Most parts a plan may be asked to have.
+/// Highest number of parts to choose on screen.
 const MOST_PARTS: u32 = 3;
 
 /// The amount of work in words.
@@ -41,7 +41,7 @@ pub fn knob_words(app: &App, knob: Knob) -> String {
     }
 }
 
-/// What a slider moves over.
+/// Values of a slider.
 pub fn ladder(app: &App, knob: Knob) -> Ladder {
     match knob {
         Knob::Work => match app.goal().work {
@@ -72,7 +72,7 @@ pub fn value(app: &App, knob: Knob) -> Option<f64> {
     }
 }
 
-/// Sets a slider; `None` = no limit (the amount of work stays as it is).
+/// Sets a slider; `None` = no limit (the amount of work is then unchanged).
 fn set_value(app: &mut App, knob: Knob, value: Option<f64>) {
     let goal = &mut app.setup.goal;
     match (knob, value) {
@@ -89,7 +89,7 @@ fn set_value(app: &mut App, knob: Knob, value: Option<f64>) {
     }
 }
 
-/// Moves the slider in focus one step or a large step.
+/// Moves the current slider by a small or large step.
 pub(super) fn move_knob(app: &mut App, up: bool, far: bool, effects: &mut Vec<Effect>) {
     let knob = app.planner.knob;
     let ladder = ladder(app, knob);
@@ -97,7 +97,7 @@ pub(super) fn move_knob(app: &mut App, up: bool, far: bool, effects: &mut Vec<Ef
         Some(now) => ladder.step(now, up, far),
         None if up => return,
         None => {
-            // From "no limit" down: the first limit that the present plan still meets.
+            // From "no limit" downwards: the first limit that the current plan still meets.
             let total = app.plan.value().and_then(|plan| plan.total);
             let gpus = app.plan.value().and_then(|plan| plan.parts.iter().map(|part| part.gpu_count).max());
             let start = match knob {
@@ -112,8 +112,8 @@ pub(super) fn move_knob(app: &mut App, up: bool, far: bool, effects: &mut Vec<Ef
     set_knob(app, knob, next, effects);
 }
 
-/// Makes the plan under the cursor the one that answers the goal: the deadline becomes what it needs, a
-/// budget below its cost goes, and the cheapest plan is asked for.
+/// Adjusts the goal so that the plan under the cursor becomes its answer: sets the deadline to the plan's time, drops a
+/// budget below its cost, and minimises cost.
 pub(super) fn take(app: &mut App) {
     let confidence = super::confidence(app);
     let Some((hours, cost)) = super::frontier_point(app).map(|point| (confidence.end(&point.hours), point.cost.mid))
@@ -126,7 +126,7 @@ pub(super) fn take(app: &mut App) {
     goal.objective = Objective::Cost;
 }
 
-/// Puts a slider at a position from 0 to 1; a limit at the far end is none.
+/// Sets a slider to a position from 0 to 1; the far end means no limit.
 pub fn slide(app: &mut App, knob: Knob, position: f64, effects: &mut Vec<Effect>) {
     (app.planner.pane, app.planner.knob) = (Pane::Goal, knob);
     let value = ladder(app, knob).at_position(position);
@@ -134,7 +134,7 @@ pub fn slide(app: &mut App, knob: Knob, position: f64, effects: &mut Vec<Effect>
     set_knob(app, knob, (!open_end).then_some(value), effects);
 }
 
-/// Sets a slider, and plans anew where that changes the goal.
+/// Sets a slider, and plans again if the goal changed.
 pub fn set_knob(app: &mut App, knob: Knob, value: Option<f64>, effects: &mut Vec<Effect>) {
     let before = app.setup.goal.clone();
     set_value(app, knob, value);
@@ -146,10 +146,10 @@ pub fn set_knob(app: &mut App, knob: Knob, value: Option<f64>, effects: &mut Vec
 /// Sets the deadline to a date, such as `Friday 18:00`.
 ///
 /// # Errors
-/// A hint if the text is not a date, or the date if it is past.
+/// A hint if the text is not a date, or the date if it is in the past.
 pub fn set_date(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<(), String> {
     let now = (app.setup.now)();
-    let hint = |_| "write hours, such as 48, 2d or 90m, or a date, such as Friday 18:00".to_owned();
+    let hint = |_| "enter hours, such as 48, 2d or 90m, or a date, such as Friday 18:00".to_owned();
     let date = deadline(text).map_err(hint)?;
     set_knob(app, Knob::Deadline, Some(date.hours(&now)?.get()), effects);
     if let Some(meaning) = date.meaning(&now) {
@@ -158,8 +158,8 @@ pub fn set_date(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<
     Ok(())
 }
 
-/// Sets the work to a number with its unit: `1M steps`, `2.5M samples`, `1B tokens`, `90 epochs of 1.28M`, or
-/// `90 epochs` of the data set that the goal has; `false` if the text is none of these.
+/// Sets the work to a number with its unit: `1M steps`, `2.5M samples`, `1B tokens`, `90 epochs of 1.28M`, or `90
+/// epochs` of the goal's data set. `false` for other texts.
 pub fn set_work(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
     let dataset = match app.goal().work {
@@ -188,7 +188,7 @@ pub fn set_work(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> bool {
     true
 }
 
-/// Changes what is not on a slider.
+/// Changes a part of the goal that has no slider.
 pub(super) fn toggle(app: &mut App, action: Action) {
     let goal = &mut app.setup.goal;
     match action {
@@ -217,7 +217,7 @@ pub(super) fn toggle(app: &mut App, action: Action) {
     }
 }
 
-/// Takes a value out of a list, or puts it in.
+/// Removes a value from a list, or adds it.
 fn switch<T: Ord>(list: &mut Vec<T>, value: T) {
     if list.contains(&value) {
         list.retain(|other| *other != value);
@@ -227,7 +227,7 @@ fn switch<T: Ord>(list: &mut Vec<T>, value: T) {
     }
 }
 
-/// The action that accepts something, or no longer does.
+/// The action that accepts something, or withdraws that.
 pub(super) const fn action(accept: Accept) -> Action {
     match accept {
         Accept::Spot => Action::Spot,

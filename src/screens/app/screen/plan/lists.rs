@@ -1,22 +1,22 @@
-//! The offers of the lower pane, filtered and in order.
+//! Offers of the lower pane, filtered and sorted.
 
 use super::{Lower, confidence, gpus_words};
 use crate::app::App;
 use crate::app::list::ListState;
 use habitat_planning::plan::{Part, Rejection};
 
-/// What the alternatives are sorted by.
-pub(super) const ALTERNATIVES_BY: [&str; 5] = ["the best first", "cost", "time", "$/h", "GPUs"];
-/// What rejected offers are sorted by.
-pub(super) const REJECTED_BY: [&str; 3] = ["the nearest first", "offer", "reason"];
+/// Sort orders of the alternatives.
+pub(super) const ALTERNATIVES_BY: [&str; 5] = ["best first", "cost", "time", "$/h", "GPUs"];
+/// Sort orders of the rejected offers.
+pub(super) const REJECTED_BY: [&str; 3] = ["closest first", "offer", "reason"];
 
-/// The list of the lower pane if it shows that; else one without filter and order.
+/// The list state if the lower pane shows `lower`; else one without filter and order.
 fn list_of(app: &App, lower: Lower) -> ListState {
     let list = &app.planner.list;
     if app.planner.lower == lower { list.clone() } else { ListState::default() }
 }
 
-/// The plan's own parts and the alternatives, in that order or sorted, as far as they pass the filter.
+/// The plan's own parts and the alternatives that pass the filter, sorted.
 pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
     let Some(plan) = app.plan.value() else { return Vec::new() };
     let list = list_of(app, Lower::Alternatives);
@@ -37,7 +37,7 @@ pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
     all
 }
 
-/// Whether an offer passes a filter of words and figures: `lambda`, `4090 cost<100`.
+/// Whether an offer passes a filter of words and figures, such as `lambda` or `4090 cost<100`.
 fn passes(list: &ListState, part: &Part) -> bool {
     let market = part.trust.market.name();
     let words = format!("{} {} {market} {}", gpus_words(part), part.offer, part.trust.marks());
@@ -50,8 +50,7 @@ fn passes(list: &ListState, part: &Part) -> bool {
     })
 }
 
-/// The rejected offers, those that came nearest to being taken first or sorted, as far as they pass the
-/// filter.
+/// Rejected offers that pass the filter, sorted; by default, those closest to acceptance come first.
 pub fn rejected(app: &App) -> Vec<&Rejection> {
     let list = list_of(app, Lower::Rejected);
     let all = app.plan.value().map(|plan| plan.rejected.iter()).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! All that is known of one offer: the dialog that opens from a row of the lower pane.
+//! Details of one offer: the dialog that opens from a row of the lower pane.
 
 use super::{Lower, Pane, candidates, confidence, machine_words, method_of, rejected, warnings};
 use crate::app::App;
@@ -8,7 +8,7 @@ use habitat_planning::plan::{Confidence, Part, Plan, Total};
 use habitat_planning::pricing::{Offer, OfferId, region};
 use habitat_reports::{format, plans};
 
-/// The offer of the selected row; `None` where the lower pane has no rows or not the focus.
+/// The offer of the selected row; `None` if the lower pane has no rows or not the focus.
 pub fn selected(app: &App) -> Option<&OfferId> {
     let state = &app.planner;
     let row = state.list.selected;
@@ -21,8 +21,8 @@ pub fn selected(app: &App) -> Option<&OfferId> {
     }
 }
 
-/// A label and a text a line: the machine, its price and what speaks against it, then the job on
-/// it beside the plan, or why it is not taken.
+/// Details as label and text per line: the machine, its price and doubts about it, then the job on it compared with the
+/// plan, or why it was rejected.
 pub fn lines(app: &App, id: &OfferId) -> Vec<(String, String)> {
     let offer = app.setup.prices.offers().iter().find(|offer| offer.id == *id);
     let mut lines = offer.map_or_else(Vec::new, machine);
@@ -32,12 +32,12 @@ pub fn lines(app: &App, id: &OfferId) -> Vec<(String, String)> {
         return lines;
     };
     match candidates(app).into_iter().find(|(part, _)| part.offer == *id) {
-        // The notes of the job have the remark.
+        // The job's notes contain the remark.
         Some((part, own)) => lines.extend(job(app, plan, part, own)),
         None => lines.extend(remark()),
     }
     let reason = plan.rejected.iter().find(|rejection| rejection.offer == *id);
-    lines.extend(reason.map(|rejection| line("not taken", clean(&rejection.reason, 600))));
+    lines.extend(reason.map(|rejection| line("rejected", clean(&rejection.reason, 600))));
     lines
 }
 
@@ -48,12 +48,12 @@ fn line(label: &str, text: String) -> (String, String) {
 fn machine(offer: &Offer) -> Vec<(String, String)> {
     let place = offer.region_name().map_or_else(String::new, |name| format!(" ({name})"));
     let gpu = offer.gpu.as_ref().map_or_else(|| clean(&offer.gpu_name, 60), ToString::to_string);
-    let known = |value: Option<String>, what: &str| value.unwrap_or_else(|| format!("{what} not known"));
+    let known = |value: Option<String>, what: &str| value.unwrap_or_else(|| format!("{what} unknown"));
     let host = [
         known(offer.vcpus.map(|vcpus| format!("{} CPUs", format::number(vcpus))), "CPUs"),
         known(offer.host_memory.map(format::memory), "memory"),
     ];
-    let date = offer.as_of.map_or_else(|| "without a date".to_owned(), |date| format!("of {date}"));
+    let date = offer.as_of.map_or_else(|| "undated".to_owned(), |date| format!("of {date}"));
     let age = offer.trust.age_days.map_or_else(String::new, |days| format!(", {days} days old"));
     let mut lines = vec![
         line("where", format!("{}, {}{place}", clean(&offer.provider, 60), clean(region::shown(&offer.region), 80))),
@@ -100,7 +100,7 @@ fn job(app: &App, plan: &Plan, part: &Part, own: bool) -> Vec<(String, String)> 
     lines
 }
 
-/// How an alternative differs from the plan, at the end of the range at which they are compared.
+/// Difference between an alternative and the plan, at the end of the range at which they are compared.
 fn against(app: &App, part: &Part, total: &Total) -> String {
     let end = confidence(app);
     let [own, plan] = [end.end(&part.hours), end.end(&total.hours)];

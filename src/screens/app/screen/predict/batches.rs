@@ -1,5 +1,4 @@
-//! The step at other batch sizes on one GPU: a slider over them, what they cost in time and memory, and a way to let
-//! plans use one.
+//! The step at other batch sizes on one GPU: a slider with times and memory, and a way to let plans use a size.
 
 use crate::action::Action;
 use crate::app::job::JobState;
@@ -12,15 +11,15 @@ use habitat_prediction::batches::{GpuSweep, Sweep, SweepRow};
 use habitat_prediction::{Fits, Method};
 use habitat_reports::{batches as report, format};
 
-/// Rungs of one large step.
+/// Rungs of a large step.
 const FAR: isize = 3;
 
-/// What is shown: the GPU, and the batch on the slider (`None` = the recorded one).
+/// The GPU, and the batch on the slider (`None` = the recorded one).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes {
     /// The GPU.
     pub gpu: GpuSlug,
-    /// Samples of a step.
+    /// Samples per step.
     pub batch: Option<u64>,
 }
 
@@ -35,21 +34,21 @@ fn start(app: &mut App, effects: &mut Vec<Effect>) {
     effects.push(Effect::Batches { generation: app.sweep.start(), profile, gpu, chosen });
 }
 
-/// What was found of this GPU last; `None` while it is looked for the first time.
+/// Latest results for this GPU; `None` until there are any.
 pub fn found(app: &App) -> Option<(&Sweep, &GpuSweep)> {
     let sizes = app.predict.sizes.as_ref()?;
     let sweep = app.sweep.value()?;
     sweep.gpus.first().filter(|on| on.gpu.slug == sizes.gpu).map(|on| (sweep, on))
 }
 
-/// The batch on the slider.
+/// Results for the batch on the slider.
 pub fn row(app: &App) -> Option<&SweepRow> {
     let (sweep, on) = found(app)?;
     let wanted = app.predict.sizes.as_ref()?.batch.or_else(|| sweep.recorded.first().copied())?;
     on.rows.iter().min_by_key(|row| row.batch.abs_diff(wanted))
 }
 
-/// Whether the slider is at another batch than the recorded one.
+/// Whether the slider is on another batch than the recorded one.
 pub(super) fn is_changed(app: &App) -> bool {
     row(app).zip(found(app)).is_some_and(|(row, (sweep, _))| !sweep.recorded.contains(&row.batch))
 }
@@ -82,7 +81,7 @@ pub(super) fn act(app: &mut App, action: Action, effects: &mut Vec<Effect>) -> b
     true
 }
 
-/// Lets plans use the batch on the slider beside the recorded one; at the recorded one, that alone.
+/// Lets plans use the batch on the slider in addition to the recorded one; on the recorded one, reverts to that only.
 fn take(app: &mut App, effects: &mut Vec<Effect>) {
     let (Some(row), Some((sweep, _))) = (row(app), found(app)) else { return };
     let batch = Some(row.batch).filter(|batch| !sweep.recorded.contains(batch));
@@ -91,15 +90,15 @@ fn take(app: &mut App, effects: &mut Vec<Effect>) {
             let batch = format::grouped(row.batch as f64);
             app.tell(
                 Tone::Hint,
-                format!("a batch of {batch} does not fit on this GPU; plans may use it on larger ones"),
+                format!("a batch of {batch} does not fit on this GPU; plans can use it on larger ones"),
             );
             None
         }
         Some(batch) => {
             let batch = format::grouped(batch as f64);
-            Some(format!("plans may now use a batch of {batch} on each GPU as well as the recorded one"))
+            Some(format!("plans can now also use a batch of {batch} per GPU"))
         }
-        None => Some("plans use the recorded batch alone again".to_owned()),
+        None => Some("plans use the recorded batch only".to_owned()),
     };
     if let Some(words) = words {
         app.tell(Tone::Good, words);
@@ -111,14 +110,14 @@ fn take(app: &mut App, effects: &mut Vec<Effect>) {
     app.start_predict(effects);
 }
 
-/// The place of a batch on the slider, from 0 to 1.
+/// Position of a batch on the slider, from 0 to 1.
 pub fn place(app: &App) -> Option<f64> {
     let ((_, on), row) = (found(app)?, row(app)?);
     let [first, last] = [on.rows.first()?, on.rows.last()?].map(|row| (row.batch as f64).ln());
     Some(if last > first { ((row.batch as f64).ln() - first) / (last - first) } else { 0.5 })
 }
 
-/// What a step at a batch size needs of the memory, and what there is, in bytes; with whether it needs at most that.
+/// Memory that a step needs and memory that is usable, in bytes; and whether the need is an upper bound.
 pub fn memory(sweep: &Sweep, row: &SweepRow) -> Option<([Bytes; 2], bool)> {
     let line = sweep.memory.filter(|_| row.memory.needed.is_none());
     let needed = row.memory.needed.or_else(|| line.map(|line| line.with_context(row.batch)))?;
@@ -129,19 +128,19 @@ pub fn memory(sweep: &Sweep, row: &SweepRow) -> Option<([Bytes; 2], bool)> {
 pub fn largest_words(sweep: &Sweep, on: &GpuSweep) -> Option<String> {
     let batch = format::grouped(on.largest? as f64);
     Some(if sweep.memory.is_some_and(|line| line.is_upper_bound()) {
-        format!("a batch of {batch} fits; larger is not known")
+        format!("a batch of {batch} fits; larger untested")
     } else {
         format!("largest batch that fits: {batch}")
     })
 }
 
-/// What comes of it, a label and a text a line.
+/// Results for the batch on the slider, as label and text per line.
 pub fn answer(app: &App) -> Vec<(String, String)> {
     let line = |label: &str, text: String| (label.to_owned(), text);
     let (sweep, on, row) = match (app.sweep.state(), found(app).zip(row(app))) {
         (JobState::Failed(reason), _) => return vec![line("", clean(reason, 300))],
         (JobState::Cancelled, _) => {
-            return vec![line("", format!("cancelled; {} runs it again", app.setup.keymap.hint(Action::Rerun)))];
+            return vec![line("", format!("cancelled; {} to run it again", app.setup.keymap.hint(Action::Rerun)))];
         }
         (_, None) => return vec![line("", "scaling the step …".to_owned())],
         (_, Some(((sweep, on), row))) => (sweep, on, row),
@@ -158,7 +157,7 @@ pub fn answer(app: &App) -> Vec<(String, String)> {
         let recorded = on.rows.iter().find(|other| sweep.recorded.first() == Some(&other.batch)).and_then(rate);
         let times =
             recorded.filter(|recorded| *recorded > 0.0 && is_changed(app)).map_or_else(String::new, |recorded| {
-                format!(", {} times as many as at the recorded batch", format::number(now / recorded))
+                format!(", {} times that of the recorded batch", format::number(now / recorded))
             });
         lines.push(line("throughput", format!("{} samples/s{times}", format::number(now))));
     }
@@ -166,20 +165,20 @@ pub fn answer(app: &App) -> Vec<(String, String)> {
     let fits = match row.memory.fits {
         Fits::Yes => "fits".to_owned(),
         Fits::No => "does not fit".to_owned(),
-        Fits::Unknown => "whether it fits is not known".to_owned(),
+        Fits::Unknown => "fit unknown".to_owned(),
     };
     let mut words = memory(sweep, row).map_or_else(Vec::new, |([needed, usable], at_most)| {
         let least = if at_most { "at most " } else { "" };
-        vec![format!("{least}{} of {} that can be used", format::memory(needed), format::memory(usable))]
+        vec![format!("{least}{} of {} usable", format::memory(needed), format::memory(usable))]
     });
     words.push(fits);
     words.extend(largest_words(sweep, on));
     lines.push(line("memory", words.join(" · ")));
     if let Some((fitted, share)) = &on.line {
         let words = format!(
-            "{} and {} a sample; {} of the step grows with the batch",
-            format::time(habitat_base::units::Micros::known(fitted.intercept)),
-            format::time(habitat_base::units::Micros::known(fitted.slope)),
+            "{} + {} per sample; {} of the step grows with the batch",
+            format::time(crate::units::Micros::known(fitted.intercept)),
+            format::time(crate::units::Micros::known(fitted.slope)),
             format::percent(*share)
         );
         lines.push(line("line", words));

@@ -1,4 +1,4 @@
-//! Two GPUs compared: which operations make the difference between their steps.
+//! Comparison of two GPUs by operation.
 
 use crate::app::App;
 use crate::app::list::ListState;
@@ -6,7 +6,7 @@ use habitat_base::units::GpuSlug;
 use habitat_prediction::difference::{Difference, between};
 use habitat_reports::{Table, difference};
 
-/// What a GPU is compared with: the one that is marked, else the one that the step was recorded on.
+/// The GPU to compare with: the marked one, else the recording GPU.
 pub(super) fn other(app: &App, gpu: &GpuSlug) -> Option<GpuSlug> {
     let recorded = || {
         let row = app.predict.rows.iter().find(|row| row.step.method.is_of_origin())?;
@@ -15,10 +15,10 @@ pub(super) fn other(app: &App, gpu: &GpuSlug) -> Option<GpuSlug> {
     app.predict.marked.clone().or_else(recorded).filter(|other| other != gpu)
 }
 
-/// What is compared, with a selection in its table.
+/// The comparison, with a selection in its table.
 #[derive(Debug, Clone, Default)]
 pub struct Compared {
-    /// Two GPUs of the catalog; `None` = the hypothetical one with the real one.
+    /// Two GPUs of the catalog; `None` = the hypothetical GPU and the real one.
     pub gpus: Option<[GpuSlug; 2]>,
     /// The selection.
     pub list: ListState,
@@ -38,7 +38,7 @@ fn compared(app: &App) -> Option<Difference<'_>> {
     Some(between(super::detailed(app, &gpus[0])?, super::detailed(app, &gpus[1])?))
 }
 
-/// The waterfall from one to the other; `None` where nothing is compared.
+/// Waterfall table from one to the other; `None` without a comparison.
 pub fn table(app: &App) -> Option<Table> {
     let list = &app.predict.difference.as_ref()?.list;
     let mut table = difference::table(&compared(app)?);

@@ -1,4 +1,4 @@
-//! What is said of the selected GPU below the table.
+//! Details of the selected GPU, below the table.
 
 use super::gpus::{MANY, per_usd};
 use super::{range_and_method, selected_prediction};
@@ -6,7 +6,7 @@ use crate::app::App;
 use habitat_base::text::clean;
 use habitat_reports::{format, memory};
 
-/// Facts and doubts about the selected GPU, a line each: a label and a text.
+/// Details and doubts about the selected GPU, as label and text per line.
 pub fn facts(app: &App) -> Vec<(String, String)> {
     let Some(prediction) = selected_prediction(app) else { return Vec::new() };
     let mut lines: Vec<(String, String)> = Vec::new();
@@ -30,7 +30,7 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     }
     if let Some(value) = row.and_then(|row| row.value.as_ref()) {
         let amount = value.per_usd.map_or_else(
-            || "samples/$ need the batch size (--batch-size N)".to_owned(),
+            || "samples/$ unknown: pass --batch-size N".to_owned(),
             |it| {
                 let range = match it.high {
                     Some(high) if high < MANY => format::low_high(format::grouped(it.low), format::grouped(high)),
@@ -44,9 +44,9 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
             line("price", format!("in doubt: {}", value.doubts));
         }
     } else if row.is_some_and(|row| row.on_spot) {
-        line("value", "no usable offer on demand; the plan screen has spot offers".to_owned());
+        line("value", "no usable on-demand offer; see the plan screen for spot offers".to_owned());
     } else {
-        line("value", "no usable offer in the price book".to_owned());
+        line("value", "no usable offer".to_owned());
     }
     line("memory", clean(&prediction.memory.reason, 300));
     let workload = app.predictions.value().map(|predictions| &predictions.workload);

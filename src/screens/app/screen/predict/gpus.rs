@@ -8,14 +8,14 @@ use habitat_reports::format::{self, TimeUnit};
 use habitat_reports::table::{Cell, Column, Graphic, Table};
 use habitat_reports::theme::Role;
 
-/// One GPU a row.
+/// One GPU per row.
 pub fn table(app: &App) -> Table {
     let shown = rows(app);
     let ends = shown.iter().filter(|row| row.step.range.low.get() > 0.0);
     let longest = ends.clone().map(|row| row.step.range.high.get()).fold(0.0, f64::max);
     let shortest = ends.map(|row| row.step.range.low.get()).fold(f64::INFINITY, f64::min);
     let scale = Scale::of(&app.predict.rows);
-    // Of another precision, what it brings stands beside the step.
+    // In another precision, its speed-up is next to the step.
     let recorded =
         app.setup.profile.workload.precision.filter(|_| shown.iter().any(|row| speed_up(app, row).is_some()));
     let mut columns = vec![
@@ -51,28 +51,28 @@ pub fn table(app: &App) -> Table {
         selected: app.predict.list.selected,
         sorted: Some((app.predict.list.sort, [1, 2, 6].contains(&app.predict.list.sort) != app.predict.list.reversed)),
         empty: if app.predict.rows.is_empty() {
-            state_line(app).unwrap_or_else(|| "No prediction yet; r runs it.".to_owned())
+            state_line(app).unwrap_or_else(|| "No prediction yet; press r to run it.".to_owned())
         } else {
-            "No GPU passes the filter; Esc clears it.".to_owned()
+            "No GPU matches the filter; press Esc to clear it.".to_owned()
         },
         ..Table::default()
     }
 }
 
-/// Samples for a dollar from which on not every digit is shown.
+/// Samples per dollar above which digits are abbreviated.
 pub(super) const MANY: f64 = 1e8;
 
-/// Samples for a dollar, in a column whose most are `most`.
+/// Samples per dollar, in a column whose largest value is `most`.
 pub(super) fn per_usd(samples: f64, most: f64) -> String {
     if most < MANY { format::grouped(samples) } else { format::short_count(samples) }
 }
 
-/// The unit of a column of times, and its decimals: the shortest time has two digits or three.
+/// Unit and decimals of a column of times: the shortest time has two or three digits.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     unit: TimeUnit,
     decimals: usize,
-    /// The most samples for a dollar.
+    /// Most samples per dollar.
     per_usd: f64,
 }
 
@@ -99,7 +99,7 @@ fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
     let known = row.step.range.mid.get() > 0.0;
     let role = if row.measured { Role::Measured } else { Role::Predicted };
     let mark = if row.doubtful { " ?" } else { "" };
-    // Logarithmic: the GPUs of a catalog lie two decades apart.
+    // Logarithmic: GPUs of a catalog span two orders of magnitude.
     let part = |time: Micros| {
         if longest > shortest { (time.get() / shortest).ln() / (longest / shortest).ln() } else { 0.5 }
     };

@@ -1,4 +1,4 @@
-//! The opened GPU: its step operation by operation.
+//! The opened GPU: its step by operation.
 
 use super::detailed;
 use crate::app::App;
@@ -12,10 +12,10 @@ use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::Role;
 use habitat_step::op;
 
-/// What the list can be sorted by, in the order of `s`.
+/// Sort orders of the list, in the order of the `s` key.
 pub(super) const SORTS: [&str; 3] = ["predicted time", "measured time", "name"];
 
-/// The rows of the opened GPU's operations, filtered and in order.
+/// Operations of the opened GPU that pass the filter, sorted.
 fn rows(app: &App) -> Vec<&OperationPrediction> {
     let list = &app.predict.operations;
     let opened = app.predict.opened.as_ref();
@@ -42,7 +42,7 @@ fn rows(app: &App) -> Vec<&OperationPrediction> {
     rows
 }
 
-/// Operation by operation on the opened GPU.
+/// Table of operations on the opened GPU.
 pub fn table(app: &App) -> Table {
     let shown = rows(app);
     let columns = vec![
@@ -70,7 +70,7 @@ pub fn table(app: &App) -> Table {
                 Cell::text(op::name::short(&clean(&operation.name, 200)).to_owned()),
                 Cell::styled(Role::Muted, operation.count.to_string()),
                 Cell::styled(Role::Muted, operation.origin_time.map_or_else(|| "–".to_owned(), millis)),
-                Cell::text(time.map_or_else(|| "left out".to_owned(), |time| millis(time.range.mid))),
+                Cell::text(time.map_or_else(|| "excluded".to_owned(), |time| millis(time.range.mid))),
                 Cell::styled(
                     Role::Muted,
                     time.map_or_else(String::new, |time| {
@@ -93,13 +93,13 @@ pub fn table(app: &App) -> Table {
             JobState::Running => "predicting …".to_owned(),
             JobState::Failed(why) => clean(why, 300),
             _ if list.filter.is_empty() => "This method does not predict single operations.".to_owned(),
-            _ => "No operation passes the filter; Esc clears it.".to_owned(),
+            _ => "No operation matches the filter; press Esc to clear it.".to_owned(),
         },
         ..Table::default()
     }
 }
 
-/// Why the selected operation of the opened GPU has its time.
+/// Explanation of the selected operation's time on the opened GPU.
 pub fn why(app: &App) -> Option<String> {
     rows(app).get(app.predict.operations.selected).map(|operation| clean(&operation.why, 600))
 }

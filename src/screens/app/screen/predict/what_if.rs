@@ -1,4 +1,4 @@
-//! A GPU with other figures: sliders for them, the step, and its curve along the figure in focus.
+//! A GPU with changed specifications: sliders, the step time, and its curve over the selected specification.
 
 use super::difference::Compared;
 use crate::action::Action;
@@ -14,9 +14,9 @@ use habitat_reports::format;
 use habitat_step::catalog::GpuSpec;
 use habitat_step::catalog::hypothetical::{Changes, Figure};
 
-/// What a slider moves over: times of the real figure.
+/// Slider values: multiples of the real specification.
 const RUNGS: [f64; 17] = [0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0, 2.4, 2.8, 3.4, 4.0];
-/// Rungs of one large step: twice or half.
+/// Rungs of a large step: a factor of two.
 const FAR: usize = 4;
 
 pub(super) fn open(app: &mut App, gpu: GpuSlug, effects: &mut Vec<Effect>) {
@@ -30,7 +30,7 @@ fn start(app: &mut App, effects: &mut Vec<Effect>) {
     effects.push(Effect::Change { generation: app.what_if.start(), profile, version, chosen });
 }
 
-/// Whether the figure in focus is changed.
+/// Whether the selected specification is changed.
 pub fn is_changed(app: &App) -> bool {
     app.predict.version.as_ref().is_some_and(|version| version.changes.get(version.along) != 1.0)
 }
@@ -70,7 +70,7 @@ pub(super) fn act(app: &mut App, action: Action, effects: &mut Vec<Effect>) -> b
     true
 }
 
-/// A slider: its figure, its value in words, and its place from 0 to 1.
+/// Sliders: specification, value in words, and position from 0 to 1.
 pub fn sliders(app: &App) -> Vec<(Figure, String, f64)> {
     let Some(version) = &app.predict.version else { return Vec::new() };
     let gpu = app.setup.catalog.get(&version.gpu);
@@ -93,10 +93,8 @@ fn figure_words(gpu: &GpuSpec, figure: Figure, times: f64) -> String {
         Figure::Clock => format!("{} MHz", grouped(gpu.boost_clock.get())),
         Figure::Tensor => {
             let rate = gpu.peak.bf16_tensor.or(gpu.peak.fp16_tensor);
-            let words = |rate: habitat_base::units::FlopsPerSecond| {
-                format!("{} TFLOP/s in 16 bits", grouped(rate.get() / 1e12))
-            };
-            rate.map_or_else(|| "has none".to_owned(), words)
+            let words = |rate: crate::units::FlopsPerSecond| format!("{} TFLOP/s (16-bit)", grouped(rate.get() / 1e12));
+            rate.map_or_else(|| "none".to_owned(), words)
         }
         Figure::Memory => format!("{} GB", grouped(gpu.memory_gib())),
     }
@@ -108,19 +106,19 @@ pub fn name(app: &App) -> String {
     gpu.map_or_else(String::new, |gpu| clean(&gpu.name, 60))
 }
 
-/// What was found of this GPU last; `None` while it is looked for the first time.
+/// Latest results for this GPU; `None` until there are any.
 pub fn found(app: &App) -> Option<&WhatIf> {
     let version = app.predict.version.as_ref()?;
     app.what_if.value().filter(|found| found.real.gpu.slug == version.gpu)
 }
 
-/// What comes of it, a label and a text a line.
+/// Results, as label and text per line.
 pub fn answer(app: &App) -> Vec<(String, String)> {
     let line = |label: &str, text: String| (label.to_owned(), text);
     match (app.what_if.state(), found(app)) {
         (JobState::Failed(reason), _) => vec![(String::new(), clean(reason, 300))],
         (JobState::Cancelled, _) => {
-            vec![line("", format!("cancelled; {} runs it again", app.setup.keymap.hint(Action::Rerun)))]
+            vec![line("", format!("cancelled; {} to run it again", app.setup.keymap.hint(Action::Rerun)))]
         }
         (_, None) => vec![line("", "predicting …".to_owned())],
         (_, Some(found)) => {
@@ -129,7 +127,7 @@ pub fn answer(app: &App) -> Vec<(String, String)> {
             let fits = match found.changed.memory.fits {
                 Fits::Yes => "the step fits",
                 Fits::No => "the step does not fit",
-                Fits::Unknown => "whether the step fits is not known",
+                Fits::Unknown => "memory fit unknown",
             };
             vec![
                 line("real", format!("{} ({})", format::time(real.range.mid), super::range_and_method(&real))),

@@ -1,4 +1,4 @@
-//! Another recording beside this one: what each row took there, and what makes the difference.
+//! Comparison with another recording: the time of each row there, and the differences.
 
 use std::sync::Arc;
 
@@ -15,45 +15,45 @@ use habitat_step::profile::breakdown::{Entry, GroupBy};
 use habitat_step::profile::difference::{Match, pairs};
 use habitat_step::profile::{Phase, Profile};
 
-/// What the list can be sorted by, in the order of `s`.
+/// Sort orders of the list, in the order of the `s` key.
 pub(super) const SORTS: [&str; 5] = ["time", "change", "count", "time per call", "name"];
 
-/// The recording that the one on screen is compared with. Both have times.
+/// The other recording. Both have times.
 #[derive(Debug, Clone)]
 pub struct Against {
     /// The recorded step.
     pub profile: Arc<Profile>,
-    /// Where it is from.
+    /// Its source.
     pub label: String,
 }
 
-/// What a row is in the other recording.
+/// A row in the other recording.
 #[derive(Debug, Clone, Default)]
 pub struct Other {
     /// Device time in its step.
     pub time: Micros,
     /// Occurrences (launches, for kernels).
     pub count: u64,
-    /// How the two belong together, from the other recording to this one.
+    /// How the row was matched, from the other recording to this one.
     pub matched: Match,
-    /// Indexes into its operations.
+    /// Indices of its operations.
     pub operations: Vec<usize>,
 }
 
 impl Row {
-    /// By how much it takes longer than in the other recording, microseconds.
+    /// Increase over the other recording, microseconds.
     pub fn change(&self) -> f64 {
         self.entry.time.get() - self.other.as_ref().map_or(0.0, |other| other.time.get())
     }
 
-    /// Its occurrences, in both recordings where these differ.
+    /// Its count; both counts if they differ.
     pub(super) fn counts(&self) -> String {
         let here = self.entry.count;
         recordings::counts([self.other.as_ref().map_or(here, |other| other.count), here])
     }
 }
 
-/// The rows of a grouping, those of both recordings, the most time first.
+/// Rows of a grouping from both recordings, by time.
 pub(super) fn grouped(profile: &Profile, other: &Profile, by: GroupBy, phase: Option<Phase>) -> Vec<Row> {
     let row = |pair: habitat_step::profile::difference::Pair| {
         let [there, here] = pair.entries;
@@ -69,11 +69,11 @@ pub(super) fn grouped(profile: &Profile, other: &Profile, by: GroupBy, phase: Op
     rows
 }
 
-/// The cells of a row: its time there, and the change.
+/// Cells of a row: its time in the other recording, and the change.
 pub(super) fn cells(row: &Row) -> [Cell; 2] {
     let there = match &row.other {
         Some(other) if other.matched != Match::OnlySecond => format!("{:.3}", other.time.as_millis()),
-        _ => "not there".to_owned(),
+        _ => "absent".to_owned(),
     };
     let change = row.change();
     let role = match change {
@@ -84,15 +84,15 @@ pub(super) fn cells(row: &Row) -> [Cell; 2] {
     [Cell::styled(Role::Muted, there), Cell::styled(role, format!("{:+.3}", change / 1e3))]
 }
 
-/// What the selected row is in the other recording, in words; `None` without one.
+/// The selected row in the other recording, in words; `None` without one.
 pub(super) fn detail(app: &App, row: &Row) -> Option<String> {
     let (against, other) = (app.profile.against.as_ref()?, row.other.as_ref()?);
     if other.matched == Match::OnlySecond {
-        return Some("not there".to_owned());
+        return Some("absent".to_owned());
     }
     let per_call = if other.count > 0 { other.time * (1.0 / other.count as f64) } else { Micros::ZERO };
     let mut words = format!(
-        "{}×, {} a call, {} in the step: {:+.3} ms",
+        "{}×, {} per call, {} per step: {:+.3} ms",
         format::grouped(other.count as f64),
         format::time(per_call),
         format::time(other.time),
@@ -101,23 +101,23 @@ pub(super) fn detail(app: &App, row: &Row) -> Option<String> {
     if other.matched == Match::OtherShapes
         && let Some(operation) = other.operations.first().and_then(|&at| against.profile.operations.get(at))
     {
-        words = format!("{words} · taken for the same with other shapes, {}", shapes(operation));
+        words = format!("{words} · matched despite other shapes, {}", shapes(operation));
     }
     Some(words)
 }
 
-/// The waterfall from the other recording to this one, grouped as the screen is.
+/// Waterfall from the other recording to this one, in the screen's grouping.
 #[derive(Debug, Clone)]
 pub struct Waterfall {
     /// The selection.
     pub list: ListState,
-    /// How far the steps are apart, in sentences.
+    /// Difference between the steps in sentences.
     pub headline: String,
     table: Table,
 }
 
 impl Waterfall {
-    /// `None` where there is no other recording.
+    /// `None` without another recording.
     pub(super) fn new(app: &App) -> Option<Self> {
         let against = app.profile.against.as_ref()?;
         let profiles = [&*against.profile, &*app.setup.profile];
@@ -126,20 +126,20 @@ impl Waterfall {
         Some(Self { list: ListState::default(), headline, table: recordings::table(&compared, usize::MAX) })
     }
 
-    /// The table, with what is selected in it.
+    /// The table with the selection.
     pub fn shown(&self) -> Table {
         Table { selected: self.list.selected, ..self.table.clone() }
     }
 }
 
-/// Why the steps are not like with like; `None` where they are.
+/// Why the steps are not comparable; `None` if they are.
 pub fn warning(app: &App) -> Option<String> {
     let against = app.profile.against.as_ref()?;
     let [warning, _] = recordings::warnings([&against.profile, &app.setup.profile]);
     warning
 }
 
-/// Both steps in one line: where the other is from, the times and the change.
+/// Both steps in one line: source of the other one, times and change.
 pub fn line(app: &App) -> Option<String> {
     let against = app.profile.against.as_ref()?;
     let [there, here] = [against.profile.measured_step()?, app.setup.profile.measured_step()?];
@@ -148,5 +148,5 @@ pub fn line(app: &App) -> Option<String> {
     let label = habitat_base::text::clean(&against.label, 60);
     let key = app.setup.keymap.hint(crate::action::Action::Difference);
     let times = format!("step {}, then {}{share}", format::time(there), format::time(here));
-    Some(format!("{times} · {key}: what makes the difference · against {label}"))
+    Some(format!("{times} · {key}: explain the difference · against {label}"))
 }

@@ -1,4 +1,4 @@
-//! The rows of the list: which pass the filter, in which order, and what is said of all of them.
+//! Filtered and sorted rows of the list, with their summary.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,20 +11,20 @@ use habitat_base::units::Micros;
 use habitat_reports::format;
 use habitat_step::profile::modules as paths;
 
-/// What is kept from one picture to the next, so that none has to go through a long list.
+/// Cached between frames, so that drawing does not process a long list.
 #[derive(Debug, Clone)]
 pub(in crate::app) struct Arranged {
     /// Filter, order and its direction.
     by: (String, usize, bool),
-    /// Positions among the entries.
+    /// Indices of the entries.
     rows: Vec<usize>,
-    /// The largest share of a row; of a step that no GPU ran, the most FLOPs.
+    /// Largest share of a row; FLOPs for a step that no GPU ran.
     pub(super) most: f64,
-    /// A line above the table: what is shown of what.
+    /// Summary for the line above the table.
     summary: String,
 }
 
-/// Filters and sorts anew after a change.
+/// Filters and sorts again after a change.
 pub fn arrange(app: &mut App) {
     let changed = match of(app) {
         Cow::Owned(arranged) => arranged,
@@ -33,7 +33,7 @@ pub fn arrange(app: &mut App) {
     app.profile.arranged = Some(changed);
 }
 
-/// The rows, anew where filter or order have changed since they were kept.
+/// The rows from the cache, or recomputed if filter or order have changed.
 pub(super) fn of(app: &App) -> Cow<'_, Arranged> {
     let list = &app.profile.list;
     let is_as_kept = |kept: &&Arranged| {
@@ -44,7 +44,7 @@ pub(super) fn of(app: &App) -> Cow<'_, Arranged> {
     kept.map_or_else(|| Cow::Owned(Arranged::new(app)), Cow::Borrowed)
 }
 
-/// The rows shown, filtered and in order.
+/// Rows that pass the filter, sorted.
 pub fn rows(app: &App) -> Vec<&Row> {
     of(app).within(&app.profile, 0..usize::MAX).0
 }
@@ -54,7 +54,7 @@ pub fn selected(app: &App) -> Option<&Row> {
     app.profile.entries.get(*of(app).rows.get(app.profile.list.selected)?)
 }
 
-/// A line above the table: what is shown of what.
+/// Summary for the line above the table.
 pub fn summary(app: &App) -> String {
     of(app).summary.clone()
 }
@@ -78,7 +78,7 @@ impl Arranged {
         self.rows.len()
     }
 
-    /// The rows in some places, and how many are before and behind them.
+    /// Rows in a range of positions, and the numbers of rows before and after it.
     pub(super) fn within<'a>(&self, state: &'a ProfileState, places: Range<usize>) -> (Vec<&'a Row>, [usize; 2]) {
         let [start, end] = [places.start, places.end].map(|place| place.min(self.rows.len()));
         let rows = self.rows[start..end].iter().map(|&at| &state.entries[at]).collect();
@@ -121,12 +121,12 @@ fn searched(app: &App, row: &Row) -> String {
     text
 }
 
-/// What the rows shown come to.
+/// Totals of the visible rows.
 fn summed(app: &App, mut shown: Vec<&Row>) -> String {
     let state = &app.profile;
     let count = shown.len();
     if state.by == GroupBy::Module {
-        // What lies in a module lies in those around it as well.
+        // A module's rows are also counted in the modules around it.
         let all: HashSet<&str> = shown.iter().map(|row| row.entry.label.as_str()).collect();
         shown.retain(|row| !paths::around(&row.entry.label).any(|around| all.contains(around)));
     }

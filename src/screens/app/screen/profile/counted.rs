@@ -1,8 +1,7 @@
-//! What an operation computes and moves, counted from its shapes: what is shown of a step
-//! that no GPU ran.
+//! FLOPs and bytes of operations from their shapes, shown for a step that no GPU ran.
 //!
-//! The times that operators took on the host's CPU are not kept in a profile: the profiler
-//! doubles those of small operators, and none of them says anything of a GPU.
+//! Operator times on the host CPU are not kept in a profile: the profiler doubles those of small operators, and none of
+//! them says anything about a GPU.
 
 use super::{Row, phase_role, phase_word, shapes};
 use habitat_base::units::Bytes;
@@ -13,10 +12,10 @@ use habitat_step::op::work;
 use habitat_step::profile::breakdown::{Entry, GroupBy};
 use habitat_step::profile::{Operation, Profile};
 
-/// What the list can be sorted by, in the order of `s`.
+/// Sort orders of the list, in the order of the `s` key.
 pub(super) const SORTS: [&str; 4] = ["FLOPs", "count", "bytes", "name"];
 
-/// Work of a row in the step, as far as shapes tell.
+/// Work of a row, as far as shapes show it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Counted {
     /// Floating-point operations.
@@ -26,7 +25,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Of an entry; zero where the shapes tell nothing.
+    /// Work of an entry; zero if the shapes do not show it.
     pub(super) fn of(profile: &Profile, entry: &Entry) -> Self {
         let mut sum = Self::default();
         for operation in entry.operations.iter().filter_map(|index| profile.operations.get(*index)) {
@@ -44,24 +43,24 @@ impl Counted {
             .unwrap_or_default()
     }
 
-    /// In words: `1.23 MFLOP · 4.5 MB read and written`.
+    /// Text such as `1.23 MFLOP · 4.5 MB read and written`.
     pub fn words(self) -> String {
         format!("{} · {} read and written", flop(self.flops), amount(self.bytes))
     }
 }
 
-/// Whether nothing of the step was measured on a GPU.
+/// Whether the step has no measurements on a GPU.
 pub fn is_unmeasured(profile: &Profile) -> bool {
     profile.operations.iter().all(|operation| operation.device_time.is_none())
 }
 
-/// What all occurrences of an operation compute; empty where its shapes tell nothing.
+/// FLOPs of all occurrences of an operation; empty if its shapes do not show them.
 pub(super) fn of_all(profile: &Profile, operation: &Operation) -> String {
     let flops = Counted::of_one(profile, operation).flops * f64::from(operation.count);
     if flops > 0.0 { flop(flops) } else { String::new() }
 }
 
-/// `1.23 MFLOP`.
+/// Formats FLOPs as `1.23 MFLOP`.
 fn flop(count: f64) -> String {
     let text = format::short_count(count);
     if text.contains(' ') { format!("{text}FLOP") } else { format!("{text} FLOP") }
@@ -71,10 +70,10 @@ fn amount(bytes: f64) -> String {
     Bytes::known(bytes).to_string()
 }
 
-/// What one occurrence computes, for the detail of an operation.
+/// Work of one occurrence, for the details of an operation.
 pub(super) fn line(profile: &Profile, operation: &Operation) -> String {
     let one = Counted::of_one(profile, operation);
-    if one == Counted::default() { "not known from its shapes".to_owned() } else { format!("{} a call", one.words()) }
+    if one == Counted::default() { "unknown from its shapes".to_owned() } else { format!("{} per call", one.words()) }
 }
 
 /// Columns of the table.
@@ -94,7 +93,7 @@ pub(super) fn columns(by: GroupBy) -> Vec<Column> {
     columns
 }
 
-/// A row of the table under its name; `whole` and `most` are the FLOPs of the step and of the largest row.
+/// Cells of a row called `name`; `whole` and `most` are the FLOPs of the step and of the largest row.
 pub(super) fn cells(
     name: String,
     row: &Row,

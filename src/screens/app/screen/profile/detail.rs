@@ -1,4 +1,4 @@
-//! The detail of the selected row.
+//! Details of the selected row.
 
 use super::roofline::{self, Roof};
 use super::{Counted, Row, against, counted, is_unmeasured, phase_word, selected, shapes};
@@ -8,10 +8,10 @@ use habitat_reports::format;
 use habitat_step::profile::breakdown::GroupBy;
 use habitat_step::profile::{Kernel, Operation, Profile};
 
-/// A line of the detail: a label (empty = continues) and a text.
+/// A line of the details: a label (empty = continues) and a text.
 pub type Line = (String, String);
 
-/// The detail of the selected row.
+/// Details of the selected row.
 pub fn detail(app: &App) -> Vec<Line> {
     let Some(row @ Row { entry, .. }) = selected(app) else { return Vec::new() };
     let profile = &app.setup.profile;
@@ -27,7 +27,7 @@ pub fn detail(app: &App) -> Vec<Line> {
         (0, _) => "not in this recording".to_owned(),
         (1, _) => "1 operation of the profile".to_owned(),
         (count, true) => format!("{count} operations of the profile"),
-        (count, false) => format!("{count} operations of the profile, the most time first"),
+        (count, false) => format!("{count} operations of the profile, by time"),
     };
     lines.push(("in".to_owned(), which));
     let mut parts: Vec<&Operation> = entry.operations.iter().map(|index| &operations[*index]).collect();
@@ -89,13 +89,12 @@ fn operation_detail(profile: &Profile, operation: &Operation, roof: Option<&Roof
     }
     if let Some(time) = operation.device_time {
         let all = operation.total_device_time().unwrap_or_default();
-        lines
-            .push(("measured".to_owned(), format!("{} a call, {} in the step", format::time(time), format::time(all))));
+        lines.push(("measured".to_owned(), format!("{} per call, {} per step", format::time(time), format::time(all))));
         let roofline = roof.and_then(|roof| roofline::words(roof, Counted::of_one(profile, operation), time));
         lines.extend(roofline.map(|words| ("roofline".to_owned(), words)));
     } else {
         lines.push(("computes".to_owned(), counted::line(profile, operation)));
-        lines.push(("measured".to_owned(), "nothing on a GPU".to_owned()));
+        lines.push(("measured".to_owned(), "no GPU timings".to_owned()));
     }
     for (index, kernel) in operation.kernels.iter().enumerate() {
         let label = if index == 0 { "kernels" } else { "" };

@@ -1,4 +1,4 @@
-//! The rows of modules as a tree.
+//! Rows of modules as a tree.
 
 use super::against::Other;
 use super::{Counted, Row};
@@ -6,8 +6,8 @@ use habitat_step::profile::breakdown::Entry;
 use habitat_step::profile::difference::Match;
 use habitat_step::profile::modules;
 
-/// Rows of single modules, each with what lies in the modules within, and those around them: each before
-/// the ones within, of which the one with the most time (without times, FLOPs) comes first.
+/// Rows of modules and of all modules around them, each including the modules inside. Parents come before children, and
+/// children are sorted by time (by FLOPs without times).
 pub(super) fn tree(rows: &[Row]) -> Vec<Row> {
     let paths: Vec<&str> = rows.iter().map(|row| row.entry.label.as_str()).collect();
     let is_timed = rows.iter().any(|row| row.entry.time.get() > 0.0);

@@ -1,4 +1,4 @@
-//! One recorded step as lanes over time, with a cursor that tells what ran when.
+//! One recorded step as lanes over time, with a cursor that shows details.
 
 use super::{Line, phase_word, selected};
 use crate::action::Action;
@@ -9,25 +9,25 @@ use habitat_reports::{format, waits};
 use habitat_step::profile::timeline::{Gap, Interval, Lane, LaneKind, Part, Timeline};
 use habitat_step::profile::{Phase, Profile};
 
-/// Steps of the cursor across what is shown, and of those in a large one.
+/// Cursor steps across the visible part, and number of steps in a large one.
 const STEPS: f64 = 64.0;
 const FAR: f64 = 8.0;
-/// What is shown is never shorter, in microseconds.
+/// Shortest visible part, microseconds.
 const LEAST: f64 = 8.0;
 
-/// What is shown of the step, in microseconds from its start.
+/// Visible part of the step, in microseconds from its start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct View {
-    /// Where it begins.
+    /// Start.
     pub from: f64,
-    /// How long it is.
+    /// Length.
     pub span: f64,
-    /// The time that the cursor is at.
+    /// Time at the cursor.
     pub cursor: f64,
 }
 
 impl View {
-    /// The whole step, with the cursor in the longest wait of the device, where there is one.
+    /// The whole step, with the cursor in the longest GPU idle time, if there is any.
     pub(super) fn new(profile: &Profile) -> Option<Self> {
         let timeline = profile.timeline.as_ref()?;
         let middle = |gap: &Gap| gap.start.get() + gap.duration.get() / 2.0;
@@ -35,14 +35,14 @@ impl View {
         Some(Self { from: 0.0, span: timeline.duration.get(), cursor })
     }
 
-    /// Half or twice as much, with the cursor where it is on the screen.
+    /// Zooms in or out around the cursor.
     fn zoom(self, times: f64, whole: f64) -> Self {
         let span = (self.span * times).max(LEAST).min(whole);
         let part = if self.span > 0.0 { (self.cursor - self.from) / self.span } else { 0.0 };
         Self { from: (self.cursor - part * span).clamp(0.0, whole - span), span, ..self }
     }
 
-    /// The cursor moved, and what is shown with it.
+    /// Moves the cursor, and the visible part with it.
     fn step(self, by: f64, whole: f64) -> Self {
         let cursor = (self.cursor + by * self.span / STEPS).clamp(0.0, whole);
         let from = self.from.clamp((cursor - self.span).max(0.0), cursor.min(whole - self.span));
@@ -50,7 +50,7 @@ impl View {
     }
 }
 
-/// What a key does to the timeline; whether it is one of its keys.
+/// Handles a key of the timeline; `false` for other keys.
 pub(super) fn act(app: &mut App, action: Action) -> bool {
     let (Some(timeline), Some(view)) = (&app.setup.profile.timeline, &mut app.profile.view) else { return false };
     let whole = timeline.duration.get();
@@ -66,34 +66,34 @@ pub(super) fn act(app: &mut App, action: Action) -> bool {
     true
 }
 
-/// The timeline and what is shown of it; `None` where the recording has none.
+/// The timeline and its visible part; `None` if the recording has none.
 pub fn shown(app: &App) -> Option<(&Timeline, View)> {
     app.setup.profile.timeline.as_ref().zip(app.profile.view)
 }
 
-/// What is said of a profile without a timeline.
+/// Message for a profile without a timeline.
 pub const fn none(profile: &Profile) -> &'static str {
     if profile.origin.is_some() {
-        "This recording has no timeline: no trace of a GPU was read for it, or an older version of this program wrote \
+        "This recording has no timeline: it was not made from a GPU trace, or an older version of this program wrote \
          its file. `habitat-tui import TRACE -o FILE` and `habitat-tui run` write profiles with a timeline; \
          `habitat-tui --sample resnet50-h200` shows one."
     } else {
-        "Only a step that was recorded on a GPU has a timeline: this one was recorded on a CPU, or traced by its shapes."
+        "Timelines need a recording on a GPU: this step was recorded on a CPU, or its shapes were traced."
     }
 }
 
-/// A part of a lane as wide as a character.
+/// Part of a lane that one character shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cell {
-    /// The share of its time in which the lane is busy.
+    /// Share of its time in which the lane is busy.
     pub busy: f64,
-    /// The phase of what takes most of that; `None` = no operation.
+    /// Phase of most of that time; `None` = no operation.
     pub phase: Option<Phase>,
-    /// Whether the selected row is in it.
+    /// Whether it contains the selected row.
     pub marked: bool,
 }
 
-/// A lane in so many characters.
+/// A lane in `columns` characters.
 pub fn cells(app: &App, timeline: &Timeline, lane: &Lane, view: View, columns: usize) -> Vec<Cell> {
     let selected = selected(app).map(|row| &row.entry.operations[..]).unwrap_or_default();
     let operations = &app.setup.profile.operations;
@@ -126,7 +126,7 @@ pub fn cells(app: &App, timeline: &Timeline, lane: &Lane, view: View, columns: u
     cells
 }
 
-/// The letter of a phase, and what it stands for.
+/// Letter of a phase, and its meaning.
 pub const fn letter(phase: Option<Phase>) -> (char, &'static str) {
     match phase {
         Some(Phase::Forward) => ('F', "forward"),
@@ -139,12 +139,12 @@ pub const fn letter(phase: Option<Phase>) -> (char, &'static str) {
     }
 }
 
-/// `12.301 ms`: times along the step, all in one unit.
+/// Formats a time in the step, always in ms: `12.301 ms`.
 pub fn moment(time: f64) -> String {
     format!("{:.3} ms", time / 1e3)
 }
 
-/// What lies under the cursor: of the device, and of the host.
+/// Content under the cursor: of the device, and of the host.
 pub fn under(app: &App) -> Vec<Line> {
     let Some((shown, View { cursor, .. })) = shown(app) else { return Vec::new() };
     let profile = &app.setup.profile;
@@ -156,21 +156,21 @@ pub fn under(app: &App) -> Vec<Line> {
     if let Some(gap) = shown.gap_at(cursor).filter(|_| device.is_empty()) {
         let host = waits::host_words(profile, shown, &gap);
         let host = if host.is_empty() { host } else { format!("; {host}") };
-        device.push(format!("waits for {}, {}{host}", format::time(gap.duration), from_to(gap.start, gap.duration)));
+        device.push(format!("idle for {}, {}{host}", format::time(gap.duration), from_to(gap.start, gap.duration)));
     }
     let mut lines = vec![("device".to_owned(), device.join(" · "))];
     if shown.lanes.iter().any(|lane| lane.kind == LaneKind::Host) {
         let host = at(true);
-        let host = if host.is_empty() { "in no recorded operator".to_owned() } else { host.join(" · ") };
+        let host = if host.is_empty() { "outside recorded operators".to_owned() } else { host.join(" · ") };
         lines.push(("host".to_owned(), host));
     }
     if let Some(resolution) = shown.resolution {
-        lines.push(("seen".to_owned(), format!("only what lasts {} or longer, one by one", format::time(resolution))));
+        lines.push(("shown".to_owned(), format!("single events of {} or longer", format::time(resolution))));
     }
     lines
 }
 
-/// `aten::mm, backward, stream 7, 12.301–12.345 ms (44 µs)`.
+/// Text such as `aten::mm, backward, stream 7, 12.301–12.345 ms (44 µs)`.
 fn words(profile: &Profile, shown: &Timeline, lane: &Lane, interval: Interval) -> String {
     let Some(part) = shown.parts.get(interval.part) else { return String::new() };
     let mut name = waits::name(profile, shown, part);
