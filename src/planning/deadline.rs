@@ -107,7 +107,7 @@ impl Deadline {
         if seconds <= 0.0 {
             return Err(format!(
                 "{:?} means {}, which is in the past: now is {}",
-                crate::text::clean(&moment.typed, 60),
+                habitat_base::text::clean(&moment.typed, 60),
                 words(&time),
                 words(now)
             ));

@@ -66,7 +66,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
         Some(number) => Ok(number / 100.0),
         None => Err(format!(
             "{:?} is not a percentage; expected a number with %, such as 5% or 0.5% (0 or more, at most {:e}%)",
-            crate::text::clean(text, 60),
+            habitat_base::text::clean(text, 60),
             most::PERCENT
         )),
     }
@@ -89,7 +89,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 pub fn usd(text: &str) -> Result<Usd, String> {
     let amount = number(without_currency(text)).ok_or_else(|| {
         let remedy = "expected US dollars, such as 300, $1,000, 1.5k or 300 USD";
-        format!("{:?} is not a valid amount of money; {remedy}", crate::text::clean(text, 60))
+        format!("{:?} is not a valid amount of money; {remedy}", habitat_base::text::clean(text, 60))
     })?;
     Usd::new(at_most(text, amount, most::WORK)?).map_err(|error| error.to_string())
 }

@@ -108,88 +108,63 @@ fn on_job(screens: Screens, session: Session) -> Result<u8, TuiError> {
     })
 }
 
-impl Launch {
-    /// Makes a launch from arguments, settings and loaded data.
-    ///
-    /// # Errors
-    /// [`TuiError::Setting`] for invalid keys or an invalid colour level.
-    pub fn new(screens: Screens) -> Result<Self, TuiError> {
-        let Screens {
-            command,
-            args,
-            settings,
-            loaded,
-            against,
-            catalog,
-            prices,
-            options,
-            goal,
-            themes,
-            theme,
-            gpu,
-            jobs,
-            sizes,
-            live: _,
-        } = screens;
-        let variable = |name: &str| env::var(name).ok();
-        let (no_color, colorterm, term) = (variable("NO_COLOR"), variable("COLORTERM"), variable("TERM"));
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
-        let file = Paths::find().settings();
-        let in_file = |problem: &dyn std::fmt::Display| TuiError::Setting(format!("{}: {problem}", file.display()));
-        let level = |text: &str| ColourLevel::parse(text).map_err(|why| in_file(&format!("color = {text:?}: {why}")));
-        let config = settings.color.as_deref().map(level).transpose()?.flatten();
-        let flag = args.color.flatten();
-        let colours = ColourLevel::resolve(&ColourInputs {
-            flag,
-            no_color: no_color.as_deref(),
-            config,
-            colorterm: colorterm.as_deref(),
-            term: term.as_deref(),
-        });
-        let asked = (args.ascii || settings.ascii == Some(true)).then_some(GlyphSet::Ascii);
-        let keymap = Keymap::patched(&settings.keys).map_err(|error| in_file(&error))?;
-        let source = if loaded.embedded {
-            let label = loaded.label.strip_prefix("embedded sample: ").unwrap_or(&loaded.label);
-            Source::Sample(label.to_owned())
-        } else {
-            Source::Given(loaded.label)
-        };
-        let (catalog, prices) = (Arc::new(catalog), Arc::new(prices));
-        let request = Request {
-            command: command.to_string(),
-            file: args.input.file.as_ref().map(|file| file.display().to_string()),
-            own: args.own.names(),
-            usd_per_kwh: args.own.usd_per_kwh,
-            ..Request::default()
-        };
-        let precision = options.precision;
-        let mut engine = engine(&catalog, &prices, (options, sizes), request);
-        if let Some(jobs) = jobs.clone() {
-            engine.jobs = Arc::new(move || jobs.plan().map_err(|error| error.to_string()));
-        }
-        let setup = Setup {
-            profile: Arc::new(loaded.profile),
-            source,
-            against: against.map(|loaded| Against { profile: Arc::new(loaded.profile), label: loaded.label }),
-            typed: command,
-            job: None,
-            jobs: jobs.as_ref().map(|jobs| jobs.file.display().to_string()),
-            catalog,
-            prices,
-            precision,
-            now: || now().to_zoned(jiff::tz::TimeZone::system()),
-            goal,
-            keymap,
-            themes,
-            theme,
-            colours,
-            glyphs: GlyphSet::resolve(asked, locale.as_deref(), term.as_deref()),
-            mouse: !args.no_mouse && settings.mouse != Some(false),
-            screen: args.screen,
-            gpu,
-            filter: args.filter,
-        };
-        Ok(Self { setup, engine, colours_asked: flag.is_some() || config.is_some() })
+/// Makes a launch from arguments, settings and loaded data.
+///
+/// # Errors
+/// [`TuiError::Setting`] for invalid keys or an invalid colour level.
+pub fn launch(screens: Screens) -> Result<Launch, TuiError> {
+    let Screens {
+        command,
+        args,
+        settings,
+        loaded,
+        against,
+        catalog,
+        prices,
+        options,
+        goal,
+        themes,
+        theme,
+        gpu,
+        jobs,
+        sizes,
+        live: _,
+    } = screens;
+    let variable = |name: &str| env::var(name).ok();
+    let (no_color, colorterm, term) = (variable("NO_COLOR"), variable("COLORTERM"), variable("TERM"));
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
+    let file = Paths::find().settings();
+    let in_file = |problem: &dyn std::fmt::Display| TuiError::Setting(format!("{}: {problem}", file.display()));
+    let level = |text: &str| ColourLevel::parse(text).map_err(|why| in_file(&format!("color = {text:?}: {why}")));
+    let config = settings.color.as_deref().map(level).transpose()?.flatten();
+    let flag = args.color.flatten();
+    let colours = ColourLevel::resolve(&ColourInputs {
+        flag,
+        no_color: no_color.as_deref(),
+        config,
+        colorterm: colorterm.as_deref(),
+        term: term.as_deref(),
+    });
+    let asked = (args.ascii || settings.ascii == Some(true)).then_some(GlyphSet::Ascii);
+    let keymap = Keymap::patched(&settings.keys).map_err(|error| in_file(&error))?;
+    let source = if loaded.embedded {
+        let label = loaded.label.strip_prefix("embedded sample: ").unwrap_or(&loaded.label);
+        Source::Sample(label.to_owned())
+    } else {
+        Source::Given(loaded.label)
+    };
+    let (catalog, prices) = (Arc::new(catalog), Arc::new(prices));
+    let request = Request {
+        command: command.to_string(),
+        file: args.input.file.as_ref().map(|file| file.display().to_string()),
+        own: args.own.names(),
+        usd_per_kwh: args.own.usd_per_kwh,
+        ..Request::default()
+    };
+    let precision = options.precision;
+    let mut engine = engine(&catalog, &prices, (options, sizes), request);
+    if let Some(jobs) = jobs.clone() {
+        engine.jobs = Arc::new(move || jobs.plan().map_err(|error| error.to_string()));
     }
     let setup = Setup {
         profile: Arc::new(loaded.profile),

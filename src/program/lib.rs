@@ -18,23 +18,10 @@
 //! # }
 //! ```
 
-pub mod catalog;
-pub mod learn;
-pub mod op;
-pub mod plan;
-pub mod predict;
-pub mod pricing;
-pub mod profile;
-pub mod report;
-pub mod store;
-pub mod trace;
-pub mod units;
-
-// Parts of the program that its binary, its tests and the workshop use; not part of the library's interface.
-#[doc(hidden)]
-pub mod action;
-#[doc(hidden)]
-pub mod app;
+pub use habitat_base::{regress, text, units};
+pub use habitat_planning::{deadline, plan, pricing, values};
+pub use habitat_prediction as predict;
+pub use habitat_prediction::learn;
 #[cfg(unix)]
 pub use habitat_recorder::capture;
 pub use habitat_recorder::live;
@@ -45,7 +32,7 @@ pub use habitat_traces as trace;
 
 pub mod store;
 
-// The program itself: for its binary and its tests.
+// Parts of the program that its binary, its tests and the workshop use; not part of the library's interface.
 #[doc(hidden)]
 pub mod cli;
 #[doc(hidden)]

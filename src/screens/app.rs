@@ -83,7 +83,7 @@ pub struct Setup {
     /// The command line.
     pub typed: CommandLine,
     /// The job that was started along with the screens.
-    pub job: Option<crate::live::Job>,
+    pub job: Option<habitat_recorder::live::Job>,
     /// The file of jobs to plan together.
     pub jobs: Option<String>,
     /// The GPUs.

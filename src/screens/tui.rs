@@ -67,14 +67,6 @@ pub enum TuiError {
     Picture(String),
 }
 
-/// Runs until the user quits or a signal arrives. Returns the exit code (128 plus the number of the signal).
-///
-/// # Errors
-/// [`TuiError`] if the terminal cannot be set up or read.
-pub fn run(launch: Launch) -> Result<u8, TuiError> {
-    follow(launch, None)
-}
-
 /// Number of threads that the screens need at once: two for events, two for computations.
 const THREADS: usize = 4;
 
@@ -94,7 +86,8 @@ fn check_threads() -> Result<(), TuiError> {
 
 /// Panics if a test requests it, to check that the terminal is restored; compiled out of releases.
 #[cfg(debug_assertions)]
-fn panic_if_asked(place: &str) {
+#[doc(hidden)]
+pub fn panic_if_asked(place: &str) {
     assert!(std::env::var("HABITAT_TUI_TEST_PANIC").as_deref() != Ok(place), "requested by HABITAT_TUI_TEST_PANIC");
 }
 
@@ -102,8 +95,12 @@ fn panic_if_asked(place: &str) {
 #[doc(hidden)]
 pub const fn panic_if_asked(_place: &str) {}
 
-/// [`run`] with a job: its updates reach the screens, and requests reach the job.
-fn follow(launch: Launch, line: Option<runner::Line>) -> Result<u8, TuiError> {
+/// Runs until the user quits or a signal arrives. Returns the exit code (128 plus the number of the signal). `line`
+/// connects the screens to a running job.
+///
+/// # Errors
+/// [`TuiError`] if the terminal cannot be set up or read.
+pub fn run(launch: Launch, line: Option<Line>) -> Result<u8, TuiError> {
     // Under NO_COLOR, crossterm 0.29 turns every colour change into an empty SGR, which also ends reverse and bold, so
     // the selection would vanish. The theme itself removes colours; crossterm must pass on everything.
     crossterm::style::force_color_output(true);

@@ -12,8 +12,6 @@ use super::gpu;
 use crate::settings::args::{CollectArgs, CollectDevice};
 use crate::store::{self, Paths};
 
-const SCRIPT: &str = include_str!("../../profiler/collect/habitat_collect.py");
-
 /// Shortest budget in which PyTorch can be imported and something measured, seconds.
 const LEAST_SECONDS: f64 = 10.0;
 

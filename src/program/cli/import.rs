@@ -110,7 +110,7 @@ fn op_list(args: &ImportArgs, mut profile: Profile, measured: bool, out: &mut dy
         };
         return print_json(&found, out);
     }
-    crate::report::summary::write_profile(&profile, &args.output.display().to_string(), out)?;
+    habitat_reports::summary::write_profile(&profile, &args.output.display().to_string(), out)?;
     writeln!(out, "  {operations} operations from an op list, no measurements")?;
     writeln!(out, "\nwritten to {}", args.output.display())?;
     writeln!(out, "{}", hints::lines(&args.output, &profile))?;

@@ -65,7 +65,7 @@ pub struct Wish {
     #[serde(deserialize_with = "read::kilograms")]
     pub max_co2_kg: Option<KilogramsCo2e>,
     /// Objective within the limits.
-    #[arg(long, value_enum, help_heading = "Limits")]
+    #[arg(long, value_parser = choice::<Objective>(), help_heading = "Limits")]
     #[serde(skip)]
     pub objective: Option<Objective>,
     /// Value of an hour of waiting, in US dollars: minimise cost plus this.
@@ -73,7 +73,7 @@ pub struct Wish {
     #[serde(skip)]
     pub hour_value: Option<UsdPerHour>,
     /// Time that must meet the deadline: the expected one, or the upper end of its range.
-    #[arg(long, value_enum, help_heading = "Limits")]
+    #[arg(long, value_parser = choice::<Confidence>(), help_heading = "Limits")]
     #[serde(skip)]
     pub confidence: Option<Confidence>,
     /// Most consecutive parts (2 allows "spot, then on-demand").
@@ -83,10 +83,10 @@ pub struct Wish {
     ///
     /// Firm offers are on-demand, from the provider itself, without doubts about the price, and match the platform and
     /// the global batch of the recording.
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_enum, help_heading = "Offers")]
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = choice::<Accept>(), help_heading = "Offers")]
     pub accept: Option<Vec<Accept>>,
     /// Only these tiers; naming `spot` accepts it.
-    #[arg(long, value_name = "TIER", value_delimiter = ',', value_enum, help_heading = "Offers")]
+    #[arg(long, value_name = "TIER", value_delimiter = ',', value_parser = choice::<Tier>(), help_heading = "Offers")]
     pub tiers: Option<Vec<Tier>>,
     /// Only these GPUs.
     #[arg(long = "gpus", value_name = "GPU", value_delimiter = ',', help_heading = "Offers")]
@@ -125,7 +125,7 @@ pub struct Wish {
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::MACHINES.into()), help_heading = "Offers")]
     pub max_machines: Option<u32>,
     /// Training state to shard across GPUs; zero3 is FSDP.
-    #[arg(long, value_enum, help_heading = "Offers")]
+    #[arg(long, value_parser = choice::<ShardingChoice>(), help_heading = "Offers")]
     pub sharding: Option<ShardingChoice>,
     /// Degree of tensor parallelism: GPUs of one machine that share each layer (Megatron).
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]

@@ -29,13 +29,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 const BURST: Duration = Duration::from_millis(16);
 
 /// Connection to a followed job.
-pub(super) struct Line {
+pub struct Line {
     /// Updates from the job.
-    pub(super) updates: std::sync::mpsc::Receiver<live::Update>,
+    pub updates: std::sync::mpsc::Receiver<live::Update>,
     /// Sends requests to the job.
-    pub(super) control: Arc<dyn Fn(live::Wish) + Send + Sync>,
+    pub control: Arc<dyn Fn(live::Wish) + Send + Sync>,
     /// Whether all results of the job are written.
-    pub(super) is_done: Arc<dyn Fn() -> bool + Send + Sync>,
+    pub is_done: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 struct Runner {

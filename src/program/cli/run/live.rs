@@ -44,7 +44,7 @@ pub(super) fn run(session: Session, mut screens: ScreensArgs) -> Result<Outcome,
     // Plan for the work that the job is going to do.
     screens.wish.steps = screens.wish.steps.or(session.args.total_steps);
     // Do everything that can fail before the job starts.
-    let output = crate::text::clean(&session.output.display().to_string(), 300);
+    let output = habitat_base::text::clean(&session.output.display().to_string(), 300);
     let loaded =
         Loaded { profile: nothing_yet(&session.name), label: output.clone(), embedded: false, warnings: Vec::new() };
     let mut screens = Screens::new(screens, (*session.catalog).clone(), loaded)?;

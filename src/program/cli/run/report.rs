@@ -143,8 +143,10 @@ pub(super) fn faults(recording: &Recording) -> Vec<String> {
     let many = (refused > 0).then(|| format!("{refused} connections to the socket were refused: too many at once"));
     let unmeasured = recording.processes.values().filter_map(|process| process.no_waits.as_ref());
     faults
-        .map(|fault| format!("the hook failed and stopped: {}", crate::text::clean(fault, 200)))
-        .chain(unmeasured.map(|why| format!("waiting for data is not measured: {}", crate::text::clean(why, 200))))
+        .map(|fault| format!("the hook failed and stopped: {}", habitat_base::text::clean(fault, 200)))
+        .chain(
+            unmeasured.map(|why| format!("waiting for data is not measured: {}", habitat_base::text::clean(why, 200))),
+        )
         .chain(recording.garbled.iter().map(|problem| format!("invalid message on the socket: {problem}")))
         .chain(many)
         .collect()

@@ -17,7 +17,7 @@ pub struct DiffArgs {
     /// The recording to compare with it, such as today's.
     pub second: PathBuf,
     /// Parts to match between the recordings.
-    #[arg(long, value_enum, default_value_t = GroupBy::Operation)]
+    #[arg(long, value_parser = choice::<GroupBy>(), default_value = GroupBy::Operation.name())]
     pub by: GroupBy,
     /// Show every part, not only those with most of the difference (JSON and CSV always have all).
     #[arg(long)]

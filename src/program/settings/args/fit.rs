@@ -88,7 +88,7 @@ pub struct FitLogArgs {
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub gpu: Option<String>,
     /// Unit of the times, if the header does not end with it.
-    #[arg(long, value_enum, help_heading = "Columns")]
+    #[arg(long, value_parser = choice::<TimeUnit>(), help_heading = "Columns")]
     pub unit: Option<TimeUnit>,
     /// Predict these runs: batch size x iterations, such as 256x10000, or the single variable of the form.
     #[arg(long, value_name = "BATCHxITERATIONS", value_delimiter = ',', value_parser = run_size)]

@@ -19,7 +19,7 @@ pub struct InputArgs {
     /// Systems (.sqlite) or XPlane (.xplane.pb), or an op list.
     pub file: Option<PathBuf>,
     /// Embedded sample to use without FILE.
-    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file", help_heading = "Recorded step")]
+    #[arg(long, value_name = "NAME", value_parser = choice::<Sample>(), conflicts_with = "file", help_heading = "Recorded step")]
     pub sample: Option<Sample>,
     /// Facts about it.
     #[command(flatten)]
@@ -28,10 +28,10 @@ pub struct InputArgs {
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Recorded step")]
     pub sequence_length: Option<u64>,
     /// Prediction method.
-    #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
+    #[arg(long, value_parser = choice::<MethodChoice>(), default_value = MethodChoice::Auto.name(), help_heading = "Prediction")]
     pub method: MethodChoice,
     /// Equation for wave scaling (Habitat's 1 or 2).
-    #[arg(long, value_enum, default_value_t = WaveForm::ManyWaves, help_heading = "Prediction")]
+    #[arg(long, value_parser = choice::<WaveForm>(), default_value = "many", help_heading = "Prediction")]
     pub waves: WaveForm,
     /// Predict for another precision: bf16, amp-bf16, fp16, tf32, fp8 …
     ///
@@ -107,7 +107,7 @@ pub struct WorkloadArgs {
     #[arg(long)]
     pub name: Option<String>,
     /// Training or inference, instead of the detected mode.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<Mode>())]
     pub mode: Option<Mode>,
     /// Samples per step and GPU, instead of the detected number.
     #[arg(long, value_name = "N", value_parser = values::batch_size, allow_hyphen_values = true)]
@@ -119,7 +119,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
     pub parameters: Option<u64>,
     /// Precision of the step, instead of the detected one.
-    #[arg(long, value_enum, ignore_case = true)]
+    #[arg(long, value_parser = choice::<Precision>(), ignore_case = true)]
     pub precision: Option<Precision>,
     /// The recording GPU, instead of the detected one.
     #[arg(long, value_name = "GPU")]

@@ -131,7 +131,7 @@ pub struct SuggestArgs {
     /// A profile, trace or op list (default: the embedded sample).
     pub file: Option<PathBuf>,
     /// Embedded sample to use without FILE.
-    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file")]
+    #[arg(long, value_name = "NAME", value_parser = choice::<Sample>(), conflicts_with = "file")]
     pub sample: Option<Sample>,
     /// The GPU to measure on.
     #[arg(long, value_name = "GPU")]

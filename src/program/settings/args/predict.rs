@@ -144,7 +144,7 @@ pub struct PlanJobsArgs {
     /// or the available machines.
     pub file: PathBuf,
     /// Prediction method.
-    #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
+    #[arg(long, value_parser = choice::<MethodChoice>(), default_value = MethodChoice::Auto.name(), help_heading = "Prediction")]
     pub method: MethodChoice,
     /// Whether the GPU waits for the host, which launches its operations and loads its data.
     #[arg(long, value_parser = choice::<Host>(), default_value = Host::AsRecorded.name(), help_heading = "Prediction")]
@@ -199,7 +199,7 @@ pub struct BatchesArgs {
     #[arg(required_unless_present = "sample")]
     pub files: Vec<PathBuf>,
     /// Embedded sample to use without files.
-    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "files")]
+    #[arg(long, value_name = "NAME", value_parser = choice::<Sample>(), conflicts_with = "files")]
     pub sample: Option<Sample>,
     /// Batch sizes to predict (default: 2 and 4 times the largest recorded one).
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = values::batch_size)]
@@ -214,7 +214,7 @@ pub struct BatchesArgs {
     #[command(flatten)]
     pub recorded: RecordedArgs,
     /// Prediction method for other GPUs at the recorded batch sizes.
-    #[arg(long, value_enum, default_value_t = MethodChoice::Auto, help_heading = "Prediction")]
+    #[arg(long, value_parser = choice::<MethodChoice>(), default_value = MethodChoice::Auto.name(), help_heading = "Prediction")]
     pub method: MethodChoice,
     /// Whether the GPU waits for the host, which launches its operations and loads its data.
     #[arg(long, value_parser = choice::<Host>(), default_value = Host::AsRecorded.name(), help_heading = "Prediction")]
@@ -251,7 +251,7 @@ pub struct ExportArgs {
     /// A profile or a PyTorch profiler trace with measured times (default: the embedded sample).
     pub file: Option<PathBuf>,
     /// Embedded sample to use without FILE.
-    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file")]
+    #[arg(long, value_name = "NAME", value_parser = choice::<Sample>(), conflicts_with = "file")]
     pub sample: Option<Sample>,
     /// As a black box: kinds of operators with total times, step time, batch size and GPU; without shapes, names or
     /// modules.
@@ -292,7 +292,7 @@ pub struct SweepBandwidthArgs {
     /// A profile, trace or op list (default: the embedded sample).
     pub file: Option<PathBuf>,
     /// Embedded sample to use without FILE.
-    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "file")]
+    #[arg(long, value_name = "NAME", value_parser = choice::<Sample>(), conflicts_with = "file")]
     pub sample: Option<Sample>,
     /// The GPU.
     #[arg(long, value_name = "GPU", default_value = "titan-rtx")]

@@ -176,7 +176,7 @@ pub struct TraceShapesArgs {
     #[arg(long, value_name = "N", value_parser = values::whole, help_heading = "Workload")]
     pub sequence_length: Option<u64>,
     /// Precision of the step, instead of the detected one.
-    #[arg(long, value_enum, ignore_case = true, help_heading = "Workload")]
+    #[arg(long, value_parser = choice::<Precision>(), ignore_case = true, help_heading = "Workload")]
     pub precision: Option<Precision>,
     /// Print the result as JSON.
     #[arg(long, help_heading = "Output")]

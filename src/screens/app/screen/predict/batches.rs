@@ -177,8 +177,8 @@ pub fn answer(app: &App) -> Vec<(String, String)> {
     if let Some((fitted, share)) = &on.line {
         let words = format!(
             "{} + {} per sample; {} of the step grows with the batch",
-            format::time(crate::units::Micros::known(fitted.intercept)),
-            format::time(crate::units::Micros::known(fitted.slope)),
+            format::time(habitat_base::units::Micros::known(fitted.intercept)),
+            format::time(habitat_base::units::Micros::known(fitted.slope)),
             format::percent(*share)
         );
         lines.push(line("line", words));

@@ -93,7 +93,8 @@ fn figure_words(gpu: &GpuSpec, figure: Figure, times: f64) -> String {
         Figure::Clock => format!("{} MHz", grouped(gpu.boost_clock.get())),
         Figure::Tensor => {
             let rate = gpu.peak.bf16_tensor.or(gpu.peak.fp16_tensor);
-            let words = |rate: crate::units::FlopsPerSecond| format!("{} TFLOP/s (16-bit)", grouped(rate.get() / 1e12));
+            let words =
+                |rate: habitat_base::units::FlopsPerSecond| format!("{} TFLOP/s (16-bit)", grouped(rate.get() / 1e12));
             rate.map_or_else(|| "none".to_owned(), words)
         }
         Figure::Memory => format!("{} GB", grouped(gpu.memory_gib())),
