@@ -302,7 +302,7 @@ fn batches_to_choose_from_are_kept_too() {
     let json = folder.json(&with("48,7"));
     let part = &json["parts"][0];
     assert_eq!((&part["batch_size"], &part["accumulation"]), (&48.into(), &2.into()));
-    assert!(part["notes"].to_string().contains("batch of 48 in place of the recorded 64: shapes scaled"), "{part}");
+    assert!(part["notes"].to_string().contains("batch 48 instead of the recorded 64: shapes scaled"), "{part}");
     assert_eq!(folder.json(&with("auto"))["parts"][0]["batch_size"], 32);
     folder.ok(&[&with("48,7")[..], &["-o", "a.toml"]].concat());
     folder.ok(&["plan", "--from", "a.toml", "-o", "b.toml"]);
