@@ -71,10 +71,10 @@ fn communication_that_is_not_hidden_is_at_most_the_whole() {
     };
     for exposed in ["", r#", "exposed_communication_us": 95000"#] {
         let text = said(&format!(r#"{{"duration_us": 100000, "device_busy_us": 100000{exposed}}}"#));
-        assert!(text.contains("(80.00 ms of communication a step, 80.00 ms of them not hidden"), "{text}");
+        assert!(text.contains("(80.00 ms of communication per step, 80.00 ms not hidden"), "{text}");
     }
     let text = said(r#"{"duration_us": 90000, "device_busy_us": 85000, "exposed_communication_us": 75000}"#);
-    assert!(text.contains("75.00 ms of them not hidden"), "{text}");
+    assert!(text.contains("75.00 ms not hidden"), "{text}");
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn defaults_that_are_assumed_are_said_once() {
     let mut recorded = profile("v100-sxm2-16gb", "{}", &format!("{PRODUCT}, {CONVOLUTION}"));
     let said = |profile: &Profile, gpu: &str| {
         let notes = answer(profile, gpu).notes;
-        notes.iter().filter(|note| note.contains("PyTorch's defaults, assumed")).count()
+        notes.iter().filter(|note| note.contains("assuming PyTorch's defaults")).count()
     };
     assert_eq!((said(&recorded, "h100-sxm5-80gb"), said(&recorded, "t4")), (1, 0));
     assert_eq!(said(&profile("v100-sxm2-16gb", "{}", PRODUCT), "h100-sxm5-80gb"), 0, "no convolution");

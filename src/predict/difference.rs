@@ -1,16 +1,15 @@
-//! What makes the difference between the steps on two GPUs, operation by operation.
+//! Differences between the steps on two GPUs, operation by operation.
 
 use super::Prediction;
 use crate::op;
 use crate::profile::difference::{Changed, Match};
 
-/// The steps of one workload on two GPUs.
+/// Steps of one workload on two GPUs.
 pub type Difference<'a> = crate::profile::difference::Difference<'a, Prediction>;
 
 impl<'a> Difference<'a> {
-    /// Of two predictions of the same profile. Its parts are all occurrences of one operation in one
-    /// phase, under the name without the name space that nearly all share; none where a method predicts
-    /// no single operations.
+    /// Compares two predictions of the same profile. A part is all occurrences of one operation in one phase, named
+    /// without the common name space. Methods that do not predict single operations give no parts.
     pub fn between(from: &'a Prediction, to: &'a Prediction) -> Self {
         let mut parts: Vec<Changed> = Vec::new();
         let mut places = std::collections::BTreeMap::new();
