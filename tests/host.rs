@@ -91,7 +91,7 @@ fn shapes_alone_of_many_small_operations_have_a_floor_by_their_number() {
     let [low, mid, high] = ends(&h100);
     assert!(low < 20.0 && (60.0..60.1).contains(&mid) && high == 500.0, "{low}–{mid}–{high}");
     assert_eq!(kinds(&h100), [WarningKind::HostBound]);
-    assert!(h100.warnings[0].text.contains("10,000 operations") && h100.warnings[0].text.contains("floor"));
+    assert!(h100.warnings[0].text.contains("10,000 operations") && h100.warnings[0].text.contains("at least"));
     let mut large = profile("v100-sxm2-16gb", "{}", &PRODUCT.replace(r#", "device_time_us": 92000"#, ""));
     large.origin = None;
     assert!(kinds(&on(&large, "h100-sxm5-80gb")).is_empty());

@@ -464,7 +464,7 @@ fn a_gpu_without_the_precision_says_so_and_keeps_the_recorded_one() {
         let answers = changed(&recorded, gpu, precision);
         assert_eq!(answers.predictions[0].step, on(&recorded, gpu).step);
         let note = &answers.predictions[0].notes[0];
-        assert!(note.contains(&format!("has no {name} matrix rate: predicted in fp32")), "{note}");
+        assert!(note.contains(&format!("has no {name} tensor cores: predicted in fp32")), "{note}");
     }
 }
 
@@ -588,7 +588,7 @@ fn products_without_matrix_cores_are_warned_of() {
     for (dtype, precision, gpu, warning, is_said) in [
         ("float8_e4m3", Precision::Fp8, "a100-sxm4-40gb", "PyTorch does not run them", true),
         ("float8_e4m3", Precision::Fp8, "h100-sxm5-80gb", "", false),
-        ("bfloat16", Precision::Bf16, "t4", "products in bf16 are predicted at the rate of fp32", true),
+        ("bfloat16", Precision::Bf16, "t4", "products in bf16 are predicted at FP32 speed", true),
         ("float32", Precision::Tf32, "v100-sxm2-16gb", "", false),
         ("float32", Precision::Fp32, "v100-sxm2-16gb", "", false),
     ] {
@@ -602,7 +602,7 @@ fn products_without_matrix_cores_are_warned_of() {
             assert_eq!(found.is_empty(), warning.is_empty(), "{dtype} on {gpu}: {found}");
             assert!(found.contains(warning), "{found}");
             let why = &prediction.operations[0].why;
-            assert_eq!(why.contains("FP32 rate taken"), is_said, "{why}");
+            assert_eq!(why.contains("tensor cores: FP32 rate"), is_said, "{why}");
         }
     }
 }

@@ -53,10 +53,7 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
         (RejectionKind::NoPrediction, "no prediction for unpredicted"),
         (RejectionKind::Memory, "needs 18.2 GB, the GPU has 14.7 of 16 to use"),
         (RejectionKind::MemoryUnknown, "not known whether it fits: no peak memory in the profile"),
-        (
-            RejectionKind::NoPrediction,
-            "2 GPUs: the parameter count is not known, so neither is the size of the gradients; give it with --parameters",
-        ),
+        (RejectionKind::NoPrediction, "2 GPUs: unknown parameter count and gradient size; pass --parameters"),
         (RejectionKind::Limits, "region mars-1 is not among those allowed"),
         (RejectionKind::Deadline, "takes up to 24 h, 20 h more than the deadline"),
         (RejectionKind::Budget, "costs $300.00, $250.00 more than the budget"),
