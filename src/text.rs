@@ -65,10 +65,10 @@ const END: (usize, usize) = (400, 4);
 /// characters left out between them.
 ///
 /// ```
-/// let message = format!("x.json: {} is no number", "9".repeat(5000));
+/// let message = format!("x.json: {} is not a number", "9".repeat(5000));
 /// let shown = habitat_tui::text::to_screen(&message);
-/// assert!(shown.starts_with("x.json: 999") && shown.ends_with("999 is no number"));
-/// assert!(shown.contains("… 3221 characters left out …"), "{shown}");
+/// assert!(shown.starts_with("x.json: 999") && shown.ends_with("999 is not a number"));
+/// assert!(shown.contains("… 3224 characters left out …"), "{shown}");
 /// ```
 pub fn to_screen(message: &str) -> std::borrow::Cow<'_, str> {
     let length = message.chars().count();

@@ -6,11 +6,11 @@
 //! predictor here has three parts:
 //!
 //! 1. [`Anatomy`]: corrects the totals. A profiler that lost events shows too little device time; one that slows
-//!   kernels down shows too much.
+//!    kernels down shows too much.
 //! 2. A mean: step on the target = Σ factor of the kind · time of the kind + factors of the device's waiting time, all
-//!   ≥ 0. Each factor is regularised towards the ratio of the two GPUs' sustained rates or bandwidths ([`model`]).
+//!    ≥ 0. Each factor is regularised towards the ratio of the two GPUs' sustained rates or bandwidths ([`model`]).
 //! 3. A Gaussian process on the residuals of the mean. Its inputs are the shares of the kinds, the step time, the batch
-//!   size and the idle time. Far from its training data it falls back to the mean and the range widens.
+//!    size and the idle time. Far from its training data it falls back to the mean and the range widens.
 
 mod anatomy;
 mod between;

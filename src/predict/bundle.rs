@@ -275,7 +275,7 @@ mod tests {
         #[test]
         fn damaged_bytes_never_panic(place in 0_usize..20_000, byte in any::<u8>(), cut in 0_usize..20_000) {
             let mut bytes = bundle().to_bytes().unwrap();
-            // Half of the damage goes into the header, where it has most effect.
+            // Half of the damage goes into the header, which is most sensitive.
             let place = if place % 2 == 0 { place % 900 } else { place % bytes.len() };
             bytes[place] = byte;
             let _ = Bundle::from_bytes(&bytes);

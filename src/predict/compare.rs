@@ -24,7 +24,7 @@ use crate::units::Micros;
 /// Reason that a method cannot predict a profile; `None` if it can.
 pub fn missing(method: MethodChoice, known: Known, options: &Options) -> Option<&'static str> {
     match method {
-        MethodChoice::WaveScaling if known == Known::Shapes => Some("nothing was measured: same as roofline"),
+        MethodChoice::WaveScaling if known == Known::Shapes => Some("no measurements: same as roofline"),
         MethodChoice::WaveScaling if known == Known::Step => {
             Some("no launches were recorded: same as a ratio of rooflines")
         }
@@ -32,7 +32,7 @@ pub fn missing(method: MethodChoice, known: Known, options: &Options) -> Option<
         MethodChoice::HabitatMlp if options.habitat.is_none() => {
             Some("no networks; train them with `habitat-lab train --habitat`")
         }
-        MethodChoice::BlackBox if known == Known::Shapes => Some("nothing was measured"),
+        MethodChoice::BlackBox if known == Known::Shapes => Some("no measurements"),
         MethodChoice::BlackBox if options.black_box.is_none() => {
             Some("no black-box model; make one with `fit black-box`")
         }

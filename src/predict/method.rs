@@ -93,8 +93,8 @@ impl Method {
     /// `NeuSight`'s reimplementation has 123 % on batched products outside the training sizes and 799 % on linear
     /// layers; the smaller figure is used.
     ///
-    /// For `BetweenRates` it widens the range beyond both ratios: on measured steps without their shapes (`habitat-lab
-    /// evaluate methods`, "no shapes"), four of five then lie in the range.
+    /// For `BetweenRates` it widens the range beyond both ratios: on measured steps without their shapes
+    /// (`habitat-lab evaluate methods`, "no shapes"), four of five then lie in the range.
     pub const fn operation_band(self) -> f64 {
         match self {
             Self::Measured | Self::Derived => 0.0,

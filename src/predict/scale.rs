@@ -1,7 +1,7 @@
 //! Predicts one step on several GPUs: data parallel, the same batch on each.
 //!
-//! The step on N GPUs of one machine takes longer than on one by `σ·√(2 ln N)·T₁ + max(last bucket, C − h·⅔·T₁) +
-//! o·log₂ N`:
+//! The step on N GPUs of one machine takes longer than on one by
+//! `σ·√(2 ln N)·T₁ + max(last bucket, C − h·⅔·T₁) + o·log₂ N`:
 //! - every step waits for the slowest of N draws, which exceeds the mean by an expected √(2 ln N) standard deviations
 //!   σ;
 //! - the all-reduce of G gradient bytes moves `2(N−1)/N · G` bytes (NCCL tests, `PERFORMANCE.md`) in time C. PyTorch's

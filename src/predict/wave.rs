@@ -5,8 +5,8 @@
 //!
 //! - equation 1: `T_d = ⌈B/W_d⌉ · (D_o/D_d · W_d/W_o)^γ · (C_o/C_d)^(1−γ) · ⌈B/W_o⌉⁻¹ · T_o`
 //! - equation 2, many waves: `T_d = (D_o/D_d)^γ · (W_o/W_d)^(1−γ) · (C_o/C_d)^(1−γ) · T_o`
-//! - equation 3, with x the arithmetic intensity and R = P/D the destination's ridge: `γ = 1 − 0.5·x/R` for x < R, `γ =
-//!   0.5·R/x` above; 1 if x is unknown.
+//! - equation 3, with x the arithmetic intensity and R = P/D the destination's ridge: `γ = 1 − 0.5·x/R` for x < R,
+//!   `γ = 0.5·R/x` above; 1 if x is unknown.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +22,9 @@ pub enum WaveForm {
     /// Equation 1: whole waves on both GPUs.
     #[serde(rename = "whole")]
     WholeWaves,
-    /// Equation 2: the limit of many waves. The default, as in Habitat: on the operator tables of `habitat-lab evaluate
-    /// ops` it is as good as equation 1 for memory-bound operations and far better for matrix products.
+    /// Equation 2: the limit of many waves. The default, as in Habitat: on the operator tables of
+    /// `habitat-lab evaluate ops` it is as good as equation 1 for memory-bound operations and far better for matrix
+    /// products.
     #[default]
     #[serde(rename = "many")]
     ManyWaves,

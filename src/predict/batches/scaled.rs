@@ -15,9 +15,9 @@ use crate::profile::Profile;
 use crate::units::{Micros, Range};
 
 /// Error of a step from scaled shapes one doubling or halving away, as ln(measured ÷ predicted) at the ends of the 80
-/// and 90 % ranges. On 45 pairs of measured steps of one network on one GPU (`NeuSight`'s, 7 GPUs; `habitat-lab
-/// evaluate batches … --steps`) these hold 87 and 93 % at one doubling, and all at two, where errors are hardly larger.
-/// The ranges therefore grow with the square root of the doublings.
+/// and 90 % ranges. On 45 pairs of measured steps of one network on one GPU (`NeuSight`'s, 7 GPUs;
+/// `habitat-lab evaluate batches … --steps`) these hold 87 and 93 % at one doubling, and all at two, where errors are
+/// hardly larger. The ranges therefore grow with the square root of the doublings.
 const BY_SHAPES: [f64; 2] = [0.08, 0.11];
 
 /// Shape-based predictions at another batch size and at the recorded one.

@@ -19,8 +19,8 @@ pub const MOST_TAPS: f64 = 49.0;
 /// element of the result (of the input, for its gradient), which depends on filter, layout and type and is equal on an
 /// H100 and an H200. At the boost clock, forward passes take 0.5, 1.1 and 2.4 cycles for 9, 25 and 49 taps in
 /// channels-last layout (up to 3 times as many for small images). `PyTorch`'s own kernels take 2.5 and 4.5 for 9 and 25
-/// taps; it uses them in channels-first layout except for FP16 at stride 1 (`python models/lab/steps/recorded.py --show
-/// models/lab/samples/recorded` prints these figures).
+/// taps; it uses them in channels-first layout except for FP16 at stride 1
+/// (`python models/lab/steps/recorded.py --show models/lab/samples/recorded` prints these figures).
 fn depthwise(
     decoded: &Decoded<'_>,
     [batch, _, in_channels, out_channels, taps, in_places, out_places]: [f64; 7],

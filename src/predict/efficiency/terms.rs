@@ -243,8 +243,8 @@ fn passing(decoded: &Decoded<'_>, part: &Part, wide: bool, plain: &dyn Fn(Terms,
 }
 
 /// Work with a fixed time per element and multiprocessor, independent of memory speed. On an H100 and an H200, whose
-/// bandwidths differ by 1.4, channels-first batch norms take the same time within 4 %, and the 16-bit gradient of GELU
-/// differs by 1.13 (`models/lab/samples/recorded`).
+/// bandwidths differ by a factor of 1.4, channels-first batch norms take the same time within 4 %, and the 16-bit
+/// gradient of GELU differs by a factor of 1.13 (`models/lab/samples/recorded`).
 fn by_elements(
     decoded: &Decoded<'_>,
     primitive: &Primitive,

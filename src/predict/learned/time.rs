@@ -34,8 +34,8 @@ impl Spread {
 pub const WIDE: Spread = Spread { low: 0.7, high: 1.5, cases: 0 };
 
 /// Weight of the efficiency model in the geometric mean for FP32 convolutions. For most published training iterations,
-/// the other GPUs and networks choose this weight (0.75 to 1; the table of training iterations of `habitat-lab evaluate
-/// published` also has other weights).
+/// the other GPUs and networks choose this weight (0.75 to 1; the table of training iterations of
+/// `habitat-lab evaluate published` also has other weights).
 pub const EFFICIENCY_WEIGHT: f64 = 0.8;
 
 /// Predicted time with its uncertainty.

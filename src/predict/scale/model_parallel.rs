@@ -6,8 +6,8 @@
 //! section 2 (stages and bubble); Narayanan et al. 2021, arXiv:2104.04473, sections 2.2 and 3 (1F1B, interleaved
 //! stages, traffic); Korthikanti et al. 2022, arXiv:2205.05198, section 4 (sequence parallelism, activations).
 //!
-//! With t the step of one micro-batch on one GPU without the update u, a micro-batches take `(a + P − 1) · (t_T / P +
-//! 2·A / B_P) + u/(T·P)`, where
+//! With t the step of one micro-batch on one GPU without the update u, a micro-batches take
+//! `(a + P − 1) · (t_T / P + 2·A / B_P) + u/(T·P)`, where
 //! - `t_T = t·(d/T + r) + R·2(T − 1)/T / B`: the share d of products, attention, embedding and loss is divided, every
 //!   GPU does the rest r; R are the reduced activations (2 all-reduces of an attention layer forward and 2 backward,
 //!   not hidden), B is the link's bandwidth;
