@@ -16,8 +16,8 @@ use crate::units::{Micros, Range};
 pub(super) struct Base {
     /// Device busy time over the summed time of compute operations: below 1 if streams overlap.
     pub(super) overlap: f64,
-    /// For operators measured separately: the recorded step over the models' prediction of it, to the power that
-    /// destinations share. 1 otherwise.
+    /// For separately measured operators: the recorded step over the models' prediction of it, reduced to the part
+    /// that other GPUs share. 1 otherwise.
     pub(super) deviation: f64,
     /// Time that the device waits for the host, as far as it counts.
     pub(super) host_idle: Micros,

@@ -36,7 +36,7 @@ const QUERIES_AT_A_TIME: usize = 1 << 14;
 pub(super) struct Prepared<'a> {
     /// Profile as recorded.
     recorded: &'a Profile,
-    /// The same without measurements, if they are to be ignored.
+    /// Profile to predict: without measurements if they are ignored.
     profile: &'a Profile,
     decoded: Vec<Decoded<'a>>,
 }

@@ -29,8 +29,8 @@ impl Head {
         }
     }
 
-    /// Time above the floor, bound / u, and σ(−output). The derivative of that time is minus σ(−output) times it by the
-    /// output, and minus all of it by the offset.
+    /// Time above the floor, bound / u, and σ(−output). The derivative of that time with respect to the
+    /// output is −σ(−output) times the time, and with respect to the offset it is minus the time.
     fn above_floor(self, output: f32, bound_us: f32, offset: f32) -> (f64, f64) {
         let upper = if let Self::Bounded { upper } = self { f64::from(upper) } else { 1.0 };
         let unused = (-f64::from(output).clamp(-LARGEST_OUTPUT, LARGEST_OUTPUT)).exp();

@@ -274,7 +274,7 @@ fn waits_for_data(profile: &Profile, wait: Micros) -> Warning {
     Warning { kind: WarningKind::WaitsForData, text }
 }
 
-/// Host pace of a step known only from its shapes, and thus from its number of launches.
+/// Step at the pace of a host of which only the number of launches is known.
 fn unrecorded(step: Estimate, launches: f64, [least, usual]: [Micros; 2]) -> (Estimate, Option<Warning>) {
     // The step takes the longer of both; the range includes a host that keeps up.
     let (paced, _) = with_host(step.range.mid.get(), launches * LAUNCH_US);

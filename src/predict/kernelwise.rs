@@ -167,7 +167,7 @@ pub struct AcrossLine {
     pub rate: f64,
     /// As published: size per microsecond, linear in the nominal memory bandwidth in GB/s.
     pub by_bandwidth: Line,
-    /// Lowest rate among the GPUs, a limit for lower predictions.
+    /// Lowest rate among the GPUs, from which the minimum of predicted rates follows.
     pub slowest: f64,
     /// Number of GPUs behind the line.
     pub gpus: usize,

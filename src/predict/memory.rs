@@ -328,8 +328,7 @@ fn gib(bytes: Bytes) -> String {
 }
 
 /// Upper estimate of activations. In training: all results of forward operations, kept for backward, plus twice the
-/// largest backward operation. In inference: twice the largest operation. `None` unless most operations that write have
-/// shapes.
+/// largest operation. In inference: twice the largest operation. `None` unless most operations that write have shapes.
 fn activations(operations: &[Operation], training: bool) -> Option<Bytes> {
     let writing =
         || operations.iter().filter(|operation| !matches!(family(operation), Family::View | Family::Communication));

@@ -401,8 +401,8 @@ mod tests {
         );
     }
 
-    /// 100 ms on one GPU, 1 GB of gradients on 2 GPUs over 14 GB/s: 71.4 ms of traffic, of which 40 are hidden; √(2 ln
-    /// 2) · 0.02 · 100 ms of waiting, 2.2 ms of host.
+    /// 100 ms on one GPU, 1 GB of gradients on 2 GPUs over 14 GB/s: 71.4 ms of traffic, of which 40 are hidden;
+    /// √(2 ln 2) · 0.02 · 100 ms of waiting, 2.2 ms of host.
     #[test]
     fn traffic_hides_behind_the_backward_pass() {
         let extra = |gradients: u64, step_millis: f64| {

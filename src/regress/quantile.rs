@@ -17,8 +17,8 @@ pub fn quantile(values: &mut [f64], q: f64) -> Option<f64> {
     Some(values[below] + part * (values[above] - values[below]))
 }
 
-/// Computes the value that a new observation is below with probability `q` (Hyndman and Fan 1996, definition 6: rank (n
-/// + 1) · q). It is further out than [`quantile`], because the range of a small sample is too narrow. `None` without
+/// Computes the value that a new observation is below with probability `q` (Hyndman and Fan 1996, definition 6: rank
+/// (n + 1) · q). It is further out than [`quantile`], because the range of a small sample is too narrow. `None` without
 /// values. Sorts.
 pub fn expected_quantile(values: &mut [f64], q: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);

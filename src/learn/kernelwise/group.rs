@@ -21,8 +21,8 @@ enum Weights {
     Equal,
     /// Errors relative to the time.
     Relative,
-    /// Errors relative to the root of the time. Streams are faster from cache, so a line that weights many small sizes
-    /// like the few large ones is wrong for large sizes.
+    /// Errors relative to the square root of the time. Streams are faster from cache, so a line that weights many
+    /// small sizes like the few large ones is wrong for large sizes.
     Root,
 }
 

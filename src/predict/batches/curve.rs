@@ -87,7 +87,7 @@ pub struct BatchTime {
     pub wide: [Micros; 2],
     /// Position relative to the measured batches.
     pub place: Place,
-    /// Share class of the step that grows with the batch there; the ranges depend on it.
+    /// Regime at that batch size; the ranges depend on it.
     pub regime: Regime,
 }
 

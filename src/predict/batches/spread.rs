@@ -13,7 +13,7 @@
 
 use crate::regress::quantile::expected_quantile;
 
-/// Share class of the step at the largest measured batch that grows with the batch.
+/// Class of a step by the share of it that grows with the batch, at the largest measured batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {
@@ -133,7 +133,7 @@ impl Spreads {
         } else {
             two.map(|end| end * (doublings / 2.0))
         };
-        // The range contains the middle value and is never narrower than repetitions differ.
+        // The range contains the middle value and the spread of repetitions.
         let held = |[low, high]: [f64; 2]| [low.min(-REPETITION), high.max(REPETITION)];
         Spread { usual: held(spread.usual), wide: held(spread.wide) }
     }
@@ -197,7 +197,7 @@ mod tests {
         // A regime without residuals uses those of all.
         assert!(close(spreads.at(Regime::Fixed, 1.0), known));
         assert!(close(spreads.at(Regime::Mixed, 0.5), Spread::new(-0.45, -0.4, 0.4, 0.45)));
-        // No range is narrower than repetitions differ.
+        // No range is narrower than the spread of repetitions.
         assert!(close(spreads.at(Regime::Mixed, 0.0), Spread::new(-REPETITION, -REPETITION, REPETITION, REPETITION)));
     }
 

@@ -391,7 +391,7 @@ fn finish(sweep: &mut GpuSweep, memory: Option<&MemoryLine>, catalog: &Catalog, 
     let Some(gpu) = catalog.get(&sweep.gpu.slug) else { return };
     let rates = Rates::new(gpu);
     for row in &mut sweep.rows {
-        // A recording at this batch gives the memory need itself; the line is only for the others.
+        // A recording at this batch shows its memory need; only the others need the line.
         let ran = profiles.iter().find(|(batch, _)| row.step.method.is_of_origin() && *batch == row.batch);
         row.memory = match (ran, memory) {
             (Some((_, profile)), _) => MemoryNeed::of(profile, Some(gpu)).fit(&rates),

@@ -15,7 +15,7 @@ use crate::profile::{Attribute, DType, Operation, Phase, Precision};
 pub(super) const TILE: f64 = 128.0;
 /// Terms of a sum that one block adds up; longer sums, such as weight gradients, are split among blocks.
 pub(super) const CHUNK: f64 = 4096.0;
-/// Fewer entries than vocabularies have, but more samples than most batches.
+/// Size from which an extent counts as a vocabulary: most vocabularies are larger, and most batches have fewer samples.
 const VOCABULARY: f64 = 16384.0;
 /// Attention kernels pad heads to a multiple of this size.
 const HEAD_STEP: f64 = 32.0;

@@ -489,7 +489,7 @@ impl<'a> Answering<'a> {
             return Some(iterations.unseen);
         }
         match self.on(gpu) {
-            // Of the 32-bit precisions it knows TF32.
+            // TF32 is the only 32-bit precision that it knows.
             Some(efficiency) if workload.precision.is_none_or(Precision::is_32_bits) => {
                 efficiency.range(gpu, &Workload { precision: Some(Precision::Tf32), ..workload.clone() })
             }
