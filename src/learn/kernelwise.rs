@@ -69,9 +69,9 @@ pub struct Data {
 /// Reason that a fit failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FitError {
-    /// There are no measured operators.
+    /// Measured operators are missing.
     #[error(
-        "nothing to fit: no profile has a known GPU and operators with measured times and shapes (record with record_shapes=True), and there are no operator tables (--tables DIR)"
+        "nothing to fit: no profile has a known GPU and operators with measured times and shapes (record with record_shapes=True), and operator tables are missing (--tables DIR)"
     )]
     Nothing,
     /// A GPU is not in the catalog.

@@ -143,7 +143,7 @@ impl Line {
         points.iter().map(|point| point.weight * (point.y - self.at(point.x)).powi(2)).sum()
     }
 
-    /// Coefficient of determination R²: 1 if every point lies on the line, 0 if the line is no better than the mean,
+    /// Coefficient of determination R²: 1 if every point lies on the line, 0 if the line is as good as the mean,
     /// negative if it is worse. Points of one value have no variance: 1 if the line meets them, otherwise 0.
     pub fn r_squared(&self, points: &[Point]) -> f64 {
         let centre = Centre::of(points);

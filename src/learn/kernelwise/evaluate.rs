@@ -101,7 +101,7 @@ fn networks(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Found, Fit
         let own = || data.steps.iter().enumerate().filter(|(_, (of, _))| of == slug);
         let names: BTreeSet<&str> = own().map(|(_, (_, profile))| profile.workload.name.as_str()).collect();
         for name in &names {
-            // Without another network there is no data to learn from.
+            // With a single network, no data remains for the fit.
             if names.len() < 2 {
                 continue;
             }
