@@ -142,7 +142,7 @@ fn profiles_that_do_not_belong_together_are_refused() {
         error("amp.habitat.json")
     );
     assert!(error("t4.habitat.json").contains("the GPU they were recorded on: v100-sxm2-16gb and t4"));
-    assert!(error("none.habitat.json").contains("none.habitat.json: the batch size of the recording is not known"));
+    assert!(error("none.habitat.json").contains("none.habitat.json: unknown batch size"));
     assert!(folder.error(&["batches", "none.habitat.json"]).contains("--batch-size"));
     assert!(
         folder

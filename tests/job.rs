@@ -191,11 +191,11 @@ fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
         let drawn = with(short)(recorded().without_origin(), size);
         assert!(drawn.contains("step, µs") && drawn.contains("2.9–3.6"), "{drawn}");
         let waiting = |prediction: &mut Prediction| {
-            let text = "bound by the host: it waits".to_owned();
+            let text = "CPU-bound: it waits".to_owned();
             prediction.warnings = vec![Warning { kind: WarningKind::HostBound, text }];
         };
         let drawn = with(waiting)(recorded(), size);
-        assert!(drawn.contains("bound by the host"), "{drawn}");
+        assert!(drawn.contains("CPU-bound"), "{drawn}");
         assert!(drawn.contains("step, ms") && drawn.contains("2.6–5.6"), "{drawn}");
     }
 }

@@ -204,14 +204,18 @@ fn operators_measured_apart_move_the_step_by_the_shared_power_of_its_deviation()
         let moved = step(&found.predictions[0]) / step(&alone);
         let expected = f64::powf(factor, shared);
         assert!((moved / expected - 1.0).abs() < 1e-3, "{factor}: {moved}");
-        assert!(found.notes[0].contains(&format!("times {expected:.3} everywhere")), "{:?}", found.notes);
+        assert!(found.notes[0].contains(&format!("scaled by {expected:.3}")), "{:?}", found.notes);
         assert_eq!(found.predictions[0].step.as_estimate().method, Method::LearnedRatio);
     }
     // A T4 is short of power: how far it slows down is its own.
     for duration in [5000.0, 50_000.0] {
         let found = answers(&recorded("t4", duration), &[H100], MethodChoice::Auto, &MODELS);
         assert!((step(&found.predictions[0]) / step(&alone) - 1.0).abs() < 1e-3);
-        assert!(found.notes[0].contains("not carried over, as that GPU is limited by its power"), "{:?}", found.notes);
+        assert!(
+            found.notes[0].contains("no correction, because the recording GPU is power-limited"),
+            "{:?}",
+            found.notes
+        );
     }
 }
 
@@ -383,7 +387,7 @@ fn a_calibration_counts_on_gpus_that_were_not_trained_on() {
         let tflops = Rates::new(spec).trained_fp32.sustained.get() / 2e12;
         let gbps = Rates::new(spec).streaming.value.get() / 2e9;
         let (before, after) = (times(slug, None), times(slug, Some(calibration(slug, tflops, gbps))));
-        assert!(after.2.contains("as calibrated on 2026-11-21") && !before.2.contains("calibrated"), "{}", after.2);
+        assert!(after.2.contains("calibrated on 2026-11-21") && !before.2.contains("calibrated"), "{}", after.2);
         let ratios = [after.0 / before.0, after.1 / before.1];
         if counts {
             assert!(ratios.iter().all(|ratio| (1.6..2.3).contains(ratio)), "{slug}: {ratios:?}");

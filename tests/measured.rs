@@ -89,7 +89,7 @@ fn measurements_correct_predictions_and_are_told_of() {
     let bench = Bench::new();
     let table = "gpu,op,B,M,N,K,latency_ms\nt4,linear,1,4096,2048,8192,900\n";
     let before = bench.t4(&[]);
-    assert!(notes(&before).contains("never measured here"), "{before}");
+    assert!(notes(&before).contains("no measurements of this GPU"), "{before}");
     bench.write("mine/linear.csv", table);
     let given = bench.t4(&["--measured", "mine"]);
     assert!(notes(&given).contains("corrected by 1 operators measured on this GPU"), "{given}");

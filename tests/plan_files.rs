@@ -179,8 +179,8 @@ fn the_global_batch_is_kept_and_stands_in_every_form() {
     );
     assert!(lines.next().unwrap().contains(",64,4,1024,1000,1,none,"), "{csv}");
     let text = folder.ok(&asked);
-    assert!(text.contains("batch: 64 samples per GPU × 4 GPUs × 4 accumulated = 1,024; 1,000 steps"), "{text}");
-    assert!(text.contains("4 batches a GPU to an update, gradients exchanged once; 4 GPUs:"), "{text}");
+    assert!(text.contains("batch: 64 samples a GPU × 4 GPUs × 4 accumulated = 1,024; 1,000 steps"), "{text}");
+    assert!(text.contains("4 batches per GPU and update, gradients exchanged once; 4 GPUs:"), "{text}");
     let markdown = folder.ok(&with(&["--markdown"]));
     assert!(markdown.contains("64 samples per GPU × 4 GPUs × 4 accumulated"), "{markdown}");
     let typed = folder.error(&["plan", "--from", "a.toml", "--global-batch", "64"]);
@@ -244,7 +244,7 @@ fn a_model_divided_over_gpus_is_kept_and_stands_in_every_form() {
     assert!(folder.error(&["plan", "--from", "bad.toml"]).contains("part 1, model_parallel"));
     // A profile without attention says nothing of its layers.
     let unknown = folder.error(&["plan", "p.habitat.json", "--steps=1000", "--tensor-parallel=2"]);
-    assert!(unknown.contains("no attention was found in the forward pass"), "{unknown}");
+    assert!(unknown.contains("no attention layers found in the forward pass"), "{unknown}");
     assert!(folder.error(&[&asked[..5], &["--tensor-parallel=0"]].concat()).contains("0 is not in 1..=1024"));
 }
 
@@ -302,7 +302,7 @@ fn batches_to_choose_from_are_kept_too() {
     let json = folder.json(&with("48,7"));
     let part = &json["parts"][0];
     assert_eq!((&part["batch_size"], &part["accumulation"]), (&48.into(), &2.into()));
-    assert!(part["notes"].to_string().contains("batch of 48 in place of the recorded 64: shapes scaled"), "{part}");
+    assert!(part["notes"].to_string().contains("batch 48 instead of the recorded 64: shapes scaled"), "{part}");
     assert_eq!(folder.json(&with("auto"))["parts"][0]["batch_size"], 32);
     folder.ok(&[&with("48,7")[..], &["-o", "a.toml"]].concat());
     folder.ok(&["plan", "--from", "a.toml", "-o", "b.toml"]);

@@ -57,10 +57,10 @@ fn another_precision_is_asked_for_by_a_flag() {
     assert!(a100 / faster > 4.0, "{a100} {faster}");
     assert_eq!((kept, found["workload"]["precision"].as_str()), (t4, Some("amp-bf16")));
     assert!(found["notes"][0].as_str().unwrap().contains("changed from fp32"));
-    assert!(found["predictions"][1]["notes"][0].as_str().unwrap().contains("t4 has no bf16 matrix rate"));
+    assert!(found["predictions"][1]["notes"][0].as_str().unwrap().contains("t4 has no bf16 tensor cores"));
     // Said where all see it, too.
     let text = folder.ok(&["predict", "list.json", "--precision", "tf32"]);
-    assert!(text.contains("no tf32 matrix rate, so predicted in fp32: ") && text.contains(" more"), "{text}");
+    assert!(text.contains("no tf32 tensor cores, so predicted in fp32: ") && text.contains(" more"), "{text}");
     assert!(folder.error(&["predict", "list.json", "--precision", "int3"]).contains("amp-bf16"));
     let plan = folder.json(&["plan", "list.json", "--steps", "1000000", "--precision", "amp-fp16"]);
     assert!(plan["parts"][0].to_string().contains("predicted in amp-fp16, recorded in fp32"), "{plan}");

@@ -71,10 +71,10 @@ fn communication_that_is_not_hidden_is_at_most_the_whole() {
     };
     for exposed in ["", r#", "exposed_communication_us": 95000"#] {
         let text = said(&format!(r#"{{"duration_us": 100000, "device_busy_us": 100000{exposed}}}"#));
-        assert!(text.contains("(80.00 ms of communication a step, 80.00 ms of them not hidden"), "{text}");
+        assert!(text.contains("(80.00 ms of communication per step, 80.00 ms not hidden"), "{text}");
     }
     let text = said(r#"{"duration_us": 90000, "device_busy_us": 85000, "exposed_communication_us": 75000}"#);
-    assert!(text.contains("75.00 ms of them not hidden"), "{text}");
+    assert!(text.contains("75.00 ms not hidden"), "{text}");
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn defaults_that_are_assumed_are_said_once() {
     let mut recorded = profile("v100-sxm2-16gb", "{}", &format!("{PRODUCT}, {CONVOLUTION}"));
     let said = |profile: &Profile, gpu: &str| {
         let notes = answer(profile, gpu).notes;
-        notes.iter().filter(|note| note.contains("PyTorch's defaults, assumed")).count()
+        notes.iter().filter(|note| note.contains("assuming PyTorch's defaults")).count()
     };
     assert_eq!((said(&recorded, "h100-sxm5-80gb"), said(&recorded, "t4")), (1, 0));
     assert_eq!(said(&profile("v100-sxm2-16gb", "{}", PRODUCT), "h100-sxm5-80gb"), 0, "no convolution");
@@ -464,7 +464,7 @@ fn a_gpu_without_the_precision_says_so_and_keeps_the_recorded_one() {
         let answers = changed(&recorded, gpu, precision);
         assert_eq!(answers.predictions[0].step, on(&recorded, gpu).step);
         let note = &answers.predictions[0].notes[0];
-        assert!(note.contains(&format!("has no {name} matrix rate: predicted in fp32")), "{note}");
+        assert!(note.contains(&format!("has no {name} tensor cores: predicted in fp32")), "{note}");
     }
 }
 
@@ -588,7 +588,7 @@ fn products_without_matrix_cores_are_warned_of() {
     for (dtype, precision, gpu, warning, is_said) in [
         ("float8_e4m3", Precision::Fp8, "a100-sxm4-40gb", "PyTorch does not run them", true),
         ("float8_e4m3", Precision::Fp8, "h100-sxm5-80gb", "", false),
-        ("bfloat16", Precision::Bf16, "t4", "products in bf16 are predicted at the rate of fp32", true),
+        ("bfloat16", Precision::Bf16, "t4", "products in bf16 are predicted at FP32 speed", true),
         ("float32", Precision::Tf32, "v100-sxm2-16gb", "", false),
         ("float32", Precision::Fp32, "v100-sxm2-16gb", "", false),
     ] {
@@ -602,7 +602,7 @@ fn products_without_matrix_cores_are_warned_of() {
             assert_eq!(found.is_empty(), warning.is_empty(), "{dtype} on {gpu}: {found}");
             assert!(found.contains(warning), "{found}");
             let why = &prediction.operations[0].why;
-            assert_eq!(why.contains("FP32 rate taken"), is_said, "{why}");
+            assert_eq!(why.contains("tensor cores: FP32 rate"), is_said, "{why}");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Regression on few numbers: straight lines, several variables, order statistics.
 //!
-//! What the regression families of [`predict`](habitat_prediction) have in common. Numbers in,
-//! numbers out: a quantity's unit is its caller's business.
+//! Shared by the regression methods of [`predict`](habitat_prediction). Numbers have no units here; callers handle them.
 
 pub mod least_squares;
 pub mod line;
@@ -9,21 +8,21 @@ pub mod non_negative;
 pub mod quantile;
 pub mod student;
 
-/// Why nothing can be fitted.
+/// Reason that a fit failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RegressError {
     /// Fewer points than unknowns.
     #[error("{found} points, but at least {needed} are needed")]
     TooFew {
-        /// Points there are.
+        /// Number of points.
         found: usize,
-        /// Points there have to be.
+        /// Minimum number of points.
         needed: usize,
     },
-    /// Points that do not tell the unknowns apart (all at one place, say).
-    #[error("the points do not differ enough to tell {0} coefficients apart")]
+    /// The points do not determine the unknowns (for example, all at one place).
+    #[error("the points do not differ enough to determine {0} coefficients")]
     Degenerate(usize),
-    /// A number that is none, or a weight that is not positive.
+    /// A value is not finite, or a weight is not positive.
     #[error("point {0} has a value that is not finite, or a weight that is not positive")]
     NotFinite(usize),
 }

@@ -1,4 +1,4 @@
-//! Text made fit to show: names from files made safe and short, digits grouped.
+//! Makes text safe and short for display, and groups digits.
 
 mod command_line;
 mod secrets;
@@ -8,15 +8,15 @@ use std::fmt::Write as _;
 pub use command_line::CommandLine;
 pub use secrets::{MASK, without_secrets};
 
-/// `text` without control characters (terminal escape sequences among them), cut to at
-/// most `width` characters with an ellipsis.
+/// Replaces control characters (such as terminal escape sequences) in `text`, and cuts it to `width` characters with an
+/// ellipsis.
 ///
 /// ```
 /// assert_eq!(habitat_tui::text::clean("\u{1b}[31mred", 20), "�[31mred");
 /// assert_eq!(habitat_tui::text::clean("abcdef", 4), "abc…");
 /// ```
 pub fn clean(text: &str, width: usize) -> String {
-    // A name can be 100 kB long: look no further than what can be shown.
+    // A name can be 100 kB long, so only the displayed part is read.
     let mut shown: Vec<char> =
         text.chars().take(width + 1).map(|c| if unsafe_to_show(c) { '\u{fffd}' } else { c }).collect();
     if shown.len() > width {
@@ -26,25 +26,25 @@ pub fn clean(text: &str, width: usize) -> String {
     shown.into_iter().collect()
 }
 
-/// A sentence with its first letter as a capital one.
+/// Capitalises the first letter of a sentence.
 pub fn capitalised(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
 }
 
-/// Whether `text` has a character that must not reach a terminal.
+/// Whether `text` contains a character that must not reach a terminal.
 pub fn is_unsafe(text: &str) -> bool {
     text.chars().any(unsafe_to_show)
 }
 
-/// Control characters, ends of lines, and characters that reorder, hide or change text
-/// without being seen themselves.
+/// Whether a character is a control character, a line end, or an invisible character that reorders, hides or changes
+/// text.
 pub fn unsafe_to_show(c: char) -> bool {
     c.is_control()
         || matches!(c,
             // Soft hyphen, grapheme joiner, Arabic letter mark.
             '\u{ad}' | '\u{34f}' | '\u{61c}'
-            // Letters of Hangul, Khmer and Mongolian without a shape.
+            // Hangul, Khmer and Mongolian letters without a shape.
             | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{ffa0}'
             // Widths of nothing, directions, line and paragraph separators, deprecated formats.
             | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -54,21 +54,21 @@ pub fn unsafe_to_show(c: char) -> bool {
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Characters of a message shown at most: what a terminal of 80 × 24 holds.
+/// Maximum characters of a displayed message: the capacity of an 80 × 24 terminal.
 const SCREEN: usize = 1800;
-/// Lines of a message shown at most.
+/// Maximum lines of a displayed message.
 const LINES: usize = 20;
-/// Characters and lines kept of the end, where the remedy stands.
+/// Characters and lines kept of the end, which contains the remedy.
 const END: (usize, usize) = (400, 4);
 
-/// A message cut to what a screen holds: its beginning, which names the file, and its end,
-/// and between them how much is left out.
+/// Cuts a message to the size of a screen. It keeps the beginning, which names the file, the end, and the number of
+/// characters left out between them.
 ///
 /// ```
-/// let message = format!("x.json: {} is no number", "9".repeat(5000));
+/// let message = format!("x.json: {} is not a number", "9".repeat(5000));
 /// let shown = habitat_tui::text::to_screen(&message);
-/// assert!(shown.starts_with("x.json: 999") && shown.ends_with("999 is no number"));
-/// assert!(shown.contains("… 3221 characters left out …"), "{shown}");
+/// assert!(shown.starts_with("x.json: 999") && shown.ends_with("999 is not a number"));
+/// assert!(shown.contains("… 3224 characters left out …"), "{shown}");
 /// ```
 pub fn to_screen(message: &str) -> std::borrow::Cow<'_, str> {
     let length = message.chars().count();
@@ -87,8 +87,8 @@ pub fn to_screen(message: &str) -> std::borrow::Cow<'_, str> {
     format!("{begin}\n… {out} characters left out …\n{end}").into()
 }
 
-/// JSON in which characters that must not reach a terminal are escaped, which says the same:
-/// outside of strings it has none but ends of lines.
+/// Escapes characters in JSON that must not reach a terminal, without changing its meaning: outside of strings JSON
+/// contains none of them except line ends.
 ///
 /// ```
 /// assert_eq!(habitat_tui::text::json_escaped("[\n\"a\u{202e}\u{e0041}\"]"), "[\n\"a\\u202e\\udb40\\udc41\"]");
@@ -111,7 +111,7 @@ pub fn json_escaped(json: &str) -> std::borrow::Cow<'_, str> {
     text.into()
 }
 
-/// A number without decimals, digits grouped by thousands.
+/// Formats a number without decimals, with grouped thousands.
 ///
 /// ```
 /// assert_eq!(habitat_tui::text::grouped(1_281_167.0), "1,281,167");
@@ -128,7 +128,7 @@ pub fn grouped(value: f64) -> String {
     text
 }
 
-/// Hours in a sentence: minutes below one, days from two days on.
+/// Formats hours for a sentence: minutes below one hour, days from two days on.
 ///
 /// ```
 /// use habitat_tui::text::duration;
@@ -151,22 +151,21 @@ pub fn duration(hours: f64) -> String {
     }
 }
 
-/// US dollars: with cents below a thousand.
+/// Formats US dollars, with cents below a thousand.
 pub fn dollars(value: f64) -> String {
     if value < 1000.0 { format!("${value:.2}") } else { format!("${}", grouped(value)) }
 }
 
-/// Longest text, in bytes, that is compared with known names: comparing takes the product of the lengths.
+/// Longest text, in bytes, to compare with known names; the cost is the product of the lengths.
 const LONGEST_NAME: usize = 300;
 
-/// The members of `known` nearest to `name`, best first, at most `count` of them: for
-/// "did you mean" in errors.
+/// Finds at most `count` members of `known` nearest to `name`, best first, for "did you mean" in errors.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, count: usize) -> Vec<&'a str> {
     if name.len() > LONGEST_NAME {
         return Vec::new();
     }
     let name = name.to_lowercase();
-    // Model names, such as the "a100" of "NVIDIA A100-PG509-200", tell more than spelling.
+    // Model names, such as the "a100" of "NVIDIA A100-PG509-200", weigh more than spelling.
     let has = |word: &&str, kind: fn(&char) -> bool| word.chars().any(|c| kind(&c));
     let models: Vec<&str> = name
         .split(|c: char| !c.is_alphanumeric())
@@ -185,7 +184,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, count: 
     scored.into_iter().take(count).map(|(_, candidate)| candidate).collect()
 }
 
-/// The word of `known` that `word` is a misspelling of, if any is near enough to say so.
+/// Finds the word of `known` that `word` most likely misspells, if any is close enough.
 pub fn misspelt<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const NEAR: f64 = 0.85;
     if word.len() > LONGEST_NAME {
@@ -196,11 +195,11 @@ pub fn misspelt<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     scored.filter(|(score, _)| *score >= NEAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, candidate)| candidate)
 }
 
-/// A path or another argument as a shell takes it for one word. Characters that must not
-/// reach a terminal are written as bash, zsh and ksh read them back (`$'\x1b'`).
+/// Quotes a path or another argument as one shell word. Characters that must not reach a terminal use the escapes of
+/// bash, zsh and ksh (`$'\x1b'`).
 pub fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
-    // What begins with a dash would be taken for a flag.
+    // A leading dash would look like a flag.
     let text = if text.starts_with('-') { format!("./{text}") } else { text.to_owned() };
     if text.chars().all(is_plain) && !text.is_empty() {
         text
@@ -244,7 +243,7 @@ mod tests {
         for c in "\u{1b}\u{7f}\u{9b}\u{ad}\u{34f}\u{61c}\u{115f}\u{1160}\u{180e}\u{200b}\u{2028}\u{2029}\u{202e}\u{2066}\u{3164}\u{fe0f}\u{ffa0}\u{e0041}\u{e007f}\u{e0100}".chars() {
             assert_eq!(clean(&format!("a{c}b"), 9), "a\u{fffd}b", "U+{:04X}", c as u32);
         }
-        // What the program itself writes.
+        // Characters that the program itself prints.
         assert!(!is_unsafe("–—×·…≤→µ§°✓–█▏░⣿│日本語é"));
     }
 

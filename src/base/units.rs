@@ -1,9 +1,8 @@
-//! Quantities with units, and the identifiers that several rooms share.
+//! Quantities with units, and identifiers that several modules share.
 //!
-//! Every quantity is a finite, non-negative `f64` in one unit that its name states, in every
-//! build: a value that is not is refused where it enters ([`QuantityError`]), there is no
-//! subtraction that could go below zero (`checked_sub`), and arithmetic that leaves these
-//! numbers stops the computation. Public signatures use these types in place of `f64`.
+//! Every quantity is a finite, non-negative `f64` in the unit that its name states. Constructors reject other values
+//! ([`QuantityError`]), subtraction cannot go below zero (`checked_sub`), and arithmetic with an invalid result panics,
+//! also in release builds. Public signatures use these types instead of `f64`.
 
 mod range;
 
@@ -15,9 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub use range::{OpenRange, Range};
 
-/// The largest counts that are taken from a file or a flag, far beyond any training there is:
-/// what is larger is a mistake, and would only come out as a time or a price that is none.
-/// The largest times, sizes, rates and prices stand with their types below.
+/// Largest counts accepted from a file or a flag, far beyond any real training. Larger values are mistakes and would
+/// only give invalid times or prices. Limits of times, sizes, rates and prices are at their types below.
 pub mod most {
     /// Samples of a step on one GPU.
     pub const BATCH: u64 = 1_000_000_000;
@@ -29,18 +27,17 @@ pub mod most {
     pub const PARAMETERS: u64 = 1_000_000_000_000_000;
     /// Occurrences of an operation in a step, and launches of a kernel in an operation.
     pub const OCCURRENCES: u32 = 1_000_000_000;
-    /// Different operations of a step: each is predicted for every GPU.
+    /// Different operations of a step; each is predicted on every GPU.
     pub const OPERATIONS: usize = 100_000;
-    /// Batch sizes that a step is predicted at in one go.
+    /// Batch sizes predicted at once.
     pub const BATCH_SIZES: usize = 100;
-    /// Operations times GPUs times batch sizes of one go: about a minute.
+    /// Operations × GPUs × batch sizes predicted at once: about a minute.
     pub const OPERATIONS_AT_SIZES: usize = 40_000_000;
-    /// Names in a list of providers, regions, GPUs or offers, and quotas: each is compared with every
-    /// offer.
+    /// Names in a list of providers, regions, GPUs or offers, and quotas; each is compared with every offer.
     pub const NAMES: usize = 200;
     /// Bytes of such a name.
     pub const NAME: usize = 300;
-    /// Operations times GPUs whose predictions are kept one by one: about 700 bytes each.
+    /// Operations × GPUs whose predictions are stored: about 700 bytes each.
     pub const PREDICTED_OPERATIONS: usize = 4_000_000;
     /// Intervals of the timeline of a step: about 50 kB of compressed JSON.
     pub const INTERVALS: usize = 8_000;
@@ -48,15 +45,15 @@ pub mod most {
     pub const ELEMENTS: f64 = 1e15;
     /// Dimensions of a tensor.
     pub const DIMENSIONS: usize = 64;
-    /// Values of a list that an operator is given.
+    /// Values in a list argument of an operator.
     pub const VALUES: usize = 65_536;
     /// Thread blocks of a kernel.
     pub const BLOCKS: f64 = 1e15;
     /// Threads of a block.
     pub const THREADS: f64 = 65_536.0;
-    /// Multiprocessors of a GPU, and what one of them can hold of anything.
+    /// Multiprocessors of a GPU, and any resource of one of them.
     pub const OF_A_GPU: u32 = 10_000_000;
-    /// US dollars a kWh of electricity.
+    /// US dollars per kWh of electricity.
     pub const USD_PER_KWH: f64 = 1e3;
     /// GPUs of an offer.
     pub const GPUS: u32 = 100_000;
@@ -68,7 +65,7 @@ pub mod most {
     pub const NETWORK_GBIT: f64 = 1e6;
     /// Batch sizes and iterations in a log of runs.
     pub const RUN: f64 = 1e15;
-    /// Times of the extra time that several GPUs are expected to need.
+    /// Factor on the expected extra time of several GPUs.
     pub const SCALING: f64 = 1000.0;
     /// Steps, samples and other work of a plan.
     pub const WORK: f64 = 1e18;
@@ -76,25 +73,24 @@ pub mod most {
     pub const PERCENT: f64 = 1e6;
 }
 
-/// The shortest step of a training that is taken for one, in microseconds: a nanosecond, in
-/// which no GPU launches a kernel.
+/// Shortest valid training step in microseconds: 1 ns, too short for any kernel launch.
 pub const SHORTEST_STEP_US: f64 = 1e-3;
 
-/// A number that cannot be the quantity it was meant to be.
+/// Number that is not a valid value of a quantity.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{} is not a valid {what}: it must be a finite number of 0 or more, at most {most:e}, in {unit}", shown(*.value))]
 pub struct QuantityError {
-    /// The quantity, in words.
+    /// Quantity, in words.
     pub what: &'static str,
-    /// The unit expected.
+    /// Expected unit.
     pub unit: &'static str,
-    /// The largest that is taken.
+    /// Largest accepted value.
     pub most: f64,
-    /// The number refused.
+    /// Rejected number.
     pub value: f64,
 }
 
-/// A number in few characters.
+/// Formats a number in few characters.
 fn shown(value: f64) -> String {
     if value != 0.0 && !(1e-4..1e15).contains(&value.abs()) { format!("{value:e}") } else { value.to_string() }
 }
@@ -107,14 +103,13 @@ macro_rules! quantity {
         pub struct $name(f64);
 
         impl $name {
-            /// Nothing of it.
+            /// Zero.
             pub const ZERO: Self = Self(0.0);
 
-            /// The largest that is taken from a file or a flag.
+            /// Largest value accepted from a file or a flag.
             pub const MOST: f64 = $most;
 
-            /// Checks that `value`, which a file or a person gives, is finite, not negative
-            /// (negative zero neither) and not beyond [`Self::MOST`].
+            /// Checks that an external `value` is finite, not negative (nor negative zero) and at most [`Self::MOST`].
             ///
             /// # Errors
             /// [`QuantityError`] naming the quantity, its unit and the value.
@@ -126,29 +121,28 @@ macro_rules! quantity {
                 }
             }
 
-            /// The result of arithmetic that may leave what the quantity can be: `None` where
-            /// it is negative, infinite or no number.
+            /// Wraps the result of arithmetic that may be invalid: `None` if it is negative, infinite or NaN.
             pub fn checked(value: f64) -> Option<Self> {
                 // Adding zero turns a negative zero into a positive one.
                 (value >= 0.0 && value.is_finite()).then_some(Self(value + 0.0))
             }
 
-            /// The result of arithmetic that cannot leave it.
+            /// Wraps the result of arithmetic that is always valid.
             ///
             /// # Panics
-            /// Where it did, in every build: a wrong number is not to be shown as a right one.
+            /// If it is invalid, in every build: a wrong number must not be shown as a right one.
             #[track_caller]
             pub fn known(value: f64) -> Self {
                 assert!(value >= 0.0 && value.is_finite(), concat!($what, " computed as {} ", $unit), value);
                 Self(value + 0.0)
             }
 
-            /// The difference; `None` where it would be negative.
+            /// Difference of both; `None` if it would be negative.
             pub fn checked_sub(self, other: Self) -> Option<Self> {
                 Self::checked(self.0 - other.0)
             }
 
-            /// The number, in the unit of the type.
+            /// Value in the unit of the type.
             pub const fn get(self) -> f64 {
                 self.0
             }
@@ -158,13 +152,13 @@ macro_rules! quantity {
                 self.0.total_cmp(&other.0)
             }
 
-            /// The larger of the two.
+            /// Larger of both.
             #[must_use]
             pub fn max(self, other: Self) -> Self {
                 Self(self.0.max(other.0))
             }
 
-            /// The smaller of the two.
+            /// Smaller of both.
             #[must_use]
             pub fn min(self, other: Self) -> Self {
                 Self(self.0.min(other.0))
@@ -197,7 +191,7 @@ macro_rules! quantity {
             }
         }
 
-        /// Scaling by a dimensionless factor, which must be finite and not negative.
+        /// Scales by a dimensionless factor, which must be finite and not negative.
         impl Mul<f64> for $name {
             type Output = Self;
             fn mul(self, factor: f64) -> Self {
@@ -205,7 +199,7 @@ macro_rules! quantity {
             }
         }
 
-        /// The dimensionless ratio of two quantities of one kind.
+        /// Dimensionless ratio of two quantities of one kind.
         impl Div for $name {
             type Output = f64;
             fn div(self, other: Self) -> f64 {
@@ -234,15 +228,15 @@ macro_rules! quantity {
 }
 
 quantity!(
-    /// A time in microseconds, given as a year at most.
+    /// Time in microseconds; at most a year as input.
     Micros, "time", "microseconds", 3.2e13
 );
 quantity!(
-    /// A time in hours.
+    /// Time in hours.
     Hours, "time", "hours", 1e9
 );
 quantity!(
-    /// A size in bytes.
+    /// Size in bytes.
     Bytes, "size", "bytes", 1e18
 );
 quantity!(
@@ -250,15 +244,15 @@ quantity!(
     Flops, "operation count", "floating-point operations", 1e27
 );
 quantity!(
-    /// A compute rate in floating-point operations per second.
+    /// Compute rate in floating-point operations per second.
     FlopsPerSecond, "compute rate", "floating-point operations per second", 1e21
 );
 quantity!(
-    /// A data rate in bytes per second.
+    /// Data rate in bytes per second.
     BytesPerSecond, "data rate", "bytes per second", 1e18
 );
 quantity!(
-    /// A clock rate in MHz.
+    /// Clock rate in MHz.
     Megahertz, "clock rate", "MHz", 1e6
 );
 quantity!(
@@ -274,15 +268,15 @@ quantity!(
     KilogramsCo2e, "emissions", "kg of CO2e", 1e12
 );
 quantity!(
-    /// An amount of money in US dollars.
+    /// Amount of money in US dollars.
     Usd, "amount of money", "US dollars", 1e12
 );
 quantity!(
-    /// A price in US dollars per hour.
+    /// Price in US dollars per hour.
     UsdPerHour, "price", "US dollars per hour", 1e7
 );
 quantity!(
-    /// Training samples (or tokens, where the work is counted in tokens).
+    /// Training samples (or tokens, if the work is counted in tokens).
     Samples, "amount of work", "samples", 1e18
 );
 quantity!(
@@ -291,7 +285,7 @@ quantity!(
 );
 
 impl Micros {
-    /// From milliseconds.
+    /// Converts from milliseconds.
     ///
     /// # Errors
     /// As [`Micros::new`].
@@ -299,12 +293,12 @@ impl Micros {
         Self::new(millis * 1e3)
     }
 
-    /// In milliseconds.
+    /// Value in milliseconds.
     pub fn as_millis(self) -> f64 {
         self.get() / 1e3
     }
 
-    /// In seconds.
+    /// Value in seconds.
     pub fn as_secs(self) -> f64 {
         self.get() / 1e6
     }
@@ -347,8 +341,7 @@ impl Div<BytesPerSecond> for Bytes {
 /// Gibibyte, the unit in which GPU memory is sold ("80 GB").
 pub const GIB: f64 = 1_073_741_824.0;
 
-/// Three significant digits in the unit that suits the amount. Units are powers of 1024, as
-/// GPU memory is sold.
+/// Formats three significant digits in a suitable unit. Units are powers of 1024, as GPU memory is sold.
 ///
 /// ```
 /// # use habitat_tui::units::Bytes;
@@ -376,7 +369,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A unit in which people write times.
+/// Unit in which people write times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeUnit {
     /// Microseconds.
@@ -392,10 +385,10 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// All of them, the shortest first.
+    /// All units, the shortest first.
     pub const ALL: [Self; 5] = [Self::Micros, Self::Millis, Self::Seconds, Self::Minutes, Self::Hours];
 
-    /// Its sign.
+    /// Symbol of the unit.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Micros => "us",
@@ -406,7 +399,7 @@ impl TimeUnit {
         }
     }
 
-    /// How many microseconds it has.
+    /// Microseconds per unit.
     pub const fn micros(self) -> f64 {
         match self {
             Self::Micros => 1.0,
@@ -418,13 +411,12 @@ impl TimeUnit {
     }
 }
 
-/// The identifier of a GPU in the catalog: lower-case letters, digits and dashes, as in
-/// `h100-sxm5-80gb`.
+/// Identifier of a GPU in the catalog: lower-case letters, digits and dashes, as in `h100-sxm5-80gb`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct GpuSlug(String);
 
-/// A text that cannot be a GPU slug.
+/// Text that is not a valid GPU slug.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a GPU slug: use lower-case letters, digits and dashes, as in \"h100-sxm5-80gb\"")]
 pub struct SlugError(pub String);
@@ -433,7 +425,7 @@ impl GpuSlug {
     /// Checks the characters (at most 64, letters `a`–`z`, digits, dashes).
     ///
     /// # Errors
-    /// [`SlugError`] with the text refused.
+    /// [`SlugError`] with the rejected text.
     pub fn new(slug: impl Into<String>) -> Result<Self, SlugError> {
         let slug = slug.into();
         let valid = !slug.is_empty()
@@ -442,7 +434,7 @@ impl GpuSlug {
         if valid { Ok(Self(slug)) } else { Err(SlugError(slug)) }
     }
 
-    /// The text.
+    /// Slug as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -502,7 +494,7 @@ mod tests {
         assert_eq!(Hours::known(2.0).checked_sub(Hours::known(0.5)), Some(Hours::known(1.5)));
     }
 
-    /// In every build, not in debug builds alone.
+    /// Also in release builds.
     #[test]
     fn arithmetic_that_leaves_the_numbers_is_refused() {
         for bad in [f64::NAN, f64::INFINITY, -1e-300] {

@@ -1,5 +1,4 @@
-//! What the origin tells of a step as a whole: how operations overlap, how long the device
-//! waits for the host, what communication adds.
+//! Properties of the recorded step as a whole: overlap of operations, wait for the host, cost of communication.
 
 use super::communication::{Communication, Doubt};
 use super::decoded::Decoded;
@@ -13,33 +12,33 @@ use habitat_base::units::{Micros, Range};
 use habitat_step::op::Family;
 use habitat_step::profile::Profile;
 
-/// What the origin tells of the step as a whole.
+/// Properties of the recorded step as a whole, applied to every destination.
 pub(super) struct Base {
-    /// Device busy time over the sum of the times of operations that compute: below 1 where streams overlap.
+    /// Device busy time over the summed time of compute operations: below 1 if streams overlap.
     pub(super) overlap: f64,
-    /// Where operators were measured apart: by how much the origin's step deviates from what
-    /// the models say of it, as far as a destination shares that. 1 otherwise.
+    /// For separately measured operators: the recorded step over the models' prediction of it, reduced to the part
+    /// that other GPUs share. 1 otherwise.
     pub(super) deviation: f64,
-    /// The device waits for the host, as far as that is counted.
+    /// Time that the device waits for the host, as far as it counts.
     pub(super) host_idle: Micros,
-    /// The same in the recorded step, as far as it is not to be counted.
+    /// Wait for the host in the recorded step that does not count.
     pub(super) left_out: Micros,
-    /// How far the step without its communication may be off, where it had any.
+    /// Uncertainty of the step without its communication, if it had any.
     pub(super) doubt: Option<Doubt>,
-    /// Time of the device that belongs to no operation, as a share of the operations'; 0 unless it is
-    /// much of the step.
+    /// Device time that belongs to no operation, relative to the operations' time; 0 unless it is a large part of the
+    /// step.
     pub(super) unassigned: f64,
-    /// What is to be shown with every time that starts from this step.
+    /// Warnings for every time derived from this step.
     pub(super) warnings: Vec<Warning>,
     pub(super) notes: Vec<String>,
 }
 
-/// Share of the device's time that may belong to no operation: small gaps in a recording do no harm.
+/// Share of device time outside operations that is tolerated: small gaps in a recording do no harm.
 const UNASSIGNED: f64 = 0.1;
 
 fn unassigned_work(time: Micros, busy: Micros) -> Warning {
     let text = format!(
-        "the GPU worked {:.2} ms of a step, {:.2} ms of them for no operation of the profile: times count the operations alone, and the high end of each range adds the rest; record the step again",
+        "the GPU was busy {:.2} ms of the step, {:.2} ms of it outside the recorded operations: predictions cover the operations only, and the high end of each range adds the rest. Record the step again",
         busy.as_millis(),
         time.as_millis()
     );
@@ -55,14 +54,14 @@ impl Base {
         host: Host,
     ) -> Self {
         let communication = Communication::of(decoded, profile.workload.mode);
-        // What the models say of a step on one GPU is not to be compared with one that communicates.
+        // The models predict single-GPU steps, so a multi-GPU step cannot calibrate them.
         if communication.is_none()
             && let Some(base) = models.and_then(|models| Self::by_models(profile, route, decoded, models, host))
         {
             return base;
         }
-        // Operations that were not measured are put in from their shapes, here as on every
-        // destination, so that they do not turn into idle time.
+        // Unmeasured operations are estimated from their shapes, here as on every destination. Otherwise their time
+        // would count as idle.
         let mut sum = Micros::ZERO;
         let mut unmeasured = 0_usize;
         for decoded in decoded {
@@ -80,17 +79,16 @@ impl Base {
         let mut notes = Vec::new();
         if unmeasured > 0 {
             notes.push(format!(
-                "{unmeasured} of {} operations were not measured on the origin: roofline on shapes",
+                "{unmeasured} of {} operations were not measured on the recording GPU: estimated from shapes (roofline)",
                 decoded.len()
             ));
         }
-        // Where the operations sum to more than the device was busy (or than the step took),
-        // they overlapped; that share is carried over. What communication adds to the busy
-        // time beyond the operations was not hidden behind them.
+        // If the operations sum to more than the busy time (or the step), they overlapped; the ratio carries over to
+        // other GPUs. Busy time beyond the compute operations is communication that was not hidden behind them.
         let communicating = communication.as_ref().map_or(Micros::ZERO, |communication| communication.total);
         let busy = profile.step.as_ref().and_then(|step| step.device_busy).unwrap_or(sum + communicating);
         let busy = profile.measured_step().map_or(busy, |step| busy.min(step));
-        // What was not hidden is at most the whole, whatever medians say.
+        // Medians of separate values may be inconsistent: exposed communication cannot exceed the total.
         let most = busy.min(communicating);
         let alone = profile.step.as_ref().and_then(|step| step.exposed_communication).map(|time| time.min(most));
         let computing = busy.checked_sub(alone.unwrap_or_default()).unwrap_or_default();
@@ -107,22 +105,24 @@ impl Base {
             warnings.push(unassigned_work(unassigned, busy));
         }
         if overlap < 0.98 {
-            notes
-                .push(format!("operations overlap on the origin: their sum counts {:.0} %, as there", overlap * 100.0));
+            notes.push(format!(
+                "operations overlapped on the recording GPU: {:.0} % of their sum counts, on every GPU",
+                overlap * 100.0
+            ));
         }
         notes.extend(host.note(profile, waiting));
         let unassigned = if sum.get() > 0.0 { unassigned / sum } else { 0.0 };
         Self { overlap, deviation: 1.0, host_idle, left_out, doubt, unassigned, warnings, notes }
     }
 
-    /// The range of a step that also holds the work of no operation.
+    /// Extends the range of a step by the work outside operations.
     pub(super) fn with_unassigned(&self, step: Estimate) -> Estimate {
         Estimate { range: Range { high: step.range.high * (1.0 + self.unassigned), ..step.range }, ..step }
     }
 
-    /// Operators that were measured apart from the step (their sum differs from it by the
-    /// launches and, where the GPU heats up, the clock) say less of a destination than
-    /// the step itself: step over what the models say of it on the origin.
+    /// Corrects the models by the recorded step: step over the models' prediction of it on the origin. The sum of
+    /// separately measured operators differs from the step by launches and, if the GPU heats up, by the clock, so the
+    /// step is the better reference.
     fn by_models(
         profile: &Profile,
         route: &Route<'_>,
@@ -139,18 +139,18 @@ impl Base {
         if expected.get() <= 0.0 {
             return None;
         }
-        // How far a GPU slows down at its power limit is its own.
+        // Slowdown at the power limit is specific to each GPU, so it does not carry over.
         let limited = origin.trained_fp32.is_power_limited();
         let shared = if limited { 0.0 } else { models.steps(origin.gpu).shared_deviation };
         let deviation = (step / expected).powf(shared);
         let mut note = format!(
-            "the models say {:.2} ms of the origin's {:.2} ms step: times {deviation:.3} everywhere",
+            "the models predict {:.2} ms for the recorded step of {:.2} ms: all times scaled by {deviation:.3}",
             expected.as_millis(),
             step.as_millis()
         );
         if limited {
             note = format!(
-                "the models say {:.2} ms of the origin's {:.2} ms step; not carried over, as that GPU is limited by its power",
+                "the models predict {:.2} ms for the recorded step of {:.2} ms; no correction, because the recording GPU is power-limited",
                 expected.as_millis(),
                 step.as_millis()
             );

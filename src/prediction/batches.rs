@@ -1,8 +1,8 @@
 //! Steps at batch sizes that were not recorded.
 //!
-//! [`curve`]: from steps at two or more batch sizes, a line with ranges found on measured
-//! steps ([`spread`]). [`rebatch`]: from one, its shapes scaled. [`sweep()`]: both on every GPU,
-//! with the memory and the largest batch that fits. [`add_sizes`]: for plans that choose among them.
+//! [`curve`]: from steps at two or more batch sizes, a line with ranges calibrated on measured steps ([`spread`]).
+//! [`rebatch`]: from one step, by scaling its shapes. [`sweep()`]: both on every GPU, with memory and the largest batch
+//! that fits. [`add_sizes`]: adds batch sizes for plans to choose from.
 
 pub mod curve;
 mod error;

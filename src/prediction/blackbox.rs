@@ -1,19 +1,16 @@
-//! Step times on other GPUs from no more than the total time of each kind of operator.
+//! Predicts step times on other GPUs from only the total time of each kind of operator.
 //!
-//! The case of PROFET ("PROFET: PROFiling-based CNN Training Latency
-//! prophET for GPU Cloud Instances"): a user who will not show a model runs it on one
-//! GPU (the anchor) and hands over how long the step took and how its device time divides
-//! into kinds of operators: no shapes, no names, no modules. The published predictor is
-//! rebuilt in the workshop (`models/lab`) to be judged; the one here has three parts:
+//! This is PROFET's setting ("PROFET: PROFiling-based CNN Training Latency prophET for GPU Cloud Instances"): a user
+//! keeps a model secret, runs it on one GPU (the anchor), and shares only the step time and its device time by operator
+//! kind. No shapes, names or modules are shared. `models/lab` rebuilds the published predictor for comparison; the
+//! predictor here has three parts:
 //!
-//! 1. [`Anatomy`]: what the numbers say of the step. A profiler that lost events shows less
-//!    device time than the step has, one that slows kernels down more; both are set right.
-//! 2. A mean: step on the target = Σ factor of the kind · time of the kind + factors of the
-//!    time the device waits, all ≥ 0. Each factor is drawn to the ratio of the two GPUs'
-//!    sustained rates or bandwidths ([`model`]).
-//! 3. A Gaussian process on what the mean leaves, in the shares of the kinds, the step's
-//!    length, the batch size and how far the device waits. Far from what it was fitted on it
-//!    fades to the mean and its range widens.
+//! 1. [`Anatomy`]: corrects the totals. A profiler that lost events shows too little device time; one that slows
+//!    kernels down shows too much.
+//! 2. A mean: step on the target = Σ factor of the kind · time of the kind + factors of the device's waiting time, all
+//!    ≥ 0. Each factor is regularised towards the ratio of the two GPUs' sustained rates or bandwidths ([`model`]).
+//! 3. A Gaussian process on the residuals of the mean. Its inputs are the shares of the kinds, the step time, the batch
+//!    size and the idle time. Far from its training data it falls back to the mean and the range widens.
 
 mod anatomy;
 mod between;
@@ -39,28 +36,28 @@ use super::memory::MemoryNeed;
 use super::method::Method;
 use super::rate::Rates;
 
-/// Why totals cannot be predicted from.
+/// Reason that totals cannot be predicted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlackBoxError {
-    /// The model knows nothing of the GPU that the totals were measured on.
-    #[error("the black-box model has no anchor {gpu}; it knows {}", list(known))]
+    /// The model has no anchor for the GPU of the totals.
+    #[error("the black-box model cannot start from {gpu}; it can from {}", list(known))]
     UnknownAnchor {
-        /// Measured on.
+        /// GPU of the totals.
         gpu: GpuSlug,
-        /// Anchors it has.
+        /// Anchors of the model.
         known: Vec<GpuSlug>,
     },
-    /// The model does not reach the GPU from the anchor.
-    #[error("the black-box model does not reach {gpu} from {anchor}; it reaches {}", list(known))]
+    /// The model has no factors from the anchor to the GPU.
+    #[error("the black-box model cannot predict {gpu} from {anchor}; it can predict {}", list(known))]
     UnknownTarget {
-        /// Measured on.
+        /// GPU of the totals.
         anchor: GpuSlug,
-        /// Asked for.
+        /// Requested GPU.
         gpu: GpuSlug,
-        /// Targets it has.
+        /// Targets of the model.
         known: Vec<GpuSlug>,
     },
-    /// A GPU of the model that the catalog does not have.
+    /// A GPU of the model is not in the catalog.
     #[error(transparent)]
     NotInCatalog(#[from] habitat_step::catalog::UnknownGpu),
 }
@@ -69,16 +66,15 @@ fn list(gpus: &[GpuSlug]) -> String {
     gpus.iter().map(GpuSlug::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// What is said where nothing tells the memory.
+/// Note for totals without a memory peak.
 const NO_SHAPES: &str =
-    "no shapes were shown: what memory the step needs is known from where it ran alone; tell with --peak-memory";
+    "memory need unknown without shapes, except that it fit on the recording GPU; pass --peak-memory";
 
-/// The step that `totals` were measured of on every GPU of `targets`, or on the anchor and
-/// all that the model reaches from it. `peak` is the step's device memory, which totals do
-/// not tell.
+/// Predicts the step of `totals` on every GPU of `targets`, or on the anchor and all targets of the model if empty.
+/// `peak` is the step's peak device memory, which totals lack.
 ///
 /// # Errors
-/// [`BlackBoxError`] naming the anchors or targets that the model knows.
+/// [`BlackBoxError`] listing the anchors or targets of the model.
 pub fn predict(
     totals: &OperatorTotals,
     model: &BlackBoxModel,
@@ -94,7 +90,7 @@ pub fn predict(
     Ok(predictions)
 }
 
-/// The same for a step whose need of memory is known.
+/// Like [`predict`], for a step with a known memory need.
 ///
 /// # Errors
 /// As [`predict`].
@@ -135,12 +131,10 @@ pub(super) fn predict_within(
         let mut notes: Vec<String> =
             known.filter(|known| known != slug).map(|known| alike(slug, &known)).into_iter().collect();
         if step.unfamiliar > FAR {
-            notes.push(
-                "this mix of operators is unlike those the black-box model was fitted on: range widened".to_owned(),
-            );
+            notes.push("operator mix unlike the black-box model's training data: range widened".to_owned());
         }
         if step.is_floored {
-            notes.push("the fitted factors explain none of this step: not to be relied on".to_owned());
+            notes.push("the fitted factors do not explain this step: unreliable".to_owned());
         }
         predictions.push(prediction(totals, gpu, StepTime::Predicted(step.time), Micros::ZERO, need, notes));
     }
@@ -149,7 +143,7 @@ pub(super) fn predict_within(
     notes.extend(anatomy.notes());
     notes.extend(anchor.unseen(&anatomy).iter().map(|(kind, share)| {
         format!(
-            "{} takes {:.0} % of the device time, and the black-box model was fitted on no step that has it: taken between the ratio of arithmetic and that of bandwidths",
+            "{} takes {:.0} % of the GPU time but is absent from the black-box model's training data: scaled between the ratios of arithmetic and of bandwidth",
             kind.name(),
             share * 100.0
         )
@@ -158,8 +152,7 @@ pub(super) fn predict_within(
     Ok(Predictions { workload, origin, host: Host::AsRecorded, communicates: false, predictions, notes })
 }
 
-/// The GPU itself, or one of `known` that differs from it in memory size alone: steps that fit
-/// take as long on both.
+/// The GPU itself, or one of `known` that differs only in memory size: steps that fit take equally long on both.
 fn same_gpu(gpu: &GpuSlug, known: &[GpuSlug], catalog: &Catalog) -> Option<GpuSlug> {
     if known.contains(gpu) {
         return Some(gpu.clone());
@@ -176,10 +169,10 @@ fn same_gpu(gpu: &GpuSlug, known: &[GpuSlug], catalog: &Catalog) -> Option<GpuSl
 }
 
 fn alike(gpu: &GpuSlug, known: &GpuSlug) -> String {
-    format!("{gpu} is taken as {known}, which differs in memory size alone")
+    format!("{gpu} is treated as {known}, which differs only in memory size")
 }
 
-/// Share of the prior variance that is left, from which on a step counts as unlike all others.
+/// Share of the prior variance left, above which a step counts as unlike the training data.
 const FAR: f64 = 0.6;
 
 fn workload(totals: &OperatorTotals) -> Workload {
@@ -230,16 +223,14 @@ fn prediction(
     }
 }
 
-/// A step on a target.
+/// Predicted step on a target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlackBoxStep {
     /// The step with its range.
     pub time: Estimate,
-    /// How unlike it is to what the model was fitted on: share of the prior variance that is
-    /// left, 0 (the same) to 1 (nothing like it).
+    /// Distance from the training data: the share of the prior variance left, 0 (identical) to 1 (unrelated).
     pub unfamiliar: f64,
-    /// Whether the mean came out as next to nothing and was raised to a thousandth of the
-    /// anchor's step.
+    /// Whether the mean was below a thousandth of the anchor's step and was raised to it.
     pub is_floored: bool,
 }
 

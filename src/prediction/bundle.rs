@@ -1,9 +1,8 @@
-//! Networks and plain tensors in one file: safetensors, with a map of strings.
+//! Networks and plain tensors in one safetensors file with string metadata.
 //!
-//! The form (<https://github.com/huggingface/safetensors>): eight bytes of header length,
-//! a JSON header, the numbers, little-endian. A network `n` is the tensors `n.mean`,
-//! `n.scale`, `n.0.weight`, `n.0.bias`, `n.1.weight` …, and the map's `network.n` tells its
-//! form, as `relu 15 64 64 1`. Equal contents give equal bytes.
+//! The format (<https://github.com/huggingface/safetensors>): eight bytes of header length, a JSON header, the numbers,
+//! little-endian. A network `n` is stored as tensors `n.mean`, `n.scale`, `n.0.weight`, `n.0.bias`, `n.1.weight` …, and
+//! the metadata entry `network.n` describes its layers, such as `relu 15 64 64 1`. Equal contents give equal bytes.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +11,23 @@ use serde_json::{Map, Value, json};
 
 use super::mlp::{Activation, Architecture, Mlp, ModelError};
 
-/// A tensor: its shape, and its numbers in row-major order.
+/// Tensor with its shape and its numbers in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plain {
     /// Extents.
     pub shape: Vec<usize>,
-    /// As many numbers as the shape has places.
+    /// Numbers; their count is the product of the extents.
     pub values: Vec<f32>,
 }
 
-/// What one file holds.
+/// Contents of one file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Bundle {
     /// Networks by name.
     pub networks: BTreeMap<String, Mlp>,
     /// Other tensors by name.
     pub tensors: BTreeMap<String, Plain>,
-    /// What else is to be known, such as the command the weights were made with.
+    /// Other metadata, such as the command that made the weights.
     pub metadata: BTreeMap<String, String>,
 }
 
@@ -36,11 +35,10 @@ const NETWORK: &str = "network.";
 const METADATA: &str = "__metadata__";
 
 impl Bundle {
-    /// The file's bytes.
+    /// Serializes the bundle.
     ///
     /// # Errors
-    /// [`ModelError`] where a name is used twice, or a tensor has not as many numbers as its
-    /// shape says.
+    /// [`ModelError`] if a name is used twice, or the count of a tensor's numbers does not match its shape.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ModelError> {
         let mut metadata = self.metadata.clone();
         let mut tensors = self.tensors.clone();
@@ -67,10 +65,10 @@ impl Bundle {
         write(&tensors, &metadata)
     }
 
-    /// Reads a file's bytes, whatever they are.
+    /// Parses arbitrary bytes.
     ///
     /// # Errors
-    /// [`ModelError`] naming the tensor and what is wrong with it.
+    /// [`ModelError`] naming the tensor and the problem.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelError> {
         let form = |error: safetensors::SafeTensorError| ModelError::Form(error.to_string());
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(form)?;
@@ -108,7 +106,7 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// The network of that name.
+    /// Returns the network of that name.
     ///
     /// # Errors
     /// [`ModelError::Missing`] with the name.
@@ -116,7 +114,7 @@ impl Bundle {
         self.networks.get(name).ok_or_else(|| ModelError::Missing(name.to_owned()))
     }
 
-    /// The numbers of the tensor of that name, which must have that shape.
+    /// Returns the numbers of the tensor of that name if it has that shape.
     ///
     /// # Errors
     /// [`ModelError::Missing`] or [`ModelError::Shape`].
@@ -154,7 +152,7 @@ impl Bundle {
     }
 }
 
-/// The tensors of a network with their shapes, in the order of its parameters.
+/// Tensors of a network with their shapes, in the order of its parameters.
 fn parts(name: &str, architecture: &Architecture) -> Vec<(String, Vec<usize>)> {
     let inputs = architecture.inputs();
     let mut parts = vec![(format!("{name}.mean"), vec![inputs]), (format!("{name}.scale"), vec![inputs])];
@@ -182,7 +180,7 @@ fn write(tensors: &BTreeMap<String, Plain>, metadata: &BTreeMap<String, String>)
         }
     }
     let mut header = Value::Object(header).to_string().into_bytes();
-    // The numbers begin at a multiple of eight bytes.
+    // The numbers start at a multiple of eight bytes.
     header.resize(header.len().next_multiple_of(8), b' ');
     let mut bytes = Vec::with_capacity(8 + header.len() + end);
     bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
@@ -227,7 +225,7 @@ mod tests {
     fn what_is_wrong_is_named() {
         let broken = |change: &dyn Fn(&mut Bundle)| {
             let mut plain = Bundle::from_bytes(&bundle().to_bytes().unwrap()).unwrap();
-            // Networks as plain tensors, so that they can be damaged.
+            // Networks as plain tensors, so that tests can damage them.
             let tensors = SafeTensorsParts::of(&bundle());
             (plain.networks, plain.tensors, plain.metadata) = (BTreeMap::new(), tensors.0, tensors.1);
             change(&mut plain);
@@ -255,7 +253,7 @@ mod tests {
         assert!(matches!(wrong.to_bytes(), Err(ModelError::Shape { .. })));
     }
 
-    /// The tensors and the map of a written bundle, networks not put together.
+    /// Tensors and metadata of a written bundle, with networks still separate tensors.
     struct SafeTensorsParts(BTreeMap<String, Plain>, BTreeMap<String, String>);
 
     impl SafeTensorsParts {
@@ -277,7 +275,7 @@ mod tests {
         #[test]
         fn damaged_bytes_never_panic(place in 0_usize..20_000, byte in any::<u8>(), cut in 0_usize..20_000) {
             let mut bytes = bundle().to_bytes().unwrap();
-            // Most of the damage where it tells: in the header.
+            // Half of the damage goes into the header, which is most sensitive.
             let place = if place % 2 == 0 { place % 900 } else { place % bytes.len() };
             bytes[place] = byte;
             let _ = Bundle::from_bytes(&bytes);

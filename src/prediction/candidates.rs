@@ -1,11 +1,11 @@
-//! Which GPUs of the catalog a recording may have been made on, where it does not name one.
+//! Finds GPUs of the catalog that a recording may have been made on, if it names none.
 
 use habitat_base::units::GpuSlug;
 use habitat_step::catalog::{Catalog, DeviceIdentity, GpuSpec, Vendor};
 use habitat_step::profile::DeviceInfo;
 use habitat_step::profile::{Origin, Profile};
 
-/// GPUs named at most.
+/// Maximum number of candidates.
 const NAMED: usize = 6;
 
 pub(super) fn known<'a>(origin: &Origin, catalog: &'a Catalog) -> Option<&'a GpuSpec> {
@@ -15,17 +15,17 @@ pub(super) fn known<'a>(origin: &Origin, catalog: &'a Catalog) -> Option<&'a Gpu
 /// GPUs of the catalog that a profile may have been recorded on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Candidates {
-    /// Their slugs, the likeliest first where one is likelier.
+    /// Slugs, most likely first if their likelihoods differ.
     pub gpus: Vec<GpuSlug>,
-    /// What tells, in words, where it is not the name.
+    /// Evidence in words, if it is not the GPU's name.
     pub why: Option<String>,
 }
 
-/// Which GPUs of the catalog a profile may have been recorded on, where it does not name one
-/// of them; none where it does, where nothing was measured, and where nothing tells.
+/// Finds GPUs of the catalog that a profile may have been recorded on, if it names none of them. The result is empty if
+/// the GPU is known, nothing was measured, or there is no evidence.
 ///
-/// By the GPU's model in its name; by the figures of a GPU without a name; by the
-/// generation that the names of the kernels tell.
+/// Evidence is the model in the GPU's name, the figures of an unnamed GPU, or the generation in the names of its
+/// kernels.
 pub fn candidates(profile: &Profile, catalog: &Catalog) -> Candidates {
     let Some(origin) = profile.origin.as_ref().filter(|origin| known(origin, catalog).is_none()) else {
         return Candidates::default();
@@ -33,7 +33,7 @@ pub fn candidates(profile: &Profile, catalog: &Catalog) -> Candidates {
     let slugs = |gpus: Vec<&GpuSpec>| gpus.into_iter().take(NAMED).map(|gpu| gpu.slug.clone()).collect::<Vec<_>>();
     let name = origin.gpu_name.as_deref().unwrap_or_default();
     if let Some(figures) = name.strip_prefix(DeviceInfo::UNNAMED) {
-        // Figures that no GPU of the catalog has say that it is none of them.
+        // If no GPU of the catalog has these figures, it is none of them.
         let gpus = figures_of(figures).map_or_else(Vec::new, |(capability, count)| {
             let alike = |gpu: &&GpuSpec| gpu.reported_capability() == Some(capability) && gpu.sm_count == count;
             catalog.iter().filter(alike).collect()
@@ -48,13 +48,13 @@ pub fn candidates(profile: &Profile, catalog: &Catalog) -> Candidates {
     let Some(least) = kernels.filter_map(|kernel| needs(&kernel.name)).max() else { return Candidates::default() };
     let runs = |gpu: &&GpuSpec| gpu.vendor == Vendor::Nvidia && gpu.compute_capability.is_some_and(|own| own >= least);
     let mut gpus: Vec<&GpuSpec> = catalog.iter().filter(runs).collect();
-    // Libraries choose the kernels of the GPU's own generation where they have any.
+    // Libraries prefer kernels of the GPU's own generation.
     gpus.sort_by_key(|gpu| gpu.compute_capability);
     let why = format!("some of its kernels need compute capability {}.{} or newer", least.0, least.1);
     Candidates { gpus: slugs(gpus), why: Some(why) }
 }
 
-/// `compute capability 9.0, 132 multiprocessors` of a GPU without a name.
+/// Parses `compute capability 9.0, 132 multiprocessors`, which describes an unnamed GPU.
 fn figures_of(text: &str) -> Option<((u8, u8), u32)> {
     let facts = || text.split(", ");
     let capability = facts().find_map(|fact| fact.strip_prefix("compute capability "))?;
@@ -63,13 +63,12 @@ fn figures_of(text: &str) -> Option<((u8, u8), u32)> {
     Some(((major.parse().ok()?, minor.parse().ok()?), count.parse().ok()?))
 }
 
-/// Names that NVIDIA's libraries give to kernels of a generation; seen in traces of these
-/// generations and of newer ones.
+/// Prefixes that NVIDIA's libraries give to kernels of a generation, seen in traces of these generations and newer
+/// ones.
 const GENERATIONS: [(&str, (u8, u8)); 5] =
     [("volta_", (7, 0)), ("turing_", (7, 5)), ("ampere_", (8, 0)), ("nvjet_", (9, 0)), ("hopper_", (9, 0))];
 
-/// The compute capability that a kernel needs at least, as its name tells:
-/// `sm90_xmma_gemm_…`, `cutlass::arch::Sm80`, `volta_sgemm_…`.
+/// Minimum compute capability of a kernel from its name: `sm90_xmma_gemm_…`, `cutlass::arch::Sm80`, `volta_sgemm_…`.
 fn needs(kernel: &str) -> Option<(u8, u8)> {
     let name = kernel.to_ascii_lowercase();
     let begins = |at: usize| !name[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
@@ -84,7 +83,7 @@ fn needs(kernel: &str) -> Option<(u8, u8)> {
     marks.chain(generations).max()
 }
 
-/// Which GPU it is to be said to be, for a message.
+/// Suffix of an error message that lists possible values of `--origin`.
 pub(super) fn choice(candidates: &Candidates, near: &[String]) -> String {
     let gpus: Vec<&str> = candidates.gpus.iter().map(GpuSlug::as_str).collect();
     match (gpus.as_slice(), near) {
@@ -95,12 +94,12 @@ pub(super) fn choice(candidates: &Candidates, near: &[String]) -> String {
     }
 }
 
-/// What is known of the GPU, for a message.
+/// Description of the recording GPU for an error message.
 pub(super) fn named(name: Option<&str>, candidates: &Candidates) -> String {
     let why = candidates.why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
     name.map_or_else(
-        || format!("the profile does not say which GPU it was recorded on{why}"),
-        |name| format!("the profile was recorded on {name:?}, which the catalog does not have"),
+        || format!("the profile does not name its recording GPU{why}"),
+        |name| format!("the profile was recorded on {name:?}, which is not in the catalog"),
     )
 }
 

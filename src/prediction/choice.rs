@@ -1,5 +1,5 @@
-//! Which method answers where the user asks for none: the default, or linear models that were
-//! found to err clearly less. What methods err by is in `models/methods.json`.
+//! Chooses the method if the user requests none: the default, or linear models with a clearly smaller error. Errors of
+//! all methods are in `models/methods.json`.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -20,40 +20,40 @@ use habitat_base::units::GpuSlug;
 use habitat_step::catalog::{Catalog, GpuSpec, Vendor};
 use habitat_step::profile::{Mode, PrecisionClass, Profile};
 
-/// Fewer judged steps do not move the choice away from the default method.
+/// Minimum number of evaluated steps for another method to replace the default.
 pub const ENOUGH: u32 = 20;
-/// The part of the default method's error that another's has to stay below: the mean of
-/// twenty errors varies by about a sixth from sample to sample.
+/// Another method's error must be below this share of the default's: the mean of twenty errors varies by about a sixth
+/// from sample to sample.
 pub const MARGIN: f64 = 0.75;
 
-/// The mean absolute relative error of whole steps that a method was not fitted to.
+/// Mean absolute relative error of a method on whole steps that it was not fitted to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Validated {
-    /// 0.07 = 7 %.
+    /// Error; 0.07 = 7 %.
     pub error: f64,
-    /// On how many steps.
+    /// Number of steps.
     pub steps: u32,
-    /// Which.
+    /// Description of the steps.
     pub on: String,
-    /// Whether they ran on the very GPU that is predicted.
+    /// Whether the steps ran on the predicted GPU itself.
     pub is_own: bool,
 }
 
-/// What is known of a profile's step.
+/// Information that a profile has about its step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// Shapes alone, or what was measured is ignored.
+    /// Shapes only, or measurements are ignored.
     Shapes,
-    /// A measured step, its operators measured apart or without their launches.
+    /// A measured step, with operators measured separately or without their launches.
     Step,
-    /// A trace: operators measured within the step, with the launches of their kernels.
+    /// A trace: operators measured within the step, with launches of their kernels.
     Trace,
-    /// A measured step without the shapes of its operators.
+    /// A measured step without operator shapes.
     Unshaped,
 }
 
 impl Known {
-    /// Of a profile with these options.
+    /// Classifies a profile under these options.
     pub fn of(profile: &Profile, origin: Option<&GpuSpec>, options: &Options) -> Self {
         if options.ignore_origin || origin.is_none() {
             return Self::Shapes;
@@ -75,14 +75,14 @@ impl Known {
     }
 }
 
-/// What the workshop printed of every method on the same steps (`models/methods.json`). Every
-/// GPU was judged by models that were trained without it.
+/// Errors of each method on the same steps (`models/methods.json`), printed by `habitat-lab`. Each GPU was predicted by
+/// models trained without it.
 #[derive(Deserialize)]
 struct Evaluation {
     rows: Vec<Figure>,
 }
 
-/// The errors of a method on a group of steps.
+/// Error of a method on a group of steps.
 #[derive(Deserialize)]
 pub(super) struct Figure {
     pub(super) group: String,
@@ -95,19 +95,19 @@ pub(super) static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
     serde_json::from_str::<Evaluation>(habitat_models::METHODS).expect("a test reads the shipped file").rows
 });
 
-/// The kind of a step. Errors found on one kind do not hold for another.
+/// Kind of a step. Errors measured on one kind do not apply to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepKind {
-    /// Maker of the GPU that they are predicted for.
+    /// Vendor of the predicted GPU.
     pub vendor: Vendor,
     /// Training or inference.
     pub mode: Mode,
-    /// What their products run in on that GPU.
+    /// Precision of matrix products on that GPU.
     pub precision: PrecisionClass,
 }
 
 impl StepKind {
-    /// The kind of a recorded step on a GPU; an unknown precision follows from its operations.
+    /// Classifies a recorded step on a GPU; an unknown precision is inferred from its operations.
     pub fn of(profile: &Profile, gpu: &GpuSpec) -> Self {
         let precision = profile.workload.precision.unwrap_or_else(|| infer(&profile.operations)).class();
         let is_fp32 = precision == PrecisionClass::Tf32 && !gpu.runs_tf32();
@@ -115,7 +115,7 @@ impl StepKind {
         Self { vendor: gpu.vendor, mode: profile.workload.mode, precision }
     }
 
-    /// The group of such steps in `models/methods.json`; `None` of steps without shapes.
+    /// Group of such steps in `models/methods.json`; `None` without shapes.
     pub fn group(self, known: Known) -> Option<String> {
         let how = match known {
             Known::Shapes => "shapes alone",
@@ -134,8 +134,7 @@ impl fmt::Display for StepKind {
     }
 }
 
-/// What the shipped models and rules were found to err by on GPUs they had not seen; `None`
-/// where that was not judged. Fitted lines carry their own errors.
+/// Error of the shipped models and rules on unseen GPUs; `None` if not evaluated. Fitted lines carry their own errors.
 pub fn validated(method: MethodChoice, known: Known, kind: StepKind) -> Option<Validated> {
     let group = kind.group(known)?;
     let Figure { pairs, mean_absolute_error, .. } =
@@ -144,8 +143,7 @@ pub fn validated(method: MethodChoice, known: Known, kind: StepKind) -> Option<V
     Some(Validated { error: *mean_absolute_error, steps: *pairs, on, is_own: false })
 }
 
-/// What fitted lines were found to err by: where the GPU is among those measured, on its own
-/// steps of networks left out, else on GPUs left out.
+/// Error of fitted lines: on left-out networks if the GPU was measured, otherwise on left-out GPUs.
 pub(super) fn validated_lines(
     method: MethodChoice,
     lines: &KernelWise,
@@ -164,26 +162,26 @@ pub(super) fn validated_lines(
             && (it.vendor, it.precision) == (Some(kind.vendor), Some(kind.precision))
     };
     let Evaluated { error, steps, .. } = lines.errors.iter().find(is_asked)?;
-    let of =
-        on.map_or_else(|| "their GPUs left out".to_owned(), |gpu| format!("their networks left out, on the {gpu}"));
+    let of = on.map_or_else(
+        || "on GPUs left out of the fit".to_owned(),
+        |gpu| format!("on networks left out of the fit, on the {gpu}"),
+    );
     Some(Validated { error: *error, steps: *steps, on: format!("{kind}, {of}"), is_own: on.is_some() })
 }
 
-/// Whether the default method gives way to another: the error found rests on enough steps, and is smaller by more than
-/// chance makes it. If the default was not judged on such steps, only to what was measured on the GPU itself.
+/// Whether another method replaces the default: its error is from enough steps and is smaller by more than chance. A
+/// default without such an error is replaced only if the other was measured on the GPU itself.
 pub(super) fn gives_way(default: Option<&Validated>, other: &Validated) -> bool {
     other.steps >= ENOUGH && default.map_or(other.is_own, |default| other.error < MARGIN * default.error)
 }
 
-/// The step of `profile` on every GPU asked for.
+/// Predicts the step of `profile` on every requested GPU.
 ///
-/// A GPU that is the origin of a profile with a measured step gets the measurement. With
-/// [`MethodChoice::Auto`], linear models take the default method's place on GPUs where they
-/// were found to err clearly less ([`compare`](super::compare)).
+/// The origin GPU of a profile with a measured step gets the measurement. With [`MethodChoice::Auto`], linear models
+/// replace the default on GPUs where their error is clearly smaller ([`compare`](super::compare)).
 ///
 /// # Errors
-/// [`PredictError`] where the origin or a target is not in the catalog, or nothing is
-/// known of any operation.
+/// [`PredictError`] if the origin or a target is not in the catalog, or no operation has usable data.
 pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
     let stripped = options.ignore_origin.then(|| profile.without_origin());
     let prepared = Prepared::new(profile, stripped.as_ref());
@@ -217,7 +215,7 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     Ok(answers)
 }
 
-/// The GPUs on which fitted lines take the default method's place, and why.
+/// GPUs on which fitted lines replace the default method, with the reason.
 fn lines_instead(
     profile: &Profile,
     origin: Option<&GpuSpec>,
@@ -227,7 +225,7 @@ fn lines_instead(
     let Some(lines) = &options.kernel_wise else { return Vec::new() };
     let known = Known::of(profile, origin, options);
     if known == Known::Unshaped {
-        // Lines are in what shapes tell.
+        // Lines need shapes.
         return Vec::new();
     }
     targets
@@ -236,10 +234,10 @@ fn lines_instead(
             let kind = StepKind::of(profile, gpu);
             let default = validated(MethodChoice::Auto, known, kind);
             let found = validated_lines(MethodChoice::KernelWise, lines, &gpu.slug, kind)?;
-            let behind = default.as_ref().map_or_else(|| "an error not judged".to_owned(), |it| percent(it.error));
+            let behind = default.as_ref().map_or_else(|| "unknown error".to_owned(), |it| percent(it.error));
             gives_way(default.as_ref(), &found).then(|| {
                 let why = format!(
-                    "by linear models, {} off on {} {}, in place of the default's {behind}",
+                    "linear models: {} error on {} {}, against {behind} of the default",
                     percent(found.error),
                     found.steps,
                     found.on

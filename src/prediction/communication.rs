@@ -1,11 +1,9 @@
-//! The communication of a step that was recorded as one rank of several, and the step
-//! without it.
+//! Communication of a step recorded as one rank of several, and the step without it.
 //!
-//! Every time is of one GPU alone, also that of the GPU of the recording:
-//! [`scale`](super::scale) adds the communication of however many there are to be. What the
-//! recorded step takes alone was not measured. It is the step less the communication that
-//! was not hidden behind other work, and it lies between
-//! - low: the step less all communication, at least what the device computes;
+//! Every predicted time is for a single GPU, also for the recording GPU; [`scale`](super::scale) adds the communication
+//! of the requested number. The recorded step alone was not measured. It is the step less the exposed communication
+//! (not hidden behind other work), and it lies between
+//! - low: the step less all communication, but at least the device's compute time;
 //! - high: the whole step, as if all communication had been hidden.
 
 use super::decoded::Decoded;
@@ -16,8 +14,8 @@ use habitat_base::units::{Micros, Range};
 use habitat_step::op::{Family, family, name};
 use habitat_step::profile::{Mode, Profile};
 
-/// The part of the communication's time from which on collectives of split models count: a
-/// metric or the statistics of a batch norm may be gathered in any job.
+/// Share of communication time above which collectives of split models count. Any job may gather a metric or batch-norm
+/// statistics.
 const SPLIT_SHARE: f64 = 0.1;
 
 /// Whether a recorded step communicates with other GPUs.
@@ -27,19 +25,19 @@ pub fn communicates(profile: &Profile) -> bool {
     })
 }
 
-/// The communication of a recorded step.
+/// Communication of a recorded step.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Communication {
     /// Device time of the collectives.
     pub(super) total: Micros,
-    /// Whether all of them have one.
+    /// Whether every collective has a measured time.
     is_timed: bool,
-    /// What tells that the model was split.
+    /// Evidence that the model was split.
     split: Vec<&'static str>,
 }
 
 impl Communication {
-    /// Of a step's operations; `None` where none communicates.
+    /// Collects the collectives of a step; `None` if it has none.
     pub(super) fn of(decoded: &[Decoded<'_>], mode: Mode) -> Option<Self> {
         let collectives = || {
             let all = decoded.iter().filter(|decoded| decoded.family == Family::Communication);
@@ -66,34 +64,33 @@ impl Communication {
         Some(Self { total, is_timed: collectives().all(|(_, time)| time.is_some()), split })
     }
 
-    /// Whether the collectives are those of a model that no single GPU runs.
+    /// Whether the collectives belong to a model split over several GPUs.
     pub(super) const fn is_split(&self) -> bool {
         !self.split.is_empty()
     }
 
-    /// By how much the step alone may be shorter and longer than the recorded one less what
-    /// was not hidden, where the device waited so long besides.
+    /// Uncertainty of the step without exposed communication; hidden communication may have run while the device
+    /// waited.
     pub(super) fn doubt(&self, exposed: Micros, waiting: Micros) -> Doubt {
         let hidden = self.total.checked_sub(exposed).unwrap_or_default();
         Doubt { less: if self.is_timed { hidden.min(waiting) } else { waiting }, more: exposed }
     }
 
-    /// What is to be said with every time; `exposed` is what was not hidden of the recorded
-    /// step's communication, where that step was measured.
+    /// Warnings for every time; `exposed` is the exposed communication of the recorded step, if measured.
     pub(super) fn warnings(&self, exposed: Option<Micros>) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if self.is_split() {
             let text = format!(
-                "the recording has {}, as of a model that is split over several GPUs (FSDP, ZeRO, tensor, expert or pipeline parallelism): the times are of one rank's share of the step, and one GPU may be able neither to hold the model nor to run the step",
+                "the recording has {}, so the model seems split over several GPUs (FSDP, ZeRO, tensor, expert or pipeline parallelism): times cover one rank's share of the step, and a single GPU may not be able to hold the model",
                 self.split.join(", ")
             );
             warnings.push(Warning { kind: WarningKind::Sharded, text });
         }
         let text = exposed.map_or_else(
-            || "the step communicates with other GPUs: every time here is of one GPU without that; a plan adds the communication of its own GPUs".to_owned(),
+            || "the step communicates with other GPUs: times here are for one GPU without communication; a plan adds that of its own GPUs".to_owned(),
             |exposed| {
                 format!(
-                    "recorded as one of several GPUs ({:.2} ms of communication a step, {:.2} ms of them not hidden behind other work): every time here is of one GPU without communication, also on the GPU of the recording (derived, not measured); ranges allow for none of it having been hidden, and for all; a plan adds the communication of its own GPUs",
+                    "recorded as one of several GPUs ({:.2} ms of communication per step, {:.2} ms not hidden behind other work): times here are for one GPU without communication, also on the recording GPU (derived, not measured). Ranges cover none to all of it being hidden; a plan adds the communication of its own GPUs",
                     self.total.as_millis(),
                     exposed.as_millis()
                 )
@@ -104,7 +101,7 @@ impl Communication {
     }
 }
 
-/// How far a step without its communication may be off.
+/// Uncertainty of a step without its communication.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Doubt {
     less: Micros,
@@ -112,14 +109,14 @@ pub(super) struct Doubt {
 }
 
 impl Doubt {
-    /// The measured step less what was not hidden, as a range.
+    /// Recorded step less exposed communication, with its range.
     pub(super) fn derived(self, recorded: Micros) -> Estimate {
         let less = |time: Micros, by: Micros| time.checked_sub(by).unwrap_or_default();
         let mid = less(recorded, self.more);
         Estimate { range: Range { low: less(mid, self.less), mid, high: recorded }, method: Method::Derived }
     }
 
-    /// The same in the range of a prediction from such a step.
+    /// Adds the uncertainty to the range of a prediction from such a step.
     pub(super) fn widened(self, step: Estimate) -> Estimate {
         let Range { low, mid, high } = step.range;
         Estimate {

@@ -1,10 +1,9 @@
-//! Methods side by side: what each says of a step, what it needs, how far it was off on
-//! steps it was not fitted to, and which to take.
+//! Compares methods: each prediction of a step, its requirements, its error on steps it was not fitted to, and the
+//! method to use.
 //!
-//! The one with the smallest validated error is taken, but [`MethodChoice::Auto`] gives way
-//! only to an error that rests on [`ENOUGH`] steps or more and is smaller by [`MARGIN`], and
-//! then [`predict`](super::predict) takes that one too. Methods whose ranges have no
-//! value in common contradict each other, and that is said.
+//! The method with the smallest validated error wins. [`MethodChoice::Auto`] is replaced only if that error is from at
+//! least [`ENOUGH`] steps and smaller by [`MARGIN`]; [`predict`](super::predict) then uses the same method. If the
+//! ranges of the methods have no common value, the comparison reports the contradiction.
 
 use std::fmt::Write;
 
@@ -22,92 +21,92 @@ use habitat_base::units::Micros;
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::{Origin, Profile, Workload};
 
-/// Why a method cannot answer for a profile; `None` where it can.
+/// Reason that a method cannot predict a profile; `None` if it can.
 pub fn missing(method: MethodChoice, known: Known, options: &Options) -> Option<&'static str> {
     match method {
-        MethodChoice::WaveScaling if known == Known::Shapes => Some("nothing was measured: it would be the roofline"),
+        MethodChoice::WaveScaling if known == Known::Shapes => Some("no measurements: same as roofline"),
         MethodChoice::WaveScaling if known == Known::Step => {
-            Some("no launches were recorded: it would be a ratio of rooflines")
+            Some("no launches were recorded: same as a ratio of rooflines")
         }
-        MethodChoice::Learned if options.models.is_none() => Some("no learned models were given"),
+        MethodChoice::Learned if options.models.is_none() => Some("no learned models"),
         MethodChoice::HabitatMlp if options.habitat.is_none() => {
-            Some("no networks were given; `habitat-lab train --habitat` trains them")
+            Some("no networks; train them with `habitat-lab train --habitat`")
         }
-        MethodChoice::BlackBox if known == Known::Shapes => Some("nothing was measured"),
+        MethodChoice::BlackBox if known == Known::Shapes => Some("no measurements"),
         MethodChoice::BlackBox if options.black_box.is_none() => {
-            Some("no black-box model was given; `fit black-box` makes one")
+            Some("no black-box model; make one with `fit black-box`")
         }
         _ if method.is_fitted() && options.kernel_wise.is_none() => {
-            Some("no linear models were given; `fit kernelwise` fits them")
+            Some("no linear models; fit them with `fit kernelwise`")
         }
         _ => None,
     }
 }
 
-/// What one method says of a step on one GPU.
+/// Prediction of one method for a step on one GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The step.
     pub step: Estimate,
-    /// What it was found to err by.
+    /// Validated error of the method, if known.
     pub validated: Option<Validated>,
 }
 
-/// One GPU, method by method.
+/// All methods on one GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OnGpu {
     /// The GPU.
     pub gpu: GpuFacts,
-    /// The step where it was recorded on this GPU: measured, or derived from a measurement.
+    /// Step if it was recorded on this GPU: measured, or derived from a measurement.
     pub recorded: Option<Estimate>,
-    /// In the order of [`Comparison::methods`]; `None` where the method has no answer.
+    /// Predictions in the order of [`Comparison::methods`]; `None` if the method has none.
     pub answers: Vec<Option<Answer>>,
-    /// The method to take, by position.
+    /// Index of the method to use.
     pub taken: Option<usize>,
-    /// Why.
+    /// Reason for the choice.
     pub why: String,
-    /// That the methods' ranges have no value in common, and which of them agree.
+    /// Sentence that the methods' ranges have no common value, with groups that agree.
     pub disagreement: Option<String>,
 }
 
-/// A method and why it has no answer, where it has none at all.
+/// Method, with the reason if it cannot predict at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compared {
     /// The method.
     pub method: MethodChoice,
-    /// What it lacks here.
+    /// Requirement that it lacks here.
     pub missing: Option<String>,
 }
 
-/// What all methods say of a workload.
+/// Predictions of all methods for a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// What is run.
+    /// Workload of the profile.
     pub workload: Workload,
-    /// Where it was recorded.
+    /// GPU of the recording.
     pub origin: Option<Origin>,
-    /// Whether the device waits for the host in the steps.
+    /// Whether steps include the wait for the host.
     pub host: Host,
     /// The methods.
     pub methods: Vec<Compared>,
-    /// One a GPU, in the order asked for.
+    /// One entry per GPU, in the requested order.
     pub gpus: Vec<OnGpu>,
-    /// What is to be shown with any of the times.
+    /// Warnings that apply to all times.
     pub warnings: Vec<Warning>,
 }
 
-/// The step of `profile` by every method. `options.method` other than `Auto` is the user's
-/// choice, and is taken wherever it has an answer.
+/// Predicts the step of `profile` with every method. A method other than `Auto` in `options.method` is the user's
+/// choice and is used wherever it has a prediction.
 ///
 /// # Errors
-/// Those of [`predict`](super::predict) that no method gets around: an unknown origin or target, or nothing
-/// known of any operation.
+/// Errors of [`predict`](super::predict) that affect every method: an unknown origin or target, or no operation with
+/// usable data.
 pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Comparison, PredictError> {
     let origin = origin(profile, catalog, options)?;
     let stripped = options.ignore_origin.then(|| profile.without_origin());
     let prepared = Prepared::new(profile, stripped.as_ref());
     let known = Known::of(profile, origin, options);
-    // Errors of steps in one precision do not hold for a conversion to another.
+    // Errors measured in one precision do not apply to a conversion.
     let is_recorded = options.precision.is_none_or(|precision| profile.workload.precision == Some(precision));
     let auto = prepared.predict(catalog, &Options { method: MethodChoice::Auto, ..options.clone() })?;
     let mut gpus: Vec<OnGpu> = auto
@@ -137,13 +136,13 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
             },
         };
         let mut answers = answers.unwrap_or_default();
-        // The same times under another name are no second opinion.
+        // Identical times under another name are not a second opinion.
         let is_same = |one: &Prediction| {
             auto.predictions.iter().any(|other| other.gpu.slug == one.gpu.slug && other.step == one.step)
         };
         let asked = [MethodChoice::Auto, options.method].contains(&method);
         if !asked && answers.iter().any(|one| !one.step.is_of_origin()) && answers.iter().all(is_same) {
-            lacking = Some("the same as auto here".to_owned());
+            lacking = Some("same as auto here".to_owned());
             answers.clear();
         }
         let most_left_out = answers.iter().map(|answer| answer.left_out).fold(0.0, f64::max);
@@ -164,7 +163,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         let answered = gpus.iter().any(|on| on.recorded.is_some() || on.answers.last().is_some_and(Option::is_some));
         if method.is_fitted() && lacking.is_none() && !answered {
             lacking = Some(
-                "the linear models know too little of this step; fit them to steps like it with `fit kernelwise`"
+                "the linear models cover too little of this step; fit them to similar steps with `fit kernelwise`"
                     .to_owned(),
             );
         }
@@ -178,8 +177,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     Ok(Comparison { workload: auto.workload, origin: auto.origin, host: auto.host, methods, gpus, warnings })
 }
 
-/// The black-box model knows a few GPUs only, and refuses others: it is asked for all of its
-/// own.
+/// Options of a method. The black-box model knows few GPUs and rejects others, so it predicts all of its own.
 fn method_options(method: MethodChoice, options: &Options) -> Options {
     let targets = if method == MethodChoice::BlackBox { Vec::new() } else { options.targets.clone() };
     Options { targets, method, ..options.clone() }
@@ -190,7 +188,7 @@ fn answer(prediction: &Prediction, validated: Option<Validated>) -> Option<Answe
     (step.range.mid.get() > 0.0 && !prediction.step.is_of_origin()).then_some(Answer { step: *step, validated })
 }
 
-/// Which answer to take, and why.
+/// Method to use, and the reason.
 fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize>, String) {
     if let Some(recorded) = &on.recorded {
         return (None, format!("{} on this GPU", recorded.method));
@@ -199,7 +197,7 @@ fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize
     if asked != MethodChoice::Auto
         && let Some((index, _)) = answers().find(|(index, _)| methods[*index].method == asked)
     {
-        return (Some(index), "asked for".to_owned());
+        return (Some(index), "requested".to_owned());
     }
     let default = answers()
         .find(|(index, _)| methods[*index].method == MethodChoice::Auto)
@@ -208,13 +206,13 @@ fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize
         let is_default = methods[index].method == MethodChoice::Auto;
         answer.validated.as_ref().filter(|it| is_default || gives_way(default.as_ref(), it)).cloned()
     };
-    // The first of equals: methods are listed with the default at the head.
+    // Among equal errors the first wins; the default is listed first.
     let best = answers()
         .filter_map(|(index, answer)| Some((index, may_win(index, answer)?)))
         .min_by(|a, b| a.1.error.total_cmp(&b.1.error));
     match best {
         Some((index, by)) => {
-            let mut why = format!("{:.1} % off on {} {}", by.error * 100.0, by.steps, by.on);
+            let mut why = format!("{:.1} % error on {} {}", by.error * 100.0, by.steps, by.on);
             let next = answers()
                 .filter(|(other, answer)| {
                     *other != index && answer.validated.as_ref().is_some_and(|it| it.error > by.error)
@@ -230,7 +228,7 @@ fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize
                     let short = if near.steps < ENOUGH {
                         "too few steps to prefer it"
                     } else {
-                        "too little better to prefer it"
+                        "not enough better to prefer it"
                     };
                     let _ = write!(why, "; {name} {} on {}: {short}", percent(near.error), near.steps);
                 }
@@ -238,14 +236,13 @@ fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize
             (Some(index), why)
         }
         None => match answers().next() {
-            Some((index, _)) => (Some(index), "no method was judged on steps like this".to_owned()),
-            None => (None, "no method has an answer".to_owned()),
+            Some((index, _)) => (Some(index), "no method was evaluated on such steps".to_owned()),
+            None => (None, "no method has a prediction".to_owned()),
         },
     }
 }
 
-/// Whether the methods' ranges exclude each other, in one sentence: groups of methods that
-/// have values in common, with these values.
+/// Sentence if the methods' ranges exclude each other: groups of methods with common values, and these values.
 fn disagreement(methods: &[Compared], on: &OnGpu) -> Option<String> {
     let answers: Vec<(usize, &Estimate)> =
         on.answers.iter().enumerate().filter_map(|(index, answer)| Some((index, &answer.as_ref()?.step))).collect();
@@ -266,11 +263,11 @@ fn disagreement(methods: &[Compared], on: &OnGpu) -> Option<String> {
             format!("{} {}", names.join(", "), common(low, high))
         })
         .collect();
-    // Ranges that overlap in pairs have a value in common (Helly's theorem on the line).
-    (groups.len() > 1).then(|| format!("no step time is in the ranges of all methods: {}", groups.join("; ")))
+    // Ranges that overlap pairwise have a common value (Helly's theorem in one dimension).
+    (groups.len() > 1).then(|| format!("no step time lies in the ranges of all methods: {}", groups.join("; ")))
 }
 
-/// Methods that have a value in common, from the shortest step to the longest.
+/// Groups methods that have a common value, from the shortest step to the longest.
 fn groups(mut all: Vec<(usize, &Estimate)>) -> Vec<Vec<(usize, &Estimate)>> {
     all.sort_by(|a, b| a.1.range.low.total_cmp(&b.1.range.low));
     let mut groups: Vec<Vec<(usize, &Estimate)>> = Vec::new();
@@ -321,11 +318,11 @@ mod tests {
         );
         let (methods, enough) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.05, ENOUGH))]);
         let (index, why) = taken(&methods, &enough, MethodChoice::Auto);
-        assert_eq!((index, why.as_str()), (Some(2), "5.0 % off on 20 steps; auto 8.0 %"));
+        assert_eq!((index, why.as_str()), (Some(2), "5.0 % error on 20 steps; auto 8.0 %"));
         let (methods, near) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.07, 50))]);
         assert_eq!(taken(&methods, &near, MethodChoice::Auto).0, Some(0), "chance");
         assert_eq!(taken(&methods, &enough, MethodChoice::Roofline).0, Some(2), "roofline has no answer");
-        assert_eq!(taken(&methods, &few, MethodChoice::WaveScaling), (Some(2), "asked for".to_owned()));
+        assert_eq!(taken(&methods, &few, MethodChoice::WaveScaling), (Some(2), "requested".to_owned()));
     }
 
     #[test]
@@ -335,7 +332,7 @@ mod tests {
         let (methods, far) = on(vec![Some((10.0, 0.1, 9)), Some((13.0, 0.1, 9)), None]);
         let said = |(methods, on): &(Vec<Compared>, OnGpu)| {
             let said = disagreement(methods, on).unwrap();
-            said.strip_prefix("no step time is in the ranges of all methods: ").unwrap().to_owned()
+            said.strip_prefix("no step time lies in the ranges of all methods: ").unwrap().to_owned()
         };
         assert_eq!(said(&(methods, far)), "auto 9.00–11.00 ms; learned 11.70–14.30 ms");
         let odd = on(vec![Some((10.0, 0.1, 9)), Some((30.0, 0.1, 9)), Some((10.5, 0.1, 9))]);
@@ -359,7 +356,7 @@ mod tests {
                 let found = validated(MethodChoice::Auto, known, kind(Vendor::Nvidia, mode, precision));
                 assert!(found.is_some(), "{known:?}, {mode}, {precision}");
             }
-            // No such step ran on an AMD GPU.
+            // No such step was measured on an AMD GPU.
             assert_eq!(
                 validated(MethodChoice::Auto, Known::Shapes, kind(Vendor::Amd, mode, PrecisionClass::Half)),
                 None

@@ -1,4 +1,4 @@
-//! The operations of a step, decoded once for all GPUs and methods.
+//! Operations of a step, decoded once for all GPUs and methods.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -11,26 +11,26 @@ use habitat_step::op::name::Name;
 use habitat_step::op::{Arithmetic, Family, Op, Part, Work, arithmetic, element_type};
 use habitat_step::profile::{DType, Operation, Precision, Profile, is_host_transfer};
 
-/// An operation with what does not depend on the GPU worked out once.
+/// Operation with its GPU-independent properties computed once.
 #[derive(Debug)]
 pub struct Decoded<'a> {
     /// The operation.
     pub operation: &'a Operation,
     /// Its position in the profile.
     pub index: usize,
-    /// What it is.
+    /// Decoded operator.
     pub op: Op,
-    /// Its kind.
+    /// Operator family.
     pub family: Family,
-    /// Its element type: as recorded, else what the workload's precision says.
+    /// Element type: as recorded, otherwise from the workload's precision.
     pub dtype: Option<DType>,
-    /// Arithmetic and traffic of one occurrence; `None` where the shapes do not tell.
+    /// Arithmetic and traffic of one occurrence; `None` without usable shapes.
     pub work: Option<Work>,
-    /// What one occurrence consists of, for the learned models.
+    /// Primitives of one occurrence, for the learned models.
     pub parts: Vec<Part>,
     /// Whether it copies between host and device: over PCI Express, not through device memory.
     pub is_host_copy: bool,
-    /// Its arithmetic on a GPU with TF32 ([`Self::arithmetic_on`]).
+    /// Precision of its arithmetic on a GPU with TF32 ([`Self::arithmetic_on`]).
     pub arithmetic: Option<Precision>,
     precision: Option<Precision>,
     layers: OnceLock<Layers>,
@@ -64,7 +64,7 @@ impl<'a> Decoded<'a> {
         }
     }
 
-    /// All operations of a profile.
+    /// Decodes all operations of a profile.
     pub fn all(profile: &'a Profile) -> Vec<Self> {
         let precision = profile.workload.precision;
         let mut names: HashMap<&str, Name> = HashMap::new();
@@ -77,20 +77,20 @@ impl<'a> Decoded<'a> {
         })
     }
 
-    /// Its arithmetic on a GPU: [`Precision::Fp32Strict`] for TF32 on a GPU that does not run it.
+    /// Precision of its arithmetic on a GPU: [`Precision::Fp32Strict`] instead of TF32 if the GPU lacks TF32.
     pub fn arithmetic_on(&self, gpu: &GpuSpec) -> Option<Precision> {
         self.arithmetic.map(|arithmetic| {
             if arithmetic == Precision::Tf32 && !gpu.runs_tf32() { Precision::Fp32Strict } else { arithmetic }
         })
     }
 
-    /// Whether a GPU that has TF32 does its arithmetic in it, at another rate than others.
+    /// Whether it runs in TF32 on a GPU that has it, at a different rate than on others.
     pub fn is_in_tf32(&self) -> bool {
         let multiplies = self.work.is_some_and(|work| work.arithmetic != Arithmetic::Vector) || !self.parts.is_empty();
         self.arithmetic == Some(Precision::Tf32) && self.family.varies_kernels() && multiplies
     }
 
-    /// The operation as the linear models see it; worked out when first asked for.
+    /// Inputs of the linear models, computed on first use.
     pub fn layers(&self) -> &Layers {
         self.layers.get_or_init(|| Layers::new(self.operation, self.precision, self.family, self.work, &self.parts))
     }

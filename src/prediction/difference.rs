@@ -1,15 +1,14 @@
-//! What makes the difference between the steps on two GPUs, operation by operation.
+//! Differences between the steps on two GPUs, operation by operation.
 
 use super::Prediction;
 use habitat_step::op;
 use habitat_step::profile::difference::{Changed, Match};
 
-/// The steps of one workload on two GPUs.
+/// Steps of one workload on two GPUs.
 pub type Difference<'a> = habitat_step::profile::difference::Difference<'a, Prediction>;
 
-/// Of two predictions of the same profile. Its parts are all occurrences of one operation in one
-/// phase, under the name without the name space that nearly all share; none where a method predicts
-/// no single operations.
+/// Compares two predictions of the same profile. A part is all occurrences of one operation in one phase, named
+/// without the common name space. Methods that do not predict single operations give no parts.
 pub fn between<'a>(from: &'a Prediction, to: &'a Prediction) -> Difference<'a> {
     let mut parts: Vec<Changed> = Vec::new();
     let mut places = std::collections::BTreeMap::new();

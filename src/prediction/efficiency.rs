@@ -1,19 +1,17 @@
-//! How much of a GPU's rates operators reach in mixed and reduced precision.
+//! Efficiency of operators in mixed and reduced precision, relative to the GPU's rates.
 //!
-//! An operator takes the time of its arithmetic and that of its traffic, each stretched by a
-//! factor whose logarithm is a sum of terms: what kind of operator it is, in which direction
-//! it goes, in which layout, how narrow its result is, on which GPU it runs. What it takes however small it is has such a
-//! factor too: some operators are several kernels, one after the other.
+//! An operator takes the time of its arithmetic and of its traffic, each stretched by a factor. The logarithm of a
+//! factor is a sum of terms: kind of operator, direction, layout, width of the result, GPU. The latency of an operator
+//! has such a factor too, because some operators are several consecutive kernels.
 //!
 //! `time = e^Σl · launch + √((e^Σc · flops / rate)² + (e^Σm · bytes / bandwidth)²)`
 //!
-//! The rates are those that the GPU sustains ([`super::rate`]). Terms are learned from whole
-//! published training steps, with a prior that draws them to 0, so that a kind of operator or
-//! GPU that was never seen is predicted at the rates of its like (`models/lab`).
+//! Rates are those that the GPU sustains ([`super::rate`]). Terms are learned from published whole training steps, with
+//! a prior towards 0. An unseen kind of operator or GPU is thus predicted at the rates of similar ones (`models/lab`).
 //!
-//! Of inference from shapes alone, on a GPU with few or no steps, a weighted geometric mean of that
-//! time and the [roofline](super::roofline) is taken: both err there, and not alike (Bates and
-//! Granger, "The Combination of Forecasts", 1969). In training the roofline is too fast.
+//! Inference from shapes alone, on a GPU with few or no measured steps, uses a weighted geometric mean of that time and
+//! the [roofline](super::roofline): both have errors, but different ones (Bates and Granger, "The Combination of
+//! Forecasts", 1969). In training the roofline is too fast.
 
 mod convolution;
 mod limits;
@@ -41,80 +39,80 @@ use habitat_step::catalog::{GpuSpec, Vendor};
 use habitat_step::op::{Part, Primitive};
 use habitat_step::profile::{DType, Phase, Precision, Workload};
 
-/// Terms of arithmetic, of traffic or of latency by name: natural logarithms of factors of time.
+/// Terms of arithmetic, traffic or latency by name: natural logarithms of time factors.
 pub type Factors = BTreeMap<String, f64>;
 
-/// How much of a measured operator's deviation another GPU shares. An estimate: in three traces
-/// of an H100 and an MI300X kinds of operators share 0.9 of it (`habitat-lab evaluate traces`),
-/// and no operator in such precision was measured on two other GPUs.
+/// Share of a measured operator's deviation that carries over to another GPU. An estimate: in three traces of an H100
+/// and an MI300X, operator kinds share 0.9 of it (`habitat-lab evaluate traces`); no operator in such precision was
+/// measured on two other GPUs.
 const OPERATORS_SHARED: f64 = 0.8;
-/// Factors beyond e to this are damage.
+/// Largest valid absolute logarithm of a factor; beyond it the file is damaged.
 const LARGEST: f64 = 10.0;
 
-/// The model as it stands in `models/efficiency.json`.
+/// Efficiency model as stored in `models/efficiency.json`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Efficiency {
-    /// Form of the file.
+    /// Name of the file format.
     pub format: String,
-    /// Its version.
+    /// Version of the file format.
     pub version: u32,
     /// Terms of arithmetic.
     pub compute: Factors,
     /// Terms of traffic.
     pub memory: Factors,
-    /// Terms of what an operator takes however small it is, by the names of some of those of traffic.
+    /// Terms of latency, under a subset of the names of the traffic terms.
     #[serde(default)]
     pub latency: Factors,
-    /// Weight of the roofline in the geometric mean of both, from 0 to 1, in inference and on GPUs
-    /// without [ranges](Self::ranges) of their own.
+    /// Weight (0 to 1) of the roofline in the geometric mean, for inference on GPUs without [ranges](Self::ranges) of
+    /// their own.
     #[serde(default)]
     pub roofline: f64,
-    /// Single operators: measured over predicted.
+    /// Measured over predicted time of single operators.
     pub operators: Option<Spread>,
-    /// Whole steps: how far they deviate, and the GPUs they were measured on.
+    /// Errors of whole steps, and the GPUs they were measured on.
     pub steps: StepFacts,
-    /// How far they deviate in a mode and precision of which there are many.
+    /// Ranges of whole steps by mode and precision, if there are many.
     pub ranges: Vec<StepRanges>,
-    /// Whole training iterations in FP32, by the operator models with the convolutions of both.
+    /// Whole training iterations in FP32, predicted by the operator models with the convolutions of both models.
     #[serde(default)]
     pub iterations: Option<Iterations>,
 }
 
-/// Why a file holds no model.
+/// Reason that a file does not contain a valid model.
 #[derive(Debug, thiserror::Error)]
 pub enum EfficiencyError {
-    /// It is no JSON of this form.
+    /// The content is not JSON of this format.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// It is of another kind or version.
+    /// The format or version is not supported.
     #[error("format {format:?} version {version} is not {FORMAT:?} version {VERSION}")]
     Version {
-        /// As it stands there.
+        /// Format found in the file.
         format: String,
-        /// As it stands there.
+        /// Version found in the file.
         version: u32,
     },
-    /// A factor is damaged.
-    #[error("the factor of {0:?} is beyond all bounds")]
+    /// A factor is out of range.
+    #[error("the factor of {0:?} is out of range")]
     Factor(String),
-    /// A figure of steps is damaged.
-    #[error("a figure of steps or operators cannot be")]
+    /// A figure of steps or operators is invalid.
+    #[error("a figure of steps or operators is invalid")]
     Steps,
-    /// The weight of the roofline is none.
+    /// The weight of the roofline is invalid.
     #[error("the weight of the roofline is {0}, not from 0 to 1")]
     Roofline(f64),
 }
 
-/// What stands in the file as its format.
+/// Format name in the file.
 pub const FORMAT: &str = "habitat-efficiency";
-/// The version that is read and written.
+/// Version that is read and written.
 pub const VERSION: u32 = 3;
 
 impl Efficiency {
-    /// From the text of a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// [`EfficiencyError`] where it is of another form or damaged.
+    /// [`EfficiencyError`] if the format is unsupported or the content damaged.
     pub fn from_json(json: &[u8]) -> Result<Self, EfficiencyError> {
         let model: Self = serde_json::from_slice(json)?;
         if model.format != FORMAT || model.version != VERSION {
@@ -137,21 +135,20 @@ impl Efficiency {
         Ok(model)
     }
 
-    /// The 80 % range of measured over predicted time of a step from its shapes; `None` where too
-    /// few steps were measured.
+    /// 80 % range of measured over predicted step time from shapes; `None` if too few steps were measured.
     pub fn range(&self, gpu: &GpuSpec, workload: &Workload) -> Option<Spread> {
         let alike = self.ranges.iter().find_map(|ranges| ranges.of(gpu, workload));
         let is_seen = self.steps.boards.contains_key(gpu.slug.as_str());
         alike.or(if is_seen { self.steps.seen } else { self.steps.unseen })
     }
 
-    /// The operations of a step with their terms added up.
+    /// Sums the terms of a step's operations.
     pub fn columns<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
         let asked = |decoded: &'a Decoded<'a>| (self.with_tf32_or_without(decoded), decoded);
         Columns { model: self, is_mixed: is_mixed(operations), asked: parallel::items(operations, asked) }
     }
 
-    /// The convolutions of a step in FP32; nothing is said of its other operations.
+    /// Convolutions of a step in FP32; other operations stay empty.
     pub fn convolutions<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
         let asked = |decoded: &'a Decoded<'a>| {
             let is_wide = matches!(decoded.dtype, None | Some(DType::Float32));
@@ -164,7 +161,7 @@ impl Efficiency {
         Columns { model: self, is_mixed: false, asked: parallel::items(operations, asked) }
     }
 
-    /// The operations of a step that run in TF32 on a GPU with it; the others stay empty.
+    /// Operations of a step that run in TF32 on a GPU with it; others stay empty.
     pub fn in_tf32<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
         let asked = |decoded: &'a Decoded<'a>| {
             let is_asked = decoded.is_in_tf32();
@@ -174,15 +171,14 @@ impl Efficiency {
         Columns { model: self, is_mixed: is_mixed(operations), asked: parallel::items(operations, asked) }
     }
 
-    /// An operation's parts with their terms added up, with TF32 if the program allows it, and without.
+    /// Parts of an operation with their terms summed, with TF32 if the program allows it, and without.
     pub fn with_tf32_or_without(&self, decoded: &Decoded<'_>) -> WithTf32 {
         let of = |arithmetic| self.asked(&demands(decoded, arithmetic), arithmetic);
         let without = (decoded.arithmetic == Some(Precision::Tf32)).then(|| of(Some(Precision::Fp32Strict)));
         WithTf32 { with: of(decoded.arithmetic), without }
     }
 
-    /// The time of an operation on a GPU, and its mean with so much of the roofline; `None` of one that
-    /// asks for nothing.
+    /// Time of an operation on a GPU, and its mean with that share of the roofline; `None` if it needs no device work.
     fn time(&self, asked: &[Asked], gpu: &Board<'_>, decoded: &Decoded<'_>, share: f64) -> Option<LearnedTime> {
         let spread = self.operators.unwrap_or(WIDE);
         let time = gpu.time(asked, decoded.dtype.as_ref())?;
@@ -195,7 +191,7 @@ impl Efficiency {
         })
     }
 
-    /// The parts of an operation in this arithmetic with their terms added up.
+    /// Parts of an operation in this arithmetic, with their terms summed.
     pub fn asked(&self, demands: &[Demand], arithmetic: Option<Precision>) -> Vec<Asked> {
         let sum = |factors: &Factors, terms: &[Term]| -> f64 {
             terms.iter().map(|(name, amount)| factors.get(name).copied().unwrap_or(0.0) * amount).sum()
@@ -220,7 +216,7 @@ impl Efficiency {
             .collect()
     }
 
-    /// A GPU as this model sees it.
+    /// Terms and rates of a GPU.
     pub fn board<'a>(&self, rates: &'a Rates<'a>) -> Board<'a> {
         let sum = |factors: &Factors| -> f64 {
             gpu_terms(rates.gpu).iter().map(|name| factors.get(name).copied().unwrap_or(0.0)).sum()
@@ -229,7 +225,7 @@ impl Efficiency {
             rates,
             compute: sum(&self.compute),
             memory: sum(&self.memory),
-            // The terms of a GPU with measured steps are relative to the rules, as those were fitted.
+            // Terms of a GPU with measured steps are relative to the rule-based bandwidth that they were fitted with.
             bandwidth: if self.steps.boards.contains_key(rates.gpu.slug.as_str()) {
                 rates.trained_streaming.value
             } else {
@@ -240,18 +236,18 @@ impl Efficiency {
     }
 }
 
-/// The operations of a step as this model sees them.
+/// Operations of a step with their terms summed.
 #[derive(Debug, Clone)]
 pub struct Columns<'a> {
     model: &'a Efficiency,
-    /// Whether the roofline may have its share.
+    /// Whether the roofline may be mixed in.
     is_mixed: bool,
     asked: Vec<(WithTf32, &'a Decoded<'a>)>,
 }
 
 impl Columns<'_> {
-    /// One occurrence of each on a GPU; `None` of operations that do nothing on the device or
-    /// whose shapes do not tell.
+    /// Time of one occurrence of each operation on a GPU; `None` for operations without device work or without usable
+    /// shapes.
     pub fn on(&self, rates: &Rates<'_>) -> Vec<Option<LearnedTime>> {
         let board = self.model.board(rates);
         let is_known = self.model.ranges.iter().any(|ranges| ranges.boards.contains_key(rates.gpu.slug.as_str()));
@@ -260,22 +256,22 @@ impl Columns<'_> {
     }
 }
 
-/// Whether the roofline may have its share: where there is no backward pass and no optimizer.
+/// Whether the roofline may be mixed in: there is no backward pass and no optimizer.
 pub fn is_mixed(operations: &[Decoded<'_>]) -> bool {
     operations.iter().all(|decoded| !matches!(decoded.operation.phase, Phase::Backward | Phase::Optimizer))
 }
 
-/// The roofline of an operation; `None` where its shapes do not tell.
+/// Roofline time of an operation; `None` without usable shapes.
 pub fn roofline_of(decoded: &Decoded<'_>, rates: &Rates<'_>) -> Option<Micros> {
     decoded.work.as_ref().map(|work| roofline(rates, work, decoded.dtype.as_ref(), decoded.arithmetic))
 }
 
-/// The geometric mean of two times, the second with a weight from 0 to 1.
+/// Weighted geometric mean of two times; `weight` (0 to 1) is that of the second.
 pub fn between(first: Micros, second: Micros, weight: f64) -> Micros {
     Micros::checked(first.get().powf(1.0 - weight) * second.get().powf(weight)).unwrap_or(first)
 }
 
-/// The terms of a GPU: its generation, and itself.
+/// Names of a GPU's terms: its generation and its slug.
 pub fn gpu_terms(gpu: &GpuSpec) -> [String; 2] {
     let generation = match gpu.compute_capability {
         Some((major, minor)) => format!("compute capability {major}.{minor}"),
@@ -284,10 +280,10 @@ pub fn gpu_terms(gpu: &GpuSpec) -> [String; 2] {
     [generation, gpu.slug.to_string()]
 }
 
-/// A GPU with its terms added up.
+/// GPU with its terms summed.
 #[derive(Debug, Clone, Copy)]
 pub struct Board<'a> {
-    /// What it sustains.
+    /// Rates that it sustains.
     pub rates: &'a Rates<'a>,
     compute: f64,
     memory: f64,
@@ -296,14 +292,14 @@ pub struct Board<'a> {
 }
 
 impl Board<'_> {
-    /// The time of an operation; `None` of one that asks for nothing.
+    /// Time of an operation; `None` without device work.
     pub fn time(&self, asked: &[Asked], dtype: Option<&DType>) -> Option<Micros> {
         let time: f64 = asked.iter().map(|asked| asked.times * asked.on(self, dtype).time_us()).sum();
         Micros::checked(time).filter(|_| !asked.is_empty())
     }
 }
 
-/// A part of an operation with its terms added up.
+/// Part of an operation with its terms summed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Asked {
     arithmetic: Option<Precision>,
@@ -319,35 +315,35 @@ pub struct Asked {
     is_far: bool,
 }
 
-/// The parts of an operation with their terms added up.
+/// Parts of an operation, with and without TF32.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WithTf32 {
-    /// On GPUs with TF32, or where TF32 changes nothing.
+    /// Parts for GPUs with TF32, or for all if TF32 changes nothing.
     with: Vec<Asked>,
-    /// On other GPUs.
+    /// Parts for GPUs without TF32.
     without: Option<Vec<Asked>>,
 }
 
 impl WithTf32 {
-    /// Those of a GPU.
+    /// Parts for this GPU.
     pub fn on(&self, rates: &Rates<'_>) -> &[Asked] {
         self.without.as_ref().filter(|_| !rates.gpu.runs_tf32()).unwrap_or(&self.with)
     }
 }
 
-/// Microseconds of arithmetic and of traffic, and of what is there without either.
+/// Times of arithmetic, traffic and latency, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sides {
-    /// Of arithmetic.
+    /// Arithmetic.
     pub compute_us: f64,
-    /// Of traffic.
+    /// Traffic.
     pub memory_us: f64,
-    /// Of launches.
+    /// Launches.
     pub latency_us: f64,
 }
 
 impl Sides {
-    /// Microseconds at the GPU's rates for an arithmetic on an element type, no factor applied.
+    /// Times at the GPU's full rates for an element type and arithmetic, without factors.
     pub fn at_full_rate(
         (flops, bytes): (f64, f64),
         units: Units,
@@ -364,7 +360,7 @@ impl Sides {
         Self { compute_us: flops / rate * 1e6, memory_us, latency_us: STEP_LAUNCH_US }
     }
 
-    /// Launches, and the larger of both as far as the smaller hides behind it.
+    /// Total time: launches plus arithmetic and traffic, which partly overlap.
     pub fn time_us(self) -> f64 {
         self.latency_us + self.compute_us.hypot(self.memory_us)
     }

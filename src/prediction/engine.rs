@@ -1,4 +1,4 @@
-//! A recorded step on every GPU asked for, by one method.
+//! Predicts a recorded step on every requested GPU with one method.
 
 use super::base::Base;
 use super::blackbox::{self, OperatorTotals};
@@ -29,32 +29,32 @@ use habitat_step::catalog::{Catalog, GpuSpec};
 use habitat_step::op::ALLOW_TF32;
 use habitat_step::profile::{DType, Mode, Origin, Precision, Profile};
 
-/// Operations times GPUs that are predicted in one go: a few thousand rows for each network.
+/// Maximum operations × GPUs predicted at once: a few thousand rows for each network.
 const QUERIES_AT_A_TIME: usize = 1 << 14;
 
-/// A profile whose operations are decoded, for predictions by several methods.
+/// Profile with decoded operations, for predictions by several methods.
 pub(super) struct Prepared<'a> {
-    /// As recorded.
+    /// Profile as recorded.
     recorded: &'a Profile,
-    /// Without what was measured, where that is to be ignored.
+    /// Profile to predict: without measurements if they are ignored.
     profile: &'a Profile,
     decoded: Vec<Decoded<'a>>,
 }
 
 impl<'a> Prepared<'a> {
-    /// `stripped` stands for the profile without what was measured, where it is to be ignored.
+    /// Decodes a profile; `stripped` is the profile without measurements, if they are ignored.
     pub(super) fn new(recorded: &'a Profile, stripped: Option<&'a Profile>) -> Self {
         let profile = stripped.unwrap_or(recorded);
         Self { recorded, profile, decoded: Decoded::all(profile) }
     }
 
-    /// The step by the method asked for, whatever errors were found.
+    /// Predicts the step with the requested method.
     pub(super) fn predict(&self, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
         if options.method == MethodChoice::BlackBox {
             return by_totals(self.recorded, catalog, options);
         }
         let Self { profile, decoded, .. } = self;
-        // Shapes are the same with TF32 and without: no conversion is needed.
+        // With 32-bit formats only the rate changes, not the shapes, so no conversion is needed.
         let asked = options.precision.filter(|asked| asked.is_32_bits() && profile.origin.is_none());
         if let Some(asked) = asked.filter(|_| profile.workload.precision.is_some_and(Precision::is_32_bits)) {
             return self.in_other_32_bits(asked, catalog, options);
@@ -81,7 +81,7 @@ impl<'a> Prepared<'a> {
             .as_deref()
             .map(|models| models.answering(decoded, profile.workload.precision, origin.map(|rates| rates.gpu)));
         let ways = Ways { origin, options, habitat: networks.as_ref(), fitted, operations };
-        // Linear models take nothing over from the origin but the host's part of its step.
+        // Linear models use only the host part of the recorded step.
         let host_known = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
         let communication = Communication::of(decoded, profile.workload.mode);
         let needs_base = fitted.is_none() || host_known || communication.is_some();
@@ -127,7 +127,7 @@ impl<'a> Prepared<'a> {
             let rows = learned.table.on(&gpus.iter().collect::<Vec<_>>(), is_asked)?;
             Ok(gpus.iter().zip(&rows).map(|(gpu, row)| on(gpu, &ways.to(gpu, Some(learned.columns(row))))).collect())
         };
-        // So many GPUs at a time that the networks have enough to do, and memory is for these alone.
+        // Enough GPUs at a time to keep the networks busy, but few enough for memory.
         let at_a_time = (QUERIES_AT_A_TIME / decoded.len().max(1)).max(1);
         let found: Vec<Vec<Prediction>> =
             parallel::parts(targets.chunks(at_a_time).collect(), some).into_iter().collect::<Result<_, _>>()?;
@@ -154,7 +154,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// The origin of the profile, with the GPU of the catalog.
+/// Origin of the profile, with its GPU from the catalog.
 fn recorded_on(profile: &Profile, origin: Option<&Rates<'_>>) -> Option<Origin> {
     let mut facts = profile.origin.clone()?;
     if let Some(origin) = origin {
@@ -164,7 +164,7 @@ fn recorded_on(profile: &Profile, origin: Option<&Rates<'_>>) -> Option<Origin> 
 }
 
 impl Prepared<'_> {
-    /// A step that was not measured, as if it had been traced in another precision of 32 bits.
+    /// Predicts an unmeasured step as if it had been traced in another 32-bit precision.
     fn in_other_32_bits(
         &self,
         asked: Precision,
@@ -188,8 +188,8 @@ impl Prepared<'_> {
         Ok(found)
     }
 
-    /// Replaces predictions of a step that are faster than those of the same step with TF32 in more operations, which
-    /// other models answer for: libraries may take a faster FP32 kernel, so TF32 never slows a step down.
+    /// Replaces predictions that are faster than the same step with TF32 in more operations, which other models
+    /// predict. Libraries may choose a faster FP32 kernel, so TF32 never slows a step down.
     fn no_faster_than_tf32(
         &self,
         predictions: &mut [Prediction],
@@ -222,7 +222,7 @@ impl Prepared<'_> {
     }
 }
 
-/// The same step with TF32 allowed as a precision of 32 bits has it.
+/// Copy of the step in another 32-bit precision, with that precision's TF32 rules.
 fn in_32_bits(profile: &Profile, precision: Precision) -> Profile {
     let mut changed = profile.clone();
     changed.workload.precision = Some(precision);
@@ -232,21 +232,21 @@ fn in_32_bits(profile: &Profile, precision: Precision) -> Profile {
     changed
 }
 
-/// Said of a GPU on which a step in FP32 is predicted as in TF32.
-const AS_TF32: &str = "predicted as in TF32, which is no slower than FP32: the models for FP32 predict less time";
+/// Note for an FP32 step that is predicted as in TF32.
+const AS_TF32: &str =
+    "predicted as in TF32: the FP32 models predict a shorter time, but TF32 is never slower than FP32";
 
-/// That PyTorch's defaults say which operations of the step run in TF32, if the recording does not and they
-/// change its time.
+/// Note that PyTorch's defaults decide which operations run in TF32, if the recording does not show it and it matters.
 fn tf32_assumed(profile: &Profile, decoded: &[Decoded<'_>], asked: Option<Precision>) -> Option<String> {
     let is_known = profile.recording.as_ref().is_some_and(|recording| recording.tf32_known);
     let is_fp32 = asked.or(profile.workload.precision).is_none_or(|precision| precision == Precision::Fp32);
     let is_assumed = is_fp32 && (asked.is_some() || !is_known);
     (is_assumed && decoded.iter().any(Decoded::is_in_tf32)).then(|| {
-        "convolutions and recurrent layers of 32-bit tensors run in TF32 on GPUs that have it, matrix products in FP32: PyTorch's defaults, assumed; --precision fp32-strict predicts without TF32, tf32 with it throughout".to_owned()
+        "assuming PyTorch's defaults: FP32 convolutions and recurrent layers run in TF32 on GPUs that have it, matrix products in FP32. --precision fp32-strict predicts without TF32, tf32 with TF32 throughout".to_owned()
     })
 }
 
-/// The GPUs asked for, or all.
+/// Requested GPUs, or all.
 fn targets<'c>(catalog: &'c Catalog, options: &Options) -> Result<Vec<Rates<'c>>, PredictError> {
     if options.targets.is_empty() {
         return Ok(catalog.iter().map(Rates::new).collect());
@@ -255,7 +255,7 @@ fn targets<'c>(catalog: &'c Catalog, options: &Options) -> Result<Vec<Rates<'c>>
     Ok(options.targets.iter().map(find).collect::<Result<_, _>>()?)
 }
 
-/// The answers of Habitat's networks, where they are asked for.
+/// Predictions of Habitat's networks, if requested.
 fn habitat<'r>(
     decoded: &[Decoded<'_>],
     gpus: impl Iterator<Item = &'r Rates<'r>>,
@@ -269,8 +269,8 @@ fn habitat<'r>(
     Ok(Some(HabitatTimes::new(networks, decoded, &gpus)?))
 }
 
-/// The recorded step by its totals alone, on the GPUs asked for, or on all that the black-box
-/// model reaches. Its framework is not the one the model was fitted on.
+/// Predicts the recorded step from its totals alone, on the requested GPUs or on all that the black-box model can
+/// predict. The model was fitted on another framework.
 fn by_totals(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
     if options.host == Host::KeepsUp {
         return Err(PredictError::WholeSteps);
@@ -278,7 +278,7 @@ fn by_totals(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<
     let model = options.black_box.as_ref().ok_or(PredictError::NoBlackBox)?;
     let origin = origin(profile, catalog, options)?;
     let totals = OperatorTotals::of_profile(profile, origin.map(|gpu| &gpu.slug))?;
-    // The shapes are known here, so they tell what memory the step needs.
+    // The shapes are known here, so they give the memory need.
     let need = MemoryNeed::of(profile, origin);
     let mut predictions = blackbox::predict_within(&totals, model, catalog, &options.targets, &need)?;
     predictions.workload = profile.workload.clone();
@@ -286,7 +286,7 @@ fn by_totals(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<
     Ok(predictions)
 }
 
-/// What is to be shown with the times of every GPU.
+/// Warnings for the times of every GPU.
 fn of_every_gpu(
     base: Option<&Base>,
     communication: Option<&Communication>,
@@ -299,13 +299,13 @@ fn of_every_gpu(
     communicates.into_iter().chain(unshaped.map(Unshaped::warning)).collect()
 }
 
-/// The ways from a profile to any GPU.
+/// Inputs that routes from a profile to any GPU share.
 struct Ways<'a> {
     origin: Option<&'a Rates<'a>>,
     options: &'a Options,
     habitat: Option<&'a HabitatTimes>,
     fitted: Option<&'a KernelWise>,
-    /// Of the step.
+    /// Floating-point operations of the step.
     operations: Flops,
 }
 
@@ -330,10 +330,10 @@ impl<'a> Ways<'a> {
     }
 }
 
-/// What the learned models predict of every operation.
+/// Predictions of the learned models for every operation.
 struct Learned<'a> {
     table: StepColumns<'a>,
-    /// On the origin.
+    /// Predictions on the origin.
     origin: Option<Vec<Option<LearnedTime>>>,
     /// Whether the origin's operators were measured within the step.
     by_operator: bool,
@@ -351,7 +351,7 @@ impl<'a> Learned<'a> {
         Ok(Self { table, origin, by_operator: measured_within(profile) })
     }
 
-    /// With what they predict on a GPU.
+    /// Combines predictions on a GPU with those on the origin.
     fn columns<'t>(&'t self, there: &'t [Option<LearnedTime>]) -> LearnedColumns<'t> {
         LearnedColumns { there, here: self.origin.as_deref().filter(|_| self.by_operator) }
     }
@@ -361,7 +361,7 @@ impl<'a> Learned<'a> {
     }
 }
 
-/// Whether operators were measured within the step (a trace), not each alone.
+/// Whether operators were measured within the step (a trace), not separately.
 fn measured_within(profile: &Profile) -> bool {
     profile.step.as_ref().is_none_or(|step| step.device_busy.is_some())
         || profile.operations.iter().any(|operation| !operation.kernels.is_empty())

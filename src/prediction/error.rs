@@ -1,75 +1,75 @@
-//! Why nothing can be predicted.
+//! Errors of predictions.
 
 use super::candidates::{self, Candidates};
 use super::{blackbox, mlp};
 use habitat_base::units::Micros;
 
-/// Why nothing can be predicted.
+/// Reason that a prediction failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PredictError {
-    /// Measured times without a GPU that the catalog knows.
+    /// There are measured times, but their GPU is not in the catalog.
     #[error(
-        "{}; say which it is with --origin{}{}",
+        "{}; pass --origin{}{}",
         candidates::named(.name.as_deref(), .candidates),
         candidates::choice(.candidates, .near),
-        if *.has_shapes { ", or drop what was measured with --ignore-origin" } else { "" }
+        if *.has_shapes { ", or ignore the measurements with --ignore-origin" } else { "" }
     )]
     UnknownOrigin {
-        /// What the profile calls the GPU, if anything.
+        /// GPU name in the profile, if any.
         name: Option<String>,
-        /// Which GPUs it may be.
+        /// Candidate GPUs.
         candidates: Candidates,
-        /// Nearest slugs, where it can be none.
+        /// Nearest slugs, if there are no candidates.
         near: Vec<String>,
-        /// Whether there is something to predict from without what was measured.
+        /// Whether shapes allow a prediction without the measurements.
         has_shapes: bool,
     },
-    /// A GPU asked for that the catalog does not have.
+    /// A requested GPU is not in the catalog.
     #[error(transparent)]
     UnknownGpu(#[from] habitat_step::catalog::UnknownGpu),
     /// No operation has a time or shapes.
     #[error(
-        "no operation of {workload:?} has shapes, or a measured time that is used, so there is nothing to predict from; record it with shapes (record_shapes=True)"
+        "nothing to predict from: no operation of {workload:?} has shapes or a usable measured time; record it with shapes (record_shapes=True)"
     )]
     NothingKnown {
         /// The workload.
         workload: String,
     },
-    /// A recorded step of no length, or one below [`SHORTEST_STEP_US`](habitat_base::units::SHORTEST_STEP_US).
+    /// The recorded step is 0 or below [`SHORTEST_STEP_US`](habitat_base::units::SHORTEST_STEP_US).
     #[error(
-        "the recorded step of {workload:?} takes {} µs, as no step does; record it again, correct step.duration_us, or drop what was measured with --ignore-origin", .step.get()
+        "the recorded step of {workload:?} takes {} µs, which is too short; record it again, correct step.duration_us, or ignore the measurements with --ignore-origin", .step.get()
     )]
     NoTime {
         /// The workload.
         workload: String,
-        /// The time recorded.
+        /// Recorded step time.
         step: Micros,
     },
-    /// Habitat's networks asked for, but none given.
+    /// Habitat's networks were requested but not given.
     #[error(
-        "no weights of Habitat's networks were given; train them with `habitat-lab train --habitat` (models/lab in the sources)"
+        "no weights of Habitat's networks; train them with `habitat-lab train --habitat` (models/lab in the sources)"
     )]
     NoWeights,
-    /// Fitted lines asked for, but none given.
+    /// Linear models were requested but not given.
     #[error(
-        "no linear models were given; fit them with `habitat-tui fit kernelwise PROFILES… -o kernelwise.json` and name the file with --kernel-wise"
+        "no linear models; fit them with `habitat-tui fit kernelwise PROFILES… -o kernelwise.json` and pass the file with --kernel-wise"
     )]
     NoLines,
-    /// A profile that the black-box model cannot start from.
+    /// The black-box model cannot start from this profile.
     #[error("the black-box model cannot start from this step: {0}")]
     Totals(#[from] blackbox::TotalsError),
-    /// A GPU that the black-box model does not know.
+    /// The black-box model does not cover a GPU.
     #[error(transparent)]
     BlackBox(#[from] blackbox::BlackBoxError),
-    /// The black-box model asked for a step without its waiting for the host.
+    /// The black-box model was requested for steps without host wait.
     #[error(
-        "the black-box model knows whole steps, with their waiting for the host, and cannot leave that out; choose another method, or --host as-recorded"
+        "the black-box model predicts whole steps and cannot leave out the wait for the host; choose another method or --host as-recorded"
     )]
     WholeSteps,
-    /// The black-box model asked for, but none given.
-    #[error("no black-box model was given; make one with `habitat-tui fit black-box DIR`")]
+    /// The black-box model was requested but not given.
+    #[error("no black-box model; make one with `habitat-tui fit black-box DIR`")]
     NoBlackBox,
-    /// A network that does not compute.
-    #[error("learned models: {0}; go on without them with --method wave-scaling or roofline")]
+    /// A network failed.
+    #[error("learned models: {0}; predict without them with --method wave-scaling or roofline")]
     Network(#[from] mlp::ModelError),
 }

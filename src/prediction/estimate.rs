@@ -1,4 +1,4 @@
-//! What a prediction is: a range with the method it came from, never a bare number.
+//! Prediction types: every time is a range with the method it came from.
 
 use std::fmt;
 
@@ -16,28 +16,28 @@ use super::sharding::{Activations, ModelStates};
 use super::transformer::TransformerStep;
 use super::warning::{WAITS_FOR_DATA, Warning, WarningKind, distinct};
 
-/// A predicted time with its range and the method that gave it.
+/// Predicted time with its range and method.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The time with the ends of its range.
+    /// Time with the ends of its range.
     pub range: Range<Micros>,
-    /// How it was obtained.
+    /// Method of the prediction.
     pub method: Method,
 }
 
 impl Estimate {
-    /// `mid` with a symmetric relative band ([`Range::with_band`]).
+    /// Builds `mid` with a symmetric relative band ([`Range::with_band`]).
     pub fn with_band(mid: Micros, band: f64, method: Method) -> Self {
         Self { range: Range::with_band(mid, band), method }
     }
 
-    /// `mid` with the ends at `low` and `high` times it ([`Range::with_factors`]).
+    /// Builds `mid` with ends at `low` and `high` times it ([`Range::with_factors`]).
     pub fn with_factors(mid: Micros, low: f64, high: f64, method: Method) -> Self {
         Self { range: Range::with_factors(mid, low, high), method }
     }
 
-    /// Samples per second of steps that take this long and have `batch` samples. The upper
-    /// end is not known where the step may take no time; `None` for a step of no time.
+    /// Samples per second of steps with `batch` samples. The upper end is `None` if the step may take no time; `None`
+    /// for a step without time.
     pub fn throughput(&self, batch: u64) -> Option<OpenRange<SamplesPerSecond>> {
         let rate = |time: Micros| SamplesPerSecond::new(batch as f64 / time.as_secs()).ok();
         let Range { low, mid, high } = self.range;
@@ -48,23 +48,22 @@ impl Estimate {
 /// Predictions of one workload on several GPUs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predictions {
-    /// The workload of the profile they start from.
+    /// Workload of the profile.
     pub workload: Workload,
-    /// Where that profile was measured, if it was.
+    /// Where the profile was measured, if it was.
     pub origin: Option<Origin>,
-    /// Whether the device waits for the host in them.
+    /// Whether steps include the wait for the host.
     pub host: Host,
-    /// Whether the recorded step exchanges data with other GPUs: then its batch is a share of an update's.
+    /// Whether the recorded step exchanges data with other GPUs; its batch is then a share of an update's.
     pub communicates: bool,
-    /// One a GPU, in the order asked for.
+    /// One prediction per GPU, in the requested order.
     pub predictions: Vec<Prediction>,
-    /// What the reader should know of all of them.
+    /// Notes on all of them.
     pub notes: Vec<String>,
 }
 
 impl Predictions {
-    /// What is to be shown with any of the times, each once, and of how many GPUs it holds
-    /// where it does not of all.
+    /// Warnings of all predictions without duplicates, with the number of GPUs if not all are affected.
     pub fn warnings(&self) -> Vec<Warning> {
         let named = |(warning, of): (&Warning, String)| {
             let text = match warning.text.strip_prefix(WAITS_FOR_DATA) {
@@ -77,7 +76,7 @@ impl Predictions {
         self.distinct().map(named).collect()
     }
 
-    /// The same in a few words each.
+    /// Short forms of the warnings.
     pub fn brief_warnings(&self) -> Vec<String> {
         let named = |(warning, of): (&Warning, String)| match warning.kind.brief() {
             brief if of.is_empty() => brief.to_owned(),
@@ -86,8 +85,7 @@ impl Predictions {
         self.distinct().map(named).collect()
     }
 
-    /// How long the GPUs that wait for data do so, and its share of their steps: "6.84 ms a step, 74 to 88 % of the
-    /// step on 99 of 108 GPUs".
+    /// Time and share that the affected GPUs wait for data: "6.84 ms a step, 74 to 88 % of the step on 99 of 108 GPUs".
     fn waits(&self, of: &str) -> String {
         let waits = |one: &&Prediction| one.warnings.iter().any(|it| it.kind == WarningKind::WaitsForData);
         let span = |of_one: &dyn Fn(&Prediction) -> f64, digits: usize| {
@@ -102,7 +100,7 @@ impl Predictions {
         format!("{time} ms a step, {share} % of the step{on}")
     }
 
-    /// Each warning with the GPUs that it holds for in words, empty where it is all of them.
+    /// Each warning with the number of affected GPUs in words, empty if all are.
     fn distinct(&self) -> impl Iterator<Item = (&Warning, String)> {
         let all = self.predictions.len();
         let found = distinct(self.predictions.iter().map(|prediction| prediction.warnings.as_slice()));
@@ -112,61 +110,59 @@ impl Predictions {
     }
 }
 
-/// The step of a workload on one GPU.
+/// Predicted step of a workload on one GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
     /// The GPU.
     pub gpu: GpuFacts,
-    /// The time of one step on one GPU, without communication.
+    /// Time of one step on one GPU, without communication.
     pub step: StepTime,
-    /// Samples (batch size ÷ step time); `None` where the batch size is not known.
+    /// Samples per second (batch size ÷ step time); `None` if the batch size is unknown.
     pub throughput: Option<OpenRange<SamplesPerSecond>>,
     /// Part of the step in which the device waits for the host.
     pub host_idle: Micros,
-    /// Device time by method: which part of the step came from which.
+    /// Device time by method.
     pub shares: Vec<MethodShare>,
-    /// Operation by operation, in the order of the profile; none with
+    /// Predictions of operations, in the order of the profile; empty with
     /// [`Options::steps_only`](super::Options::steps_only).
     pub operations: Vec<OperationPrediction>,
-    /// Share of the operators' time in the optimizer's update, 0 to 1.
+    /// Share of the operators' time in the optimizer update, 0 to 1.
     pub update_share: f64,
-    /// Share of the device time measured on the origin that the step leaves out, as its
-    /// method knows nothing of those operations, 0 to 1.
+    /// Share of the measured device time that the step leaves out, because its method cannot predict those operations,
+    /// 0 to 1.
     pub left_out: f64,
-    /// Whether the step's memory fits.
+    /// Whether the step fits in memory.
     pub memory: MemoryFit,
-    /// The step at other batches, where they were asked for (`batches::add_sizes`).
+    /// Steps at other batch sizes, if requested (`batches::add_sizes`).
     pub at_batches: Vec<AtBatch>,
-    /// What tensor and pipeline parallel GPUs can divide of it; `None` of inference, and where no layers
-    /// with attention were found.
+    /// Parts that tensor and pipeline parallel GPUs can divide; `None` for inference, and without attention layers.
     pub transformer: Option<TransformerStep>,
-    /// That another precision than the recorded one is predicted, or why the one asked for
-    /// is not; `None` where none was asked for.
+    /// Note on a converted precision, or why the requested one is not predicted; `None` if none was requested.
     pub precision_note: Option<String>,
-    /// Whether the step is in the recorded precision, as the GPU has no rate for the one that was chosen.
+    /// Whether the step keeps the recorded precision, because the GPU has no rate for the requested one.
     pub keeps_precision: bool,
-    /// What is to be shown wherever the step is.
+    /// Warnings to show wherever the step appears.
     pub warnings: Vec<Warning>,
-    /// Doubts and fall-backs that went into the numbers.
+    /// Uncertainties and fallbacks behind the numbers.
     pub notes: Vec<String>,
 }
 
 impl Prediction {
-    /// Share of the device time that fitted lines answer for, 0 to 1.
+    /// Share of the device time that fitted lines predict, 0 to 1.
     pub fn by_fitted_lines(&self) -> f64 {
         let fitted =
             |share: &&MethodShare| matches!(share.method, Method::KernelWise | Method::LayerWise | Method::EndToEnd);
         self.shares.iter().filter(fitted).fold(0.0, |sum, share| sum + share.share)
     }
 
-    /// What of the step is the optimizer's update: its share of the operators' time, times the step
-    /// without its waiting for the host. It is the same at every batch size.
+    /// Time of the optimizer update: its share of the operators' time, times the step without host wait. Equal at every
+    /// batch size.
     pub fn update(&self) -> Micros {
         self.step.mid().checked_sub(self.host_idle).unwrap_or_default() * self.update_share
     }
 
-    /// The step that a plan counts with, on one GPU. A measurement stands for itself, with
-    /// no range: over many steps their median is what counts, not the slowest of them.
+    /// Step that plans use, on one GPU. A measurement has no range: over many steps the median counts, not the slowest
+    /// step.
     pub fn planning_step(&self) -> Estimate {
         match &self.step {
             StepTime::Measured { median, .. } => Estimate::with_band(*median, 0.0, Method::Measured),
@@ -175,27 +171,27 @@ impl Prediction {
     }
 }
 
-/// The step at another batch than the recorded one.
+/// Step at a batch size other than the recorded one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AtBatch {
-    /// Samples of it on one GPU.
+    /// Samples per step on one GPU.
     pub batch_size: u64,
-    /// The step on one GPU, without communication.
+    /// Step on one GPU, without communication.
     pub step: Estimate,
-    /// Whether it fits.
+    /// Whether it fits in memory.
     pub memory: MemoryFit,
-    /// How it was found, in words.
+    /// Source of the prediction, in words.
     pub why: String,
 }
 
-/// A measurement or a prediction: the two cannot be mistaken for each other.
+/// Step time, with measurements and predictions kept apart.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepTime {
-    /// Recorded on this GPU, with the shortest and longest step where several were recorded.
+    /// Recorded on this GPU, with the shortest and longest step if several were recorded.
     Measured {
         /// Median step.
         median: Micros,
-        /// Shortest and longest.
+        /// Shortest and longest step.
         range: Option<[Micros; 2]>,
     },
     /// Predicted for this GPU.
@@ -203,7 +199,7 @@ pub enum StepTime {
 }
 
 impl StepTime {
-    /// Low, mid and high with the method (`Method::Measured` for a measurement).
+    /// Converts to an estimate (`Method::Measured` for a measurement).
     pub fn as_estimate(&self) -> Estimate {
         match self {
             Self::Measured { median, range } => {
@@ -214,7 +210,7 @@ impl StepTime {
         }
     }
 
-    /// The median or best single value.
+    /// Median or most likely value.
     pub const fn mid(&self) -> Micros {
         match self {
             Self::Measured { median, .. } => *median,
@@ -227,70 +223,69 @@ impl StepTime {
         matches!(self, Self::Measured { .. })
     }
 
-    /// Whether it comes from a step that was recorded on this very GPU: measured, or derived
-    /// from a measurement.
+    /// Whether it comes from a step recorded on this GPU: measured, or derived from a measurement.
     pub fn is_of_origin(&self) -> bool {
         self.as_estimate().method.is_of_origin()
     }
 }
 
-/// Device time that one method answers for.
+/// Device time that one method predicts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MethodShare {
     /// The method.
     pub method: Method,
-    /// Device time of one step by it.
+    /// Device time of one step by this method.
     #[serde(rename = "device_time_us")]
     pub device_time: Micros,
-    /// Its share of the predicted device time, 0 to 1.
+    /// Share of the predicted device time, 0 to 1.
     pub share: f64,
 }
 
-/// One operation on one GPU.
+/// Prediction of one operation on one GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OperationPrediction {
     /// Index into the profile's operations.
     pub index: usize,
-    /// Its name.
+    /// Operator name.
     pub name: String,
-    /// Its phase.
+    /// Phase of the step.
     pub phase: Phase,
     /// Occurrences in the step.
     pub count: u32,
-    /// Device time of ONE occurrence; `None` where nothing can be said (no shapes, no
-    /// kernels), and then `why` says so and the step leaves it out.
+    /// Device time of a single occurrence; `None` without shapes or kernels. `why` then gives the reason, and the step
+    /// leaves it out.
     pub time: Option<Estimate>,
     /// Measured device time of one occurrence on the origin, for comparison.
     pub origin_time: Option<Micros>,
-    /// Whether it lies outside what a learned model was trained on.
+    /// Whether it is outside the training data of a learned model.
     pub is_far: bool,
-    /// Why this method and which choices it made (γ and where it came from).
+    /// Reason for this method and its parameters (γ and its source).
     pub why: String,
 }
 
-/// What other rooms need to know of the GPU of a prediction.
+/// Facts about the GPU of a prediction that other modules need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuFacts {
     /// Identifier.
     pub slug: GpuSlug,
-    /// Its name.
+    /// Display name.
     pub name: String,
-    /// Maker.
+    /// Vendor.
     pub vendor: Vendor,
     /// Architecture.
     pub architecture: String,
     /// Device memory, nominal.
     pub memory: Bytes,
-    /// How fast it exchanges data with others in its machine.
+    /// Link to other GPUs in its machine.
     pub link: Link,
     /// Power limit.
     pub power: Option<Watts>,
-    /// Whether the catalog row has unconfirmed figures.
+    /// Whether its catalog entry has unverified figures.
     pub doubtful: bool,
 }
 
 impl GpuFacts {
-    /// Of a GPU of the catalog.
+    /// Copies the facts of a GPU of the catalog.
     pub fn new(rates: &Rates<'_>) -> Self {
         let gpu = rates.gpu;
         Self {
@@ -309,27 +304,25 @@ impl GpuFacts {
 /// Whether the step fits in device memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryFit {
-    /// The answer.
+    /// Verdict.
     pub fits: Fits,
-    /// What the step needs, if that is known; the least if its numbers become narrower.
+    /// Memory need of the step, if known; the minimum if its numbers may become narrower.
     pub needed: Option<Bytes>,
-    /// What it needs in forward and backward beside its state, where that is known.
+    /// Memory of forward and backward beside the state, if known.
     pub working: Option<Working>,
-    /// The most that it needs, where that is known.
+    /// Maximum memory need, if known.
     pub at_most: Option<Bytes>,
-    /// What may be used: 92 % of nominal.
+    /// Usable memory: 92 % of nominal.
     pub usable: Bytes,
-    /// The reason in words.
+    /// Reason in words.
     pub reason: String,
-    /// Of a step that does not fit, the most samples a GPU with which it would, where peaks or
-    /// parameters tell what grows with them.
+    /// If the step does not fit, the largest batch per GPU that would, if peaks or parameters show how memory grows.
     pub largest_batch: Option<u64>,
-    /// What of it can be divided among GPUs, where that is known.
+    /// Parts that can be divided among GPUs, if known.
     pub states: Option<ModelStates>,
-    /// What of it the forward pass keeps, where kinds of memory are told.
+    /// Activations that the forward pass keeps, if kinds of memory were recorded.
     pub activations: Option<Activations>,
-    /// The same with every number as small as it may become, of a step that is predicted in narrower numbers
-    /// than it was recorded in.
+    /// The same with every number as narrow as possible, for a step predicted in a narrower precision than recorded.
     pub narrowest: Option<Box<Self>>,
 }
 

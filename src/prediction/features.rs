@@ -1,20 +1,18 @@
-//! What the learned models see: ratios that mean the same on every GPU, and the time that
-//! the hardware would take at full use.
+//! Features of the learned models: ratios that mean the same on every GPU, and the time at full use of the hardware.
 //!
-//! As in `NeuSight` (Lee et al., ASPLOS 2025) nothing here names or describes a GPU: tiles
-//! in waves over the multiprocessors, how full the last wave and the edge tiles are,
-//! intensity over the ridge, bytes over the level-2 cache. The rates come from
-//! [`super::rate`].
+//! As in `NeuSight` (Lee et al., ASPLOS 2025), no feature names or describes a GPU. Features are tiles in waves over
+//! the multiprocessors, utilisation of the last wave and the edge tiles, intensity over the ridge, bytes over the
+//! level-2 cache. Rates come from [`super::rate`].
 
 use super::rate::{ProductRate, Rates};
 use habitat_step::op::{Primitive, RowsKind};
 
-/// The models, one network ensemble each.
+/// Operator models, one network ensemble each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OperatorModel {
     /// One matrix product (linear layers).
     Product,
-    /// Many products of one size (attention as products).
+    /// Batched products of one size (attention as products).
     BatchedProduct,
     /// Convolutions.
     Convolution,
@@ -22,16 +20,16 @@ pub enum OperatorModel {
     Softmax,
     /// Layer normalisation.
     Normalisation,
-    /// Whatever streams through memory.
+    /// Operators that stream memory.
     Stream,
 }
 
 impl OperatorModel {
-    /// All of them.
+    /// All models.
     pub const ALL: [Self; 6] =
         [Self::Product, Self::BatchedProduct, Self::Convolution, Self::Softmax, Self::Normalisation, Self::Stream];
 
-    /// The name in files and tables.
+    /// Name in files and tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Product => "product",
@@ -43,7 +41,7 @@ impl OperatorModel {
         }
     }
 
-    /// The model that answers for a primitive; `None` where a rule does.
+    /// Model for a primitive; `None` if a rule predicts it.
     pub fn of(primitive: &Primitive) -> Option<Self> {
         Some(match primitive {
             Primitive::Product { batch, .. } if *batch > 1.0 => Self::BatchedProduct,
@@ -56,7 +54,7 @@ impl OperatorModel {
         })
     }
 
-    /// How many numbers a row of features has.
+    /// Number of features in a row.
     pub const fn width(self) -> usize {
         match self {
             Self::Product | Self::BatchedProduct => PRODUCT_TILES.len() * 3 + 9,
@@ -66,9 +64,8 @@ impl OperatorModel {
         }
     }
 
-    /// The largest use of the hardware that a network may answer with. Above 1: data that
-    /// stays in the cache is faster than memory, and Winograd's convolutions do with up to a
-    /// quarter of the arithmetic.
+    /// Largest utilisation that a network may predict. Values above 1: cached data is faster than memory, and
+    /// Winograd's convolutions need as little as a quarter of the arithmetic.
     pub const fn upper(self) -> f32 {
         match self {
             Self::Product | Self::BatchedProduct => 1.15,
@@ -79,9 +76,8 @@ impl OperatorModel {
 }
 
 impl OperatorModel {
-    /// The smallest use of the hardware that is believed. Streams and passes over rows that
-    /// are too short for the tables (the host's launch hid them) use no less of the bandwidth
-    /// than the shortest of those do; what else they cost is the launch.
+    /// Smallest plausible utilisation. The tables lack streams and row passes that are too short, because the host's
+    /// launch hid them. These use at least the bandwidth of the shortest ones measured; their other cost is the launch.
     pub const fn lower(self) -> f64 {
         match self {
             Self::Product | Self::BatchedProduct | Self::Convolution => 0.0,
@@ -91,22 +87,22 @@ impl OperatorModel {
     }
 }
 
-/// Tiles of a result (rows × columns) that libraries compute a block at a time.
+/// Tiles of a result (rows × columns) that libraries compute per block.
 const PRODUCT_TILES: [(f64, f64); 5] = [(128.0, 128.0), (128.0, 64.0), (64.0, 128.0), (64.0, 64.0), (32.0, 32.0)];
-/// The same for convolutions, (output places, output channels).
+/// Tiles of convolutions, (output places, output channels).
 const CONVOLUTION_TILES: [(f64, f64); 4] = [(128.0, 128.0), (128.0, 64.0), (64.0, 64.0), (128.0, 32.0)];
-/// Where the catalog does not know the level-2 cache (AMD MI200).
+/// Level-2 cache size if the catalog has none (AMD MI200).
 const TYPICAL_L2_BYTES: f64 = 8e6;
-/// Longest time, in milliseconds, over which a power-limited GPU runs on at half its
-/// burst surplus: the GPU's heat and its regulator answer over about a millisecond.
+/// Time constant, in milliseconds, after which a power-limited GPU keeps half its burst surplus: heat and regulation
+/// respond within about a millisecond.
 const BURST_MS: f64 = 1.0;
 
-/// The conditions an operation runs under.
+/// Load conditions of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// By itself, with pauses, as operator measurements are: short runs are bursts.
+    /// Measured separately with pauses, so that short runs are bursts.
     Alone,
-    /// One of many in a step that keeps the GPU at its limits.
+    /// Part of a step that keeps the GPU at its limits.
     Step,
 }
 
@@ -114,21 +110,21 @@ pub enum Load {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Features {
     values: Values,
-    /// The larger of arithmetic and traffic at full rates, in microseconds.
+    /// Larger of arithmetic and traffic time at full rates, in microseconds.
     pub bound_us: f32,
 }
 
 impl Features {
-    /// As many as [`OperatorModel::width`] says.
+    /// Feature values; their count is [`OperatorModel::width`].
     pub fn values(&self) -> &[f32] {
         &self.values.numbers[..self.values.count]
     }
 }
 
-/// The longest row of features.
+/// Largest number of features.
 const WIDEST: usize = OperatorModel::Convolution.width();
 
-/// A row of features where it is, so that none has to be allocated.
+/// Feature row stored inline, to avoid allocation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Values {
     numbers: [f32; WIDEST],
@@ -142,7 +138,7 @@ impl Values {
     }
 }
 
-/// What the features take from a GPU.
+/// Hardware figures that the features use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hardware {
     multiprocessors: f64,
@@ -152,8 +148,8 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// Of a GPU; `as_trained` leaves a calibrated bandwidth aside, for training and for GPUs
-    /// whose own offset was learned without it.
+    /// Reads the figures of a GPU. `as_trained` ignores a calibrated bandwidth, for training and for GPUs whose own
+    /// offset was learned without it.
     pub fn new(rates: &Rates<'_>, as_trained: bool) -> Self {
         let bandwidth = if as_trained { rates.trained_streaming } else { rates.streaming };
         let gpu = rates.gpu;
@@ -166,7 +162,7 @@ impl Hardware {
     }
 }
 
-/// log₂, held within what training saw.
+/// log₂, clamped to the range seen in training.
 fn log2(value: f64, low: f64, high: f64) -> f32 {
     value.max(f64::MIN_POSITIVE).log2().clamp(low, high) as f32
 }
@@ -179,7 +175,7 @@ fn divides(size: f64, by: f64) -> f32 {
     flag(size % by == 0.0)
 }
 
-/// Features of `primitive`; `None` where a rule answers ([`OperatorModel::of`]).
+/// Computes the features of `primitive`; `None` if a rule predicts it ([`OperatorModel::of`]).
 pub fn features(
     primitive: &Primitive,
     element_bytes: f64,
@@ -238,7 +234,7 @@ pub fn features(
             log2(width, 3.0, 14.0),
             log2(rows / hardware.multiprocessors, -5.0, 8.0),
             divides(width, 4.0),
-            // A warp holds a row of up to 1,024 elements in registers, rounded up.
+            // A warp keeps a row of up to 1,024 elements in registers, rounded up.
             flag(width <= 1024.0),
             (width / width.log2().ceil().exp2()) as f32,
         ]),
@@ -252,7 +248,7 @@ pub fn features(
     Some(Features { values, bound_us: bound as f32 })
 }
 
-/// The rate of arithmetic, in FLOP/s: between burst and sustained by how long it takes.
+/// Rate of arithmetic in FLOP/s: between burst and sustained, depending on its duration.
 fn rate_now(flops: f64, rate: ProductRate, load: Load) -> f64 {
     let (sustained, burst) = (rate.sustained.get(), rate.burst.get());
     match load {
@@ -264,7 +260,7 @@ fn rate_now(flops: f64, rate: ProductRate, load: Load) -> f64 {
     }
 }
 
-/// For every tile size: how full the waves are, how full the tiles are, and how many waves.
+/// For each tile size: utilisation of waves, utilisation of tiles, and number of waves.
 fn tiles(values: &mut Values, sizes: &[(f64, f64)], batch: f64, rows: f64, columns: f64, hardware: &Hardware) {
     for (tile_rows, tile_columns) in sizes {
         let each = (rows / tile_rows).ceil() * (columns / tile_columns).ceil();

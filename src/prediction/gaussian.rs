@@ -1,35 +1,34 @@
-//! Regression by a Gaussian process: a constant and a smooth part, from few points.
+//! Gaussian process regression from few points: a constant and a smooth part.
 //!
-//! Of our own, as it is a page of code and crates for it bring a linear algebra library along.
-//! Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, algorithm 2.1.
-//! The covariance of two points at distance d is board + local · exp(−d²/2); every value
-//! carries independent noise. The prior mean is 0.
+//! Implemented here because it is a page of code, and crates for it depend on a linear algebra library. Rasmussen and
+//! Williams, "Gaussian Processes for Machine Learning", 2006, algorithm 2.1. The covariance of two points at distance d
+//! is board + local · exp(−d²/2); every value has independent noise. The prior mean is 0.
 
-/// Variances of the prior.
+/// Prior variances.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prior {
-    /// Of what all points have in common.
+    /// Variance of the part common to all points.
     pub board: f64,
-    /// Of what points near each other have in common.
+    /// Variance of the part common to nearby points.
     pub local: f64,
-    /// Of every value by itself.
+    /// Independent variance of each value.
     pub noise: f64,
 }
 
 impl Prior {
-    /// All of it: the variance of a value before anything is known.
+    /// Total prior variance of a value.
     pub const fn total(&self) -> f64 {
         self.board + self.local + self.noise
     }
 
-    /// What two points share, noise left out.
+    /// Prior covariance of two points, without noise.
     fn covariance(&self, a: &[f64], b: &[f64]) -> f64 {
         let squared: f64 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
         self.board + self.local * (-0.5 * squared).exp()
     }
 }
 
-/// A prior and what points made of it.
+/// Gaussian process with its data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Process {
     prior: Prior,
@@ -41,9 +40,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Of values at points; the second number of a value is how far (in standard deviations
-    /// of the value) a disturbance common to all values moves it. Coordinates are in units of the length over which the smooth
-    /// part changes.
+    /// Fits values at points. The second number of a value is its shift, in standard deviations of the value, under a
+    /// disturbance common to all values. Coordinates are in units of the correlation length of the smooth part.
     pub fn new(prior: Prior, points: Vec<Vec<f64>>, values: &[(f64, f64)]) -> Self {
         let mut process = Self { prior, points: Vec::new(), factor: Vec::new(), weights: Vec::new() };
         for (point, (_, common)) in points.into_iter().zip(values) {
@@ -52,7 +50,7 @@ impl Process {
             let mut row = process.solve_lower(&shared);
             let left = prior.covariance(&point, &point) + prior.noise + common * common
                 - row.iter().map(|x| x * x).sum::<f64>();
-            // Never below a millionth: points may be the same and the noise small.
+            // At least a millionth of the prior variance: points may coincide and the noise may be small.
             row.push(left.max(1e-6 * prior.total()).max(f64::MIN_POSITIVE).sqrt());
             process.factor.push(row);
             process.points.push(point);
@@ -62,13 +60,13 @@ impl Process {
         process
     }
 
-    /// (K + noise · I)⁻¹ of other values at the same points, for [`Self::at_with`].
+    /// Computes (K + noise · I)⁻¹ of other values at the same points, for [`Self::at_with`].
     pub fn weights_of(&self, values: &[f64]) -> Vec<f64> {
         self.solve_upper(self.solve_lower(values))
     }
 
-    /// Means at a point for several sets of values (their [`Self::weights_of`]), and the
-    /// variance that they share, noise left out.
+    /// Posterior means at a point for several sets of values (from [`Self::weights_of`]), and their common noise-free
+    /// variance.
     pub fn at_with(&self, point: &[f64], weights: &[Vec<f64>]) -> (Vec<f64>, f64) {
         let shared = self.covariances(point);
         let means = weights.iter().map(|weights| shared.iter().zip(weights).map(|(a, b)| a * b).sum()).collect();
@@ -76,29 +74,29 @@ impl Process {
         (means, (self.prior.covariance(point, point) - known).max(0.0))
     }
 
-    /// How many points it knows.
+    /// Number of points.
     pub fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// Whether it is the prior alone.
+    /// Whether it has no points, only the prior.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 
-    /// What it began with.
+    /// Prior variances.
     pub const fn prior(&self) -> Prior {
         self.prior
     }
 
-    /// Mean and variance at a point, noise left out.
+    /// Posterior mean and noise-free variance.
     pub fn at(&self, point: &[f64]) -> (f64, f64) {
         let shared = self.covariances(point);
         let mean = shared.iter().zip(&self.weights).map(|(a, b)| a * b).sum();
         (mean, self.covariance(point, point))
     }
 
-    /// The covariance of two points given what is known, noise left out.
+    /// Posterior covariance of two points, without noise.
     pub fn covariance(&self, a: &[f64], b: &[f64]) -> f64 {
         let [left, right] = [a, b].map(|point| self.solve_lower(&self.covariances(point)));
         let known: f64 = left.iter().zip(&right).map(|(a, b)| a * b).sum();
@@ -110,7 +108,7 @@ impl Process {
         self.points.iter().map(|known| self.prior.covariance(known, point)).collect()
     }
 
-    /// x of L x = `right`.
+    /// Solves L x = `right`.
     fn solve_lower(&self, right: &[f64]) -> Vec<f64> {
         let mut found: Vec<f64> = Vec::with_capacity(right.len());
         for (row, right) in self.factor.iter().zip(right) {
@@ -121,7 +119,7 @@ impl Process {
         found
     }
 
-    /// x of Lᵀ x = `right`.
+    /// Solves Lᵀ x = `right`.
     fn solve_upper(&self, mut right: Vec<f64>) -> Vec<f64> {
         for index in (0..right.len()).rev() {
             let Some((diagonal, before)) = self.factor.get(index).and_then(|row| row.split_last()) else { continue };
@@ -145,8 +143,7 @@ mod tests {
         (a - b).abs() < 1e-9
     }
 
-    /// One value counts by its share of the variance, 4 of 5 where it was taken; far from it
-    /// 3 of 5.
+    /// At its own point a value counts by its share of the variance, 4 of 5; far from it 3 of 5.
     #[test]
     fn one_point_is_drawn_to_the_prior() {
         let process = Process::new(PRIOR, vec![vec![0.0]], &[(1.0, 0.0)]);
@@ -156,7 +153,7 @@ mod tests {
         assert!(near(mean, 0.6) && near(variance, 4.0 - 9.0 / 5.0));
     }
 
-    /// n equal values at one place: 4 n / (4 n + 1).
+    /// n equal values at one point: 4 n / (4 n + 1).
     #[test]
     fn equal_points_count_as_their_mean() {
         for count in [2, 5] {
@@ -177,7 +174,7 @@ mod tests {
         assert!(near(mean, 0.0) && near(variance, 1.0));
     }
 
-    /// Against a solution by Cramer's rule: K + noise = [[5, k], [k, 5]].
+    /// Compared with Cramer's rule: K + noise = [[5, k], [k, 5]].
     #[test]
     fn two_points_by_hand() {
         let k = 3.0 + (-0.5_f64).exp();

@@ -1,18 +1,16 @@
-//! Habitat's own predictor for operators whose kernels vary by GPU: a network an operator,
-//! from the operator's dimensions and four figures of the GPU to its time.
+//! Habitat's predictor for operators whose kernels vary by GPU: one network per operator predicts the time from the
+//! operator's dimensions and four figures of the GPU.
 //!
-//! Geoffrey et al., "Habitat: A Runtime-Based Computational Performance Predictor for Deep
-//! Neural Network Training", USENIX ATC 2021, section 3.4: 8 layers of 1024 units, `ReLU`,
-//! inputs normalised. Inputs here:
+//! Geoffrey et al., "Habitat: A Runtime-Based Computational Performance Predictor for Deep Neural Network Training",
+//! USENIX ATC 2021, section 3.4: 8 layers of 1024 units, `ReLU`, normalised inputs. Inputs here:
 //!
-//! - linear: rows, inputs, outputs; bmm: batch, rows, reduction, columns; conv2d: batch,
-//!   channels in and out, kernel, image, stride, padding (square ones only);
+//! - linear: rows, inputs, outputs; bmm: batch, rows, reduction, columns; conv2d: batch, channels in and out, kernel,
+//!   image, stride, padding (only square ones);
 //! - the GPU: memory (GiB), bandwidth (GB/s, nominal), multiprocessors, FP32 peak (TFLOP/s).
 //!
-//! The output is the forward time in milliseconds. Products of a backward pass are products
-//! of other shapes; a gradient of a convolution is taken to last as long as its forward pass.
-//! The training data is FP32, so nothing else is answered for. Such a network knows nothing
-//! of GPUs and sizes unlike those it saw: what lies outside them is said.
+//! The output is the forward time in milliseconds. Products of a backward pass are products of other shapes; a gradient
+//! of a convolution is assumed to take as long as its forward pass. The training data is FP32, so other precisions are
+//! not predicted. The networks do not extrapolate, so inputs outside their training range are reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,14 +36,14 @@ pub enum Kind {
     Conv2d,
 }
 
-/// What the four figures of a GPU are called.
+/// Names of the four GPU figures.
 const GPU_INPUTS: [&str; 4] = ["memory", "bandwidth", "multiprocessors", "FP32 peak"];
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Linear, Self::Bmm, Self::Conv2d];
 
-    /// The name in files.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Linear => "linear",
@@ -54,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// What the inputs are called, in their order.
+    /// Names of the inputs, in order.
     pub fn inputs(self) -> Vec<&'static str> {
         let own: &[&str] = match self {
             Self::Linear => &["rows", "inputs", "outputs"],
@@ -64,24 +62,24 @@ impl Kind {
         [own, &GPU_INPUTS].concat()
     }
 
-    /// The file of its weights in a folder of models.
+    /// Name of the weight file in a folder of models.
     pub fn file(self) -> String {
         format!("habitat-mlp-{}.safetensors", self.name())
     }
 }
 
-/// An operation in the network's terms.
+/// Operation as input of a network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Described {
-    /// Which network.
+    /// Kind of network.
     pub kind: Kind,
-    /// The dimensions among its inputs.
+    /// Dimensions among its inputs.
     pub dimensions: Vec<f32>,
-    /// How many times the network's answer it takes (gradients of a convolution).
+    /// Multiple of the network's output (gradients of a convolution).
     pub times: f64,
 }
 
-/// An operation in the terms of a network; `None` where none fits.
+/// Converts an operation to network inputs; `None` if no network fits.
 pub fn describe(operation: &Operation) -> Option<Described> {
     describe_op(operation, &Op::of(operation))
 }
@@ -102,7 +100,7 @@ fn describe_op(operation: &Operation, op: &Op) -> Option<Described> {
     }
 }
 
-/// The inputs of a network: dimensions, then the GPU's figures.
+/// Inputs of a network: dimensions, then the GPU's figures.
 pub fn inputs(dimensions: &[f32], gpu: &GpuSpec) -> impl Iterator<Item = f32> {
     let figures =
         [gpu.memory.get() / GIB, gpu.memory_bandwidth.get() / 1e9, f64::from(gpu.sm_count), gpu.peak.fp32.get() / 1e12];
@@ -130,7 +128,7 @@ fn product(operation: &Operation, form: ProductForm) -> Option<Described> {
 }
 
 fn convolution(operation: &Operation, layer: &Convolution) -> Option<Described> {
-    // One number for both directions, or nothing.
+    // Single value if both directions agree.
     let square = |values: &[i64]| -> Option<i64> {
         let first = *values.first()?;
         (first >= 0 && values.iter().all(|&value| value == first)).then_some(first)
@@ -148,21 +146,21 @@ fn convolution(operation: &Operation, layer: &Convolution) -> Option<Described> 
 
 fn described(kind: Kind, sizes: &[f64], times: f64) -> Option<Described> {
     let dimensions: Vec<f32> = sizes.iter().map(|&size| size as f32).collect();
-    // Empty tensors do nothing, and sizes beyond any memory mean nothing.
+    // Rejects empty tensors and infinite sizes.
     let padded = kind == Kind::Conv2d;
     let last = dimensions.len() - usize::from(padded);
     (dimensions.iter().all(|size| size.is_finite()) && dimensions[..last].iter().all(|&size| size > 0.0))
         .then_some(Described { kind, dimensions, times })
 }
 
-/// The weights of one operator and the range of what they were trained on.
+/// Weights for one operator, and the range of its training data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trained {
     /// The network.
     pub network: Mlp,
-    /// Smallest of each input in training.
+    /// Smallest value of each input in training.
     pub lowest: Vec<f32>,
-    /// Largest of each input in training.
+    /// Largest value of each input in training.
     pub highest: Vec<f32>,
 }
 
@@ -170,7 +168,7 @@ impl Trained {
     /// Reads the weights of `kind` from a file's content.
     ///
     /// # Errors
-    /// [`ModelError`] naming what is missing or of another shape.
+    /// [`ModelError`] naming the tensor that is missing or has the wrong shape.
     pub fn of(bundle: &Bundle, kind: Kind) -> Result<Self, ModelError> {
         let (network, width) = (bundle.network(kind.name())?.clone(), kind.inputs().len());
         let sizes = &network.architecture().sizes;
@@ -184,7 +182,7 @@ impl Trained {
         Ok(Self { lowest: range("lowest")?, highest: range("highest")?, network })
     }
 
-    /// Names of the inputs that lie outside what was trained on.
+    /// Names of the inputs outside the training range.
     fn outside(&self, kind: Kind, inputs: &[f32]) -> Vec<&'static str> {
         let ranges = self.lowest.iter().zip(&self.highest);
         let beyond = |(value, (low, high)): (&f32, (&f32, &f32))| value < low || value > high;
@@ -197,40 +195,40 @@ impl Trained {
     }
 }
 
-/// The networks there are.
+/// Available networks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HabitatMlp {
     networks: BTreeMap<Kind, Trained>,
 }
 
 impl HabitatMlp {
-    /// Networks by operator.
+    /// Collects networks by operator.
     pub fn new(networks: impl IntoIterator<Item = (Kind, Trained)>) -> Self {
         Self { networks: networks.into_iter().collect() }
     }
 
-    /// Whether there are none.
+    /// Whether there are no networks.
     pub fn is_empty(&self) -> bool {
         self.networks.is_empty()
     }
 }
 
-/// The networks' answers for the operations of one profile on several GPUs.
+/// Predictions of the networks for the operations of one profile on several GPUs.
 #[derive(Debug, Default)]
 pub(super) struct HabitatTimes {
-    /// By GPU and place of the operation: the time and its reason, or why there is none.
+    /// By GPU and operation index: the time with its explanation, or the reason that there is none.
     answers: BTreeMap<(GpuSlug, usize), Result<(Micros, String), String>>,
 }
 
 impl HabitatTimes {
-    /// All answers, each network called once.
+    /// Computes all predictions, with one call of each network.
     pub(super) fn new(
         networks: &HabitatMlp,
         operations: &[Decoded<'_>],
         gpus: &[&GpuSpec],
     ) -> Result<Self, ModelError> {
         let is_fp32 = |one: &&Decoded<'_>| one.dtype.as_ref().is_none_or(|dtype| *dtype == DType::Float32);
-        // They were trained in FP32.
+        // The networks were trained in FP32.
         let in_tf32: BTreeSet<usize> = operations.iter().filter(|one| one.is_in_tf32()).map(|one| one.index).collect();
         let described: Vec<(usize, Described)> = operations
             .iter()
@@ -257,7 +255,7 @@ impl HabitatTimes {
         Ok(Self { answers })
     }
 
-    /// The answer for the operation at `index` of the profile; `None` where no network fits.
+    /// Prediction for the operation at `index` of the profile; `None` if no network fits.
     pub(super) fn of(&self, index: usize, gpu: &GpuSlug) -> Option<&Result<(Micros, String), String>> {
         self.answers.get(&(gpu.clone(), index))
     }
@@ -266,18 +264,21 @@ impl HabitatTimes {
 fn answer(kind: Kind, trained: &Trained, output: f64, times: f64, row: &[f32]) -> Result<(Micros, String), String> {
     let microseconds = output * 1e3 * times;
     if times == 0.0 {
-        return Ok((Micros::ZERO, "no gradient asked for".to_owned()));
+        return Ok((Micros::ZERO, "no gradient requested".to_owned()));
     }
     if !microseconds.is_finite() || microseconds < SHORTEST_KERNEL_US {
-        return Err(format!("Habitat's network for {} gave {microseconds:.1} µs, which no kernel takes", kind.name()));
+        return Err(format!(
+            "Habitat's network for {} predicts {microseconds:.1} µs, too short for a kernel",
+            kind.name()
+        ));
     }
     let mut why = format!("Habitat's network for {}", kind.name());
     if times > 1.0 {
-        why.push_str("; a gradient taken as a forward pass");
+        why.push_str("; assuming a gradient takes as long as a forward pass");
     }
     let outside = trained.outside(kind, row);
     if !outside.is_empty() {
-        why.push_str("; outside what it was trained on: ");
+        why.push_str("; outside its training data: ");
         why.push_str(&outside.join(", "));
     }
     Ok((Micros::known(microseconds), why))

@@ -1,25 +1,24 @@
-//! From the one output of a network to a time.
+//! Converts the single output of a network to a time.
 
-/// What a network's output stands for.
+/// Meaning of a network's output.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Head {
-    /// A share of what the hardware can do: time = floor + bound / u with
-    /// u = `upper` · σ(output) · exp(offset), σ the logistic function. `bound` is the time at
-    /// full use (a roofline), `floor` what every launch costs, `offset` what is peculiar to
-    /// one group of rows (a GPU). Bounded, so that it keeps its head on GPUs never seen.
+    /// Utilisation of the hardware: time = floor + bound / u with u = `upper` · σ(output) · exp(offset), σ the logistic
+    /// function. `bound` is the time at full use (a roofline), `floor` the cost of a launch, `offset` specific to a
+    /// group of rows (a GPU). The bound keeps predictions plausible on unseen GPUs.
     Bounded {
-        /// Largest share; 1 where `bound` cannot be beaten.
+        /// Largest utilisation; 1 if `bound` is a strict minimum.
         upper: f32,
     },
-    /// The time itself, in milliseconds; it may come out negative.
+    /// Time in milliseconds; it may be negative.
     Direct,
 }
 
-/// Outputs beyond this change a share by less than f32 can hold.
+/// Outputs beyond this change u by less than f32 can represent.
 const LARGEST_OUTPUT: f64 = 30.0;
 
 impl Head {
-    /// The time in microseconds, and its derivative with respect to `output`.
+    /// Time in microseconds, and its derivative with respect to `output`.
     pub fn time(self, output: f32, floor_us: f32, bound_us: f32, offset: f32) -> (f64, f64) {
         match self {
             Self::Direct => (f64::from(output) * 1e3, 1e3),
@@ -30,8 +29,8 @@ impl Head {
         }
     }
 
-    /// bound / u, and σ(−output): the time above the floor falls by that share a unit of
-    /// output, and by the whole of it a unit of offset.
+    /// Time above the floor, bound / u, and σ(−output). The derivative of that time with respect to the
+    /// output is −σ(−output) times the time, and with respect to the offset it is minus the time.
     fn above_floor(self, output: f32, bound_us: f32, offset: f32) -> (f64, f64) {
         let upper = if let Self::Bounded { upper } = self { f64::from(upper) } else { 1.0 };
         let unused = (-f64::from(output).clamp(-LARGEST_OUTPUT, LARGEST_OUTPUT)).exp();
@@ -39,7 +38,7 @@ impl Head {
         (time, unused / (1.0 + unused))
     }
 
-    /// The derivative of the time with respect to the offset, in microseconds.
+    /// Derivative of the time with respect to the offset, in microseconds.
     pub fn by_offset(self, output: f32, bound_us: f32, offset: f32) -> f64 {
         match self {
             Self::Direct => 0.0,

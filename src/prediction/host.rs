@@ -1,13 +1,11 @@
-//! What the host makes of a step: it may launch operations more slowly than the GPU runs them.
+//! Host part of a step: the CPU may launch operations more slowly than the GPU runs them.
 //!
-//! A step that waited for the host is predicted as the device's time plus the recorded waiting,
-//! and its range reaches down to the device's time alone (a host that waits for nothing); where
-//! the waiting is most of the step, it reaches up to the recorded step (a host that is as slow
-//! as it was). Where no step was recorded, the host is taken to need [`LAUNCH_US`] for each
-//! operation, and the step takes the longer of both times ([`with_host`]), unless it was
-//! recorded compiled or as CUDA graphs. Workers of a data loader that allow a step only every so
-//! often are waited for; if that is unknown, the wait of a recording on a CPU is added.
-//! [`Host::KeepsUp`] counts neither.
+//! A step with recorded waiting is predicted as device time plus that waiting. Its range reaches down to the device
+//! time alone (no waiting) and, if waiting is most of the step, up to the recorded step (a host as slow as recorded).
+//! Without a recorded step, the host is assumed to need [`LAUNCH_US`] per operation, and the step takes the longer of
+//! both times ([`with_host`]), unless it was recorded compiled or as CUDA graphs. If data loader workers limit the step
+//! rate, shorter steps wait for them; if their rate is unknown, the wait of a recording on a CPU is added.
+//! [`Host::KeepsUp`] ignores both.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,22 +18,22 @@ use habitat_base::text;
 use habitat_base::units::{Micros, Range};
 use habitat_step::profile::{Phase, Profile};
 
-/// Whether the device waits for the host in a predicted step.
+/// Treatment of the wait for the host in a predicted step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Host {
-    /// As in the recorded step; from shapes alone, as eager `PyTorch` launches operations.
+    /// As in the recorded step; from shapes alone, as in eager `PyTorch`.
     #[default]
     AsRecorded,
-    /// Never, as with CUDA graphs or a data loader that is never late.
+    /// No waiting, as with CUDA graphs or a data loader that is never late.
     KeepsUp,
 }
 
 impl Host {
-    /// Both, the default first.
+    /// Both values, the default first.
     pub const ALL: [Self; 2] = [Self::AsRecorded, Self::KeepsUp];
 
-    /// The name in files and on the command line.
+    /// Name in files and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AsRecorded => "as-recorded",
@@ -43,7 +41,7 @@ impl Host {
         }
     }
 
-    /// What it means, in a few words.
+    /// Short description.
     pub const fn summary(self) -> &'static str {
         match self {
             Self::AsRecorded => {
@@ -55,7 +53,7 @@ impl Host {
         }
     }
 
-    /// The other one.
+    /// The opposite choice.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -64,7 +62,7 @@ impl Host {
         }
     }
 
-    /// What is counted of the recorded waiting, and what is left out.
+    /// Splits recorded waiting into the counted part and the part left out.
     pub(super) const fn split(self, waiting: Micros) -> (Micros, Micros) {
         match self {
             Self::AsRecorded => (waiting, Micros::ZERO),
@@ -72,77 +70,73 @@ impl Host {
         }
     }
 
-    /// What becomes of the recorded waiting, in words; `None` where there was none, unless
-    /// none is to be counted and the recording does not tell.
+    /// Note on the recorded waiting; `None` if there was none. With [`Host::KeepsUp`] it also reports that the
+    /// recording lacks the wait.
     pub(super) fn note(self, profile: &Profile, waiting: Micros) -> Option<String> {
         let step = profile.measured_step()?;
         if waiting.get() <= 0.0 {
             let is_told = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
             let is_silent = self == Self::AsRecorded || is_told;
-            return (!is_silent).then(|| {
-                "the recording does not tell how long the GPU waited for the host: the step keeps what it has of it"
-                    .to_owned()
-            });
+            return (!is_silent)
+                .then(|| "the wait for the CPU was not recorded, so it cannot be removed from the step".to_owned());
         }
         let (share, waiting) = (waiting / step * 100.0, waiting.as_millis());
         let fate = match self {
             Self::AsRecorded if profile.step.as_ref().is_some_and(|step| step.profiled) => PROFILED,
-            Self::AsRecorded => "taken over unchanged on every GPU",
+            Self::AsRecorded => "kept unchanged on every GPU",
             Self::KeepsUp => "left out on every GPU",
         };
         Some(format!("GPU idle, waiting for the CPU: {waiting:.2} ms of each step ({share:.0} %); {fate}"))
     }
 
-    /// What is to be shown with every step that no host was waited for in.
+    /// Warning for steps predicted without host wait.
     pub(super) fn warning(self) -> Option<Warning> {
         (self == Self::KeepsUp).then(|| Warning {
             kind: WarningKind::HostKeepsUp,
-            text: "the host is taken to keep up, as with CUDA graphs or a data loader that is never late: steps are the GPU's work alone, without waiting for the host".to_owned(),
+            text: "assuming the CPU keeps up, as with CUDA graphs or a data loader that is never late: GPU time only"
+                .to_owned(),
         })
     }
 }
 
-/// What becomes of the waiting in steps that a profiler recorded; the figures are those of
-/// [`HOST_LAUNCH_US`].
-const PROFILED: &str = "taken over unchanged on every GPU, but the profiler was on and slows the host (in 18 public traces one launch comes 8 to 110 µs after another): it is at most that, and ranges reach down to the GPU's time alone";
+/// Note on waiting in a step recorded with a profiler; the figures are those of [`HOST_LAUNCH_US`].
+const PROFILED: &str = "kept unchanged on every GPU, but the profiler slowed the CPU (8 to 110 µs per launch in 18 public traces): the real wait is shorter, and ranges reach down to GPU time alone";
 
-/// What is said of a step of which only shapes are used, where its operations are not launched
-/// one by one.
+/// Note for a step that is predicted from shapes and whose operations are not launched one by one.
 pub(super) fn launched_note(profile: &Profile) -> Option<String> {
     let execution = profile.step.as_ref()?.execution?;
-    Some(format!("runs as {}: no floor by the number of operations that the host launches", execution.words()))
+    Some(format!("runs as {}: no minimum time per launched operation", execution.words()))
 }
 
-/// What is said of a recorded step whose waiting for the host is left out.
-pub(super) const DERIVED: &str = "derived, not measured: the time in which the GPU was busy in the step recorded here";
+/// Note for a recorded step without its wait for the host.
+pub(super) const DERIVED: &str = "derived, not measured: GPU busy time of the step recorded here";
 
-/// What a host takes for one operation of eager `PyTorch`, in microseconds, where no profiler
-/// slows it down. An estimate just above the least of [`HOST_LAUNCH_US`]. The only two hosts that were
-/// measured without a profiler, of rented machines, took 22 to 49 µs a kernel
-/// (`models/lab/steps/recorded.py --show` prints them).
+/// Host time per operation of eager `PyTorch`, in microseconds, without a profiler. An estimate just above the minimum
+/// of [`HOST_LAUNCH_US`]. The only two hosts measured without a profiler, both rented machines, took 22 to 49 µs per
+/// kernel (`models/lab/steps/recorded.py --show` prints them).
 pub const LAUNCH_US: f64 = 6.0;
-/// How sharply a step turns from being bound by the device to being bound by the host: alike,
-/// they take 1.19 times either. An assumption.
+/// Sharpness of the transition from GPU-bound to CPU-bound: if both times are equal, the step takes 1.19 times either.
+/// An assumption.
 const TURN: f64 = 4.0;
 
-/// A step of so many microseconds for the device and for the host, and its derivative by the
-/// device's: the longer one, and some more where they are alike.
+/// Step for given device and host times in microseconds, and its derivative by the device time. It is the longer of
+/// both, plus a margin if they are similar.
 pub fn with_host(device_us: f64, host_us: f64) -> (f64, f64) {
     let step = (device_us.powf(TURN) + host_us.powf(TURN)).powf(1.0 / TURN);
     (step, if step > 0.0 { (device_us / step).powf(TURN - 1.0) } else { 1.0 })
 }
 
-/// Share of a step from which on waiting for the host is most of it.
+/// Waiting share from which a step counts as CPU-bound.
 const WAITING: f64 = 0.5;
-/// Microseconds of device time a launch below which the host may be the slower one: that of the slowest hosts
+/// Device time per launch, in microseconds, below which the host may be slower: that of the slowest hosts
 /// ([`HOST_LAUNCH_US`]).
 const SHORT_US: f64 = HOST_LAUNCH_US[1];
 
-/// The host's part of a step on one GPU.
+/// Host part of a step on one GPU.
 pub(super) struct Pace<'a> {
     profile: &'a Profile,
     base: Option<&'a Base>,
-    /// What the host launches in a step.
+    /// Launches per step.
     launches: f64,
     /// Whether the profile was recorded on a GPU.
     is_recorded: bool,
@@ -158,8 +152,8 @@ impl<'a> Pace<'a> {
         Self { profile, base, launches: launches(profile, operations), is_recorded }
     }
 
-    /// A step of a host that keeps up. What was measured stays; kernels follow each other as
-    /// closely as they can, at most [`STEP_LAUNCH_US`] apart.
+    /// Step with a host that keeps up. Measured steps are unchanged; in predicted ones, kernels are at most
+    /// [`STEP_LAUNCH_US`] apart.
     pub(super) fn kept_up(&self, step: StepTime) -> StepTime {
         let StepTime::Predicted(estimate) = step else { return step };
         let Range { low, mid, high } = estimate.range;
@@ -170,8 +164,7 @@ impl<'a> Pace<'a> {
         StepTime::Predicted(Estimate { range: Range { low, mid, high: high.max(apart) }, ..estimate })
     }
 
-    /// A step in which the device waits for the host as recorded, and what it waits for its data in addition. What
-    /// was measured stays.
+    /// Step with the recorded wait for the host, plus the wait for its data. Measured steps are unchanged.
     pub(super) fn as_recorded(&self, step: StepTime) -> (StepTime, Micros, Vec<Warning>) {
         let (step, mut warnings) = self.paced(step);
         let StepTime::Predicted(mut estimate) = step else { return (step, Micros::ZERO, warnings) };
@@ -188,7 +181,7 @@ impl<'a> Pace<'a> {
         (StepTime::Predicted(estimate), wait, warnings)
     }
 
-    /// A step at the host's pace, without its data loader.
+    /// Step at the host's pace, without its data loader.
     fn paced(&self, step: StepTime) -> (StepTime, Vec<Warning>) {
         let waiting = self.base.map_or(Micros::ZERO, |base| base.host_idle);
         let is_bound = waiting.get() > 0.0 && waiting / step.mid() >= WAITING;
@@ -209,14 +202,14 @@ impl<'a> Pace<'a> {
             return (StepTime::Predicted(step), warning.into_iter().collect());
         };
         let mut step = predicted;
-        // On the GPU of the recording the waiting was measured.
+        // On the recording GPU the wait was measured.
         if waiting.get() > 0.0 && step.method != Method::Derived {
             let device = step.range.mid.checked_sub(waiting).unwrap_or_default() * (step.range.low / step.range.mid);
             step.range.low = step.range.low.min(device);
         }
         if is_bound {
-            // Where the recorded step was not bound by the host, that pace is not known: it is at
-            // most that of the recorded step.
+            // If the recorded step was not CPU-bound, the pace of the host is unknown, but at most that of the recorded
+            // step.
             let was_bound = base.host_idle / recorded >= WAITING;
             step.range.high = step.range.high.max(if was_bound { recorded } else { recorded.min(hosts[1]) });
         }
@@ -229,26 +222,26 @@ fn warning(profile: &Profile, base: &Base) -> Option<Warning> {
     let reach = if base.host_idle / recorded >= WAITING {
         "the recorded step".to_owned()
     } else {
-        format!("{:.0} µs a launch", HOST_LAUNCH_US[1])
+        format!("{:.0} µs per launch", HOST_LAUNCH_US[1])
     };
     let text = format!(
-        "bound by the host: the device waits for it {:.2} of the {:.2} ms of the recorded step, and a faster GPU hardly shortens that; ranges reach from the device's time alone to {reach} at least",
+        "CPU-bound: the GPU is idle {:.2} of the {:.2} ms of the recorded step, and a faster GPU will not help much. Low end of each range: no waiting; high end: at least {reach}",
         base.host_idle.as_millis(),
         recorded.as_millis(),
     );
     Some(Warning { kind: WarningKind::HostBound, text })
 }
 
-/// Share of a step below which waiting for data is not worth a warning.
+/// Share of a step below which waiting for data gets no warning.
 const NOTED: f64 = 0.05;
 
-/// Least time from step to step that the workers of the data loader allow.
+/// Minimum time between steps that the data loader's workers allow.
 fn loader_period(profile: &Profile) -> Option<Micros> {
     profile.step.as_ref().and_then(|step| step.loader_period)
 }
 
-/// Time that a step of `step` waits for its data loader beyond its device's idle time: the rest of the loader's
-/// period, or the recorded wait if that is unknown.
+/// Wait of a step for its data loader beyond its device's idle time: the rest of the loader's period, or the recorded
+/// wait if the period is unknown.
 fn data_wait(profile: &Profile, step: Micros) -> Micros {
     match loader_period(profile) {
         Some(period) => period.checked_sub(step).unwrap_or_default(),
@@ -256,34 +249,34 @@ fn data_wait(profile: &Profile, step: Micros) -> Micros {
     }
 }
 
-/// Recorded wait for the data loader, unless a GPU's idle time includes it.
+/// Recorded wait for the data loader, unless it is part of a GPU's idle time.
 fn recorded_wait(profile: &Profile) -> Option<Micros> {
     profile.step.as_ref().and_then(|step| step.data_wait).filter(|_| profile.measured_step().is_none())
 }
 
-/// Whether steps wait for a data loader, as far as the profile shows it.
+/// Whether the profile shows steps that wait for a data loader.
 pub(super) fn loads(profile: &Profile) -> bool {
     loader_period(profile).is_some() || recorded_wait(profile).is_some()
 }
 
 fn waits_for_data(profile: &Profile, wait: Micros) -> Warning {
-    let rest = "ranges reach down to the step without it; --host keeps-up leaves it out";
+    let rest = "ranges reach down to the step without this wait; --host keeps-up leaves it out";
     let text = match loader_period(profile) {
         Some(period) => format!(
-            "{WAITS_FOR_DATA}the DataLoader's workers give the data of a step every {:.2} ms, and a shorter step waits for them; {rest}",
+            "{WAITS_FOR_DATA}the DataLoader's workers deliver a batch every {:.2} ms, and shorter steps wait for them; {rest}",
             period.as_millis()
         ),
         None => format!(
-            "{WAITS_FOR_DATA}the DataLoader held each recorded step up for {:.2} ms, which is added on every GPU; {rest}",
+            "{WAITS_FOR_DATA}the DataLoader delayed each recorded step by {:.2} ms, which is added on every GPU; {rest}",
             wait.as_millis()
         ),
     };
     Warning { kind: WarningKind::WaitsForData, text }
 }
 
-/// From shapes alone nothing is known of the host but what it has to launch.
+/// Step at the pace of a host of which only the number of launches is known.
 fn unrecorded(step: Estimate, launches: f64, [least, usual]: [Micros; 2]) -> (Estimate, Option<Warning>) {
-    // The step takes the longer of both; a host that keeps up stays in the range.
+    // The step takes the longer of both; the range includes a host that keeps up.
     let (paced, _) = with_host(step.range.mid.get(), launches * LAUNCH_US);
     let longer = if step.range.mid.get() > 0.0 { paced / step.range.mid.get() } else { 1.0 };
     let Range { low, mid, high } = step.range;
@@ -292,7 +285,7 @@ fn unrecorded(step: Estimate, launches: f64, [least, usual]: [Micros; 2]) -> (Es
         return (step, None);
     }
     let text = format!(
-        "bound by the host: {} operations take the device less than {SHORT_US:.0} µs each, and a host launches one in {:.0} to {:.0} µs, all in {:.2} to {:.2} ms; no time is put below the first (a floor by their number, nothing measured), and ranges reach from the device's time alone, as with CUDA graphs, to the second",
+        "CPU-bound: {} operations take less than {SHORT_US:.0} µs each on the GPU, and a CPU launches one in {:.0} to {:.0} µs, all in {:.2} to {:.2} ms. Times are at least the first (estimated, not measured); ranges reach from GPU time alone, as with CUDA graphs, to the second",
         text::grouped(launches),
         HOST_LAUNCH_US[0],
         HOST_LAUNCH_US[1],
@@ -304,8 +297,7 @@ fn unrecorded(step: Estimate, launches: f64, [least, usual]: [Micros; 2]) -> (Es
     (step, Some(Warning { kind: WarningKind::HostBound, text }))
 }
 
-/// What the host launches in a step: kernels where they were recorded, else operations that
-/// take time.
+/// Launches in a step: recorded kernels, otherwise operations that take time.
 fn launches(profile: &Profile, operations: &[OperationPrediction]) -> f64 {
     let timed = operations.iter().filter(|operation| {
         operation.phase != Phase::Communication

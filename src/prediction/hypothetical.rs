@@ -1,6 +1,5 @@
-//! What a step would take on a GPU with other figures: how much faster the models say the changed GPU is
-//! than the same GPU unchanged, times the step on the real one. What was measured on that very GPU
-//! corrects both alike, and so cancels.
+//! Predicts a step on a GPU with changed figures: the step on the real GPU, scaled by the models' ratio of the changed
+//! GPU to the unchanged one. Corrections measured on that GPU affect both alike and cancel.
 
 use super::candidates::known;
 use super::choice::predict;
@@ -10,31 +9,31 @@ use habitat_step::catalog::hypothetical::{Changes, Figure};
 use habitat_step::catalog::{Catalog, GpuSpec};
 use habitat_step::profile::Profile;
 
-/// Points of the curve, in times of the real figure.
+/// Points of the curve, as multiples of the real figure.
 const POINTS: [f64; 9] = [0.25, 0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0];
 
-/// What the slug of the changed GPU begins with; that of the real one follows.
+/// Prefix of the changed GPU's slug, followed by the real GPU's.
 const SLUG: &str = "what-if";
-/// Letters of a slug at most.
+/// Maximum length of a slug.
 const LONGEST_SLUG: usize = 64;
 
-/// A real GPU and a hypothetical one.
+/// Predictions on a real GPU and on a changed version of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WhatIf {
-    /// The step on the real GPU.
+    /// Step on the real GPU.
     pub real: Prediction,
-    /// On the changed one.
+    /// Step on the changed GPU.
     pub changed: Prediction,
-    /// The figure that the curve goes along.
+    /// Figure that the curve varies.
     pub along: Figure,
-    /// The step over that figure, in times of the real one, the others as changed.
+    /// Step by that figure (as a multiple of the real one), with other figures as changed.
     pub curve: Vec<(f64, Micros)>,
 }
 
-/// The step on `gpu` with changed figures, with a curve along one of them.
+/// Predicts the step on `gpu` with changed figures, and a curve along one of them.
 ///
 /// # Errors
-/// Those of [`predict`].
+/// Errors of [`predict`].
 pub fn what_if(
     profile: &Profile,
     catalog: &Catalog,
@@ -58,7 +57,7 @@ pub fn what_if(
         })
         .collect();
     let slugs: Vec<GpuSlug> = versions.iter().map(|version| version.slug.clone()).collect();
-    // The recording is of a real GPU, whatever the versions are called.
+    // The recording is of a real GPU, whatever the slugs of the versions.
     let origin = profile.origin.as_ref().and_then(|origin| known(origin, catalog)).map(|gpu| gpu.slug.clone());
     let asked = Options { origin: options.origin.clone().or(origin), ..options.clone() };
     let all = Catalog::new(catalog.iter().cloned().chain(versions));
@@ -82,13 +81,13 @@ fn nothing(profile: &Profile) -> PredictError {
     PredictError::NothingKnown { workload: habitat_base::text::clean(&profile.workload.name, 60) }
 }
 
-/// A time on the real GPU, changed as much as the step is.
+/// Time on the real GPU, scaled by the change of the predicted step.
 fn scaled(real: Micros, unchanged: &Prediction, changed: &Prediction) -> Micros {
     let (before, after) = (unchanged.step.mid(), changed.step.mid());
     if before.get() > 0.0 { real * (after / before) } else { after }
 }
 
-/// What the models say of the changed GPU, in times of what they say of the unchanged one.
+/// Scales the prediction for the changed GPU by the ratio of the real step to the unchanged prediction.
 fn on_real(real: &Prediction, unchanged: &Prediction, mut changed: Prediction) -> Prediction {
     let mid = scaled(real.step.mid(), unchanged, &changed);
     let by_models = changed.step.as_estimate();
@@ -120,7 +119,7 @@ fn on_real(real: &Prediction, unchanged: &Prediction, mut changed: Prediction) -
     }
     changed.notes.insert(
         0,
-        "a GPU that does not exist: the step on the real one, times what the models say of the change".to_owned(),
+        "hypothetical GPU: the step on the real one, scaled by the predicted effect of the change".to_owned(),
     );
     changed
 }

@@ -1,21 +1,17 @@
-//! Straight lines of measured kernels (Li, Sun and Jog, "Path Forward Beyond Simulators: Fast
-//! and Accurate GPU Execution Time Prediction for DNN Workloads", MICRO 2023).
+//! Linear models of measured kernels (Li, Sun and Jog, "Path Forward Beyond Simulators: Fast and Accurate GPU Execution
+//! Time Prediction for DNN Workloads", MICRO 2023).
 //!
 //! Four models, the simplest first:
 //!
 //! - end-to-end: the time of a step is linear in its floating-point operations;
-//! - layer-wise: the time of a layer is linear in its operations, a line a kind of layer, and
-//!   layers add up;
-//! - kernel-wise: the time of each kernel is linear in ONE of the size of the layer's input,
-//!   its operations and the size of its output, whichever explains it best; kernels of similar
-//!   lines share one; a table says which kernels a layer of some shape runs;
-//! - across GPUs: the rate of each kernel is linear in the memory bandwidth, learned from at
-//!   least three GPUs.
+//! - layer-wise: the time of a layer is linear in its operations, with one line per kind of layer; layers add up;
+//! - kernel-wise: the time of each kernel is linear in one of the layer's input size, its operations and its output
+//!   size, whichever explains it best. Kernels with similar lines share one; a table maps layer shapes to kernels;
+//! - across GPUs: the rate of each kernel is linear in the memory bandwidth, learned from at least three GPUs.
 //!
-//! Two drivers are added here to the published three (bytes moved; operations on whole
-//! tiles), lines count relative errors and bear outliers, and across GPUs a rate goes with
-//! the bandwidth that streams reach or with the rate that products hold, whichever explains
-//! it better. [`crate::learn::kernelwise`] fits them.
+//! Extensions of the paper: two more drivers (bytes moved; operations on whole tiles), and lines fitted to relative
+//! errors that tolerate outliers. Across GPUs, a rate is proportional to the streaming bandwidth or the sustained
+//! product rate, whichever explains it better. [`crate::learn::kernelwise`] fits the models.
 
 pub mod apply;
 mod file;
@@ -38,10 +34,10 @@ pub use apply::{Across, Answer, Level, Lines};
 pub use file::KernelWiseError;
 pub use layer::{Layer, Layers};
 
-/// The least number of GPUs that tell how a rate goes with a property, as in the paper.
+/// Minimum number of GPUs to fit a rate by a property, as in the paper.
 pub const LEAST_GPUS: usize = 3;
 
-/// What the time of a kernel is linear in.
+/// Quantity that the time of a kernel is linear in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Driver {
@@ -51,10 +47,9 @@ pub enum Driver {
     Operations,
     /// Elements of the layer's result.
     Output,
-    /// Bytes that the layer moves at least. Not in the paper.
+    /// Minimum bytes that the layer moves. Not in the paper.
     Bytes,
-    /// Operations, those on tiles that stick out of the result included; the tile as in the
-    /// kernel's name. Not in the paper.
+    /// Operations including those on partial tiles; the tile size is from the kernel's name. Not in the paper.
     Tiles([u32; 2]),
 }
 
@@ -70,76 +65,75 @@ impl fmt::Display for Driver {
     }
 }
 
-/// Kernels of one kind of layer whose times lie on one line.
+/// Kernels of one kind of layer with a common line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// What the time is linear in.
+    /// Quantity that the time is linear in.
     pub driver: Driver,
-    /// Time in microseconds by the driver's size.
+    /// Time in microseconds as a function of the driver.
     #[serde(flatten)]
     pub line: Line,
-    /// Share of the variance that the line explains.
+    /// Coefficient of determination of the line.
     pub r_squared: f64,
-    /// Measured times behind it.
+    /// Number of measured times.
     pub rows: usize,
-    /// The largest size among them.
+    /// Largest measured size.
     pub largest: f64,
-    /// The kernels' names.
+    /// Names of the kernels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
 }
 
-/// The kernels that layers of about one shape run.
+/// Kernels that layers of similar shape run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Binary logarithms of the shape's sizes, rounded.
     #[serde(rename = "octaves")]
     pub class: Vec<i8>,
-    /// Groups, by their place among those of the kind.
+    /// Indices into the groups of the kind.
     pub groups: Vec<usize>,
 }
 
-/// What is known of one kind of layer on one GPU.
+/// Lines of one kind of layer on one GPU.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Kind {
-    /// All layers of the kind on one line.
+    /// Common line of all layers of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<Group>,
-    /// Its kernels.
+    /// Lines of its kernels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
-    /// Which of them run; empty where all layers of the kind run the first.
+    /// Kernels by shape; if empty, all layers of the kind run the first group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub table: Vec<Entry>,
 }
 
-/// What was fitted on one GPU.
+/// Lines fitted on one GPU.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct GpuLines {
-    /// By kind of layer; kinds that stream through memory also together, as
-    /// [`layer::STREAMING`].
+    /// Lines by kind of layer; streaming kinds also have a common entry, [`layer::STREAMING`].
     pub kinds: BTreeMap<String, Kind>,
     /// Whole steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_to_end: Option<Group>,
-    /// What a step takes of the sum of its layers by their kernels.
+    /// Ratio of a step to the sum of its layers by their kernels.
     pub step_factor: f64,
-    /// Measured steps behind that.
+    /// Number of measured steps behind the ratio.
     pub steps: usize,
 }
 
-/// A property of GPUs that the rate of a kernel may go with.
+/// GPU property that may determine the rate of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Property {
-    /// The bandwidth that streaming kernels reach, by rule from the data sheet, GB/s.
+    /// Bandwidth that streaming kernels reach, by rule from the data sheet, GB/s.
     Bandwidth,
-    /// The rate that long FP32 products hold, by rule from the data sheet, TFLOP/s.
+    /// Rate that long FP32 products sustain, by rule from the data sheet, TFLOP/s.
     ProductRate,
 }
 
 impl Property {
-    /// Its value on a GPU.
+    /// Value of the property on a GPU.
     pub fn of(self, rates: &Rates<'_>) -> f64 {
         match self {
             Self::Bandwidth => rates.streaming.value.get() / 1e9,
@@ -157,82 +151,83 @@ impl fmt::Display for Property {
     }
 }
 
-/// How the line of a kind goes from GPU to GPU.
+/// Line of a kind of layer across GPUs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AcrossLine {
-    /// What the times are linear in.
+    /// Quantity that the times are linear in.
     pub driver: Driver,
-    /// Time at size 0, microseconds: the median of the GPUs. A launch takes as long everywhere.
+    /// Time at size 0, microseconds: the median of the GPUs. Launches take equally long everywhere.
     pub intercept: f64,
-    /// The same as the size that takes as long: the median of the GPUs. What is no launch
-    /// goes with the rate; the lesser of both is taken.
+    /// Size that takes as long as the time at size 0: the median of the GPUs. Fixed work other than launches scales
+    /// with the rate, so predictions use the smaller of both.
     pub offset: f64,
-    /// The property that explains the rates better.
+    /// Property that explains the rates better.
     pub property: Property,
-    /// Size a microsecond for one unit of the property: the median of the GPUs.
+    /// Size per microsecond and unit of the property: the median of the GPUs.
     pub rate: f64,
-    /// As published: size a microsecond, linear in the nominal memory bandwidth in GB/s.
+    /// As published: size per microsecond, linear in the nominal memory bandwidth in GB/s.
     pub by_bandwidth: Line,
-    /// The lowest rate among the GPUs, for what lies below them.
+    /// Lowest rate among the GPUs, from which the minimum of predicted rates follows.
     pub slowest: f64,
-    /// GPUs behind it.
+    /// Number of GPUs behind the line.
     pub gpus: usize,
 }
 
-/// The mean error of steps whose network (or GPU) was left out.
+/// Mean error of steps whose network or GPU was left out of the fit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluated {
-    /// Steps of this GPU, their networks left out; `None`: of any, their GPUs left out.
+    /// GPU whose steps were evaluated, with their networks left out; `None`: steps of any GPU, with their GPUs left
+    /// out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuSlug>,
-    /// Maker of the GPUs; files of older programs do not say.
+    /// Vendor of the GPUs; missing in files of older programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor: Option<Vendor>,
-    /// What the products of these steps ran in; files of older programs do not say.
+    /// Precision of the products of these steps; missing in files of older programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<PrecisionClass>,
-    /// By which lines.
+    /// Lines that were evaluated.
     pub method: Method,
-    /// Of training or of inference: the errors of the one say little of the other's.
+    /// Training or inference; errors of one do not apply to the other.
     pub mode: Mode,
     /// Mean of |predicted / measured − 1|.
     pub error: f64,
-    /// Of so many steps.
+    /// Number of steps.
     pub steps: u32,
 }
 
-/// 80 % ranges of measured over predicted times of networks (or GPUs) that were left out.
+/// 80 % ranges of measured over predicted times of networks or GPUs left out of the fit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Ranges {
-    /// Steps by kernels.
+    /// Steps predicted by kernels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_wise: Option<Spread>,
-    /// Steps by layers.
+    /// Steps predicted by layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer_wise: Option<Spread>,
-    /// Steps by their operations.
+    /// Steps predicted by their operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_to_end: Option<Spread>,
-    /// One operation by its kernels.
+    /// Single operations predicted by kernels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Spread>,
 }
 
-/// Lines of kernels, layers and steps on several GPUs.
+/// Fitted lines of kernels, layers and steps on several GPUs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct KernelWise {
-    /// On GPUs that were measured.
+    /// Lines of measured GPUs.
     pub gpus: BTreeMap<GpuSlug, GpuLines>,
-    /// Kinds of layers on other GPUs, by what explains each best.
+    /// Lines of layer kinds for other GPUs, with the best driver of each.
     pub across: BTreeMap<String, AcrossLine>,
-    /// The same with all kinds by their operations (layer-wise).
+    /// The same with operations as the driver of all kinds (layer-wise).
     pub across_layers: BTreeMap<String, AcrossLine>,
-    /// Whole steps on other GPUs.
+    /// Line of whole steps for other GPUs.
     pub across_steps: Option<AcrossLine>,
-    /// Of steps on measured GPUs, networks left out.
+    /// Ranges on measured GPUs, from left-out networks.
     pub seen: Ranges,
-    /// Of steps on GPUs left out.
+    /// Ranges on other GPUs, from left-out GPUs.
     pub unseen: Ranges,
-    /// What steps were off that the lines were not fitted to.
+    /// Errors of steps left out of the fit.
     pub errors: Vec<Evaluated>,
 }

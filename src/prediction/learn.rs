@@ -1,8 +1,7 @@
-//! Models that are fitted to a user's own data, in seconds.
+//! Fits models to a user's own data, in seconds.
 //!
-//! Values in, values out: measured operators and steps become the models that
-//! [`crate`] uses. Files are the caller's. The networks that are shipped are trained
-//! in the workshop (`models/lab`).
+//! Measured operators and steps become the models that [`crate`] uses. Callers read and write the files.
+//! `models/lab` trains the shipped networks.
 
 pub mod blackbox;
 pub mod kernelwise;

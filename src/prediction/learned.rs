@@ -1,8 +1,8 @@
-//! The learned operator models: time = launch + bound / (use · gpu), with `bound` the time
-//! at full rates, `use` from an ensemble of small networks over scale-free features
-//! ([`super::features`]), and `gpu` what is peculiar to a GPU that was measured.
+//! Learned operator models: time = launch + bound / (use · gpu). `bound` is the time at full rates, `use` the
+//! prediction of an ensemble of small networks from scale-free features ([`super::features`]), and `gpu` a factor of
+//! each measured GPU.
 //!
-//! Trained by `models/lab` on measured operators; `models/README.md` describes the shipped ones.
+//! `models/lab` trains them on measured operators; `models/README.md` describes the shipped ones.
 
 mod corrections;
 mod ensemble;

@@ -1,9 +1,9 @@
 //! Step times on GPUs of the catalog, from one recorded step or from shapes alone.
 //!
-//! Step = device time of the operations on the destination, less what overlaps as it did
-//! on the origin, plus the time in which the device waits for the host, which is taken
-//! over unchanged unless [`Host`] says otherwise. Operations of a multi-GPU recording that communicate are left out, on
-//! the GPU of the recording too: a time is of one GPU, [`scale`] adds the others.
+//! Step time = device time of the operations on the destination, less the overlap seen on the origin, plus the time
+//! that the device waits for the host. That wait is kept unchanged unless [`Host`] changes it. Communication operations
+//! of a multi-GPU recording are left out, also on the recording GPU: predictions are for one GPU, and [`scale`] adds
+//! the others.
 
 mod base;
 pub mod batches;
@@ -68,7 +68,7 @@ pub use sharding::Sharding;
 pub use warning::{Warning, WarningKind};
 pub use wave::WaveForm;
 
-/// The workload of a profile, for rooms that know predictions but not profiles.
+/// Re-exported for modules that may use predictions but not profiles.
 pub use habitat_step::profile::{Mode, Precision, Workload};
 
 #[cfg(test)]

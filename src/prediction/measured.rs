@@ -1,9 +1,8 @@
-//! A few operators measured on a GPU correct the models for it.
+//! Corrects the models for a GPU by a few operators measured on it.
 //!
-//! The residual ln(measured / predicted) of a model on a GPU is taken for a Gaussian
-//! process: an offset of the GPU, a smooth part over the sizes of the operator, and noise
-//! ([`super::gaussian`]). The prior comes from what the models get wrong on GPUs that were
-//! left out of training; the posterior mean corrects a time, its variance narrows the range.
+//! The residual ln(measured / predicted) of a model on a GPU is modelled as a Gaussian process: an offset of the GPU, a
+//! smooth part over the sizes of the operator, and noise ([`super::gaussian`]). The prior comes from the models' errors
+//! on GPUs left out of training; the posterior mean corrects a time, the posterior variance narrows its range.
 
 use std::collections::BTreeMap;
 
@@ -19,43 +18,43 @@ use super::mlp::ModelError;
 use super::rate::Rates;
 use habitat_step::op::{element_type, parts};
 
-/// An operator, measured by itself with events.
+/// Operator measured separately with events.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measurement<'a> {
-    /// What was run.
+    /// Operator call.
     pub operation: &'a Operation,
-    /// The precision, where the element type does not tell (TF32).
+    /// Precision, if the element type does not show it (TF32).
     pub precision: Option<Precision>,
-    /// On which GPU.
+    /// GPU that it ran on.
     pub gpu: &'a GpuSpec,
-    /// How long it took.
+    /// Measured time.
     pub time: Micros,
-    /// Whether calls were queued ahead of it, so that no launch from the host is in the time.
+    /// Whether calls were queued ahead of it, so that the time excludes the host's launch.
     pub queued: bool,
 }
 
-/// What the authors of a table of measured operators meant a row for.
+/// Intended use of a row in a published table of operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
     /// Training.
     Train,
     /// Evaluation: larger sizes than those of training.
     Test,
-    /// The table does not say; used for training.
+    /// Not stated in the table; used for training.
     Other,
 }
 
-/// How far a launch differs from GPU to GPU and host to host, in microseconds: short
-/// operators may all be longer by it, which says nothing of the device.
+/// Standard deviation of launch times between GPUs and hosts, in microseconds. It can lengthen all short operators
+/// alike without any change of the device.
 const LAUNCH_DEVIATION_US: f64 = 30.0;
-/// The same where calls were queued: the launch is the device's own.
+/// The same for queued calls, which include only the device's launch.
 const QUEUED_DEVIATION_US: f64 = 1.0;
-/// So many operators are needed to tell that one is out of line.
+/// Minimum number of operators to detect outliers.
 const FEWEST_FOR_OUTLIERS: usize = 8;
-/// Out of line: so many times the median deviation from the median, in units of a standard
-/// deviation (1.4826 of the former).
+/// Multiple of the median deviation from the median that makes an outlier, in units of a standard deviation (1.4826
+/// times the median deviation).
 const OUTLIER: f64 = 3.0;
-/// Operators that one correction is made from.
+/// Maximum number of operators in a correction.
 const MOST: usize = 200;
 
 /// Residuals of one model on one GPU.
@@ -63,17 +62,17 @@ const MOST: usize = 200;
 struct Residuals {
     points: Vec<Vec<f64>>,
     logs: Vec<f64>,
-    /// What a launch that is longer by a standard deviation adds to the log.
+    /// Change of the logarithm if the launch is longer by a standard deviation.
     launches: Vec<f64>,
     prior: Option<Prior>,
 }
 
 impl Models {
-    /// The same models, corrected by what was measured; corrections they had before do not
-    /// count. Corrections are not saved with the weights.
+    /// Returns the models corrected by measurements, replacing earlier corrections. Corrections are not saved with the
+    /// weights.
     ///
     /// # Errors
-    /// [`ModelError`] where a network cannot be computed.
+    /// [`ModelError`] if a network fails.
     pub fn with_measured(&self, measured: &[Measurement<'_>]) -> Result<Self, ModelError> {
         let plain = Self::new(self.ensembles().clone(), self.steps().clone());
         let plain = match self.efficiency() {
@@ -86,9 +85,9 @@ impl Models {
         for (one, rates) in measured.iter().zip(&rates) {
             corrections.counts.entry(one.gpu.slug.clone()).or_default().passed_over += 1;
             let dtype = element_type(one.operation, one.precision);
-            // Of several parts only the sum is known.
+            // For several parts only the sum is known.
             if let [part] = parts(one.operation, one.precision)[..] {
-                // Queued calls follow each other as those of a step do.
+                // Queued calls run back to back, as in a step.
                 let load = if one.queued { Load::Step } else { Load::Alone };
                 let gpu = plain.on(rates);
                 let rate = gpu.rate(dtype.as_ref(), one.precision);
@@ -103,7 +102,7 @@ impl Models {
             if !queued && is_host_bound(*time, &ensemble.facts) || time.get() <= 0.0 {
                 continue;
             }
-            // Of the device's part, which is what is corrected.
+            // Only the device's part is corrected.
             let launch = query.launch_us();
             if predicted.time.get() <= launch {
                 continue;
@@ -132,8 +131,7 @@ impl Models {
     }
 }
 
-/// Indices of the residuals that count: not far out of line with the others, and of many
-/// those spread evenly over them.
+/// Indices of residuals to use: without outliers and, if there are too many, an even subset.
 fn in_line(logs: &[f64]) -> Vec<usize> {
     let middle = |mut values: Vec<f64>| -> f64 {
         values.sort_by(f64::total_cmp);
@@ -194,7 +192,7 @@ mod tests {
         models.alone(&pairs).unwrap().into_iter().map(Option::unwrap).collect()
     }
 
-    /// A GPU that is 1.4 times slower than the models say.
+    /// A GPU 1.4 times slower than predicted.
     #[test]
     fn a_biased_board_is_put_right_and_the_range_narrows() {
         let (models, gpu) = (models(), spec("t4"));
@@ -224,13 +222,13 @@ mod tests {
             assert!(after.spread.low <= 0.9 && after.spread.high >= 1.1, "{:?}", after.spread);
             assert!(after.shared_deviation < before.shared_deviation);
         }
-        // What the models remembered before is theirs alone, and other GPUs stay as they were.
+        // The cache is not shared, and other GPUs are unchanged.
         assert_eq!(times(&models, &asked, &gpu), before);
         let other = spec("p4");
         assert_eq!(times(&corrected, &asked, &other), times(&models, &asked, &other));
         assert_eq!(corrected.measured_on(&other), None);
         assert_ne!(corrected, models);
-        // Correcting again begins from the models as they were.
+        // A second correction starts from the uncorrected models.
         assert_eq!(corrected.with_measured(&measurements).unwrap(), corrected);
     }
 

@@ -1,10 +1,9 @@
-//! Does the step fit in a GPU's memory?
+//! Decides whether a step fits in a GPU's memory.
 //!
-//! A peak decides, recorded on a device or computed from shapes; the answer says which.
-//! Without one, two certain answers are left: a step that ran on the origin fits wherever there
-//! is at least as much memory, and parameters with their gradients and what the optimizer keeps
-//! alone can be too large (`memory/states.rs`). Between them an upper estimate from shapes says yes where
-//! everything the forward pass writes, kept to the end, would fit.
+//! A peak decides, recorded on a device or computed from shapes; the reason names its source. Without one, two answers
+//! are certain: a step that ran on the origin fits on GPUs with at least as much memory, and it does not fit if
+//! parameters, gradients and optimizer state alone are too large (`memory/states.rs`). Otherwise it fits if an upper
+//! estimate from shapes does, with all forward results kept to the end.
 
 mod line;
 mod states;
@@ -21,52 +20,51 @@ use habitat_step::op::{Family, family, volume};
 pub use line::MemoryLine;
 use states::states;
 
-/// Activations that are less than this part of what is temporary tell that the peak is in the update.
+/// Activations below this share of temporary memory mean that the peak is in the update.
 const UPDATE_SHARE: f64 = 0.01;
-/// Context, libraries and workspaces of a process.
+/// Memory of context, libraries and workspaces of a process.
 pub(super) const CONTEXT_BYTES: f64 = 1e9;
 
-/// What a profile says of the memory of its step, worked out once for all GPUs.
+/// Memory need of a profile's step, computed once for all GPUs.
 #[derive(Debug, Clone)]
 pub struct MemoryNeed {
     peak: Option<Bytes>,
-    /// Where the peak is from.
+    /// Source of the peak.
     source: MemorySource,
     least: Option<Bytes>,
-    /// What the least is of, in words.
+    /// Content of the minimum, in words.
     least_of: &'static str,
     most: Option<Bytes>,
     ran_on: Option<(String, Bytes)>,
-    /// Tensors may be twice as large as recorded.
+    /// Whether tensors may be twice as large as recorded.
     widened: bool,
-    /// The same step with every number as small as it may become, if it is predicted in narrower
-    /// numbers than it was recorded in.
+    /// The same step with every number as narrow as possible, if it is predicted in a narrower precision than recorded.
     narrowest: Option<Box<Self>>,
-    /// Where the peak is from a line over batch sizes: in words.
+    /// Source of the peak in words, if it is from a line over batch sizes.
     by_line: Option<&'static str>,
-    /// How the peak grows with the batch, where that is known.
+    /// Growth of the peak with the batch, if known.
     line: Option<MemoryLine>,
-    /// What does not grow with it and can be divided among GPUs, where that is known.
+    /// Memory that does not grow with the batch and can be divided among GPUs, if known.
     states: Option<ModelStates>,
-    /// What the forward pass keeps, where kinds of memory are told.
+    /// Activations that the forward pass keeps, if kinds of memory were recorded.
     activations: Option<Activations>,
-    /// What forward and backward take at most beside the state, where that is told.
+    /// Peak of forward and backward beside the state, if recorded.
     working: Option<Working>,
 }
 
-/// How small a step may become whose numbers become narrower.
+/// Possible reduction of a step in a narrower precision.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Narrowing {
-    /// Parameters, gradients and optimizer state: at least this times what was recorded.
+    /// Minimum factor on parameters, gradients and optimizer state.
     pub states: f64,
-    /// Activations and everything else: at least this times what was recorded.
+    /// Minimum factor on activations and everything else.
     pub rest: f64,
-    /// What copies of the weights in the narrow type take beside them, at most.
+    /// Maximum size of additional weight copies in the narrow type.
     pub copies: Bytes,
 }
 
 impl MemoryNeed {
-    /// From the recorded peak, the parameter count, the shapes and the origin.
+    /// Derives the need from the recorded peak, the parameter count, the shapes and the origin.
     pub fn of(profile: &Profile, origin: Option<&GpuSpec>) -> Self {
         let training = profile.workload.mode == Mode::Training;
         let context = Bytes::known(CONTEXT_BYTES);
@@ -93,13 +91,12 @@ impl MemoryNeed {
         }
     }
 
-    /// The upper estimate from shapes, where there is one.
+    /// Upper estimate from shapes, if available.
     pub const fn most(&self) -> Option<Bytes> {
         self.most
     }
 
-    /// Of a step of which no operation is shown: the peak if it is told, and the GPU that it
-    /// ran on.
+    /// Need of a step without operations: its peak if known, and the GPU that it ran on.
     pub fn unseen(peak: Option<Bytes>, origin: Option<&GpuSpec>) -> Self {
         Self {
             peak: peak.map(|peak| peak + Bytes::known(CONTEXT_BYTES)),
@@ -118,8 +115,8 @@ impl MemoryNeed {
         }
     }
 
-    /// The need in 32 bits of a step that was recorded in 16: at most twice as much, and
-    /// nothing is said by where it ran.
+    /// Need in 32 bits of a step recorded in 16 bits: at most twice as much. That it ran on its origin is no longer
+    /// evidence.
     #[must_use]
     pub fn in_32_bits(&self) -> Self {
         Self {
@@ -133,8 +130,8 @@ impl MemoryNeed {
         }
     }
 
-    /// The need of a step whose numbers become narrower: at most what was recorded and the copies of its
-    /// weights, at least the smallest numbers throughout.
+    /// Need of a step in a narrower precision: at most the recorded need plus copies of the weights, at least
+    /// everything in the smallest numbers.
     #[must_use]
     pub fn narrowed(&self, by: Narrowing) -> Self {
         let Narrowing { states, rest, copies } = by;
@@ -177,15 +174,15 @@ impl MemoryNeed {
         }
     }
 
-    /// Whether a peak decides.
+    /// Whether a peak is known.
     pub const fn has_peak(&self) -> bool {
         self.peak.is_some()
     }
 
-    /// The answer for one GPU, with its reason.
+    /// Decides for one GPU, with the reason.
     pub fn fit(&self, rates: &Rates<'_>) -> MemoryFit {
         let (usable, gpu) = (rates.usable_memory.value, rates.gpu);
-        // Of a peak both ends are known.
+        // A peak is both ends of the need.
         let at_most = self.peak.filter(|_| !self.widened).or(self.most);
         let (states, activations) = (self.states, self.activations);
         let answer = |fits, needed, reason| MemoryFit {
@@ -200,7 +197,7 @@ impl MemoryNeed {
             working: self.working,
             narrowest: None,
         };
-        let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
+        let available = format!("{} of {} GB usable", gib(usable), gib(gpu.memory));
         if let Some(needed) = self.peak.filter(|_| self.widened) {
             let most = needed * 2.0;
             let (fits, limit) = if most.get() <= usable.get() {
@@ -213,7 +210,7 @@ impl MemoryNeed {
             return answer(
                 fits,
                 None,
-                format!("{limit} {} GB, twice what was {} in 16 bits; {available}", gib(most), word(self.source)),
+                format!("{limit} {} GB, twice the peak {} in 16 bits; {available}", gib(most), word(self.source)),
             );
         }
         if let (Some(most), Some(narrowest)) = (self.peak, &self.narrowest) {
@@ -227,7 +224,8 @@ impl MemoryNeed {
                 (Fits::Unknown, "may fit: needs")
             };
             let source = self::word(self.source);
-            let reason = format!("{word} {} to {} GB, {source} in wider numbers; {available}", gib(bytes), gib(most));
+            let reason =
+                format!("{word} {} to {} GB, {source} in a wider precision; {available}", gib(bytes), gib(most));
             return MemoryFit { narrowest: Some(Box::new(least)), ..answer(fits, Some(bytes), reason) };
         }
         if let Some(needed) = self.peak {
@@ -248,7 +246,7 @@ impl MemoryNeed {
             return answer(
                 Fits::Yes,
                 None,
-                format!("same or more memory than the {name} it ran on, {} GB; no peak was recorded", gib(*memory)),
+                format!("at least as much memory as the recording GPU ({name}, {} GB)", gib(*memory)),
             );
         }
         if let Some(least) = self.least
@@ -267,18 +265,18 @@ impl MemoryNeed {
             Some(most) => answer(
                 Fits::Unknown,
                 None,
-                format!("no peak was recorded; up to {} GB by shapes; {available}", gib(most)),
+                format!("no recorded peak; up to {} GB estimated from shapes; {available}", gib(most)),
             ),
             None => answer(
                 Fits::Unknown,
                 None,
-                "no peak memory was recorded, and the shapes or the parameter count do not tell".to_owned(),
+                "no recorded peak, and too few shapes or parameters to estimate one".to_owned(),
             ),
         }
     }
 }
 
-/// The states, unless they are more than the whole peak.
+/// Drops states that exceed the whole peak.
 fn within(states: Option<ModelStates>, peak: Option<Bytes>) -> Option<ModelStates> {
     states.filter(|states| peak.is_none_or(|peak| states.total().get() < peak.get()))
 }
@@ -287,9 +285,9 @@ fn working(profile: &Profile) -> Option<Working> {
     profile.step.as_ref()?.memory.as_ref()?.working
 }
 
-/// What the forward pass keeps, by the kinds told of the peak. In the update nothing is kept any more, and the
-/// peak tells only that no more than it holds beside parameters and optimizer state was kept before
-/// there were gradients, nor more than the forward pass writes.
+/// Activations that the forward pass keeps, from the kinds of memory at the peak. A peak in the update no longer
+/// contains them. Their maximum is then the peak beside parameters and optimizer state, or everything that the forward
+/// pass writes if that is less.
 fn kept(profile: &Profile) -> Option<Activations> {
     let memory = profile.step.as_ref()?.memory.as_ref()?;
     if let Some(working) = &memory.working {
@@ -304,13 +302,13 @@ fn kept(profile: &Profile) -> Option<Activations> {
     Some(Activations { least, most: written.map_or(beside, |written| written.min(beside)) })
 }
 
-/// Where the peak of a profile is from.
+/// Source of a profile's peak.
 fn source_of(profile: &Profile) -> MemorySource {
     let memory = profile.step.as_ref().and_then(|step| step.memory.as_ref());
     memory.map_or(MemorySource::Recorded, |memory| memory.source)
 }
 
-/// How a peak came about.
+/// Adjective for the source of a peak.
 const fn word(source: MemorySource) -> &'static str {
     match source {
         MemorySource::Recorded => "recorded",
@@ -329,9 +327,8 @@ fn gib(bytes: Bytes) -> String {
     format!("{:.1}", bytes.get() / GIB)
 }
 
-/// In training, everything that forward operations write, kept for backward, and the
-/// largest operation of backward twice over; in inference the largest operation. `None`
-/// unless shapes are known for most of the operations that write something.
+/// Upper estimate of activations. In training: all results of forward operations, kept for backward, plus twice the
+/// largest operation. In inference: twice the largest operation. `None` unless most operations that write have shapes.
 fn activations(operations: &[Operation], training: bool) -> Option<Bytes> {
     let writing =
         || operations.iter().filter(|operation| !matches!(family(operation), Family::View | Family::Communication));

@@ -1,56 +1,56 @@
-//! The methods a time can come from, and which of them a user asks for.
+//! Methods that a time can come from, and the user's choice among them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Linear models answer for a step where they know this much of its device time: what they
-/// were found to err by says nothing of the rooflines that fill in.
+/// Minimum share of device time that linear models must cover to predict a step: their validated error does not include
+/// the rooflines that fill the gaps.
 pub const COVERED: f64 = 0.9;
-/// The methods a time can come from.
+/// Method of a predicted time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Recorded on this very GPU: no prediction at all.
+    /// Recorded on this GPU, not predicted.
     Measured,
-    /// Recorded on this very GPU, less what is not to be counted: communication with other
-    /// ranks, or waiting for the host.
+    /// Recorded on this GPU, less the parts that do not count: communication with other ranks, or the wait for the
+    /// host.
     Derived,
     /// Habitat's wave scaling, kernel by kernel.
     WaveScaling,
-    /// Ratio of memory bandwidths (operations whose launch is not known).
+    /// Ratio of memory bandwidths (operations without recorded launches).
     BandwidthScaling,
-    /// Between the ratio of memory bandwidths and that of arithmetic rates: without shapes
-    /// nothing tells which bounds the kernel.
+    /// Between the ratio of memory bandwidths and that of arithmetic rates: without shapes, the kernel may be bound by
+    /// either.
     BetweenRates,
-    /// Measured time times the ratio of the two GPUs' rooflines, from shapes.
+    /// Measured time multiplied by the ratio of the two GPUs' rooflines, from shapes.
     RooflineRatio,
     /// Learned operator models, from shapes.
     Learned,
-    /// Learned operator models, corrected by what was measured on the origin.
+    /// Learned operator models, corrected by measurements on the origin.
     LearnedRatio,
     /// The larger of compute time and memory time, from shapes.
     Roofline,
-    /// Habitat's network of the operator, from shapes and four figures of the GPU.
+    /// Habitat's network for the operator, from shapes and four figures of the GPU.
     HabitatMlp,
-    /// Linear models of kernels measured on GPUs, in what drives each of them (Li et al.).
+    /// Linear models of measured kernels in the best driver of each (Li et al.).
     KernelWise,
-    /// A linear model for each kind of layer, in its operations (Li et al.; Gianniti et al.).
+    /// Linear model of each kind of layer, in its operations (Li et al.; Gianniti et al.).
     LayerWise,
-    /// One line in the operations of the whole step (Li et al.).
+    /// Linear model of whole steps in their operations (Li et al.).
     EndToEnd,
-    /// From the times of operator kinds on an anchor GPU (PROFET), shapes unknown.
+    /// From the times of operator kinds on an anchor GPU (PROFET), without shapes.
     BlackBox,
-    /// A line through steps at other batch sizes.
+    /// Line through steps at other batch sizes.
     BatchLine,
-    /// A regression on logged runs: batch size, iterations, time (Gianniti et al.).
+    /// Regression on logged runs: batch size, iterations, time (Gianniti et al.).
     RunLog,
     /// Several methods, operation by operation.
     Mixed,
 }
 
 impl Method {
-    /// The name in files and on screen.
+    /// Name in files and on screen.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -75,27 +75,26 @@ impl Method {
 }
 
 impl Method {
-    /// Whether a time by it comes from a step that was recorded on this very GPU.
+    /// Whether its times come from a step recorded on the predicted GPU itself.
     pub const fn is_of_origin(self) -> bool {
         matches!(self, Self::Measured | Self::Derived)
     }
 
-    /// Whether the destination's rate of the element type goes into it.
+    /// Whether it uses the destination's rate for the element type.
     pub(super) const fn uses_rates(self) -> bool {
         matches!(self, Self::RooflineRatio | Self::Learned | Self::LearnedRatio | Self::Roofline)
     }
 
-    /// Half-width of the range of ONE operation, relative to its middle value, for methods
-    /// that were not calibrated here (learned models and regressions carry their own ranges): the mean
-    /// error published for the method. Habitat section 5.2.3 for wave scaling (29.8 %), also
-    /// taken for the two ratios, which need a measured origin as it does; the roofline of
-    /// `NeuSight`'s comparison (31.9 %, on steps; no figure per operation). Habitat's networks
-    /// are within 10 to 18 % on GPUs and sizes like those trained on, by its authors, but
-    /// most are not: `NeuSight`'s reimplementation errs by 123 % on batched products outside
-    /// them (799 % on linear layers), and the smaller of these is taken.
+    /// Half-width of the range of a single operation, relative to its middle value, for methods without their own
+    /// calibration (learned models and regressions carry their own ranges). It is the published mean error of the
+    /// method. Wave scaling: Habitat section 5.2.3 (29.8 %), also used for the two ratios, which likewise need a
+    /// measured origin. Roofline: `NeuSight`'s comparison (31.9 %, on steps; no figure per operation). Habitat's
+    /// networks: 10 to 18 % on GPUs and sizes like those of training, by their authors, but most are not like them.
+    /// `NeuSight`'s reimplementation has 123 % on batched products outside the training sizes and 799 % on linear
+    /// layers; the smaller figure is used.
     ///
-    /// Between two ratios it is what is added beyond both: on measured steps whose shapes were
-    /// dropped (`habitat-lab evaluate methods`, "no shapes") four of five then lie in the range.
+    /// For `BetweenRates` it widens the range beyond both ratios: on measured steps without their shapes
+    /// (`habitat-lab evaluate methods`, "no shapes"), four of five then lie in the range.
     pub const fn operation_band(self) -> f64 {
         match self {
             Self::Measured | Self::Derived => 0.0,
@@ -114,10 +113,9 @@ impl Method {
         }
     }
 
-    /// The same for the part of a STEP that the method answers for: Habitat's 11.8 % over
-    /// whole steps from a measured origin, the roofline's 31.9 % without one. For Habitat's
-    /// networks as for one operation (on training steps `NeuSight` found 726 %, of which a
-    /// range would say nothing).
+    /// Half-width for the part of a whole step that the method predicts: Habitat's 11.8 % over whole steps from a
+    /// measured origin, the roofline's 31.9 % without one. Habitat's networks use the same value as for one operation
+    /// (`NeuSight` found 726 % on training steps, too wide for a useful range).
     pub const fn step_band(self) -> f64 {
         match self {
             Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio | Self::LearnedRatio => 0.118,
@@ -132,34 +130,33 @@ impl fmt::Display for Method {
     }
 }
 
-/// Which methods may be used.
+/// User's choice of method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MethodChoice {
-    /// The best available for each operation.
+    /// Best available method for each operation.
     #[default]
     Auto,
-    /// The learned models wherever they know the operator, even where wave scaling could be
-    /// used.
+    /// Learned models for every operator they know, even if wave scaling applies.
     Learned,
-    /// Wave scaling wherever a launch is known, whatever the operation.
+    /// Wave scaling for every operation with recorded launches.
     WaveScaling,
-    /// The roofline on shapes, even where times were measured.
+    /// Roofline from shapes, even if times were measured.
     Roofline,
-    /// Habitat's networks for products and convolutions, the rest as `Auto`.
+    /// Habitat's networks for products and convolutions, otherwise as `Auto`.
     HabitatMlp,
-    /// Linear models of kernels, on shapes, even where times were measured.
+    /// Linear models of kernels from shapes, even if times were measured.
     KernelWise,
-    /// Linear models of kinds of layers, likewise.
+    /// Linear models of layer kinds from shapes, even if times were measured.
     LayerWise,
-    /// The linear model of whole steps, likewise.
+    /// Linear model of whole steps, even if times were measured.
     EndToEnd,
-    /// The black-box model, from the totals of operator kinds (PROFET); only on its GPUs.
+    /// Black-box model, from the totals of operator kinds (PROFET); only on its GPUs.
     BlackBox,
 }
 
 impl MethodChoice {
-    /// All of them, in the order they are listed in.
+    /// All choices, in listing order.
     pub const ALL: [Self; 9] = [
         Self::Auto,
         Self::Learned,
@@ -172,7 +169,7 @@ impl MethodChoice {
         Self::BlackBox,
     ];
 
-    /// The name in files, on screen and on the command line.
+    /// Name in files, on screen and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -187,24 +184,24 @@ impl MethodChoice {
         }
     }
 
-    /// What it is, in words.
+    /// One-line description.
     pub const fn summary(self) -> &'static str {
         match self {
             Self::Auto => "The best available for each operation",
-            Self::Learned => "The learned models wherever they know the operator",
+            Self::Learned => "The learned models for every operator they know",
             Self::WaveScaling => "Wave scaling wherever launches are known",
-            Self::Roofline => "The roofline on shapes, whatever was measured",
+            Self::Roofline => "The roofline from shapes, ignoring measurements",
             Self::HabitatMlp => {
                 "Habitat's networks for products and convolutions in FP32 (`habitat-lab train --habitat` makes them), the rest as auto"
             }
-            Self::KernelWise => "Lines of kernels that `fit kernelwise` fitted to measured steps, on shapes",
-            Self::LayerWise => "Lines of kinds of layers, of the same file",
-            Self::EndToEnd => "The line of whole steps by their operations, of the same file",
+            Self::KernelWise => "Linear models of kernels, made by `fit kernelwise` from measured steps",
+            Self::LayerWise => "Linear models of layer kinds, from the same file",
+            Self::EndToEnd => "Linear model of whole steps by their FLOPs, from the same file",
             Self::BlackBox => "The black-box model (PROFET), from the totals of operator kinds: on its GPUs only",
         }
     }
 
-    /// What has to be there for it, in words.
+    /// Requirements, in words.
     pub const fn needs(self) -> &'static str {
         match self {
             Self::Auto => "a recorded step, or shapes",
@@ -219,17 +216,17 @@ impl MethodChoice {
         }
     }
 
-    /// Whether the learned models may answer.
+    /// Whether it may use the learned models.
     pub const fn is_learned(self) -> bool {
         matches!(self, Self::Auto | Self::Learned | Self::HabitatMlp)
     }
 
-    /// Whether lines that were fitted to other recordings answer.
+    /// Whether it uses lines fitted to other recordings.
     pub const fn is_fitted(self) -> bool {
         matches!(self, Self::KernelWise | Self::LayerWise | Self::EndToEnd)
     }
 
-    /// Whether what was measured on the origin is left aside.
+    /// Whether it ignores measurements on the origin.
     pub const fn ignores_origin(self) -> bool {
         matches!(self, Self::Roofline) || self.is_fitted()
     }

@@ -1,9 +1,8 @@
-//! Small fully connected networks: hₖ₊₁ = f(hₖ·Wₖ + bₖ), the last layer without f.
+//! Small fully connected networks: hₖ₊₁ = f(hₖ·Wₖ + bₖ), with no f after the last layer.
 //!
-//! Inputs are normalised first, (x − mean) / scale, with the mean and scale stored in the
-//! network. Everything is f32. Weights are `inputs × outputs`, row-major, so that rows of a
-//! batch are multiplied from the left. Initial weights are uniform in ±√(6 / inputs) (He et
-//! al., 2015), of the last layer in ±1/√inputs, biases 0.
+//! Inputs are first normalised, (x − mean) / scale, with mean and scale stored in the network. Everything is f32.
+//! Weights are `inputs × outputs`, row-major, so that a batch of rows is multiplied from the left. Initial weights are
+//! uniform in ±√(6 / inputs) (He et al., 2015), those of the last layer in ±1/√inputs; biases are 0.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -12,41 +11,41 @@ use candle_core::{CpuStorage, Device, InplaceOp2, Layout, Tensor};
 
 use super::random::Random;
 
-/// Rows of every product. Products of other sizes are multiplied in another order, which rounds
-/// differently, and the answer to a row would depend on how many are asked for with it.
+/// Rows of every product. The rounding of a product depends on its size, so a fixed size makes the result of a row
+/// independent of the rows computed with it.
 const ROWS_AT_A_TIME: usize = 256;
-/// Beyond this a description is taken for damaged.
+/// Maximum layer width; beyond it a file counts as damaged.
 const MOST_UNITS: usize = 1 << 16;
-/// Beyond this a description is taken for damaged.
+/// Maximum number of layers; beyond it a file counts as damaged.
 const MOST_LAYERS: usize = 64;
 
-/// Why a network cannot be made, read or used.
+/// Reason that a network cannot be made, read or used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// Not a weights file at all.
-    #[error("not a file of networks (safetensors form): {0}")]
+    /// Not a weight file.
+    #[error("invalid network file (safetensors): {0}")]
     Form(String),
-    /// A tensor that should be there is not.
+    /// A tensor is missing.
     #[error("tensor {0:?} is missing")]
     Missing(String),
-    /// A tensor of another shape.
+    /// A tensor has the wrong shape.
     #[error("tensor {name:?} has shape {found:?}, expected {expected:?}")]
     Shape {
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// What the description asks for.
+        /// Shape required by the description.
         expected: Vec<usize>,
-        /// What is there.
+        /// Shape found.
         found: Vec<usize>,
     },
-    /// A number that is infinite or none, or a scale that is not above 0.
-    #[error("{0:?} holds a number that is not finite (or a scale that is not above 0)")]
+    /// A number is not finite, or a scale is not above 0.
+    #[error("{0:?} has a number that is not finite (or a scale not above 0)")]
     NotFinite(String),
-    /// Layer sizes that make no network.
+    /// Invalid layer sizes.
     #[error("{0}")]
     Sizes(String),
-    /// Rows of another width than the network's.
-    #[error("{found} numbers are not rows of {width} inputs")]
+    /// Rows do not have the network's width.
+    #[error("{found} numbers are not a multiple of {width} inputs")]
     Inputs {
         /// Inputs of the network.
         width: usize,
@@ -64,7 +63,7 @@ impl From<candle_core::Error> for ModelError {
     }
 }
 
-/// What follows every layer but the last.
+/// Activation after every layer but the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
     /// max(0, z).
@@ -74,7 +73,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// The name in files.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Relu => "relu",
@@ -82,7 +81,7 @@ impl Activation {
         }
     }
 
-    /// The activation of that name.
+    /// Activation of that name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Relu, Self::Silu].into_iter().find(|activation| activation.name() == name)
     }
@@ -107,13 +106,13 @@ impl Activation {
     }
 }
 
-/// eˣ within 2 units in the last place, held at the ends of what f32 holds: 2ⁿ·eʳ with whole n and
-/// |r| ≤ ln 2 / 2, eʳ by its Taylor series. Branches and calls would keep the compiler from computing several
-/// at a time, and the system's own differs from machine to machine.
+/// Computes eˣ within 2 units in the last place, clamped to the range of f32: 2ⁿ·eʳ with integer n and |r| ≤ ln 2 / 2,
+/// eʳ by its Taylor series. Without branches and calls the compiler can vectorise it, and unlike the system's function
+/// it is equal on every machine.
 fn exp(x: f32) -> f32 {
-    /// Adding it rounds to a whole number, which is in the last bits of the sum.
+    /// Adding this rounds to an integer in the last bits of the sum.
     const ROUND: f32 = 12_582_912.0;
-    /// ln 2 in two parts, of which the first times n is exact.
+    /// ln 2 in two parts; n times the first is exact.
     const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
     let x = x.clamp(-87.3, 88.3);
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
@@ -124,28 +123,28 @@ fn exp(x: f32) -> f32 {
     series * power
 }
 
-/// The form of a network.
+/// Layer sizes and activation of a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Architecture {
-    /// Inputs, the widths of the hidden layers, outputs: at least two numbers.
+    /// Widths of inputs, hidden layers and outputs: at least two numbers.
     pub sizes: Vec<usize>,
-    /// What follows every layer but the last.
+    /// Activation after every layer but the last.
     pub activation: Activation,
 }
 
 impl Architecture {
-    /// `layers` hidden layers of `width` units.
+    /// Architecture with `layers` hidden layers of `width` units.
     pub fn uniform(inputs: usize, layers: usize, width: usize, outputs: usize, activation: Activation) -> Self {
         let hidden = std::iter::repeat_n(width, layers);
         Self { sizes: std::iter::once(inputs).chain(hidden).chain([outputs]).collect(), activation }
     }
 
-    /// Inputs and outputs of every layer.
+    /// Inputs and outputs of each layer.
     pub fn layers(&self) -> impl ExactSizeIterator<Item = (usize, usize)> + '_ {
         self.sizes.windows(2).map(|pair| (pair[0], pair[1]))
     }
 
-    /// How many weights and biases there are.
+    /// Number of weights and biases.
     pub fn parameter_count(&self) -> usize {
         self.layers().map(|(inputs, outputs)| (inputs + 1) * outputs).sum()
     }
@@ -160,7 +159,7 @@ impl Architecture {
         self.sizes.last().copied().unwrap_or(0)
     }
 
-    /// Refuses what is no network, or one too large to be meant.
+    /// Rejects invalid or implausibly large networks.
     ///
     /// # Errors
     /// [`ModelError::Sizes`] with the sizes.
@@ -176,16 +175,16 @@ impl Architecture {
     }
 }
 
-/// One layer, as tensors.
+/// Layer as tensors.
 #[derive(Debug, Clone)]
 pub struct Layer {
     /// Weights, `inputs × outputs`.
     pub weight: Tensor,
-    /// A bias for each output.
+    /// Bias of each output.
     pub bias: Tensor,
 }
 
-/// A fully connected network. A copy shares the weights, which never change.
+/// Fully connected network. Copies share the immutable weights.
 #[derive(Debug, Clone)]
 pub struct Mlp {
     architecture: Architecture,
@@ -194,7 +193,7 @@ pub struct Mlp {
     layers: Vec<Layer>,
 }
 
-/// The same form and the same numbers.
+/// Networks are equal if architecture and numbers are.
 impl PartialEq for Mlp {
     fn eq(&self, other: &Self) -> bool {
         (&self.architecture, &self.mean, &self.scale) == (&other.architecture, &other.mean, &other.scale)
@@ -203,10 +202,10 @@ impl PartialEq for Mlp {
 }
 
 impl Mlp {
-    /// Random initial weights from `seed`, inputs taken as they are.
+    /// Makes random initial weights from `seed`, without normalisation of the inputs.
     ///
     /// # Errors
-    /// [`ModelError::Sizes`] where `architecture` is no network.
+    /// [`ModelError::Sizes`] if `architecture` is invalid.
     pub fn new(architecture: Architecture, seed: u64) -> Result<Self, ModelError> {
         architecture.check()?;
         let mut random = Random::new(seed);
@@ -221,11 +220,11 @@ impl Mlp {
         Self::from_parameters(architecture, vec![0.0; inputs], vec![1.0; inputs], &parameters)
     }
 
-    /// A network of given numbers: of every layer the weights (`inputs × outputs`, row-major),
-    /// then the biases. `mean` and `scale` have one number an input.
+    /// Builds a network from numbers: for each layer the weights (`inputs × outputs`, row-major), then the biases.
+    /// `mean` and `scale` have one number per input.
     ///
     /// # Errors
-    /// [`ModelError`] where a length does not fit or a number is not finite.
+    /// [`ModelError`] if a length does not match or a number is not finite.
     pub fn from_parameters(
         architecture: Architecture,
         mean: Vec<f32>,
@@ -262,12 +261,12 @@ impl Mlp {
         Ok(Self { architecture, mean, scale, layers })
     }
 
-    /// The form.
+    /// Layer sizes and activation.
     pub fn architecture(&self) -> &Architecture {
         &self.architecture
     }
 
-    /// What is taken off the inputs, and what they are divided by then.
+    /// Mean and scale of the input normalisation.
     pub fn normalisation(&self) -> (&[f32], &[f32]) {
         (&self.mean, &self.scale)
     }
@@ -275,7 +274,7 @@ impl Mlp {
     /// All weights and biases, in the order of [`Mlp::from_parameters`].
     ///
     /// # Errors
-    /// [`ModelError::Compute`], which does not happen on a CPU.
+    /// [`ModelError::Compute`], which cannot happen on a CPU.
     pub fn parameters(&self) -> Result<Vec<f32>, ModelError> {
         let mut all = Vec::with_capacity(self.architecture.parameter_count());
         for Layer { weight, bias } in &self.layers {
@@ -285,11 +284,11 @@ impl Mlp {
         Ok(all)
     }
 
-    /// The outputs (`rows × outputs`, row-major) for `rows` of inputs (`rows × inputs`).
-    /// Thousands of rows in one call cost far less than as many calls.
+    /// Computes the outputs (`rows × outputs`, row-major) for `rows` of inputs (`rows × inputs`). One call with
+    /// thousands of rows is far cheaper than thousands of calls.
     ///
     /// # Errors
-    /// [`ModelError::Inputs`] where `rows` is not a multiple of the inputs.
+    /// [`ModelError::Inputs`] if `rows` is not a multiple of the inputs.
     pub fn forward(&self, rows: &[f32]) -> Result<Vec<f32>, ModelError> {
         let width = self.architecture.inputs();
         if !rows.len().is_multiple_of(width) {
@@ -310,38 +309,38 @@ impl Mlp {
         Ok(outputs)
     }
 
-    /// The layers' tensors, for training to copy.
+    /// Tensors of the layers, for training to copy.
     pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
 }
 
-/// (x − mean) / scale, row by row.
+/// Computes (x − mean) / scale, row by row.
 pub fn normalise(rows: &[f32], mean: &[f32], scale: &[f32]) -> Vec<f32> {
     let columns = mean.iter().zip(scale).cycle();
     rows.iter().zip(columns).map(|(x, (mean, scale))| (x - mean) / scale).collect()
 }
 
-/// Rows as a matrix.
+/// Converts rows to a matrix.
 ///
 /// # Errors
-/// Where `rows` is not a multiple of `width`.
+/// Fails if `rows` is not a multiple of `width`.
 pub fn batch(rows: Vec<f32>, width: usize) -> candle_core::Result<Tensor> {
     let count = rows.len() / width;
     Tensor::from_vec(rows, (count, width), &Device::Cpu)
 }
 
-/// One layer: `rows × inputs` to `rows × outputs`.
+/// Applies one layer: `rows × inputs` to `rows × outputs`.
 ///
 /// # Errors
-/// Where `rows` has not the layer's inputs.
+/// Fails if `rows` does not match the layer's inputs.
 pub fn through(rows: &Tensor, layer: &Layer, activation: Option<Activation>) -> candle_core::Result<Tensor> {
     threads();
     let out = rows.matmul(&layer.weight)?;
     in_place(&out, &layer.bias, |out, bias| {
         for row in out.chunks_exact_mut(bias.len()) {
             match activation {
-                // A loop of its own each, so that the compiler can vectorise it.
+                // Separate loops, so that the compiler can vectorise each.
                 Some(Activation::Relu) => row.iter_mut().zip(bias).for_each(|(z, b)| *z = (*z + b).max(0.0)),
                 Some(other) => row.iter_mut().zip(bias).for_each(|(z, b)| *z = other.of(*z + b)),
                 None => row.iter_mut().zip(bias).for_each(|(z, b)| *z += b),
@@ -351,14 +350,13 @@ pub fn through(rows: &Tensor, layer: &Layer, activation: Option<Activation>) -> 
     Ok(out)
 }
 
-/// Gives products, and whatever else is computed side by side, as many threads as this process may have.
-/// Rayon ends the program where it cannot start its own; with none at all, everything is computed in the
-/// thread that asks.
+/// Sizes the global thread pool to the threads that this process may start. Rayon aborts the program if it cannot start
+/// its own; if no thread can be started, everything runs in the calling thread.
 pub(super) fn threads() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads);
-        // The pool of all can be tried only once, so one of its size is tried on the side.
+        // The global pool can be built only once, so a temporary pool of that size is tried first.
         let mut threads = candle_core::utils::get_num_threads();
         if pool(threads).build().is_ok() {
             return;
@@ -370,11 +368,11 @@ pub(super) fn threads() {
     });
 }
 
-/// Changes the numbers of `target` where they are, given those of `other`. Both must be
-/// contiguous f32 tensors, and nobody else may rely on the old numbers of `target`.
+/// Changes the numbers of `target` in place, given those of `other`. Both must be contiguous f32 tensors, and no one
+/// else may rely on the old numbers of `target`.
 ///
 /// # Errors
-/// Where one of them is not contiguous, or not of f32.
+/// Fails if one of them is not contiguous or not f32.
 pub fn in_place(target: &Tensor, other: &Tensor, change: impl FnMut(&mut [f32], &[f32])) -> candle_core::Result<()> {
     target.inplace_op2(other, &InPlace(RefCell::new(change)))
 }
@@ -412,8 +410,7 @@ mod tests {
         Architecture { sizes: sizes.to_vec(), activation: Activation::Relu }
     }
 
-    /// By hand: x = [2, 3] normalised to [1, 1]; hidden relu([1 + 2 + 0, −1 − 1 + 1]) = [3, 0];
-    /// output 3·2 + 0·5 − 1.
+    /// By hand: x = [2, 3] normalised to [1, 1]; hidden relu([1 + 2 + 0, −1 − 1 + 1]) = [3, 0]; output 3·2 + 0·5 − 1.
     #[test]
     fn the_formula() {
         let numbers = [1.0, -1.0, 2.0, -1.0, 0.0, 1.0, 2.0, 5.0, -1.0];
@@ -463,7 +460,7 @@ mod tests {
         assert_eq!(from(0.0, 1.0, 2, f32::INFINITY), Err(ModelError::NotFinite("parameters".to_owned())));
     }
 
-    /// Against the system's in 64 bits.
+    /// Compared with the system's function in 64 bits.
     #[test]
     fn the_exponential_is_near_enough() {
         for step in -87_000..=88_000 {

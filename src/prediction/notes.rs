@@ -1,4 +1,4 @@
-//! What is to be said with a step's number: doubts, fall-backs, and what went into it.
+//! Notes on a step's time: uncertainties, fallbacks, and the figures behind it.
 
 use super::base::Base;
 use super::decoded::Decoded;
@@ -11,19 +11,16 @@ use super::shares::far_share;
 use super::warning::{Warning, WarningKind};
 use habitat_step::profile::{Mode, Phase, Profile};
 
-/// What is to be said of a step by fitted lines.
+/// Notes on a step by fitted lines.
 pub(super) fn of_lines(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<String> {
     let lines = &fitted.lines;
     let mut notes = Vec::new();
     if lines.is_measured() {
         if (lines.step_factor() - 1.0).abs() > 0.005 {
-            notes.push(format!(
-                "steps take {:.2} times the sum of their layers by the linear models",
-                lines.step_factor()
-            ));
+            notes.push(format!("linear models: steps take {:.2} times the sum of their layers", lines.step_factor()));
         }
     } else {
-        notes.push(format!("not among the {} GPUs of the linear models: their rates carried over", lines.gpus()));
+        notes.push(format!("not among the {} GPUs of the linear models: rates extrapolated from those", lines.gpus()));
     }
     let rest: f64 = shares.iter().filter(|share| share.method == Method::Roofline).map(|share| share.share).sum();
     if rest > 0.005 {
@@ -32,7 +29,7 @@ pub(super) fn of_lines(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<Strin
     notes
 }
 
-/// What is to be said of the learned models' part.
+/// Notes on the learned models' part of a step.
 pub(super) fn of_models(
     (rates, mode): (&Rates<'_>, Mode),
     operations: &[OperationPrediction],
@@ -51,14 +48,14 @@ pub(super) fn of_models(
             Some(_) => ("whole training iterations", ""),
             None => ("steps", if is_own { ", as measured on this GPU" } else { "" }),
         };
-        notes.push(format!("{what} take {factor:.2} times the sum of their operators by the models{on}"));
+        notes.push(format!("learned models: {what} take {factor:.2} times the sum of their operators{on}"));
     }
     if let Some(counts) = models.models.measured_on(gpu) {
         let over =
-            if counts.passed_over > 0 { format!(" ({} more tell nothing)", counts.passed_over) } else { String::new() };
+            if counts.passed_over > 0 { format!(" ({} more unused)", counts.passed_over) } else { String::new() };
         notes.push(format!("corrected by {} operators measured on this GPU{over}", counts.used));
     } else if !models.has_seen(gpu) {
-        notes.push("never measured here: ranges come from GPUs that the models had not seen".to_owned());
+        notes.push("no measurements of this GPU: the range is the error on unseen GPUs".to_owned());
     }
     let rate = models.models.on(rates).rate(None, None);
     if rate.is_power_limited() {
@@ -75,11 +72,11 @@ pub(super) fn of_models(
     notes
 }
 
-/// Said of steps in 16 or 8 bits on AMD GPUs.
-pub(super) const NARROW_ON_AMD: &str = "no step in 16 bits on an AMD GPU was learned from, and those that others measured took 2.8 to 3.9 times as long as predicted (BERT and ResNet on an MI325X, ROCm 6.2): the range reaches up to 4 times";
+/// Note for steps in 16 or 8 bits on AMD GPUs.
+pub(super) const NARROW_ON_AMD: &str = "the training data has no 16-bit steps on AMD GPUs, and published ones took 2.8 to 3.9 times the predicted time (BERT and ResNet on an MI325X, ROCm 6.2): the range reaches up to 4 times";
 
-/// Products that were predicted in an element type that the GPU has no matrix cores for. Products in TF32
-/// run in FP32 there, which is what is predicted.
+/// Warning for products in an element type without matrix cores. Products in TF32 are exempt: they run, and are
+/// predicted, in FP32 there.
 pub(super) fn without_matrix_cores(
     rates: &Rates<'_>,
     decoded: &[Decoded<'_>],
@@ -92,22 +89,21 @@ pub(super) fn without_matrix_cores(
         .filter(|(_, operation)| by_rates(operation))
         .filter_map(|(decoded, _)| rates.lacks(decoded))
         .find(|name| *name != "tf32")?;
-    let mut text =
-        format!("the GPU has no matrix cores for {name}: products in {name} are predicted at the rate of fp32");
+    let mut text = format!("no {name} tensor cores: products in {name} are predicted at FP32 speed");
     if name == "fp8" {
         text += "; PyTorch does not run them on such GPUs";
     }
     Some(Warning { kind: WarningKind::NoMatrixCores, text })
 }
 
-/// Doubts about the GPU's figures, and operations left out.
+/// Notes on uncertain GPU figures and on operations left out.
 pub(super) fn of_gpu(rates: &Rates<'_>, operations: &[OperationPrediction], profile: &Profile) -> Vec<String> {
     let (mut notes, gpu) = (Vec::new(), rates.gpu);
     if gpu.is_doubtful() {
-        notes.push(format!("catalog figures not confirmed: {}", gpu.unconfirmed.join("; ")));
+        notes.push(format!("unverified specifications: {}", gpu.unconfirmed.join("; ")));
     }
     if let Some(calibration) = &gpu.calibration {
-        notes.push(format!("bandwidth and rates of products as calibrated on {}", calibration.day()));
+        notes.push(format!("bandwidth and product rates calibrated on {}", calibration.day()));
     }
     if let Source::Rule(rule) = rates.bandwidth.source {
         notes.push(format!("bandwidth assumed: {rule}"));

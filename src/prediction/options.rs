@@ -1,4 +1,4 @@
-//! What to predict and how.
+//! Options of a prediction.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use super::wave::WaveForm;
 use habitat_base::units::GpuSlug;
 use habitat_step::profile::Precision;
 
-/// What to predict and how.
+/// Options of a prediction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
-    /// GPUs to predict for; empty = all of the catalog.
+    /// GPUs to predict; empty = all of the catalog.
     pub targets: Vec<GpuSlug>,
-    /// Drop what was measured and predict from shapes alone.
+    /// Ignores measurements and predicts from shapes alone.
     pub ignore_origin: bool,
-    /// The GPU the profile was recorded on, in place of what it says.
+    /// GPU that the profile was recorded on, overriding the profile.
     pub origin: Option<GpuSlug>,
-    /// Which methods may be used.
+    /// Methods that may be used.
     pub method: MethodChoice,
-    /// Whether the device waits for the host.
+    /// Treatment of the wait for the host.
     pub host: Host,
-    /// Which equation wave scaling uses.
+    /// Equation for wave scaling.
     pub wave_form: WaveForm,
-    /// The learned models; without them rooflines take their place.
+    /// Learned models; without them rooflines are used.
     pub models: Option<Arc<Models>>,
     /// Habitat's networks, for [`MethodChoice::HabitatMlp`].
     pub habitat: Option<Arc<HabitatMlp>>,
@@ -36,9 +36,9 @@ pub struct Options {
     pub kernel_wise: Option<Arc<KernelWise>>,
     /// The black-box model, for [`MethodChoice::BlackBox`].
     pub black_box: Option<Arc<BlackBoxModel>>,
-    /// The precision to predict for, where it is not the recorded one.
+    /// Precision to predict, if not the recorded one.
     pub precision: Option<Precision>,
-    /// Leave out what is predicted of each operation ([`Prediction::operations`](super::Prediction::operations)):
-    /// of many operations on many GPUs these would take most of the memory.
+    /// Omits predictions of operations ([`Prediction::operations`](super::Prediction::operations)), which take most of
+    /// the memory with many operations on many GPUs.
     pub steps_only: bool,
 }

@@ -1,4 +1,4 @@
-//! The GPU that a profile was recorded on.
+//! Finds the GPU that a profile was recorded on.
 
 use super::candidates::known;
 pub use super::candidates::{Candidates, candidates};
@@ -8,11 +8,10 @@ use habitat_base::text;
 use habitat_step::catalog::{Catalog, GpuSpec};
 use habitat_step::profile::Profile;
 
-/// The GPU that the measured times of a profile are of; `None` where nothing was measured or
-/// what was is to be ignored.
+/// GPU of a profile's measured times; `None` if nothing was measured or measurements are ignored.
 ///
 /// # Errors
-/// [`PredictError`] where the catalog does not have it.
+/// [`PredictError`] if the GPU is not in the catalog.
 pub fn origin<'a>(
     profile: &Profile,
     catalog: &'a Catalog,

@@ -1,13 +1,13 @@
-//! Work on all processors that this process may use; the results are those of one.
+//! Runs work on all processors available to this process; results do not depend on their number.
 
 use rayon::prelude::*;
 
 use super::mlp::threads;
 
-/// Items that one thread takes at a time at least.
+/// Minimum number of items per thread at a time.
 const FEW: usize = 1024;
 
-/// Does `work` on every one of a few large parts; the results come in their order.
+/// Applies `work` to a few large parts; results keep their order.
 pub(super) fn parts<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Send + Sync) -> Vec<R> {
     if parts.len() < 2 {
         return parts.into_iter().map(work).collect();
@@ -16,7 +16,7 @@ pub(super) fn parts<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Sen
     parts.into_par_iter().map(work).collect()
 }
 
-/// Does `work` on every one of many small items; the results come in their order.
+/// Applies `work` to many small items; results keep their order.
 pub(super) fn items<'a, T: Sync, R: Send>(items: &'a [T], work: impl Fn(&'a T) -> R + Send + Sync) -> Vec<R> {
     if items.len() < 2 * FEW {
         return items.iter().map(work).collect();

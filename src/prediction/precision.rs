@@ -1,17 +1,14 @@
-//! A recorded step in another precision.
+//! Predicts a recorded step in another precision.
 //!
-//! Daydream's rule as Habitat combines it with its own (USENIX ATC '21, section 6.1.2):
-//! the step is predicted on the destination in the precision it was recorded in, then each
-//! operation is scaled by what the other precision changes on that GPU. Where those papers
-//! take fixed factors, the ratio of two rooflines of the same GPU is taken here: products
-//! by the sustained rates of the two precisions unless memory bounds them, operations bound
-//! by memory by the bytes of their elements. The efficiency model, where it is there, says both
-//! more closely.
+//! Uses Daydream's rule as combined with Habitat (USENIX ATC '21, section 6.1.2): the step is predicted on the
+//! destination in its recorded precision, then each operation is scaled by the effect of the other precision on that
+//! GPU. Those papers use fixed factors; here the factor is the ratio of two rooflines of the same GPU. Compute-bound
+//! products scale with the sustained rates of both precisions, memory-bound operations with the bytes of their
+//! elements. With an efficiency model, its times replace the rooflines.
 //!
-//! Which elements change under automatic mixed precision follows PyTorch's autocast:
-//! products, convolutions, attention, recurrent layers and what works on their results run
-//! in 16 bits; layer, group and RMS norms, softmax, losses, sums and some functions stay in
-//! 32 bits, as do table look-ups and the optimizer. Batch norm follows its input.
+//! Under automatic mixed precision, element types follow PyTorch's autocast. Products, convolutions, attention,
+//! recurrent layers and operations on their results run in 16 bits. Layer, group and RMS norms, softmax, losses, sums
+//! and some functions stay in 32 bits, as do table look-ups and the optimizer. Batch norm follows its input.
 
 mod casts;
 
@@ -28,42 +25,42 @@ use super::roofline::roofline;
 use habitat_step::op::name::{self, Form, Name, NormalisationForm};
 use habitat_step::op::{ALLOW_TF32, Arithmetic, Family, Work};
 
-/// Mean error of whole steps predicted so, from another GPU (Habitat section 6.1.2).
+/// Mean error of whole steps converted to another precision, predicted from another GPU (Habitat section 6.1.2).
 const CHANGED_STEP_ERROR: f64 = 0.161;
-/// The same without a change of precision: Habitat's mean error over all pairs of GPUs.
+/// Mean error without a change of precision: Habitat's over all pairs of GPUs.
 const SAME_STEP_ERROR: f64 = 0.118;
 
-/// GPUs that a note names one by one.
+/// Maximum number of GPUs named in a note.
 const GPUS_NAMED: usize = 6;
 
-/// From the recorded precision to the one asked for.
+/// Conversion from the recorded precision to the requested one.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Change {
     from: Precision,
     to: Precision,
-    /// Whether the profile says what it was recorded in.
+    /// Whether the profile names its precision.
     recorded: bool,
-    /// By operation; `None` where nothing changes.
+    /// Changes by operation; `None` if an operation does not change.
     operations: Vec<Option<Changed>>,
 }
 
-/// An operation in the precision asked for.
+/// Operation in the requested precision.
 #[derive(Debug, Clone, PartialEq)]
 struct Changed {
     dtype: DType,
     work: Work,
-    /// Elements of each cast that comes with it.
+    /// Elements of each cast added to it.
     casts: Vec<f64>,
-    /// Whether it is itself a cast that is not needed.
+    /// Whether it is a cast that is no longer needed.
     is_gone: bool,
-    /// What the efficiency model takes it for, as recorded and as asked for.
+    /// Inputs of the efficiency model, in the recorded and the requested precision.
     asked: Option<[WithTf32; 2]>,
-    /// Its arithmetic on a GPU with TF32.
+    /// Precision of its arithmetic on a GPU with TF32.
     arithmetic: Option<Precision>,
 }
 
 impl Change {
-    /// What is to be changed; `None` where nothing is.
+    /// Conversion for the requested precision; `None` if nothing changes.
     pub(super) fn asked(
         profile: &Profile,
         to: Option<Precision>,
@@ -89,26 +86,26 @@ impl Change {
         Some(change)
     }
 
-    /// The precision asked for.
+    /// Requested precision.
     pub(super) const fn to(&self) -> Precision {
         self.to
     }
 
-    /// What is said with every prediction so changed.
+    /// Note for every converted prediction.
     pub(super) fn note(&self) -> String {
         format!("predicted in {}, recorded in {}", self.to, self.from)
     }
 
-    /// Whether tensors may become larger than they were recorded.
+    /// Whether tensors may become larger than recorded.
     pub(super) const fn widens(&self) -> bool {
         !is_wide(self.from) && is_wide(self.to)
     }
 
-    /// How small the step may become in memory, if its numbers become narrower.
+    /// Possible reduction of memory, if numbers become narrower.
     ///
-    /// Training in FP8 keeps weights, gradients and optimizer state as they were, adds the weights in 8 bits and
-    /// their transposes (Transformer Engine; autocast to 16 bits has copies as large), and keeps activations
-    /// that are not inputs of products in 16 bits: at least half, or a quarter, of what was recorded.
+    /// Training in FP8 keeps weights, gradients and optimizer state, and adds the weights in 8 bits with their
+    /// transposes (Transformer Engine; autocast to 16 bits has copies as large). Activations that are not inputs of
+    /// products stay in 16 bits: at least half, or a quarter, of the recorded size.
     pub(super) fn narrowing(&self, workload: &Workload) -> Option<Narrowing> {
         let keeps_states = self.to == Precision::Fp8 && workload.mode == Mode::Training;
         let states = |precision| match precision {
@@ -132,12 +129,12 @@ impl Change {
         (narrowing.states < 1.0 || narrowing.rest < 1.0).then_some(narrowing)
     }
 
-    /// What holds on every GPU.
+    /// Notes that apply to every GPU.
     pub(super) fn notes(&self, decoded: &[Decoded<'_>]) -> Vec<String> {
         let &Self { from, to, recorded, .. } = self;
-        let source = if recorded { "as recorded" } else { "taken from the element types; the profile does not say" };
+        let source = if recorded { "as recorded" } else { "inferred from element types" };
         let mut notes = vec![format!(
-            "precision changed from {from} ({source}) to {to} by the rates and element sizes of both on each GPU (Daydream's rule; Habitat found {:.1} % mean error with it), ranges widened for it",
+            "precision changed from {from} ({source}) to {to} by each GPU's rates and element sizes (Daydream's rule; mean error {:.1} % in Habitat), ranges widened",
             CHANGED_STEP_ERROR * 100.0
         )];
         let casts = |told: bool| -> u64 {
@@ -147,10 +144,9 @@ impl Change {
         if mixes(from) && !mixes(to) {
             match (casts(true), casts(false)) {
                 (0, 0) => {}
-                (0, untold) => notes.push(format!(
-                    "{untold} copies of the recording may be casts, which {to} would not need; they are counted all the same"
-                )),
-                (told, _) => notes.push(format!("{told} casts of the recording, which {to} does not need, are left out")),
+                (0, untold) => notes
+                    .push(format!("{untold} recorded copies may be casts that {to} does not need; they still count")),
+                (told, _) => notes.push(format!("{told} recorded casts are left out: {to} does not need them")),
             }
         }
         if autocasts(to) && is_wide(from) {
@@ -161,22 +157,22 @@ impl Change {
             });
             let moved = elements.sum::<f64>() * casts::BYTES / 1e6;
             notes.push(format!(
-                "casts that {to} adds are not in the recording; they follow from its operations by the rules of PyTorch's autocast and move {moved:.1} MB, counted with the operations that need them"
+                "casts that {to} adds are estimated by the rules of PyTorch's autocast: {moved:.1} MB, counted with the operations that need them"
             ));
         } else if mixes(to) && !mixes(from) {
-            notes.push(format!("casts that {to} would add are not in the recording and are not counted"));
+            notes.push(format!("casts that {to} would add are not recorded and not counted"));
         }
         notes
     }
 
-    /// Whether anything changes on a GPU: between precisions of 32 bits, only where TF32 is there and an
-    /// operation runs in it in one of the two alone.
+    /// Whether anything changes on a GPU. Between 32-bit precisions, that requires TF32 and an operation that runs in
+    /// it in only one of the two.
     pub(super) fn changes(&self, gpu: &GpuSpec) -> bool {
         let is_within_32_bits = self.from.is_32_bits() && self.to.is_32_bits();
         !is_within_32_bits || gpu.runs_tf32() && self.operations.iter().any(Option::is_some)
     }
 
-    /// The GPUs that keep the recorded precision, in one line; `None` where all change.
+    /// Note listing the GPUs that keep the recorded precision; `None` if all change.
     pub(super) fn kept_on(&self, refused: &[&GpuSpec]) -> Option<String> {
         let shown = refused.iter().take(GPUS_NAMED).map(|gpu| gpu.slug.as_str()).collect::<Vec<_>>().join(", ");
         let more = match refused.len().saturating_sub(GPUS_NAMED) {
@@ -184,10 +180,10 @@ impl Change {
             more => format!(" and {more} more"),
         };
         (!refused.is_empty())
-            .then(|| format!("no {} matrix rate, so predicted in {}: {shown}{more}", self.to, self.from))
+            .then(|| format!("no {} tensor cores, so predicted in {}: {shown}{more}", self.to, self.from))
     }
 
-    /// Why `gpu` cannot run in the precision asked for, where it cannot.
+    /// Reason that `gpu` cannot run in the requested precision, if it cannot.
     pub(super) fn refused_by(&self, gpu: &GpuSpec) -> Option<String> {
         let peak = &gpu.peak;
         let (name, rate) = match self.to {
@@ -198,11 +194,10 @@ impl Change {
             Precision::Fp8 => ("fp8", peak.fp8_tensor),
         };
         rate.is_none()
-            .then(|| format!("{} has no {name} matrix rate: predicted in {}, not in {}", gpu.slug, self.from, self.to))
+            .then(|| format!("{} has no {name} tensor cores: predicted in {}, not in {}", gpu.slug, self.from, self.to))
     }
 
-    /// Scales the predictions of one GPU, operation by operation, with the reason where it `explains`; gives
-    /// what to note.
+    /// Scales the predictions of one GPU, operation by operation, with the reason if it `explains`. Returns a note.
     pub(super) fn apply(
         &self,
         rates: &Rates<'_>,
@@ -233,11 +228,11 @@ impl Change {
         let share = if all.get() > 0.0 { unknown / all } else { 0.0 };
         (share > 0.01).then(|| {
             let share = share * 100.0;
-            format!("{share:.0} % of the device time is of operators without shapes: taken as in {}", self.from)
+            format!("{share:.0} % of the device time is in operators without shapes: kept as in {}", self.from)
         })
     }
 
-    /// Time in the precision asked for over time in the recorded one.
+    /// Time in the requested precision over time in the recorded one.
     fn factor(
         &self,
         (rates, board): (&Rates<'_>, Option<&Board<'_>>),
@@ -263,7 +258,7 @@ impl Change {
             roofline(rates, &work, Some(&DType::Float32), Some(self.to))
         };
         let factor = (there + changed.casts.iter().map(cast).fold(Micros::ZERO, |all, one| all + one)) / here;
-        // Libraries take the faster kernel: TF32 is never slower than FP32.
+        // Libraries choose the faster kernel: TF32 is never slower than FP32.
         match (decoded.arithmetic, changed.arithmetic) {
             (Some(Precision::Fp32Strict), Some(Precision::Tf32)) => factor.min(1.0),
             (Some(Precision::Tf32), Some(Precision::Fp32Strict)) => factor.max(1.0),
@@ -271,7 +266,7 @@ impl Change {
         }
     }
 
-    /// An operation in the precision asked for; `None` where nothing is known to change.
+    /// Operation in the requested precision; `None` if no change is known.
     fn changed(&self, decoded: &Decoded<'_>, efficiency: Option<&Efficiency>) -> Option<Changed> {
         let before = decoded.dtype.as_ref().filter(|before| is_floating(before))?;
         let (size, work, operation) = (before.size_bytes()?, decoded.work?, decoded.operation);
@@ -281,7 +276,7 @@ impl Change {
         let is_gone = mixes(self.from) && !mixes(self.to) && casts::is_told(decoded);
         let dtype = self.element(operation, decoded.family, before);
         let element = dtype.size_bytes().unwrap_or(size) as f64;
-        // Tensors of other types, such as masks and statistics, keep theirs.
+        // Tensors of other types, such as masks and statistics, keep their type.
         let work = if element == size as f64 { work } else { decoded.op.work(element)? };
         let mut operation = Operation { dtype: Some(dtype.clone()), ..operation.clone() };
         // The requested precision replaces the flag of the recording.
@@ -295,7 +290,7 @@ impl Change {
         Some(Changed { dtype, work, casts: Vec::new(), is_gone, asked, arithmetic: after.arithmetic })
     }
 
-    /// The element type of an operation in the precision asked for.
+    /// Element type of an operation in the requested precision.
     fn element(&self, operation: &Operation, family: Family, recorded: &DType) -> DType {
         let half = match self.to {
             precision if precision.is_32_bits() => None,
@@ -303,13 +298,13 @@ impl Change {
             _ => Some(DType::Bfloat16),
         };
         let Some(half) = half else {
-            // A cast has the sizes of both sides.
+            // A cast involves the sizes of both sides.
             return if name::is_cast(&operation.name) { recorded.clone() } else { DType::Float32 };
         };
         if self.to == Precision::Fp8 && family == Family::Gemm {
             return DType::Float8E4m3;
         }
-        // What was mixed already says itself which operations run in 16 bits, as does what has 16 throughout.
+        // A recording in mixed or pure 16-bit precision already shows which operations run in 16 bits.
         let is_narrow = matches!(self.from, Precision::Fp16 | Precision::Bf16) && self.to == Precision::Fp8;
         let lowered = match (mixes(self.from) || is_narrow, mixes(self.to)) {
             (true, true) => *recorded != DType::Float32,
@@ -320,7 +315,7 @@ impl Change {
     }
 }
 
-/// Precision of the products of a recording that does not name it.
+/// Infers the precision of products if the recording does not name it.
 pub(super) fn infer(operations: &[Operation]) -> Precision {
     let half = |dtype: &DType| operations.iter().any(|operation| operation.dtype.as_ref() == Some(dtype));
     match (half(&DType::Bfloat16), half(&DType::Float16), half(&DType::Float32)) {
@@ -350,7 +345,7 @@ const fn is_floating(dtype: &DType) -> bool {
     matches!(dtype, DType::Float32 | DType::Float16 | DType::Bfloat16 | DType::Float8E4m3 | DType::Float8E5m2)
 }
 
-/// Whether an operation recorded in 32 bits runs in 16 under autocast.
+/// Whether an operation recorded in 32 bits runs in 16 bits under autocast.
 fn lowered_by_autocast(operation: &Operation) -> bool {
     if !matches!(operation.phase, Phase::Forward | Phase::Backward | Phase::Other) {
         return false;
@@ -360,7 +355,7 @@ fn lowered_by_autocast(operation: &Operation) -> bool {
         Form::Normalisation(form) => {
             matches!(form, NormalisationForm::Channel | NormalisationForm::ChannelWithStatistics)
         }
-        // Sums of 16-bit gradients stay so; losses and sums of the forward pass do not.
+        // Sums of 16-bit gradients stay in 16 bits; losses and sums of the forward pass do not.
         Form::Reduction(_) => operation.phase == Phase::Backward && !name.loss,
         Form::Stream(_) => !name::is_kept_wide(&operation.name),
         Form::Pooling => true,
@@ -368,7 +363,7 @@ fn lowered_by_autocast(operation: &Operation) -> bool {
     }
 }
 
-/// A range with the error of the change added, taken as independent of what is in it.
+/// Adds the error of the conversion to a range, assumed independent of it.
 pub(super) fn widened(estimate: Estimate) -> Estimate {
     let more = CHANGED_STEP_ERROR.powi(2) - SAME_STEP_ERROR.powi(2);
     let mid = estimate.range.mid.get();

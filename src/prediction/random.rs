@@ -1,26 +1,26 @@
-//! Seeded numbers: the same on every machine and in every release.
+//! Seeded random numbers that are equal on every machine and in every release.
 //!
-//! Of our own, because shipped weights depend on its numbers and no crate promises the same
-//! ones in every release. `SplitMix64` (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
-//! OOPSLA 2014): ample for initial weights, shuffling and sampling.
+//! Implemented here because shipped weights depend on the numbers and no crate guarantees them across releases.
+//! `SplitMix64` (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) is sufficient for
+//! initial weights, shuffling and sampling.
 
-/// A generator of pseudorandom numbers.
+/// Pseudorandom number generator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of a seed.
+    /// Creates the generator of a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The generator of a seed for one of several uses, such as an epoch.
+    /// Creates the generator of a seed for one of several uses, such as an epoch.
     pub fn of(seed: u64, stream: u64) -> Self {
         let mut first = Self(seed);
         Self(first.bits() ^ Self(stream.wrapping_add(1)).bits())
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -29,18 +29,18 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 up to, but not including, 1.
+    /// Returns a number from 0 up to, but not including, 1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A whole number below `end`, which must not be 0.
+    /// Returns an integer below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
-        // The product's upper half: without division, and even enough for any count here.
+        // Upper half of the product: no division, and uniform enough for any count here.
         ((u128::from(self.bits()) * end as u128) >> 64) as usize
     }
 
-    /// Puts `items` in random order (Fisher–Yates).
+    /// Shuffles `items` (Fisher–Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

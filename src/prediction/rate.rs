@@ -1,29 +1,25 @@
-//! What a GPU sustains: one table of rates for each GPU, every figure with its source.
+//! Rates that a GPU sustains: one table per GPU, each figure with its source.
 //!
-//! Rooflines, wave scaling, learned and linear models, memory and communication take their
-//! figures of a GPU from here. A figure is measured ([`Source::Calibrated`]), published, taken
-//! from the specification, or estimated by a rule whose name it carries. The rules:
+//! Rooflines, wave scaling, learned and linear models, memory and communication use these figures. A figure is measured
+//! ([`Source::Calibrated`]), published, specified, or estimated by a named rule. The rules:
 //!
-//! - copies reach 83 % of the nominal bandwidth, the median of measured over nominal in the
-//!   catalog (0.68–0.88; a test recomputes it);
-//! - streaming kernels reach 87 % of nominal on HBM, 80 % on AMD's, 76 % on GDDR with error
-//!   correction (`NeuSight`'s elementwise tables: V100 92 %, A100 87 %, P100 76 %, T4 and P4
-//!   75 %; MI100 80 %), or what the catalog's `[streaming]` states. Where a measurement was
-//!   published, the geometric mean of that share and 1.1 times the measurement;
-//! - matrix cores reach what was measured on the GPU, in FP16 also what BF16 did; else 80 % of
-//!   their peak (77–87 % on NVIDIA GPUs measured), 92 % where that is cut for sums in 32 bits, or
-//!   what the GPU's power allows, whichever is less: small boards and those of low power do not
-//!   hold the former;
-//! - FP32 on the vector units reaches the peak, but 70 % of it on multiprocessors with 128
-//!   lanes from compute capability 8.6 on, which cannot issue to all of them in long
-//!   sequences, and half of it on CDNA 3 and 4, whose figure counts packed arithmetic;
-//! - long FP32 products run at the lowest of issue and power. Issue: 95 % of the FP32 peak;
-//!   77 % on multiprocessors with 128 lanes from compute capability 8.6 on (50.9 of
-//!   66.9 TFLOP/s on an H100 in `NeuSight`'s operator tables); on AMD's CDNA 1 and 2 60 % of the
-//!   FP32 matrix peak, which is twice the vector peak (51–68 % of the BF16 peak were reached on
-//!   AMD GPUs in stas00/ml-engineering's table). Power: the GPU's limit over the energy that a
-//!   TFLOP takes in that generation; it bites after a while, so a short burst runs at the
-//!   issue rate. A T4 (70 W) holds 3.2–4.4 of 8.1 TFLOP/s and an A100 of 250 W 16.3 of 19.5.
+//! - copies reach 83 % of the nominal bandwidth, the median of measured over nominal in the catalog (0.68–0.88; a test
+//!   recomputes it);
+//! - streaming kernels reach 87 % of nominal on HBM, 80 % on AMD's, 76 % on GDDR with error correction (`NeuSight`'s
+//!   elementwise tables: V100 92 %, A100 87 %, P100 76 %, T4 and P4 75 %; MI100 80 %), or the catalog's `[streaming]`
+//!   share. With a published measurement, the geometric mean of that share and 1.1 times the measurement;
+//! - matrix cores reach their measured rate, in FP16 also that of BF16. Otherwise 80 % of their peak (77–87 % measured
+//!   on NVIDIA GPUs), 92 % if the peak is cut for 32-bit accumulation, or the rate at the GPU's power limit, whichever
+//!   is lower: small and low-power boards do not sustain the former;
+//! - FP32 on the vector units reaches the peak. Exceptions: 70 % on multiprocessors with 128 lanes from compute
+//!   capability 8.6 on, which cannot issue to all lanes in long sequences, and half on CDNA 3 and 4, whose figure
+//!   counts packed arithmetic;
+//! - long FP32 products run at the lower of the issue and power limits. Issue: 95 % of the FP32 peak; 77 % on
+//!   multiprocessors with 128 lanes from compute capability 8.6 on (50.9 of 66.9 TFLOP/s on an H100 in `NeuSight`'s
+//!   operator tables); on AMD's CDNA 1 and 2 60 % of the FP32 matrix peak, which is twice the vector peak (AMD GPUs
+//!   reached 51–68 % of the BF16 peak in stas00/ml-engineering's table). Power: the GPU's limit over the energy per
+//!   TFLOP of its generation. It takes effect after a while, so a short burst runs at the issue rate. A T4 (70 W)
+//!   sustains 3.2–4.4 of 8.1 TFLOP/s and an A100 of 250 W 16.3 of 19.5.
 
 mod rules;
 
@@ -42,26 +38,24 @@ use habitat_step::profile::{DType, Precision};
 
 /// Median of measured over nominal bandwidth among the GPUs of the catalog.
 pub const TYPICAL_BANDWIDTH_SHARE: f64 = 0.83;
-/// Share of nominal memory that a process can use.
+/// Usable share of nominal memory.
 const USABLE_SHARE: f64 = 0.92;
 
-/// Device time, in microseconds, of the shortest kernels in recorded traces: no launch takes less.
+/// Device time of the shortest kernels in recorded traces, in microseconds: the minimum of any launch.
 pub const SHORTEST_KERNEL_US: f64 = 1.5;
-/// What a launch costs within a step, in microseconds, where launches follow each other closely.
+/// Launch cost within a step, in microseconds, for back-to-back launches.
 pub const STEP_LAUNCH_US: f64 = 2.0;
-/// What it costs where an operator is measured alone with events; the excess over
-/// [`STEP_LAUNCH_US`] does not occur in a step. (Elementwise kernels of `NeuSight`'s tables
-/// take 10–14 µs more than their traffic.)
+/// Launch cost of an operator measured separately with events, in microseconds; the excess over [`STEP_LAUNCH_US`] does
+/// not occur in a step. (Elementwise kernels of `NeuSight`'s tables take 10–14 µs more than their traffic.)
 pub const ALONE_LAUNCH_US: f64 = 13.0;
-/// The longest time, in microseconds, that is taken for a bare launch from the host.
+/// Longest time, in microseconds, that counts as a mere host launch.
 pub const LONGEST_LAUNCH_US: f64 = 60.0;
-/// What a host takes from one launch to the next, in microseconds, at the least and usually
-/// at most. In 18 public traces (with the profiler on, which slows the host) the launch call
-/// alone takes 3 to 18 µs, and the next comes 8 to 110 µs later, medians by trace; half of
-/// these medians are below 46 µs.
+/// Host time from one launch to the next, in microseconds: minimum and usual maximum. In 18 public traces (with the
+/// profiler, which slows the host) the launch call alone takes 3 to 18 µs, and the next follows 8 to 110 µs later
+/// (medians by trace; half of them are below 46 µs).
 pub const HOST_LAUNCH_US: [f64; 2] = [5.0, 50.0];
 
-/// Where a figure comes from.
+/// Source of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -69,9 +63,9 @@ pub enum Source {
     Calibrated,
     /// Measured and published; the catalog has the reference.
     Published,
-    /// Stated by the maker.
+    /// Stated by the manufacturer.
     Specified,
-    /// Estimated by the rule of this name, from the specification.
+    /// Estimated by the named rule from the specification.
     Rule(&'static str),
 }
 
@@ -86,12 +80,12 @@ impl fmt::Display for Source {
     }
 }
 
-/// A figure with its source.
+/// Figure with its source.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figure<T> {
     /// The figure.
     pub value: T,
-    /// Where it comes from.
+    /// Source of the figure.
     pub source: Source,
 }
 
@@ -101,19 +95,19 @@ impl<T> Figure<T> {
     }
 }
 
-/// A rate of products that holds, and one that holds for less than a millisecond.
+/// Product rate, sustained and in bursts below a millisecond.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProductRate {
-    /// Under load for seconds.
+    /// Rate under load for seconds.
     pub sustained: FlopsPerSecond,
-    /// In a short burst; at least the sustained rate.
+    /// Rate in a short burst; at least the sustained rate.
     pub burst: FlopsPerSecond,
-    /// Where they come from.
+    /// Source of both rates.
     pub source: Source,
 }
 
 impl ProductRate {
-    /// Whether the GPU's power limit is what limits it.
+    /// Whether the GPU's power limit determines it.
     pub fn is_power_limited(&self) -> bool {
         self.sustained.get() < 0.9 * self.burst.get()
     }
@@ -123,10 +117,10 @@ impl ProductRate {
     }
 }
 
-/// Element types with matrix cores of their own, as the catalog names them.
+/// Element types with their own matrix cores, by catalog name.
 const MATRIX_TYPES: [&str; 4] = ["tf32", "fp16", "bf16", "fp8"];
 
-/// Which of [`MATRIX_TYPES`] the products of an operation use, if any.
+/// Index into [`MATRIX_TYPES`] of the type that an operation's products use, if any.
 const fn matrix_type(dtype: Option<&DType>, precision: Option<Precision>) -> Option<usize> {
     match (dtype, precision) {
         (Some(DType::Float16), _) => Some(1),
@@ -137,7 +131,7 @@ const fn matrix_type(dtype: Option<&DType>, precision: Option<Precision>) -> Opt
     }
 }
 
-/// What one GPU sustains.
+/// Rates that one GPU sustains.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates<'a> {
     /// The GPU.
@@ -146,18 +140,18 @@ pub struct Rates<'a> {
     pub bandwidth: Figure<BytesPerSecond>,
     /// Memory bandwidth that streaming kernels reach.
     pub streaming: Figure<BytesPerSecond>,
-    /// The same without a calibration: what the learned models were trained with.
+    /// Streaming bandwidth without calibration, as in the training of the learned models.
     pub trained_streaming: Figure<BytesPerSecond>,
-    /// FP32 arithmetic element by element, on the vector units.
+    /// Elementwise FP32 arithmetic on the vector units.
     pub vector: Figure<FlopsPerSecond>,
-    /// Long FP32 products, as calibrated where they were.
+    /// Long FP32 products, calibrated if possible.
     pub fp32: ProductRate,
-    /// The same by rule alone: what the learned models were trained with, whose offsets hold
-    /// what was measured on each GPU.
+    /// Long FP32 products by rule alone, as in the training of the learned models; their GPU offsets contain the
+    /// measurements.
     pub trained_fp32: ProductRate,
-    /// FP32 products as measured, here or elsewhere.
+    /// Measured rate of FP32 products, calibrated or published.
     measured_fp32: Option<Figure<FlopsPerSecond>>,
-    /// Products on matrix cores, by [`MATRIX_TYPES`]; `None` where the GPU has none for it.
+    /// Products on matrix cores, by [`MATRIX_TYPES`]; `None` if the GPU has no such cores.
     matrix: [Option<Figure<FlopsPerSecond>>; 4],
     /// Memory that a process may use.
     pub usable_memory: Figure<Bytes>,
@@ -170,7 +164,7 @@ impl<'a> From<&'a GpuSpec> for Rates<'a> {
 }
 
 impl<'a> Rates<'a> {
-    /// The table of one GPU.
+    /// Builds the table of a GPU.
     pub fn new(gpu: &'a GpuSpec) -> Self {
         let calibrated = gpu.calibration.as_ref().and_then(|calibration| calibration.bandwidth());
         let calibrated = calibrated.map(|bandwidth| Figure::new(bandwidth, Source::Calibrated));
@@ -180,7 +174,7 @@ impl<'a> Rates<'a> {
         let peaks = [gpu.peak.tf32_tensor, gpu.peak.fp16_tensor, gpu.peak.bf16_tensor, gpu.peak.fp8_tensor];
         let mut matrix = [None; 4];
         for ((rate, peak), name) in matrix.iter_mut().zip(peaks).zip(MATRIX_TYPES) {
-            // Both types of 16 bits run alike where they have one peak.
+            // Both 16-bit types reach the same rate if their peaks are equal.
             let is_either = name.ends_with("16") && gpu.peak.fp16_tensor == gpu.peak.bf16_tensor;
             let names = if is_either { &[name, "fp16", "bf16"][..] } else { &[name] };
             let measured = names.iter().find_map(|name| measured(gpu, name));
@@ -193,7 +187,7 @@ impl<'a> Rates<'a> {
         });
         let vector = vector_by_rule(gpu);
         let measured_fp32 = measured(gpu, "fp32");
-        // Libraries take the faster kernel, so TF32 is never slower.
+        // Libraries choose the faster kernel, so TF32 is never slower.
         let fastest_fp32 = [Some(vector), measured_fp32, Some(Figure::new(fp32.sustained, fp32.source))];
         matrix[0] = matrix[0].filter(|_| gpu.runs_tf32()).map(|tf32| {
             fastest_fp32
@@ -218,8 +212,8 @@ impl<'a> Rates<'a> {
         }
     }
 
-    /// The rate at which the GPU does arithmetic ([`Decoded::arithmetic`]) on an element type; that of FP32
-    /// for a type without a matrix rate, and for TF32 on a GPU without it.
+    /// Rate of an arithmetic ([`Decoded::arithmetic`]) on an element type. Falls back to FP32 for a type without matrix
+    /// rate, and for TF32 on a GPU without it.
     pub fn arithmetic(
         &self,
         arithmetic: Arithmetic,
@@ -233,34 +227,33 @@ impl<'a> Rates<'a> {
         let is_there = |index: &usize| MATRIX_TYPES[*index] != "tf32" || self.matrix[*index].is_some();
         match matrix_type(dtype, precision).filter(is_there) {
             Some(index) => self.matrix[index].map_or(vector, |rate| rate.value),
-            // The FP32 rates of the catalog are of matrix products.
+            // The catalog's measured FP32 rates are of matrix products.
             None if arithmetic == Arithmetic::Product => self.measured_fp32.map_or(vector, |rate| rate.value),
             None => vector,
         }
     }
 
-    /// The element type that products of an operation use and the GPU has no matrix rate for.
+    /// Element type that an operation's products use and that the GPU has no matrix rate for.
     pub(super) fn lacks(&self, decoded: &Decoded<'_>) -> Option<&'static str> {
         decoded.work.filter(|work| work.arithmetic != Arithmetic::Vector)?;
         let index = matrix_type(decoded.dtype.as_ref(), decoded.arithmetic)?;
         self.matrix[index].is_none().then_some(MATRIX_TYPES[index])
     }
 
-    /// The rate of long products in the element type; that of FP32 where the GPU has no
-    /// matrix cores for it. `as_trained` leaves a calibrated FP32 rate aside.
+    /// Rate of long products in the element type; FP32 if the GPU lacks matrix cores for it. `as_trained` ignores a
+    /// calibrated FP32 rate.
     pub fn product(&self, dtype: Option<&DType>, precision: Option<Precision>, as_trained: bool) -> ProductRate {
         let fp32 = if as_trained { self.trained_fp32 } else { self.fp32 };
         match (matrix_type(dtype, precision), dtype) {
             (Some(index), _) => self.matrix[index].map_or(fp32, ProductRate::steady),
             (None, None | Some(DType::Float32)) => fp32,
-            // 64-bit and whole numbers: what is known of FP32 products, without a burst.
+            // 64-bit and integer types use the FP32 product rate, without a burst.
             (None, Some(_)) => ProductRate::steady(self.measured_fp32.unwrap_or(self.vector)),
         }
     }
 }
 
-/// The rate that products of an element type were measured to reach: calibrated, else the
-/// fastest published one.
+/// Measured rate of products in an element type: calibrated, otherwise the fastest published one.
 fn measured(gpu: &GpuSpec, dtype: &str) -> Option<Figure<FlopsPerSecond>> {
     let calibrated = gpu.calibration.as_ref().and_then(|calibration| calibration.rate(dtype));
     let published = || gpu.fastest_published(dtype).map(|rate| Figure::new(rate, Source::Published));
@@ -281,7 +274,7 @@ mod tests {
         GpuSpec::parse(&std::fs::read_to_string(path).unwrap(), Layer::Shipped).unwrap()
     }
 
-    /// Against the rates that long products of `NeuSight`'s tables reach, within a quarter.
+    /// Compared with the rates of long products in `NeuSight`'s tables, within a quarter.
     #[test]
     fn rules_come_near_what_was_measured() {
         for (slug, measured) in [
@@ -313,7 +306,7 @@ mod tests {
         assert!((rate.sustained.get() - 798e12).abs() < 1e12 && rate.source == Source::Published);
         let alike = Rates::new(&spec("h100-sxm5-80gb")).product(Some(&DType::Float16), None, false);
         assert_eq!((alike.sustained, alike.source), (rate.sustained, Source::Published));
-        // Where nothing was measured; the RTX 3090's peak with sums in 32 bits is half of that in 16, the A6000's is whole.
+        // By rule; the RTX 3090's peak with 32-bit accumulation is half of that with 16-bit, the A6000's is not cut.
         for (slug, tflops) in [("rtx-3090", 0.92 * 71.0), ("rtx-a6000", 0.8 * 154.8)] {
             let rate = Rates::new(&spec(slug)).product(Some(&DType::Float16), None, false).sustained.get() / 1e12;
             assert!((rate / tflops - 1.0).abs() < 1e-9, "{slug}: {rate}");
@@ -329,14 +322,14 @@ mod tests {
         let bfloat = |gpu: &GpuSpec| Rates::new(gpu).arithmetic(Arithmetic::Product, Some(&DType::Bfloat16), None);
         assert_eq!(bfloat(&spec("v100-sxm2-16gb")), spec("v100-sxm2-16gb").peak.fp32);
         assert_eq!(bfloat(&spec("h100-sxm5-80gb")).get(), 798e12);
-        // The T4 does not hold its FP32 peak in products, but does in short kernels.
+        // The T4 does not sustain its FP32 peak in products, but does in short kernels.
         let t4 = spec("t4");
         let fp32 = |arithmetic| Rates::new(&t4).arithmetic(arithmetic, Some(&DType::Float32), None);
         assert_eq!(fp32(Arithmetic::Product).get(), 4.38e12);
         assert_eq!(fp32(Arithmetic::Vector), t4.peak.fp32);
     }
 
-    /// The constant is what the shipped catalog says.
+    /// Checks the constant against the shipped catalog.
     #[test]
     fn typical_bandwidth_share_is_the_median_of_the_catalog() {
         let mut shares: Vec<f64> = std::fs::read_dir(format!("{}/../../catalog", env!("CARGO_MANIFEST_DIR")))
@@ -351,7 +344,7 @@ mod tests {
         assert!((shares[shares.len() / 2] - TYPICAL_BANDWIDTH_SHARE).abs() < 0.01, "{shares:?}");
     }
 
-    /// The share of a GPU is in its file, whatever the GPU is called.
+    /// The share is in the GPU's file, whatever its name.
     #[test]
     fn the_streaming_share_is_data_of_the_catalog() {
         let mut consumer = spec("rtx-2080");
@@ -363,7 +356,7 @@ mod tests {
         assert!((share(&consumer) - 0.76).abs() < 1e-12);
     }
 
-    /// What was measured here stands in for published measurements, and for those alone.
+    /// A calibration replaces published measurements, and only those.
     #[test]
     fn a_calibration_stands_in_for_what_was_published() {
         let spread =
@@ -380,7 +373,7 @@ mod tests {
         own.calibration = Some(Box::new(Calibration::parse(&text).unwrap()));
         let (before, after) = (Rates::new(&shipped), Rates::new(&own));
         let bf16 = |rates: &Rates<'_>| rates.product(Some(&DType::Bfloat16), None, false);
-        // The published bandwidth is doubted; one's own is not.
+        // The published bandwidth is not trusted; the user's own is.
         assert!(matches!(before.bandwidth.source, Source::Rule(_)));
         assert_eq!((after.bandwidth.value.get(), after.bandwidth.source), (2900e9, Source::Calibrated));
         assert_eq!((bf16(&before).sustained.get(), bf16(&after).sustained.get()), (798e12, 700e12));

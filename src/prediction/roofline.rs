@@ -1,13 +1,12 @@
-//! The roofline: an operation takes at least its arithmetic at the GPU's rate, and at
-//! least its traffic at the GPU's bandwidth. The rates are those that GPUs sustain
-//! ([`super::rate`]), not those of the data sheet.
+//! Roofline: minimum time of an operation from its arithmetic at the GPU's rate and its traffic at the GPU's bandwidth.
+//! Rates are those that GPUs sustain ([`super::rate`]), not data sheet values.
 
 use super::rate::{Rates, SHORTEST_KERNEL_US};
 use habitat_base::units::Micros;
 use habitat_step::op::Work;
 use habitat_step::profile::{DType, Precision};
 
-/// The larger of compute time and memory time, at least the shortest kernel.
+/// Larger of compute and memory time, at least the shortest kernel time.
 pub fn roofline(rates: &Rates<'_>, work: &Work, dtype: Option<&DType>, precision: Option<Precision>) -> Micros {
     let compute = work.flops / rates.arithmetic(work.arithmetic, dtype, precision);
     let memory = work.bytes / rates.bandwidth.value;

@@ -1,12 +1,10 @@
-//! Which method answers for which operation, and why.
+//! Chooses the method for each operation, and gives the reason.
 //!
-//! With a measured time: wave scaling where the kernels' launches are known and libraries
-//! run the same kernel everywhere; the learned models' ratio where they choose another
-//! kernel on another GPU (gemm, convolution, recurrent, attention) or no launch was
-//! recorded; where not even shapes are known the ratio of bandwidths, or anything between
-//! that and the ratio of arithmetic rates ([`unshaped`](super::unshaped)). Without: the learned
-//! models on shapes. Rooflines stand in for operators that the models do not know.
-//! Habitat's networks and fitted lines answer first where they are asked for.
+//! With a measured time: wave scaling if launches are known and libraries use the same kernel on every GPU. The ratio
+//! of the learned models if libraries choose the kernel by GPU (gemm, convolution, recurrent, attention) or no launch
+//! was recorded. Without shapes: the ratio of bandwidths, or a range between that and the ratio of arithmetic rates
+//! ([`unshaped`](super::unshaped)). Without a measured time: the learned models on shapes. Rooflines replace the models
+//! for operators they do not know. Habitat's networks and fitted lines come first if requested.
 
 use habitat_base::units::{Flops, Micros};
 use habitat_step::profile::Precision;
@@ -24,18 +22,18 @@ use super::unshaped;
 use super::wave::{GammaSource, WaveForm, choose_gamma, scale_kernel};
 use habitat_step::op::{Arithmetic, Family, Work};
 
-/// One way of getting from the profile to a destination.
+/// Inputs to predict a profile on one destination.
 pub(super) struct Route<'a> {
     pub(super) origin: Option<&'a Rates<'a>>,
     pub(super) destination: &'a Rates<'a>,
     pub(super) choice: MethodChoice,
     pub(super) form: WaveForm,
-    /// Whether names and reasons are wanted: without, they stay empty.
+    /// Whether to fill in names and reasons; otherwise they stay empty.
     pub(super) explains: bool,
     pub(super) learned: Option<LearnedColumns<'a>>,
-    /// The answers of Habitat's networks, where they were asked for.
+    /// Predictions of Habitat's networks, if requested.
     pub(super) habitat: Option<&'a HabitatTimes>,
-    /// Fitted lines for the destination, where they were asked for.
+    /// Fitted lines for the destination, if requested.
     pub(super) fitted: Option<Fitted<'a>>,
 }
 
@@ -43,22 +41,21 @@ pub(super) struct Route<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Fitted<'a> {
     pub(super) lines: Lines<'a>,
-    /// The step by its operations, and those operations, for [`MethodChoice::EndToEnd`].
+    /// Predicted step and its operations, for [`MethodChoice::EndToEnd`].
     pub(super) whole: Option<(Micros, Flops)>,
 }
 
-/// What the learned models say of every operation.
+/// Predictions of the learned models for all operations.
 #[derive(Clone, Copy)]
 pub(super) struct LearnedColumns<'a> {
-    /// On the destination.
+    /// Predictions on the destination.
     pub(super) there: &'a [Option<LearnedTime>],
-    /// On the origin, where its operators were measured within the step: then each is
-    /// corrected by itself. Operators measured apart correct the step as a whole.
+    /// Predictions on the origin, if its operators were measured within the step, to correct each one. Separately
+    /// measured operators correct the step as a whole.
     pub(super) here: Option<&'a [Option<LearnedTime>]>,
 }
 
-/// Whether the learned models are asked for an operation that was measured within a step, or its own
-/// measurement says more.
+/// Whether an operation measured within a step uses the learned models; otherwise its own measurement is better.
 pub(super) fn asks_models(
     (origin, destination): (Option<&Rates<'_>>, &Rates<'_>),
     choice: MethodChoice,
@@ -69,14 +66,14 @@ pub(super) fn asks_models(
         return false;
     }
     let kept = matches!(decoded.family, Family::Softmax | Family::Normalisation);
-    // Wave scaling needs the launches, and what both GPUs can hold of them.
+    // Wave scaling needs the launches and the occupancy limits of both GPUs.
     let launches_known = [origin, destination].iter().all(|rates| rates.gpu.limits.is_some())
         && decoded.operation.kernels.iter().any(|kernel| kernel.grid.is_some());
     choice == MethodChoice::Learned || !launches_known || decoded.family.varies_kernels() || kept
 }
 
 impl Route<'_> {
-    /// The device time of one occurrence on the destination.
+    /// Predicts the device time of one occurrence on the destination.
     pub(super) fn predict(&self, decoded: &Decoded<'_>) -> OperationPrediction {
         let operation = decoded.operation;
         let (unknown, answer) = match self.by_lines(decoded) {
@@ -96,7 +93,7 @@ impl Route<'_> {
         let doubt = decoded.op.doubt();
         let time = match time {
             Some(time) if doubt > 1.0 && (self.origin.is_none() || operation.device_time.is_none()) => {
-                why = self.say(|| format!("{why}; lengths of the packed sequences unknown: × {doubt:.1} either way"));
+                why = self.say(|| format!("{why}; unknown lengths of packed sequences: range × {doubt:.1} both ways"));
                 Some(uncounted::doubted(time, doubt))
             }
             time => time,
@@ -107,7 +104,7 @@ impl Route<'_> {
         let by_rates = time.filter(|time| time.method.uses_rates());
         if let Some(name) = by_rates.and_then(|_| self.destination.lacks(decoded)).filter(|name| *name != "tf32") {
             let gpu = &self.destination.gpu.slug;
-            why = self.say(|| format!("{why}; {gpu} has no {name} matrix rate: FP32 rate taken"));
+            why = self.say(|| format!("{why}; {gpu} has no {name} tensor cores: FP32 rate"));
         }
         OperationPrediction {
             index: decoded.index,
@@ -121,13 +118,12 @@ impl Route<'_> {
         }
     }
 
-    /// A reason, where it is wanted.
+    /// Builds a reason if reasons are requested.
     fn say(&self, words: impl FnOnce() -> String) -> String {
         if self.explains { words() } else { String::new() }
     }
 
-    /// By fitted lines, where those were asked for; `None` where they were not, or have
-    /// nothing to say of views and communication.
+    /// Predicts by fitted lines; `None` if not requested, and for views and communication.
     fn by_lines(&self, decoded: &Decoded<'_>) -> Result<Option<(Estimate, String, bool)>, String> {
         let Some(Fitted { lines, whole }) = self.fitted else { return Ok(None) };
         if matches!(decoded.family, Family::View | Family::Communication) || decoded.is_host_copy {
@@ -138,7 +134,7 @@ impl Route<'_> {
             let own = decoded.work.map_or(Flops::ZERO, |work| work.flops);
             let share = if all.get() > 0.0 { own / all } else { 0.0 };
             let estimate = Estimate::with_band(time * share, Method::EndToEnd.operation_band(), Method::EndToEnd);
-            let why = self.say(|| "its share of the step's operations: only steps were fitted".to_owned());
+            let why = self.say(|| "share of the step by FLOPs: only whole steps were fitted".to_owned());
             return Ok(Some((estimate, why, false)));
         }
         let level = if self.choice == MethodChoice::LayerWise { Level::Layers } else { Level::Kernels };
@@ -149,8 +145,8 @@ impl Route<'_> {
         Ok(Some((estimate, self.say(|| format!("{}{far}", answer.why)), answer.is_far())))
     }
 
-    /// By the learned models, where they are the method of choice and know the operator; the
-    /// last value tells whether it lies outside what they were trained on.
+    /// Predicts by the learned models, if they are chosen and know the operator. The last value is whether it is
+    /// outside their training data.
     fn learned(&self, decoded: &Decoded<'_>) -> Option<(Estimate, String, bool)> {
         let asked = self.habitat.and_then(|networks| networks.of(decoded.index, &self.destination.gpu.slug));
         if !self.choice.is_learned() || matches!(asked, Some(Ok(_))) {
@@ -187,7 +183,7 @@ impl Route<'_> {
         Some((estimate, self.say(|| format!("{name}: {models} on shapes{far}")), there.is_far))
     }
 
-    /// A measured time of which no shapes tell what bounds it.
+    /// Range for a measured operation without shapes, which may be compute- or memory-bound.
     fn undecided(&self, decoded: &Decoded<'_>) -> Option<(Estimate, String, bool)> {
         if self.choice.ignores_origin() || !unshaped::is_undecided(decoded) || decoded.is_host_copy {
             return None;
@@ -197,7 +193,7 @@ impl Route<'_> {
         let (estimate, [fastest, slowest, mid]) = unshaped::between(decoded, (origin, self.destination), time);
         let why = self.say(|| {
             format!(
-                "{}: no shapes, so memory or arithmetic may bound it: {fastest:.2} to {slowest:.2} times the measured time, {mid:.2} taken",
+                "{}: no shapes, so it may be compute- or memory-bound: {fastest:.2} to {slowest:.2} times the measured time, {mid:.2} assumed",
                 decoded.family.name()
             )
         });
@@ -217,7 +213,7 @@ impl Route<'_> {
 
     fn without_networks(&self, decoded: &Decoded<'_>) -> Result<(Micros, Method, String), String> {
         if decoded.family == Family::Communication {
-            let why = || "communication between GPUs: added by the plan for its number of GPUs".to_owned();
+            let why = || "communication between GPUs: a plan adds it for its number of GPUs".to_owned();
             return Err(self.say(why));
         }
         let measured = self.origin.zip(decoded.operation.device_time).filter(|_| !self.choice.ignores_origin());
@@ -226,7 +222,7 @@ impl Route<'_> {
             return Ok((time, Method::WaveScaling, self.say(|| "no device time on the origin".to_owned())));
         }
         if decoded.is_host_copy {
-            let why = self.say(|| "copy over the host link, taken as on the origin".to_owned());
+            let why = self.say(|| "copy over the host link, same time as on the origin".to_owned());
             return Ok((time, Method::BandwidthScaling, why));
         }
         let by_launch =
@@ -235,17 +231,16 @@ impl Route<'_> {
             .then(|| self.by_waves(decoded, origin))
             .flatten()
             .unwrap_or_else(|| self.by_ratio(decoded, origin, time));
-        // No launch is shorter than the shortest kernels, unless it already was.
+        // A launch takes at least the time of the shortest kernels, unless it was already shorter.
         let launches: f64 = decoded.operation.kernels.iter().map(|kernel| f64::from(kernel.count)).sum();
         let floor = Micros::known(SHORTEST_KERNEL_US * launches.max(1.0)).min(time);
         if scaled.get() < floor.get() {
-            return Ok((floor, method, self.say(|| format!("{why}; raised to the shortest kernels"))));
+            return Ok((floor, method, self.say(|| format!("{why}; raised to the shortest kernel time"))));
         }
         Ok((scaled, method, why))
     }
 
-    /// Kernel by kernel; `None` unless every kernel's launch is known on GPUs with known
-    /// limits.
+    /// Scales kernel by kernel; `None` unless all launches and both GPUs' limits are known.
     fn by_waves(&self, decoded: &Decoded<'_>, origin: &Rates<'_>) -> Option<(Micros, Method, String)> {
         let operation = decoded.operation;
         if operation.kernels.is_empty() {
@@ -266,7 +261,7 @@ impl Route<'_> {
             (smallest, largest, source) = (smallest.min(gamma), largest.max(gamma), from);
             refitted |= scaled.refitted;
         }
-        // Kernels and operation may have been averaged differently: scale by their ratio.
+        // Kernels and operation may be averaged differently, so the operation is scaled by the kernels' ratio.
         let time = if before.get() > 0.0 { operation.device_time? * (after / before) } else { after };
         let (time, tf32) = match self.by_tf32(decoded, origin) {
             Some(factor) if (factor - 1.0).abs() > 0.005 => {
@@ -283,18 +278,17 @@ impl Route<'_> {
             let from = match source {
                 GammaSource::Counters => "from counters",
                 GammaSource::Shapes => "from shapes",
-                GammaSource::Unknown => "(intensity not known)",
+                GammaSource::Unknown => "(unknown intensity)",
             };
             let kernels = operation.kernels.len();
             let plural = if kernels == 1 { "" } else { "s" };
-            let fit = if refitted { "; a block does not fit there unchanged: one a multiprocessor taken" } else { "" };
+            let fit = if refitted { "; a block does not fit unchanged: assuming one per multiprocessor" } else { "" };
             format!("{kernels} kernel{plural}, {gamma} {from}{fit}{tf32}")
         });
         Some((time, Method::WaveScaling, why))
     }
 
-    /// By how much a kernel changes that runs in TF32 on one of both GPUs alone: the ratio of the rooflines on
-    /// the one that has TF32.
+    /// Factor for a kernel that runs in TF32 on only one of the GPUs: the ratio of the rooflines on the GPU with TF32.
     fn by_tf32(&self, decoded: &Decoded<'_>, origin: &Rates<'_>) -> Option<f64> {
         let (here, there) = (origin.gpu.runs_tf32(), self.destination.gpu.runs_tf32());
         let work = decoded.work.filter(|_| decoded.is_in_tf32() && here != there)?;
@@ -334,7 +328,7 @@ impl Route<'_> {
         let why = self.say(|| {
             let megabytes = work.bytes.get() / 1e6;
             if decoded.family == Family::Unknown {
-                format!("operator not known, taken as memory-bound: {megabytes:.3} MB")
+                format!("unknown operator, assumed memory-bound: {megabytes:.3} MB")
             } else {
                 format!("{}: {:.3} GFLOP, {megabytes:.3} MB", decoded.family.name(), work.flops.get() / 1e9)
             }

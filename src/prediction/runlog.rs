@@ -1,18 +1,15 @@
-//! Run times from logs of runs alone: batch size, iterations, time.
+//! Predicts run times from logs of runs: batch size, iterations, time.
 //!
-//! time = a·x·y + b·x + c·y + d over the batch size x and the iterations y, and its forms in
-//! one variable: time = c·y + d at one batch size, time = b·x + d at one number of iterations
-//! (Gianniti, Zhang, Ardagna: "Performance Prediction of GPU-based Deep Learning
-//! Applications", SBAC-PAD 2018). Fitted by least squares, by default of relative errors:
-//! a log spans orders of magnitude, and the noise of a run grows with it. No coefficient is
-//! below zero: none of them can take time away, and a line that is free to fall goes wrong
-//! far beyond the log.
+//! time = a·x·y + b·x + c·y + d for batch size x and iterations y, or in one variable: time = c·y + d at one batch
+//! size, time = b·x + d at one number of iterations (Gianniti, Zhang, Ardagna: "Performance Prediction of GPU-based
+//! Deep Learning Applications", SBAC-PAD 2018). Fitted by least squares, by default of relative errors, because a log
+//! spans orders of magnitude and noise grows with the time of a run. Coefficients are not negative: none of them can
+//! reduce a time, and a falling line is wrong far beyond the log.
 //!
-//! Ranges are prediction intervals of a new run by Student's t: the residual variance (in
-//! proportion to the squared time, or constant) plus that of the coefficients. They know
-//! the noise of the log, not whether the line goes on beyond it. Beyond the logged batch
-//! sizes what steps were found to be off from lines ([`super::batches::spread`]) is therefore
-//! added, as independent; in the iterations a run is linear by its nature.
+//! Ranges are prediction intervals of a new run by Student's t: the residual variance (proportional to the squared
+//! time, or constant) plus that of the coefficients. They cover the noise of the log, but not whether the line holds
+//! beyond it. Beyond the logged batch sizes, the measured deviation of steps from lines ([`super::batches::spread`]) is
+//! added as independent; in the iterations a run is inherently linear.
 
 use super::batches::Regime;
 use super::batches::spread::{SHIPPED, Spread};
@@ -23,31 +20,31 @@ use habitat_base::regress::least_squares;
 use habitat_base::regress::student::{Confidence, half_width};
 use habitat_base::units::{Micros, Range};
 
-/// One run of the log.
+/// One logged run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
-    /// Samples in a step.
+    /// Samples per step.
     pub batch: Option<f64>,
-    /// Steps.
+    /// Number of steps.
     pub iterations: Option<f64>,
-    /// How long it took.
+    /// Time of the run.
     pub time: Micros,
 }
 
-/// What a run's time is made of.
+/// Terms of a run's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
     /// a·x·y + b·x + c·y + d.
     Full,
-    /// b·x + d: the iterations are the same in all runs.
+    /// b·x + d: all runs have the same iterations.
     Batch,
-    /// c·y + d: the batch size is the same in all runs.
+    /// c·y + d: all runs have the same batch size.
     Iterations,
 }
 
 impl Form {
-    /// The formula.
+    /// Formula.
     pub const fn formula(self) -> &'static str {
         match self {
             Self::Full => "time = a·x·y + b·x + c·y + d",
@@ -56,7 +53,7 @@ impl Form {
         }
     }
 
-    /// The letters of its coefficients.
+    /// Letters of its coefficients.
     pub const fn letters(self) -> &'static [char] {
         match self {
             Self::Full => &['a', 'b', 'c', 'd'],
@@ -85,79 +82,79 @@ impl Form {
     }
 }
 
-/// What errors count in a fit.
+/// Errors that a fit minimises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weighting {
     /// Relative to the time of the run.
     #[default]
     Relative,
-    /// In seconds: long runs decide.
+    /// Errors in seconds, dominated by long runs.
     Absolute,
 }
 
-/// Why a log gives no model.
+/// Reason that a log gives no model.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RunLogError {
-    /// One run or none.
+    /// Too few runs.
     #[error(
-        "{found} runs are too few for {formula}: {needed} are needed, one more than it has coefficients, to tell how well it fits"
+        "{found} runs are too few for {formula}: {needed} are needed, one more than its coefficients, to estimate the error"
     )]
     TooFew {
-        /// Runs there are.
+        /// Number of runs.
         found: usize,
-        /// Runs there have to be.
+        /// Minimum number of runs.
         needed: usize,
-        /// The form.
+        /// Formula of the form.
         formula: &'static str,
     },
-    /// Neither varies.
+    /// Neither batch size nor iterations vary.
     #[error(
         "all runs have the same batch size and iterations, so other values cannot be predicted; log runs that differ in one of them"
     )]
     NothingVaries,
-    /// A form was asked for whose column is not there.
+    /// The requested form needs a column that is missing.
     #[error("{0} needs {1} in every run")]
     Missing(&'static str, &'static str),
-    /// A run of no time, or with a column that is no count above zero.
+    /// A time, batch size or number of iterations is not above zero.
     #[error("run {0}: time, batch size and iterations must be above zero")]
     NotPositive(usize),
-    /// Both vary, but always together.
+    /// Batch size and iterations vary only together.
     #[error(
-        "batch size and iterations always vary together, so their effects cannot be separated; log runs at two or more batch sizes with two or more numbers of iterations each, or ask for the form in one of them"
+        "batch size and iterations always vary together, so their effects cannot be separated; log runs at two or more batch sizes with two or more numbers of iterations each, or choose a form in one of them"
     )]
     Confounded,
-    /// Numbers that do not compute.
+    /// The fit failed.
     #[error(transparent)]
     Regress(#[from] RegressError),
 }
 
-/// A coefficient in µs, with its standard error.
+/// Coefficient in µs, with its standard error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Coefficient {
     /// a, b, c or d.
     pub letter: char,
-    /// µs a unit of its variables.
+    /// µs per unit of its variables.
     pub value: f64,
-    /// Its standard error; 0 where it is held.
+    /// Standard error; 0 if it is held at 0.
     pub error: f64,
 }
 
 impl Coefficient {
-    /// Whether it is 0 because it would come out below.
+    /// Whether it is held at 0 because it would be negative.
     pub fn is_held(&self) -> bool {
         self.value == 0.0 && self.error == 0.0
     }
 }
 
-/// A run's time by batch size and iterations.
+/// Fitted model of a run's time by batch size and iterations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunModel {
     form: Form,
     weighting: Weighting,
     coefficients: Vec<f64>,
     covariance: Vec<Vec<f64>>,
-    /// Residual variance of an observation of weight 1.
+    /// Residual variance of an observation with weight 1.
     variance: f64,
     degrees: usize,
     runs: usize,
@@ -167,34 +164,33 @@ pub struct RunModel {
     iterations: Option<[f64; 2]>,
 }
 
-/// How well the model fits the runs it is of.
+/// Quality of the fit on its own runs.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Quality {
-    /// R², in the weighting of the fit's errors where absolute, of the times themselves.
+    /// R² of the times, unweighted.
     pub r_squared: f64,
     /// Mean absolute relative error.
     pub mean_error: f64,
-    /// The largest.
+    /// Largest absolute relative error.
     pub worst_error: f64,
 }
 
-/// A run that was not logged.
+/// Prediction of a run that was not logged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunTime {
-    /// Its time with the 80 % range.
+    /// Time with its 80 % range.
     pub time: Estimate,
     /// The 90 % range.
     pub wide: [Micros; 2],
-    /// How many times beyond the largest logged batch size or iterations, or below the
-    /// smallest; 1 inside.
+    /// Factor beyond the largest logged batch size or iterations, or below the smallest; 1 inside.
     pub beyond: f64,
 }
 
 impl RunModel {
-    /// The model of a log; the form that its runs can tell unless one is asked for.
+    /// Fits a log; by default with the fullest form that its runs can determine.
     ///
     /// # Errors
-    /// Runs too few or too much alike, or values that are not above zero.
+    /// Fails if runs are too few or too similar, or values are not above zero.
     pub fn fit(runs: &[Run], form: Option<Form>, weighting: Weighting) -> Result<Self, RunLogError> {
         let positive = |value: Option<f64>| value.is_none_or(|value| value.is_finite() && value > 0.0);
         let sound = |run: &Run| run.time.get() > 0.0 && positive(run.batch) && positive(run.iterations);
@@ -256,22 +252,22 @@ impl RunModel {
         })
     }
 
-    /// The form.
+    /// Form of the model.
     pub const fn form(&self) -> Form {
         self.form
     }
 
-    /// Runs it was fitted on.
+    /// Number of fitted runs.
     pub const fn runs(&self) -> usize {
         self.runs
     }
 
-    /// Runs beyond the number of coefficients: what the ranges rest on.
+    /// Runs minus coefficients: the basis of the ranges.
     pub const fn degrees_of_freedom(&self) -> usize {
         self.degrees
     }
 
-    /// How well it fits its own runs.
+    /// Quality of the fit on its own runs.
     pub const fn quality(&self) -> Quality {
         self.quality
     }
@@ -281,12 +277,12 @@ impl RunModel {
         self.batches
     }
 
-    /// Fewest and most iterations of the log.
+    /// Smallest and largest number of iterations in the log.
     pub const fn iterations(&self) -> Option<[f64; 2]> {
         self.iterations
     }
 
-    /// The coefficients in the order of the formula.
+    /// Coefficients in the order of the formula.
     pub fn coefficients(&self) -> Vec<Coefficient> {
         let of = self.form.letters().iter().zip(&self.coefficients).enumerate();
         of.map(|(index, (&letter, &value))| Coefficient {
@@ -297,8 +293,8 @@ impl RunModel {
         .collect()
     }
 
-    /// A run of so many iterations at a batch size; `None` where the form needs what is not
-    /// given, or where the time comes out at zero or less (the form does not hold there).
+    /// Predicts a run at a batch size and number of iterations; `None` if the form needs a missing value, or if the
+    /// time is not above zero (the form does not hold there).
     pub fn at(&self, batch: Option<f64>, iterations: Option<f64>) -> Option<RunTime> {
         let row = self.form.row(batch, iterations)?;
         let mid = dot(&row, &self.coefficients);
@@ -330,7 +326,7 @@ impl RunModel {
 }
 
 impl RunModel {
-    /// How far steps were found from lines so many doublings beyond the known batch sizes.
+    /// Deviation of steps from lines at this distance beyond the logged batch sizes.
     fn beyond_batches(&self, row: &[f64], batch: Option<f64>) -> Spread {
         let (Some(batch), Some([least, most])) = (batch.filter(|_| self.form.uses_batch()), self.batches) else {
             return Spread::default();
@@ -357,7 +353,7 @@ impl RunModel {
     }
 }
 
-/// The form that the runs can tell.
+/// Form that the runs can determine.
 fn choose(batches: Option<[f64; 2]>, iterations: Option<[f64; 2]>) -> Result<Form, RunLogError> {
     let varies = |ends: Option<[f64; 2]>| ends.is_some_and(|[least, most]| most > least);
     match (varies(batches), varies(iterations)) {
@@ -368,7 +364,7 @@ fn choose(batches: Option<[f64; 2]>, iterations: Option<[f64; 2]>) -> Result<For
     }
 }
 
-/// Smallest and largest value; `None` where a run has none.
+/// Smallest and largest value; `None` if a run has none.
 fn ends(runs: &[Run], of: impl Fn(&Run) -> Option<f64>) -> Option<[f64; 2]> {
     let values: Vec<f64> = runs.iter().map(of).collect::<Option<_>>()?;
     let least = values.iter().copied().min_by(f64::total_cmp)?;
@@ -376,12 +372,12 @@ fn ends(runs: &[Run], of: impl Fn(&Run) -> Option<f64>) -> Option<[f64; 2]> {
     Some([least, most])
 }
 
-/// The values of the columns that were chosen.
+/// Values of the chosen columns.
 fn pick(row: &[f64], chosen: &[bool]) -> Vec<f64> {
     row.iter().zip(chosen).filter(|(_, chosen)| **chosen).map(|(x, _)| *x).collect()
 }
 
-/// A matrix of the chosen columns in the places of all; a coefficient held at 0 has no variance.
+/// Expands a matrix of the chosen columns to all columns; a coefficient held at 0 has no variance.
 fn spread_out(inverse: &[Vec<f64>], chosen: &[bool]) -> Vec<Vec<f64>> {
     let mut rows = inverse.iter();
     chosen

@@ -1,26 +1,22 @@
-//! One step on several GPUs: data parallel, the same batch on each.
+//! Predicts one step on several GPUs: data parallel, the same batch on each.
 //!
 //! The step on N GPUs of one machine takes longer than on one by
 //! `σ·√(2 ln N)·T₁ + max(last bucket, C − h·⅔·T₁) + o·log₂ N`:
-//! - every step waits for the slowest of N draws, whose expected lead over the mean is
-//!   √(2 ln N) standard deviations σ;
-//! - the all-reduce of G gradient bytes moves `2(N−1)/N · G` bytes (NCCL tests,
-//!   `PERFORMANCE.md`) in C. PyTorch's `DistributedDataParallel` sends buckets of 25 MB while
-//!   the backward pass, two thirds of the step, still runs: a share h of that pass hides the
-//!   traffic, the last bucket never;
-//! - what N processes on one host cost each other: data loaders, launches, barriers.
+//! - every step waits for the slowest of N draws, which exceeds the mean by an expected √(2 ln N) standard deviations
+//!   σ;
+//! - the all-reduce of G gradient bytes moves `2(N−1)/N · G` bytes (NCCL tests, `PERFORMANCE.md`) in time C. PyTorch's
+//!   `DistributedDataParallel` sends buckets of 25 MB while the backward pass, two thirds of the step, still runs: a
+//!   share h of that pass hides the traffic, except the last bucket;
+//! - N processes on one host slow each other down: data loaders, launches, barriers.
 //!
-//! Bandwidths, σ, h and o are fitted to 508 published pairs of one and several GPUs, 19 networks
-//! (Lambda's logs and table, NVIDIA's `DeepLearningExamples`), by [`Link`]. The bandwidths are what
-//! whole training programs reach, not what NCCL alone does. `habitat-lab evaluate scaling` prints
-//! the errors, `models/lab/steps/scaling.py --fit` a fit and its errors with each network left out:
-//! many constants are nearly as good as these. How much of its traffic a program hides differs
-//! and is not known beforehand, so the range is wide; one step measured on several GPUs corrects
-//! it ([`scaling_factor`]).
+//! Bandwidths, σ, h and o are fitted to 508 published pairs of one and several GPUs, 19 networks (Lambda's logs and
+//! table, NVIDIA's `DeepLearningExamples`), by [`Link`]. The bandwidths are those of whole training programs, not of
+//! NCCL alone. `habitat-lab evaluate scaling` prints the errors, `models/lab/steps/scaling.py --fit` a fit and its
+//! errors with each network left out; many constants are nearly as good. The share of traffic that a program hides is
+//! not known beforehand, so the range is wide; one step measured on several GPUs corrects it ([`scaling_factor`]).
 //!
-//! Several machines add the exchange between them to C and to the last bucket (`machines.rs`), and full
-//! sharding half as much traffic again. Nothing of that is fitted, nor are models that are divided over
-//! GPUs (`model_parallel.rs`).
+//! Several machines add their exchange to C and to the last bucket (`machines.rs`); full sharding adds half as much
+//! traffic again. These parts are not fitted, nor are models divided over GPUs (`model_parallel.rs`).
 
 mod exchange;
 mod machines;
@@ -37,17 +33,17 @@ use habitat_base::units::{Bytes, BytesPerSecond, Micros, Range};
 use habitat_step::catalog::{GpuSpec, Vendor};
 use habitat_step::profile::{Mode, Precision, Workload};
 
-/// The ends of the range, in times of the extra time: 10 and 90 % of the pairs.
+/// Ends of the range as multiples of the extra time: 10 and 90 % of the pairs.
 const SPREAD: [f64; 2] = [0.1, 3.0];
-/// The same where the extra time of this job was measured on another number of GPUs.
+/// The same if the extra time of this job was measured on another number of GPUs.
 const SPREAD_MEASURED: [f64; 2] = [1.0 / 3.0, 2.3];
 
-/// How the GPUs of one machine exchange data.
+/// Link between the GPUs of one machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
-    /// PCI Express through host memory: drivers of `GeForce` and `TITAN` boards copy no other way.
+    /// PCI Express through host memory, the only copy path in drivers of `GeForce` and `TITAN` boards.
     HostMemory,
-    /// PCI Express from board to board, bridges or none.
+    /// PCI Express from board to board, with or without bridges.
     PciExpress,
     /// Modules with `NVLink` 1 to 3 or Infinity Fabric.
     Modules,
@@ -55,13 +51,13 @@ pub enum Link {
     Switched,
 }
 
-/// `NVLink`, both directions, of [`Link::Switched`].
+/// `NVLink` bandwidth, both directions, from which [`Link::Switched`] applies.
 const SWITCHED: f64 = 900e9;
-/// A board takes at most so much on PCI Express without being a module (AMD).
+/// Maximum power of a PCI Express board; above it an AMD GPU is a module.
 const BOARD_WATTS: f64 = 300.0;
 
 impl Link {
-    /// By name, `NVLink` and power.
+    /// Classifies a GPU by name, `NVLink` and power.
     pub fn new(gpu: &GpuSpec) -> Self {
         let starts = |word: &str| gpu.name.starts_with(word);
         if starts("GeForce") || starts("TITAN") {
@@ -74,7 +70,7 @@ impl Link {
         if gpu.name.contains("SXM") || is_amd_module { Self::Modules } else { Self::PciExpress }
     }
 
-    /// Bandwidth of the all-reduce in training programs, and the standard deviation of a step (σ).
+    /// All-reduce bandwidth in training programs, and the relative standard deviation of a step (σ).
     fn fitted(self) -> (BytesPerSecond, f64) {
         match self {
             Self::HostMemory => (BytesPerSecond::known(3e9), 0.03),
@@ -97,30 +93,30 @@ impl Link {
 /// One batch on one GPU with the whole model.
 #[derive(Debug, Clone, Copy)]
 pub struct MicroBatch<'a> {
-    /// Its training step.
+    /// Training step of the batch.
     pub step: &'a Estimate,
-    /// What of that is the update of the weights.
+    /// Time of the weight update within it.
     pub update: Micros,
-    /// Its samples.
+    /// Samples of the batch.
     pub batch: Option<u64>,
-    /// What of the model can be divided.
+    /// Parts of the model that can be divided.
     pub model: Option<&'a TransformerStep>,
 }
 
-/// The step time of N GPUs with its communication.
+/// Step time on N GPUs, with communication.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScaledStep {
     /// Time of one step on all GPUs.
     pub step: Estimate,
-    /// By how much the middle value is longer than on one GPU, or than on one replica of the model.
+    /// Increase of the middle value over one GPU, or over one replica of the model.
     pub extra: Micros,
-    /// How it was obtained, in words.
+    /// Explanation in words.
     pub why: String,
 }
 
 impl ScaledStep {
-    /// The optimizer step of so many batches on each GPU: the weights are updated once, after the last.
-    /// Gradients that each GPU keeps whole are exchanged once too, divided ones with each batch.
+    /// Extends to an optimizer step of several batches per GPU: the weights are updated once, after the last. Gradients
+    /// that each GPU keeps whole are also exchanged once, divided ones with each batch.
     #[must_use]
     pub fn accumulated(mut self, one: &MicroBatch<'_>, sharding: Sharding, batches: u64) -> Self {
         if batches <= 1 {
@@ -135,67 +131,66 @@ impl ScaledStep {
         self.step.range =
             Range { low: add(low, repeated.low), mid: add(mid, repeated.mid), high: add(high, repeated.high) };
         let exchanged = if is_each { "with each" } else { "once" };
-        self.why = format!("{batches} batches a GPU to an update, gradients exchanged {exchanged}; {}", self.why);
+        self.why = format!("{batches} batches per GPU and update, gradients exchanged {exchanged}; {}", self.why);
         self
     }
 }
 
-/// Why a step cannot be scaled to several GPUs.
+/// Reason that a step cannot be scaled to several GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScaleError {
-    /// Gradient size unknown.
-    #[error("the parameter count is not known, so neither is the size of the gradients; give it with --parameters")]
+    /// The gradient size is unknown.
+    #[error("unknown parameter count and gradient size; pass --parameters")]
     NoParameters,
-    /// No attention.
+    /// No attention was found.
     #[error(
-        "no attention was found in the forward pass, so neither the layers of the model nor the traffic between its parts are known: leave out --tensor-parallel and --pipeline-parallel"
+        "no attention layers found in the forward pass, so the model cannot be divided: leave out --tensor-parallel and --pipeline-parallel"
     )]
     NoLayers,
-    /// A layer over several machines.
+    /// A layer would span several machines.
     #[error("{tensor}-way tensor parallel needs machines with a multiple of {tensor} GPUs; these have {gpus}")]
     TensorOfMachine {
         /// GPUs that divide a layer.
         tensor: u32,
-        /// GPUs of a machine.
+        /// GPUs per machine.
         gpus: u32,
     },
-    /// GPUs that are no whole replicas.
+    /// The GPUs do not make whole replicas.
     #[error(
-        "{gpus} GPU{} no multiple of the {replica} of a replica of the model, {times} times as many would be: allow more machines (--max-machines)",
+        "{gpus} GPU{} not a multiple of the {replica} per model replica, {times} times as many would be: allow more machines (--max-machines)",
         if *gpus == 1 { " is" } else { "s are" }
     )]
     Replicas {
-        /// GPUs in all.
+        /// Total number of GPUs.
         gpus: u32,
-        /// GPUs of a replica.
+        /// GPUs per replica.
         replica: u32,
-        /// How many times the GPUs, at least, are a multiple.
+        /// Smallest factor that makes them a multiple.
         times: u32,
     },
-    /// Stages without a layer.
-    #[error("{stages} pipeline stages are more than the {layers} layers of the model: give at most {layers}")]
+    /// A stage would have no layer.
+    #[error("{stages} pipeline stages for {layers} layers: use at most {layers}")]
     Stages {
-        /// Stages.
+        /// Number of stages.
         stages: u32,
-        /// Layers.
+        /// Number of layers.
         layers: u32,
     },
-    /// Heads that cannot be divided.
-    #[error("{heads} attention heads are no multiple of {tensor}-way tensor parallel: give a divisor of {heads}")]
+    /// The heads cannot be divided.
+    #[error("{heads} attention heads are not divisible by {tensor}-way tensor parallel: use a divisor of {heads}")]
     Heads {
         /// GPUs that divide a layer.
         tensor: u32,
-        /// Heads.
+        /// Number of heads.
         heads: u64,
     },
 }
 
-/// The step on several GPUs, each with the batch of `single`.
+/// Predicts the step on several GPUs, each with the batch of `single`.
 ///
-/// `factor` is how many times the model's extra time this job was measured to need on one machine
-/// ([`scaling_factor`]); the range is narrower with it. One GPU needs no communication and
-/// returns `single`; inference exchanges nothing either. Between machines the range also goes from
-/// the best to the worst that the network may reach.
+/// `factor` is the measured multiple of the model's extra time on one machine ([`scaling_factor`]); it narrows the
+/// range. One GPU needs no communication and returns `single`; inference exchanges nothing either. Between machines the
+/// range also covers the best and worst bandwidth of the network.
 ///
 /// # Errors
 /// [`ScaleError::NoParameters`] for more than one GPU without a parameter count.
@@ -213,12 +208,12 @@ pub fn scaled_step(
     if workload.mode == Mode::Inference {
         let (_, deviation) = gpu.link.fitted();
         let range = Range { high: single.range.high * (1.0 + deviation * slowest(gpus)), ..single.range };
-        let why = format!("{gpus} GPUs side by side: inference exchanges no gradients");
+        let why = format!("{gpus} independent GPUs: inference exchanges no gradients");
         return Ok(ScaledStep { step: Estimate { range, ..*single }, extra: Micros::ZERO, why });
     }
     let gradients = gradients(workload)?;
     let exchange = Exchange::new(gpu.link, layout, gradients);
-    // The factor is of one machine.
+    // The factor applies within one machine.
     let factor = factor.filter(|_| layout.gpus > 1);
     let added = exchange.added(single.range.mid, layout.network, factor);
     let extra = added.mid;
@@ -228,14 +223,14 @@ pub fn scaled_step(
     let over = if layout.gpus > 1 { format!(" over {}", gpu.link.words()) } else { String::new() };
     let moved = gradients * layout.sharding.traffic();
     let why = format!(
-        "{}: {:.1} ms more a step than one GPU, {} ({} of {moved}{over}{}); range from {least:.1} to {most:.1} times that{}",
+        "{}: adds {:.1} ms per step, {} ({} of {moved}{over}{}); range {least:.1} to {most:.1} times that{}",
         layout.words(),
         extra.as_millis(),
         match factor {
             Some(factor) if layout.machines > 1 =>
-                format!("{factor:.2} times the model's inside a machine, as measured"),
-            Some(factor) => format!("{factor:.2} times the model's, as measured"),
-            None => "by the model".to_owned(),
+                format!("{factor:.2} times the estimate within a machine, as measured"),
+            Some(factor) => format!("{factor:.2} times the estimate, as measured"),
+            None => "estimated".to_owned(),
         },
         if layout.sharding == Sharding::Zero3 { "gathers and scatters" } else { "all-reduce" },
         if layout.machines > 1 {
@@ -243,13 +238,13 @@ pub fn scaled_step(
         } else {
             String::new()
         },
-        if layout.machines > 1 { ", and by the network" } else { "" },
+        if layout.machines > 1 { ", plus that of the network" } else { "" },
     );
     Ok(ScaledStep { step: Estimate { range, method: single.method }, extra, why })
 }
 
-/// How many times the model's extra time a job needs whose step was measured on one GPU and on
-/// several of one machine; 0 where several were no slower.
+/// Measured multiple of the model's extra time, from steps on one GPU and on several of one machine; 0 if several were
+/// not slower.
 ///
 /// # Errors
 /// [`ScaleError::NoParameters`] without a parameter count.
@@ -263,19 +258,19 @@ pub fn scaling_factor(
     Ok(on_several.checked_sub(on_one).unwrap_or_default() / expected)
 }
 
-/// Bytes of one gradient element are 4 unless the weights are in 16 bits.
+/// Gradient elements have 4 bytes unless the weights are in 16 bits.
 fn gradients(workload: &Workload) -> Result<Bytes, ScaleError> {
     let parameters = workload.parameter_count.ok_or(ScaleError::NoParameters)?;
     let is_narrow = matches!(workload.precision, Some(Precision::Fp16 | Precision::Bf16));
     Ok(Bytes::known(if is_narrow { 2.0 } else { 4.0 } * parameters as f64))
 }
 
-/// By how much the slowest of so many draws leads the mean, in standard deviations.
+/// Expected excess of the slowest of `gpus` draws over the mean, in standard deviations.
 fn slowest(gpus: u32) -> f64 {
     (2.0 * f64::from(gpus).ln()).sqrt()
 }
 
-/// By how much a training step is expected to be longer on several GPUs of one machine.
+/// Expected increase of a training step on several GPUs of one machine.
 ///
 /// # Errors
 /// [`ScaleError::NoParameters`] without a parameter count.
@@ -324,8 +319,8 @@ mod tests {
         workload(Mode::Training, Some(parameters))
     }
 
-    /// A batch of 100 ms of which the update takes 20: four of them take 340 on one GPU. On several the
-    /// exchange is added once, or with each batch where gradients are divided.
+    /// A batch of 100 ms, of which the update takes 20: four of them take 340 on one GPU. On several, the exchange is
+    /// added once, or with each batch if gradients are divided.
     #[test]
     fn batches_that_add_up_have_one_update() {
         let (batch, workload) = (step(100.0), training(1_000_000_000));
@@ -405,8 +400,8 @@ mod tests {
         );
     }
 
-    /// 100 ms on one GPU, 1 GB of gradients on 2 GPUs over 14 GB/s: 71.4 ms of traffic, 40 of
-    /// them hidden; √(2 ln 2) · 0.02 · 100 ms of waiting, 2.2 ms of host.
+    /// 100 ms on one GPU, 1 GB of gradients on 2 GPUs over 14 GB/s: 71.4 ms of traffic, of which 40 are hidden;
+    /// √(2 ln 2) · 0.02 · 100 ms of waiting, 2.2 ms of host.
     #[test]
     fn traffic_hides_behind_the_backward_pass() {
         let extra = |gradients: u64, step_millis: f64| {
@@ -421,7 +416,7 @@ mod tests {
         };
         let waiting = (2.0 * 2f64.ln()).sqrt() * 2.0;
         assert!((extra(1_000_000_000, 100.0) - (1e3 / 14.0 - 40.0 + waiting + 2.2)).abs() < 1e-9);
-        // Of 100 MB all but the last bucket is hidden, of 10 MB the only bucket is not.
+        // Of 100 MB all but the last bucket is hidden; 10 MB are a single bucket, which is not.
         assert!((extra(100_000_000, 100.0) - (25.0 / 14.0 + waiting + 2.2)).abs() < 1e-9);
         assert!((extra(10_000_000, 100.0) - (10.0 / 14.0 + waiting + 2.2)).abs() < 1e-9);
     }
@@ -434,8 +429,8 @@ mod tests {
         assert_eq!(gradients(&amp), gradients(&training(500_000_000)));
     }
 
-    /// Lambda's ResNet-50 fp32 on V100 16 GB, 128 images a GPU: 347 ms on one, and the times
-    /// below on 2, 4 and 8 (batch over throughput of the table named in the module header).
+    /// Lambda's ResNet-50 FP32 on V100 16 GB, 128 images per GPU: 347 ms on one, and the times below on 2, 4 and 8
+    /// (batch over throughput of the table named in the module header).
     #[test]
     fn a_measured_machine_lies_within_the_range() {
         for (gpus, measured_millis) in [(2, 360.5), (4, 360.0), (8, 363.5)] {
@@ -461,7 +456,7 @@ mod tests {
             scaled_step(&step(377.0), &gpu(Link::Modules), &Layout::one_machine(2), &work, Some(factor)).unwrap();
         assert!((again.step.range.mid.as_millis() - 541.0).abs() < 1e-6, "{again:?}");
         let plain = scaled_step(&step(377.0), &gpu(Link::Modules), &Layout::one_machine(2), &work, None).unwrap();
-        assert!(plain.extra.get() < again.extra.get() && plain.why.contains("by the model"));
+        assert!(plain.extra.get() < again.extra.get() && plain.why.contains("estimated"));
         assert_eq!(scaling_factor([two, one], Link::Modules, 2, &work), Ok(0.0));
     }
 }

@@ -1,11 +1,10 @@
-//! How the state of a training is kept on several GPUs: all of it on each, or each a share.
+//! Sharding of training state over GPUs: replicated or divided.
 //!
-//! Stage 1 of `ZeRO` divides what the optimizer keeps among the GPUs, stage 2 the gradients too,
-//! stage 3 (PyTorch's FSDP with full sharding) the parameters too ("`ZeRO`: Memory Optimizations
-//! Toward Training Trillion Parameter Models", SC20, section 5). With P parameters in mixed
-//! precision and Adam, N GPUs hold 16P, 4P + 12P/N, 2P + 14P/N and 16P/N bytes each. Stages 1 and 2
-//! move as many bytes as an all-reduce, stage 3 half as many again: it gathers the parameters
-//! twice and scatters the gradients (section 7).
+//! Stage 1 of `ZeRO` divides the optimizer state among the GPUs, stage 2 also the gradients, stage 3 (PyTorch's FSDP
+//! with full sharding) also the parameters ("`ZeRO`: Memory Optimizations Toward Training Trillion Parameter Models",
+//! SC20, section 5). With P parameters in mixed precision and Adam, N GPUs hold 16P, 4P + 12P/N, 2P + 14P/N and 16P/N
+//! bytes each. Stages 1 and 2 move as many bytes as an all-reduce, stage 3 half as many again: it gathers the
+//! parameters twice and scatters the gradients (section 7).
 
 use serde::{Deserialize, Serialize};
 
@@ -15,32 +14,31 @@ use super::scale::ModelParallel;
 use habitat_base::units::{Bytes, GIB};
 use habitat_step::profile::Working;
 
-/// Share of a layer's activations that tensor parallel GPUs keep whole without sequence
-/// parallelism: inputs of normalisations and masks of dropout, 10 of the 34 bytes a token and
-/// element of width (Korthikanti et al. 2022, arXiv:2205.05198, equations 1 and 2, without the scores
-/// of attention, which fused attention does not keep).
+/// Share of a layer's activations that tensor parallel GPUs keep whole without sequence parallelism: inputs of
+/// normalisations and masks of dropout, 10 of the 34 bytes per token and element of width (Korthikanti et al. 2022,
+/// arXiv:2205.05198, equations 1 and 2, without the attention scores, which fused attention does not keep).
 const KEPT_WHOLE: f64 = 10.0 / 34.0;
 
-/// Which state is divided among the GPUs.
+/// State divided among the GPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sharding {
-    /// None: each GPU has all of it.
+    /// Nothing is divided: each GPU has everything.
     #[default]
     None,
-    /// What the optimizer keeps (`ZeRO` stage 1).
+    /// Optimizer state (`ZeRO` stage 1).
     Zero1,
-    /// The gradients too (`ZeRO` stage 2).
+    /// Also the gradients (`ZeRO` stage 2).
     Zero2,
-    /// The parameters too (`ZeRO` stage 3, FSDP).
+    /// Also the parameters (`ZeRO` stage 3, FSDP).
     Zero3,
 }
 
 impl Sharding {
-    /// All of them, by how little stays on each GPU.
+    /// All levels, by increasing division.
     pub const ALL: [Self; 4] = [Self::None, Self::Zero1, Self::Zero2, Self::Zero3];
 
-    /// The name on the command line and in files.
+    /// Name on the command line and in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -50,7 +48,7 @@ impl Sharding {
         }
     }
 
-    /// What is divided, in words.
+    /// Divided state, in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::None => "nothing",
@@ -60,38 +58,38 @@ impl Sharding {
         }
     }
 
-    /// Whether gradients are exchanged after every batch that is added up, not after the last alone: where
-    /// no GPU keeps all of them.
+    /// Whether gradients are exchanged after every accumulated batch, not only after the last: GPUs do not keep them
+    /// whole.
     pub(super) const fn exchanges_each_batch(self) -> bool {
         matches!(self, Self::Zero2 | Self::Zero3)
     }
 
-    /// Bytes moved in a step, in times of an all-reduce of the gradients.
+    /// Bytes moved per step, relative to an all-reduce of the gradients.
     pub(super) const fn traffic(self) -> f64 {
         if matches!(self, Self::Zero3) { 1.5 } else { 1.0 }
     }
 }
 
-/// What a training keeps whatever its batch.
+/// Training state that does not depend on the batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModelStates {
     /// Parameters, as the forward pass reads them.
     pub parameters: Bytes,
     /// Gradients.
     pub gradients: Bytes,
-    /// What the optimizer keeps, with the 32-bit copy of 16-bit parameters.
+    /// Optimizer state, with the 32-bit copy of 16-bit parameters.
     pub optimizer: Bytes,
-    /// Whether the optimizer is taken for Adam, as none was found.
+    /// Whether Adam was assumed, because no optimizer was detected.
     pub is_assumed: bool,
 }
 
 impl ModelStates {
-    /// All of it.
+    /// Sum of all state.
     pub fn total(&self) -> Bytes {
         self.parameters + self.gradients + self.optimizer
     }
 
-    /// What each of so many GPUs keeps.
+    /// State of each of `gpus` GPUs.
     pub fn on_each(&self, sharding: Sharding, gpus: u32) -> Bytes {
         let share = 1.0 / f64::from(gpus.max(1));
         let of = |bytes: Bytes, from: Sharding| if sharding >= from { bytes * share } else { bytes };
@@ -100,10 +98,10 @@ impl ModelStates {
 }
 
 impl MemoryFit {
-    /// The answer for one of so many GPUs that divide the state: what was needed, less what the
-    /// others keep. As it is where the state is not known.
+    /// Fit on one of `gpus` GPUs that divide the state: the need less the state kept by the others. Unchanged if the
+    /// state is unknown.
     ///
-    /// The parameters that stage 3 gathers while a layer runs are not counted.
+    /// Parameters that stage 3 gathers while a layer runs are not counted.
     #[must_use]
     pub fn sharded(&self, sharding: Sharding, gpus: u32) -> Self {
         let Some(states) = self.states.filter(|_| sharding != Sharding::None && gpus > 1) else {
@@ -113,7 +111,7 @@ impl MemoryFit {
             return self.between(&narrowest.sharded(sharding, gpus), |widest| widest.sharded(sharding, gpus));
         }
         let saved = states.total().checked_sub(states.on_each(sharding, gpus)).unwrap_or_default();
-        // Once the state is divided, the peak may move from the update to where most activations are.
+        // With divided state, the peak may move from the update to the moment of most activations.
         let own = |working: Working| {
             let gradients = ModelStates { gradients: working.gradients, ..states };
             gradients.on_each(sharding, gpus) + working.growing() + Bytes::known(CONTEXT_BYTES)
@@ -124,16 +122,15 @@ impl MemoryFit {
         self.of_share(self.needed.map(less), self.at_most.map(less), &how, states.is_assumed)
     }
 
-    /// The answer for one GPU of a replica of the model that several share.
+    /// Fit on one GPU of a replica of the model that several share.
     ///
-    /// Each keeps a T·P-th of the state, less what sharding divides among replicas. Stages that run
-    /// one micro-batch forward, one backward (Narayanan et al. 2021, arXiv:2104.04473, section 2.2)
-    /// keep the activations of up to P micro-batches of 1/P of the layers. Of these each GPU has a
-    /// T-th with sequence parallelism: the least that is needed; without it, the most, some are kept
-    /// whole (Korthikanti et al. 2022, arXiv:2205.05198, section 4), and all where parts of the forward
-    /// pass are run again, which keeps the inputs of layers. What is not known to be activations may
-    /// be temporary, which is divided as the state is, or be any that fit under the peak before
-    /// there are gradients. Where the state is not known, neither is a share of it.
+    /// Each keeps a T·P-th of the state, less the part that sharding divides among replicas. Stages that alternate one
+    /// micro-batch forward and one backward (Narayanan et al. 2021, arXiv:2104.04473, section 2.2) keep the activations
+    /// of up to P micro-batches of 1/P of the layers. With sequence parallelism each GPU has a T-th of these: the
+    /// minimum. Without it, the maximum, some are whole (Korthikanti et al. 2022, arXiv:2205.05198, section 4), or all
+    /// if parts of the forward pass are recomputed, which keeps the inputs of layers. Memory not known to be
+    /// activations may be temporary, divided like the state, or any activations that fit under the peak before
+    /// gradients exist. If the state is unknown, so is its share.
     #[must_use]
     pub fn on_replica(&self, sharding: Sharding, on: &Share) -> Self {
         let Share { parallel, replicas, batches, .. } = *on;
@@ -146,14 +143,14 @@ impl MemoryFit {
         let Some(states) = self.states else {
             let fits = if self.fits == Fits::Yes { Fits::Yes } else { Fits::Unknown };
             let reason = format!(
-                "not known what its state takes, and so what one of {} GPUs keeps of it: {}",
+                "unknown state size, so the share of one of {} GPUs is unknown: {}",
                 parallel.gpus(),
                 self.reason
             );
             return Self { fits, needed: None, reason, largest_batch: None, ..self.clone() };
         };
         let (tensor, pipeline) = (f64::from(parallel.tensor), f64::from(parallel.pipeline));
-        // With the last micro-batch the gradients of all others are there.
+        // At the last micro-batch, the gradients of all others exist.
         let all = ModelStates { gradients: states.gradients.max(states.parameters), ..states };
         let own = all.on_each(sharding, replicas) * (1.0 / (tensor * pipeline)) + Bytes::known(CONTEXT_BYTES);
         let micro = pipeline.min(batches.max(1) as f64) / pipeline;
@@ -173,7 +170,7 @@ impl MemoryFit {
             let kept = kept(peak);
             let temporary = beside(peak).checked_sub(kept.least).unwrap_or_default();
             let shared = temporary * (1.0 / (tensor * pipeline));
-            // What is temporary beside the activations is of the backward pass, and of one micro-batch.
+            // Temporary memory beside the activations belongs to the backward pass of one micro-batch.
             let with_them = if kept.least == kept.most { temporary * without_sequences } else { Bytes::ZERO };
             own + (kept.most * (micro * without_sequences) + with_them).max(shared)
         });
@@ -190,8 +187,8 @@ impl MemoryFit {
         Self { largest_batch: None, ..self.of_share(needed, at_most, &how, states.is_assumed) }
     }
 
-    /// A share of a step whose numbers become narrower: what the narrowest numbers need at least, and at most
-    /// what those recorded need.
+    /// Fit of a share of a step in a narrower precision: at least the need of the narrowest numbers, at most that of
+    /// the recorded ones.
     fn between(&self, least: &Self, share: impl Fn(&Self) -> Self) -> Self {
         let widest = share(&Self { narrowest: None, needed: self.at_most, ..self.clone() });
         let fits = match (widest.fits, least.fits) {
@@ -202,7 +199,7 @@ impl MemoryFit {
         let reason = match (fits, least.needed) {
             (Fits::Unknown, Some(bytes)) => {
                 let least = bytes.get() / GIB;
-                format!("may fit: at least {least:.1} GB in narrower numbers; as recorded, {}", widest.reason)
+                format!("may fit: at least {least:.1} GB in the narrower precision; as recorded, {}", widest.reason)
             }
             (Fits::No, _) => least.reason.clone(),
             _ => widest.reason.clone(),
@@ -210,7 +207,7 @@ impl MemoryFit {
         Self { fits, needed: least.needed, reason, narrowest: Some(Box::new(least.clone())), ..widest }
     }
 
-    /// The answer where a share of what was needed is.
+    /// Fit for a share of the need.
     fn of_share(&self, needed: Option<Bytes>, at_most: Option<Bytes>, how: &str, is_assumed: bool) -> Self {
         let is_within = |bytes: Bytes| bytes.get() <= self.usable.get();
         let fits = match self.fits {
@@ -221,7 +218,7 @@ impl MemoryFit {
         };
         let of_gpu = [needed.or(at_most).unwrap_or_default(), self.usable].map(|bytes| bytes.get() / GIB);
         let reason = format!(
-            "{} {:.1} GB {how}, {:.1} GB may be used{}",
+            "{} {:.1} GB {how}, {:.1} GB usable{}",
             match fits {
                 Fits::Yes => "needs",
                 Fits::No => "does not fit: needs",
@@ -229,32 +226,32 @@ impl MemoryFit {
             },
             of_gpu[0],
             of_gpu[1],
-            if is_assumed { " (no optimizer was found: as with Adam)" } else { "" },
+            if is_assumed { " (no optimizer found: assuming Adam)" } else { "" },
         );
         let reason = if needed.or(at_most).is_some() { reason } else { self.reason.clone() };
         Self { fits, needed, at_most, reason, ..self.clone() }
     }
 }
 
-/// What the forward pass keeps for the backward pass.
+/// Activations that the forward pass keeps for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Activations {
-    /// Known to be kept.
+    /// Minimum that is kept.
     pub least: Bytes,
-    /// All that may be, where that is more; as much where the peak is in the backward pass, and tells.
+    /// Maximum that may be kept; equal to the minimum if the peak is in the backward pass and thus shows it.
     pub most: Bytes,
 }
 
-/// How a replica of the model lies on GPUs, as far as memory depends on it.
+/// Placement of a replica on GPUs, as far as memory depends on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share {
-    /// The GPUs of a replica.
+    /// GPUs per replica.
     pub parallel: ModelParallel,
-    /// Replicas.
+    /// Number of replicas.
     pub replicas: u32,
-    /// Micro-batches of an optimizer step on each.
+    /// Micro-batches per optimizer step and replica.
     pub batches: u64,
-    /// Whether the backward pass runs parts of the forward pass again.
+    /// Whether the backward pass recomputes parts of the forward pass.
     pub recomputes: bool,
 }
 
@@ -279,8 +276,8 @@ mod tests {
         }
     }
 
-    /// 80 GB of state (10, 10 and 60), 34 beside it and 1 of the process, on 4-way tensor parallel GPUs
-    /// and 2 stages: an eighth of the state, and a quarter of the activations of two micro-batches on half the layers.
+    /// 80 GB of state (10, 10 and 60), 34 beside it and 1 for the process, on 4-way tensor parallel GPUs and 2 stages:
+    /// an eighth of the state, and a quarter of the activations of two micro-batches on half the layers.
     #[test]
     fn a_replica_on_several_gpus_by_hand() {
         let gb = |gb: f64| Bytes::known(gb * 1e9);
@@ -311,22 +308,22 @@ mod tests {
         };
         // 10 + 1 + 34/4; without sequence parallelism 10 of the 34 stay whole: 10 + 24/4.
         assert_eq!(ends(Sharding::None, on(4, 2, 1, 8)), (19.5, 27.0, Fits::Unknown));
-        // Half of them where there is one micro-batch: 4.25 and 8.
+        // Half of them with one micro-batch: 4.25 and 8.
         assert_eq!(ends(Sharding::None, on(4, 2, 1, 1)), (15.25, 19.0, Fits::Yes));
-        // Of 60 GB that the optimizer keeps 7.5 are a GPU's, and half of it with two replicas.
+        // Each GPU has 7.5 of 60 GB of optimizer state, and half of that with two replicas.
         assert_eq!(ends(Sharding::Zero1, on(4, 2, 2, 8)), (15.75, 23.25, Fits::Unknown));
         assert_eq!(ends(Sharding::None, on(1, 2, 1, 8)), (75.0, 75.0, Fits::No));
-        // Inputs of layers that are kept to run them again are whole.
+        // Layer inputs kept for recomputation are whole.
         let again = Share { recomputes: true, ..on(4, 2, 1, 8) };
         assert_eq!(ends(Sharding::None, again), (19.5, 45.0, Fits::Unknown));
-        // A peak in the update, with 34 GB of its own: the activations are not known, but no more than 20.
+        // A peak in the update with 34 GB beside the state: activations are unknown, but at most 20 GB.
         let update = Activations { least: Bytes::ZERO, most: gb(20.0) };
         let fit = MemoryFit { activations: Some(update), ..whole.clone() }.on_replica(Sharding::None, &on(4, 2, 1, 8));
-        // 11 GB, an eighth of the 34 or 16/34 of the 20.
+        // 11 GB, plus an eighth of the 34 or 16/34 of the 20.
         for (found, expected) in [(fit.needed, 15.25e9), (fit.at_most, 11e9 + 20e9 * 16.0 / 34.0)] {
             assert!((found.unwrap().get() / expected - 1.0).abs() < 1e-9, "{found:?}");
         }
-        // One GPU a replica is as before, and of state that is not known no share is.
+        // One GPU per replica is as before; unknown state has no known share.
         assert_eq!(whole.on_replica(Sharding::Zero3, &on(1, 1, 4, 8)), whole.sharded(Sharding::Zero3, 4));
         let unknown = MemoryFit { states: None, ..whole.clone() };
         assert_eq!(unknown.on_replica(Sharding::None, &on(4, 2, 1, 8)).fits, Fits::Unknown);

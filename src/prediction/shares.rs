@@ -1,4 +1,4 @@
-//! Device time of a step by the methods that answer for it.
+//! Device time of a step by method.
 
 use super::estimate::{MethodShare, OperationPrediction};
 use super::method::Method;
@@ -27,13 +27,12 @@ pub(super) fn shares(operations: &[OperationPrediction]) -> Vec<MethodShare> {
     by_method
 }
 
-/// Device time of a step: what the models say of operators by themselves times what a step
-/// takes of that, and the rest as it is.
+/// Device time of a step: learned times multiplied by the step factor, plus the rest.
 pub(super) fn device_time(shares: &[MethodShare], step_factor: f64) -> Micros {
     shares.iter().map(|share| share.device_time * if share.method == Method::Learned { step_factor } else { 1.0 }).sum()
 }
 
-/// What a method says of all operations that it answers for, end by end.
+/// Sum of all times by one method, end by end.
 pub(super) fn sum_of(operations: &[OperationPrediction], method: Method) -> Range<Micros> {
     operations
         .iter()
@@ -42,7 +41,7 @@ pub(super) fn sum_of(operations: &[OperationPrediction], method: Method) -> Rang
         .sum()
 }
 
-/// Share of the operators' time in the optimizer's update.
+/// Share of the operators' time in the optimizer update.
 pub(super) fn update_share(operations: &[OperationPrediction]) -> f64 {
     let (mut updates, mut all) = (0.0, 0.0);
     for operation in operations {
@@ -53,7 +52,7 @@ pub(super) fn update_share(operations: &[OperationPrediction]) -> f64 {
     if all > 0.0 { updates / all } else { 0.0 }
 }
 
-/// Share of the device time measured on the origin in operations without a predicted time.
+/// Share of the measured device time on the origin in operations without a predicted time.
 pub(super) fn left_out(operations: &[OperationPrediction]) -> f64 {
     let (mut out, mut all) = (0.0, 0.0);
     for operation in operations.iter().filter(|operation| operation.phase != Phase::Communication) {
@@ -64,7 +63,7 @@ pub(super) fn left_out(operations: &[OperationPrediction]) -> f64 {
     if all > 0.0 { out / all } else { 0.0 }
 }
 
-/// Share of the device time in operations outside what the models were trained on.
+/// Share of the device time in operations outside the models' training data.
 pub(super) fn far_share(operations: &[OperationPrediction]) -> f64 {
     let (mut far, mut all) = (0.0, 0.0);
     for operation in operations {

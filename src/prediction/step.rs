@@ -1,4 +1,4 @@
-//! The step from its operations: one GPU's prediction, and the range of its sum.
+//! Predicts the step on one GPU from its operations, with its range.
 
 use super::base::Base;
 use super::decoded::Decoded;
@@ -18,7 +18,7 @@ use habitat_base::units::{Micros, Range};
 use habitat_step::catalog::{GpuSpec, Vendor};
 use habitat_step::profile::{Profile, Workload};
 
-/// What all predictions of a profile have in common.
+/// Inputs that all predictions of a profile share.
 pub(super) struct Context<'a> {
     pub(super) profile: &'a Profile,
     pub(super) base: Option<&'a Base>,
@@ -26,11 +26,11 @@ pub(super) struct Context<'a> {
     pub(super) decoded: &'a [Decoded<'a>],
     pub(super) need: &'a MemoryNeed,
     pub(super) models: Option<Answering<'a>>,
-    /// The layers that GPUs can share.
+    /// Layers that GPUs can share.
     pub(super) layers: Option<&'a Layers>,
-    /// What is to be shown with the times of every GPU.
+    /// Warnings for the times of every GPU.
     pub(super) warnings: &'a [Warning],
-    /// Whether what is predicted of operations is left out.
+    /// Whether predictions of operations are left out.
     pub(super) steps_only: bool,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         Host::KeepsUp => (pace.kept_up(step), Micros::ZERO, Vec::new()),
     };
     warnings.extend(of_host);
-    // What is measured has the rates of its own GPU, and what is changed is not of the recorded precision.
+    // Measured steps include their own GPU's rates, and converted steps are no longer in the recorded precision.
     if measured.is_none() && change.is_none() {
         warnings.extend(notes::without_matrix_cores(rates, decoded, &operations));
     }
@@ -136,11 +136,12 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     }
 }
 
-/// What a step in 16 bits took of the predicted time on an AMD GPU, at most: 2.8 to 3.9 times for BERT-base, ResNet-50 and
+/// Maximum of measured over predicted time of 16-bit steps on an AMD GPU: 2.8 to 3.9 for BERT-base, ResNet-50 and
 /// ResNet-152 in mixed precision at batches from 16 to 2,520 on an MI325X (milabench, `PyTorch` 2.5.1 with `ROCm` 6.2).
 const NARROW_ON_AMD: f64 = 4.0;
 
-/// Whether a step in 16 or 8 bits is predicted for an AMD GPU from shapes or from another maker's: none was learned from.
+/// Whether a step in 16 or 8 bits is predicted for an AMD GPU from shapes or from another vendor's GPU; the models were
+/// not trained on such steps.
 fn is_narrow_on_amd(route: &Route<'_>, profile: &Profile, change: Option<&Change>) -> bool {
     let is_amd = |rates: &Rates<'_>| rates.gpu.vendor == Vendor::Amd;
     let recorded = || profile.workload.precision.unwrap_or_else(|| precision::infer(&profile.operations));
@@ -148,15 +149,15 @@ fn is_narrow_on_amd(route: &Route<'_>, profile: &Profile, change: Option<&Change
     is_amd(route.destination) && !route.origin.is_some_and(is_amd) && !precision.is_32_bits()
 }
 
-/// A range whose high end is as far up as such steps were found to be.
+/// Raises the high end of the range to the errors found for such steps.
 fn widened_on_amd(step: Estimate, host_idle: Micros) -> Estimate {
     let Range { low, mid, high } = step.range;
     let most = mid.checked_sub(host_idle).unwrap_or_default() * NARROW_ON_AMD + host_idle;
     Estimate { range: Range { low, mid, high: high.max(most) }, ..step }
 }
 
-/// Of a recording of one rank's share of a model: what fits as a share may not as a whole, and
-/// without a peak, the whole of its parameters was counted.
+/// Sets the fit of one rank's share of a model to unknown: the whole may not fit even if the share does. Without a
+/// peak, all parameters were counted.
 fn may_fit(memory: &mut MemoryFit, need: &MemoryNeed) {
     memory.reason = match memory.fits {
         Fits::Yes => format!("one rank's share of the model: {}; the whole was not recorded", memory.reason),
@@ -167,10 +168,9 @@ fn may_fit(memory: &mut MemoryFit, need: &MemoryNeed) {
     (memory.at_most, memory.states, memory.activations, memory.narrowest) = (None, None, None, None);
 }
 
-/// The step and its range: of every method's part the ends that steps by that method were
-/// found to keep, taken together as if they erred together. Calibrated for the learned
-/// models, the published step errors for the rest; they are errors of whole iterations, in
-/// which the host's part changes too.
+/// Step time with its range. Each method's part has the range validated for steps by that method, added as fully
+/// correlated. Ranges are calibrated for the learned models, published step errors otherwise; these are errors of whole
+/// iterations, in which the host's part varies too.
 fn step_estimate(
     shares: &[MethodShare],
     operations: &[OperationPrediction],
@@ -190,7 +190,7 @@ fn step_estimate(
     let undecided = sum_of(operations, Method::BetweenRates);
     let ends = |method: Method| match method {
         Method::Learned | Method::LearnedRatio if models.is_some() => spread,
-        // These err together, wherever they lie between the two ratios.
+        // These errors are fully correlated, wherever the times lie between the two ratios.
         Method::BetweenRates => (undecided.low / undecided.mid, undecided.high / undecided.mid),
         _ => (1.0 - method.step_band(), 1.0 + method.step_band()),
     };
@@ -208,9 +208,8 @@ fn step_estimate(
     Estimate::with_factors(device * (overlap * deviation) + idle, low, high, method)
 }
 
-/// The step by fitted lines: what steps were found to take of their layers, in the range of
-/// networks or GPUs left out, and the time in which the device waits for the host, where that
-/// was recorded. Parts that only a roofline answers for have its range.
+/// Step by fitted lines: the sum of layers times the measured step factor, in the range of left-out networks or GPUs,
+/// plus the recorded wait for the host. Parts predicted by a roofline have the roofline's range.
 fn fitted_step(
     shares: &[MethodShare],
     operations: &[OperationPrediction],
@@ -233,7 +232,7 @@ fn fitted_step(
         low += share.share * below;
         high += share.share * above;
     }
-    // A few layers that fell back to the line of their kind do not make another method of it.
+    // Ignores a few fallback layers when naming the method.
     let method = match shares {
         [largest, rest @ ..] if rest.iter().all(|share| by_lines(share.method)) => largest.method,
         _ => Method::Mixed,
@@ -248,7 +247,7 @@ mod tests {
     use habitat_step::catalog::{GpuSpec, Layer};
     use habitat_step::profile::Profile;
 
-    /// 7 billion parameters of which a rank kept a share: not known, with a peak or without.
+    /// 7 billion parameters of which a rank kept a share: unknown, with or without a peak.
     #[test]
     fn a_share_of_a_model_says_neither_yes_nor_no_of_the_whole() {
         let json = r#"{"format": "habitat-profile", "version": 1, "operations": [{"name": "aten::relu", "phase": "forward"}],
@@ -267,7 +266,7 @@ mod tests {
         let peak = |bytes: f64| Some(habitat_base::units::Bytes::known(bytes));
         profile.step.get_or_insert_default().peak_memory_bytes = peak(4e9);
         assert_eq!(share(&profile), (Fits::Yes, Fits::Unknown));
-        // A share that does not fit says no of as many GPUs, and so of fewer.
+        // If the share does not fit, as many or fewer GPUs do not fit either.
         profile.step.get_or_insert_default().peak_memory_bytes = peak(40e9);
         assert_eq!(share(&profile), (Fits::No, Fits::No));
     }

@@ -1,9 +1,8 @@
-//! Which operators of a step are worth measuring on a GPU.
+//! Suggests operators of a step that are worth measuring on a GPU.
 //!
-//! Greedily the one that takes most of the variance off the sum of the step's operators,
-//! given what was measured already and chosen before: with weights w (device times in the
-//! step) and the covariance C of the logs, (Σᵢ wᵢ Cᵢⱼ)² / (Cⱼⱼ + noise). Operators of one
-//! model share the GPU's offset and, where their sizes are alike, more.
+//! Greedily chooses the operator that reduces the variance of the step's summed operators most, given earlier
+//! measurements and choices: with weights w (device times in the step) and the covariance C of the logarithms, (Σᵢ wᵢ
+//! Cᵢⱼ)² / (Cⱼⱼ + noise). Operators of one model have the GPU's offset in common and, if their sizes are similar, more.
 
 use std::collections::BTreeMap;
 
@@ -18,34 +17,34 @@ use super::mlp::ModelError;
 use super::rate::Rates;
 use habitat_step::op::{self, Part, Primitive, RowsKind, element_type, parts};
 
-/// Operators of one model that are compared; those with most device time.
+/// Maximum number of operators of one model to compare; those with most device time.
 const MOST: usize = 400;
-/// Columns of an elementwise operator that stands for any stream of its size.
+/// Columns of an elementwise operator that represents any stream of its size.
 const STREAM_COLUMNS: u64 = 1024;
 
-/// An operator worth measuring.
+/// Operator worth measuring.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suggestion {
-    /// A forward operator that does the same work.
+    /// Forward operator that does the same work.
     pub operation: Operation,
-    /// TF32, which the element type does not tell.
+    /// TF32, if the element type does not show it.
     pub precision: Option<Precision>,
-    /// Where the step has it: the operations' names.
+    /// Names of the step's operations that contain it.
     pub within: Vec<String>,
-    /// Its predicted time by itself.
+    /// Predicted time if measured separately.
     pub time: Micros,
-    /// Its share of the step's device time.
+    /// Share of the step's device time.
     pub share: f64,
-    /// Standard deviation of its logarithm as things are.
+    /// Current standard deviation of its logarithm.
     pub deviation: f64,
-    /// Share of the variance of the step's device time that measuring it takes away.
+    /// Share of the variance of the step's device time that its measurement removes.
     pub removed: f64,
 }
 
-/// What to measure on `gpu`, most useful first.
+/// Suggests measurements on `gpu`, most useful first.
 ///
 /// # Errors
-/// [`ModelError`] where a network cannot be computed.
+/// [`ModelError`] if a network fails.
 pub fn suggest(profile: &Profile, gpu: &GpuSpec, models: &Models, count: usize) -> Result<Vec<Suggestion>, ModelError> {
     let rates = Rates::new(gpu);
     let (mut groups, total) = groups(profile, models.on(&rates), models)?;
@@ -57,7 +56,7 @@ pub fn suggest(profile: &Profile, gpu: &GpuSpec, models: &Models, count: usize) 
             .enumerate()
             .flat_map(|(group, of)| of.gains().map(move |(member, gain)| (group, member, gain)))
             .max_by(|a, b| a.2.total_cmp(&b.2));
-        // Not worth a measurement: a millionth of the variance.
+        // Gains below a millionth of the variance are not worth a measurement.
         let Some((group, member, gain)) = best.filter(|best| best.2 > 1e-6 * before) else { break };
         let Some(group) = groups.get_mut(group) else { break };
         found.extend(group.take(member).map(|suggestion| Suggestion {
@@ -71,14 +70,14 @@ pub fn suggest(profile: &Profile, gpu: &GpuSpec, models: &Models, count: usize) 
 
 /// Work of one size in the step.
 struct Member {
-    /// `None` where it cannot be measured by itself, or tells nothing so.
+    /// `None` if it cannot be measured separately, or a measurement gives no information.
     suggestion: Option<Suggestion>,
     /// Device time in the step, in microseconds.
     weight: f64,
     part: Part,
 }
 
-/// Operators of one model in one kind of arithmetic, and the covariances of their logs.
+/// Operators of one model in one kind of arithmetic, with the covariances of their logarithms.
 struct Group {
     members: Vec<Member>,
     covariance: Vec<Vec<f64>>,
@@ -94,19 +93,19 @@ impl Group {
         Self { members, covariance, noise: process.prior().noise }
     }
 
-    /// Σᵢ wᵢ Cᵢⱼ.
+    /// Computes Σᵢ wᵢ Cᵢⱼ.
     fn with_step(&self, member: usize) -> f64 {
         self.members.iter().zip(&self.covariance[member]).map(|(other, shared)| other.weight * shared).sum()
     }
 
-    /// Of the summed device time, noise included.
+    /// Variance of the summed device time, including noise.
     fn variance(&self) -> f64 {
         let own =
             |(index, member): (usize, &Member)| member.weight * (self.with_step(index) + member.weight * self.noise);
         self.members.iter().enumerate().map(own).sum()
     }
 
-    /// What measuring each member takes away.
+    /// Variance that a measurement of each member removes.
     fn gains(&self) -> impl Iterator<Item = (usize, f64)> {
         self.members.iter().enumerate().filter(|(_, member)| member.suggestion.is_some()).map(|(index, _)| {
             let shared = self.with_step(index);
@@ -114,7 +113,7 @@ impl Group {
         })
     }
 
-    /// Takes a member as measured.
+    /// Marks a member as measured.
     fn take(&mut self, index: usize) -> Option<Suggestion> {
         let known = self.covariance[index].clone();
         let own = known[index] + self.noise;
@@ -129,13 +128,13 @@ impl Group {
     }
 }
 
-/// Work of one model by size, and any of its queries.
+/// Work of one model by size, with one of its queries.
 struct Gathered<'a> {
     members: BTreeMap<([u64; 7], u64), Member>,
     query: Query<'a>,
 }
 
-/// The step's work by model, and its device time in microseconds.
+/// Work of the step by model, and its device time in microseconds.
 fn groups(profile: &Profile, gpu: ModelGpu<'_>, models: &Models) -> Result<(Vec<Group>, f64), ModelError> {
     let precision = profile.workload.precision;
     let (mut queries, mut owners) = (Vec::new(), Vec::new());
@@ -200,8 +199,8 @@ fn groups(profile: &Profile, gpu: ModelGpu<'_>, models: &Models) -> Result<(Vec<
     Ok((groups, total))
 }
 
-/// A forward operation that consists of this part alone, such as a table of operators has;
-/// `None` where there is none (groups, images that are not square).
+/// Forward operation that consists of this part alone, as in tables of operators; `None` if there is none (groups,
+/// images that are not square).
 fn forward(part: &Part, dtype: Option<DType>) -> Option<Operation> {
     let whole = |value: f64| (value.fract() == 0.0 && value >= 1.0).then_some(value as u64);
     let root = |value: f64| whole(value.sqrt());
@@ -240,7 +239,7 @@ fn forward(part: &Part, dtype: Option<DType>) -> Option<Operation> {
             };
             (name, vec![vec![whole(rows)?, whole(width)?]], vec![vec![whole(rows)?, whole(width)?]])
         }
-        // Two read and one written.
+        // Two tensors read and one written.
         Primitive::Stream { moved } => {
             let rows = (moved / 3.0 / STREAM_COLUMNS as f64).round().max(1.0) as u64;
             let shape = vec![rows, STREAM_COLUMNS];

@@ -1,11 +1,10 @@
-//! What of a transformer's training step can be divided over GPUs: its layers, the activations
-//! that go from one to the next, and which part of the time is spent on what.
+//! Parts of a transformer's training step that can be divided over GPUs: layers, activations between them, and shares
+//! of the time.
 //!
-//! Tensor parallel GPUs (Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3) divide matrix
-//! products, attention, what works on the elements between them, the embedding and the loss.
-//! Normalisation, dropout and residual additions work on whole activations (b·s·h elements: batch,
-//! length, width) on each of them. Layers are counted by the attention of the forward pass, and
-//! without any found nothing is said.
+//! Tensor parallel GPUs (Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3) divide matrix products, attention,
+//! the elementwise operations between them, the embedding and the loss. Normalisation, dropout and residual additions
+//! use whole activations (b·s·h elements: batch, length, width) on each GPU. Layers are counted by the attention of the
+//! forward pass; without attention there is no result.
 
 use std::collections::HashMap;
 
@@ -16,64 +15,62 @@ use habitat_base::units::{Bytes, Micros};
 use habitat_step::op::{Attention, Form, Product, Sizes, volume};
 use habitat_step::profile::{DType, Phase, Shape};
 
-/// All-reduces of an attention layer in each pass: one after attention, one after what follows it.
+/// All-reduces of an attention layer per pass: one after attention, one after the rest.
 const REDUCTIONS: f64 = 2.0;
 
-/// The layers of a profile and their activations; the same on every GPU.
+/// Layers of a profile and their activations; the same on every GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Layers {
     count: u32,
     heads: u64,
-    /// Elements of the activations between layers: rows and columns.
+    /// Extents of the activations between layers: rows and columns.
     tokens: f64,
     width: f64,
     activations: Bytes,
     reduced: Bytes,
     recomputes: bool,
     batch_size: Option<u64>,
-    /// Of each operation.
+    /// Division of each operation.
     sharing: Vec<Sharing>,
 }
 
-/// What of an operation GPUs can share.
+/// Division of an operation over GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sharing {
     /// Whether tensor parallel GPUs divide it.
     is_divided: bool,
-    /// Whether there are fewer of it than layers.
+    /// Whether it occurs less often than layers do.
     is_outside: bool,
 }
 
-/// A transformer's training step on one GPU, as far as others can share it. Times are of one
-/// batch through the whole model.
+/// Transformer training step on one GPU, as far as others can share it. Times are of one batch through the whole model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TransformerStep {
     /// Layers with attention.
     pub layers: u32,
-    /// Heads of the queries, the fewest of any layer.
+    /// Heads of the queries, the minimum over all layers.
     pub heads: u64,
-    /// Samples of the batch that the bytes are of; `None` where nothing says.
+    /// Samples of the batch for which the bytes hold; `None` if unknown.
     pub batch_size: Option<u64>,
     /// Activations between two layers (b·s·h elements).
     pub activations: Bytes,
-    /// Activations that tensor parallel GPUs add up in a batch: of each attention layer two in the
-    /// forward and two in the backward pass, and two more where the forward pass is run again.
+    /// Activations that tensor parallel GPUs reduce per batch: for each attention layer two in the forward and two in
+    /// the backward pass, and two more if the forward pass is recomputed.
     pub reduced: Bytes,
-    /// Whether the backward pass runs parts of the forward pass again, to keep less.
+    /// Whether the backward pass recomputes parts of the forward pass to keep less.
     pub recomputes: bool,
     /// Share of the step that tensor parallel GPUs divide, 0 to 1.
     pub divided: f64,
-    /// Share of the optimizer's update; the rest of the step is done on each of them.
+    /// Share of the optimizer update; every GPU does the rest of the step.
     pub update: f64,
-    /// Share of what is outside the layers: the embedding, the last product, the loss.
+    /// Share outside the layers: the embedding, the last product, the loss.
     pub outside: f64,
-    /// What the host needs to launch a batch, where it launches each operation.
+    /// Host time to launch a batch, if it launches each operation.
     pub host: Micros,
 }
 
 impl Layers {
-    /// Of a step's operations; `None` where no attention is found in the forward pass, or not
-    /// how wide the activations are.
+    /// Finds the layers of a step; `None` if the forward pass has no attention, or the width of activations is unknown.
     pub(super) fn of(decoded: &[Decoded<'_>], batch_size: Option<u64>) -> Option<Self> {
         let products = forward_products(decoded);
         let attentions: Vec<(&Decoded<'_>, Seen)> =
@@ -117,8 +114,7 @@ impl Layers {
         decoded.iter().map(sharing).collect()
     }
 
-    /// With the shares of the time predicted for one GPU. `is_launched`: whether the host launches
-    /// each operation.
+    /// Adds the shares of the time predicted for one GPU. `is_launched`: whether the host launches each operation.
     pub(super) fn on(&self, operations: &[OperationPrediction], is_launched: bool) -> Option<TransformerStep> {
         let (mut all, mut divided, mut update, mut outside, mut launches) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for (sharing, predicted) in self.sharing.iter().zip(operations) {
@@ -150,8 +146,8 @@ impl Layers {
         })
     }
 
-    /// Whether tensor parallel GPUs divide an operation: all but what works on whole activations,
-    /// and what nothing is known of.
+    /// Whether tensor parallel GPUs divide an operation: all except operations on whole activations or without known
+    /// shapes.
     fn is_divided(&self, one: &Decoded<'_>) -> bool {
         let largest = one.operation.inputs.iter().max_by(|a, b| volume(a).total_cmp(&volume(b)));
         let is_whole = largest.is_none_or(|shape| {
@@ -165,7 +161,7 @@ impl Layers {
     }
 }
 
-/// The attention of a layer in the forward pass.
+/// Attention of a layer in the forward pass.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     heads: u64,
@@ -175,10 +171,10 @@ struct Seen {
     columns: f64,
 }
 
-/// A product of the forward pass.
+/// Product of the forward pass.
 type Multiplied<'d, 'a> = (&'d Decoded<'a>, &'d Product);
 
-/// Fused, or a softmax over `[batch, heads, queries, keys]` with the products around it.
+/// Detects fused attention, or a softmax over `[batch, heads, queries, keys]` with the products around it.
 fn seen(one: &Decoded<'_>, products: &[Multiplied<'_, '_>]) -> Option<Seen> {
     if !matches!(one.operation.phase, Phase::Forward | Phase::Backward) || one.op.name.pass.is_backward() {
         return None;
@@ -209,9 +205,9 @@ fn forward_products<'d, 'a>(decoded: &'d [Decoded<'a>]) -> Vec<Multiplied<'d, 'a
     decoded.iter().filter(|one| one.operation.phase == Phase::Forward).filter_map(product).collect()
 }
 
-/// The product that takes attention's result, whose own is what is added up and goes to the next layer,
-/// and its columns: as many as that result has where one keeps them. Its elements tell the bytes, since
-/// autocast takes the softmax of attention in 32 bits.
+/// Product that consumes attention's result, and its number of columns; its own result is reduced and passed to the
+/// next layer. Prefers a product that keeps the number of columns. Its element type gives the bytes, because autocast
+/// runs the softmax of attention in 32 bits.
 fn between<'d, 'a>(products: &[Multiplied<'d, 'a>], seen: Seen) -> Option<(&'d Decoded<'a>, f64)> {
     let behind = |(_, product): &&Multiplied<'d, 'a>| {
         product.batch * product.rows == seen.tokens && product.reduction == seen.columns
@@ -234,8 +230,7 @@ mod tests {
         )
     }
 
-    /// Two layers of 64 columns, 4 heads of 16, on 2 sequences of 8 tokens; each operation takes a
-    /// microsecond.
+    /// Two layers of 64 columns, 4 heads of 16, on 2 sequences of 8 tokens; each operation takes a microsecond.
     fn decoder(attention: &[String], more: &[String]) -> Option<TransformerStep> {
         let mut all = vec![
             operation("mm", "forward", 2, "[[16, 64], [64, 192]]"),
@@ -275,7 +270,7 @@ mod tests {
         operation("_scaled_dot_product_flash_attention", phase, 2, "[[2, 4, 8, 16], [2, 4, 8, 16], [2, 4, 8, 16]]")
     }
 
-    /// 2·8·64 elements of 2 bytes between layers, four times a layer.
+    /// 2·8·64 elements of 2 bytes between layers, four times per layer.
     #[test]
     fn layers_and_their_traffic_are_those_of_attention() {
         let found = decoder(&[fused("forward")], &[]).unwrap();
@@ -295,7 +290,7 @@ mod tests {
         let found = decoder(&[fused("forward"), fused("backward")], &[]).unwrap();
         assert!(found.recomputes && found.layers == 2);
         assert_eq!(found.reduced.get(), 2.0 * 6.0 * 2048.0);
-        // The backward pass of attention is not.
+        // The backward pass of attention is not a recomputation.
         let backward = operation(
             "_scaled_dot_product_flash_attention_backward",
             "backward",
@@ -314,7 +309,7 @@ mod tests {
         ];
         let found = decoder(&of, &[]).unwrap();
         assert_eq!((found.layers, found.heads, found.reduced.get()), (2, 4, 16384.0));
-        // As autocast does it: the softmax in 32 bits, the products around it in 16.
+        // As under autocast: the softmax in 32 bits, the products around it in 16.
         let of = of.map(|one| if one.contains("_softmax") { one.replace("bfloat16", "float32") } else { one });
         let found = decoder(&of, &[]).unwrap();
         assert_eq!((found.activations.get(), found.reduced.get()), (2048.0, 16384.0));

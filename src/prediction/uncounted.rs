@@ -1,5 +1,5 @@
-//! Products, convolutions, attention and recurrent layers whose arithmetic is not known from their shapes, or only
-//! roughly: a warning, and a wide range, never a count of 0 without a word.
+//! Warns of products, convolutions, attention and recurrent layers whose FLOPs are unknown or only estimated, and
+//! widens their ranges. They never count as 0 FLOPs without a warning.
 
 use std::collections::BTreeMap;
 
@@ -10,41 +10,41 @@ use super::warning::{Warning, WarningKind};
 use habitat_base::units::Range;
 use habitat_step::profile::DType;
 
-/// Operators that a warning names.
+/// Maximum number of operators named in a warning.
 const NAMED: usize = 3;
 
-/// Warnings that hold on every GPU.
+/// Warnings that apply to every GPU.
 pub(super) fn warnings(decoded: &[Decoded<'_>]) -> Vec<Warning> {
     let has_shapes = |one: &&Decoded<'_>| !one.operation.inputs.is_empty();
     let uncounted = names(decoded.iter().filter(has_shapes).filter(|one| one.op.is_uncounted()));
     let doubted = names(decoded.iter().filter(|one| one.op.doubt() > 1.0));
     let uncounted = uncounted.map(|names| {
         format!(
-            "FLOPs unknown of {names}: an operator that multiplies, with shapes that this program cannot read; a time measured on a GPU is scaled within a wide range, without one the operator is missing from the step"
+            "unknown FLOPs of {names}, because their shapes are not understood: measured times are scaled within a wide range, and without a measured time the operator is missing from the step"
         )
     });
     let doubted = doubted.map(|names| {
         format!(
-            "FLOPs estimated of {names}: the lengths of its packed sequences are unknown, so its range reaches from equal lengths to as many of the longest as there may be"
+            "estimated FLOPs of {names}: the lengths of packed sequences are unknown, and the range covers equal to most unequal lengths"
         )
     });
     let is_wide = |one: &&Decoded<'_>| matches!(one.dtype, Some(DType::Float64 | DType::Complex128));
     let wide = names(decoded.iter().filter(|one| one.family.varies_kernels()).filter(is_wide)).map(|names| {
         format!(
-            "products in float64 ({names}) are predicted at rates of FP32, for the catalog has none of FP64: GPUs for data centres take about twice as long, others up to 64 times"
+            "products in float64 ({names}) are predicted at FP32 rates, because the catalog has no FP64 rates: data-centre GPUs take about twice as long, others up to 64 times"
         )
     });
     let warning = |text| Warning { kind: WarningKind::Uncounted, text };
     uncounted.into_iter().chain(doubted).chain(wide).map(warning).collect()
 }
 
-/// A time that may be as many times shorter and longer as the arithmetic.
+/// Widens a time by the uncertainty factor of its arithmetic, both ways.
 pub(super) fn doubted(time: Estimate, doubt: f64) -> Estimate {
     let Range { low, mid, high } = time.range;
     Estimate { range: Range { low: low * (1.0 / doubt), mid, high: high * doubt }, method: Method::BetweenRates }
 }
 
-/// Names of operators with their calls in a step; `None` without operators.
+/// Names of operators with their calls per step; `None` without operators.
 fn names<'a>(decoded: impl Iterator<Item = &'a Decoded<'a>>) -> Option<String> {
     let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
     for one in decoded {
@@ -79,7 +79,7 @@ mod tests {
                {"name": "aten::mm", "phase": "forward", "inputs": [[8, 0], [0, 8]]}, {"name": "aten::relu", "phase": "forward"}"#,
         );
         assert!(
-            found[0].starts_with("FLOPs unknown of _C::cutlass_scaled_mm (×1), vllm::unified_attention (×32):"),
+            found[0].starts_with("unknown FLOPs of _C::cutlass_scaled_mm (×1), vllm::unified_attention (×32),"),
             "{found:?}"
         );
         assert_eq!(found.len(), 1);
@@ -88,7 +88,7 @@ mod tests {
         let found =
             of(&format!(r#"{{"name": "torch_attn::_varlen_attn", "phase": "forward", {inputs}, {attributes}}}"#));
         assert!(
-            matches!(&found[..], [one] if one.starts_with("FLOPs estimated of torch_attn::_varlen_attn (×1)")),
+            matches!(&found[..], [one] if one.starts_with("estimated FLOPs of torch_attn::_varlen_attn (×1)")),
             "{found:?}"
         );
         assert!(of(r#"{"name": "aten::mm", "phase": "forward", "inputs": [[8, 4], [4, 8]]}"#).is_empty());

@@ -1,10 +1,8 @@
-//! Measured operations without shapes: nothing tells whether memory or arithmetic bounds
-//! their kernels.
+//! Measured operations without shapes, which may be compute- or memory-bound.
 //!
-//! An elementwise operation, a normalisation or a look-up is bound by memory whatever its
-//! shapes. A product, a convolution, an attention, a recurrent layer or a kernel that is not
-//! known may be bound by either: on another GPU it takes anything between its time scaled by
-//! the ratio of memory bandwidths and its time scaled by the ratio of arithmetic rates.
+//! Elementwise operations, normalisations and look-ups are memory-bound for any shapes. A product, a convolution, an
+//! attention, a recurrent layer or an unknown kernel may be bound by either. On another GPU its time is between its
+//! time scaled by the ratio of memory bandwidths and by the ratio of arithmetic rates.
 
 use super::decoded::Decoded;
 use super::estimate::Estimate;
@@ -15,7 +13,7 @@ use habitat_base::units::{Micros, Range};
 use habitat_step::op::{Arithmetic, Family};
 use habitat_step::profile::DType;
 
-/// Whether nothing tells what bounds an operation.
+/// Whether an operation may be compute- or memory-bound.
 pub(super) fn is_undecided(decoded: &Decoded<'_>) -> bool {
     let operation = decoded.operation;
     let counted = |kernel: &habitat_step::profile::Kernel| kernel.flops.is_some() && kernel.dram_bytes.is_some();
@@ -24,8 +22,7 @@ pub(super) fn is_undecided(decoded: &Decoded<'_>) -> bool {
         && (operation.kernels.is_empty() || !operation.kernels.iter().all(counted))
 }
 
-/// The time of an undecided operation on `there`, of which it took `time` on `here`; and the least, the
-/// greatest and the middle ratio of the two.
+/// Time of an undecided operation on `there`, if it took `time` on `here`; and the smallest, largest and middle ratio.
 pub(super) fn between(
     decoded: &Decoded<'_>,
     (here, there): (&Rates<'_>, &Rates<'_>),
@@ -41,7 +38,7 @@ pub(super) fn between(
         let rate = |gpu: &Rates<'_>| gpu.arithmetic(arithmetic, dtype, decoded.arithmetic);
         rate(here) / rate(there)
     };
-    // Where not even the element type is known, products may run in 32 bits or in 16.
+    // Without an element type, products may run in 32 or 16 bits.
     let rates = match &decoded.dtype {
         None if arithmetic != Arithmetic::Vector => [rate(None), rate(Some(&DType::Float16))],
         dtype => [rate(dtype.as_ref()); 2],
@@ -54,17 +51,17 @@ pub(super) fn between(
     (Estimate { range, method: Method::BetweenRates }, [fastest, slowest, mid])
 }
 
-/// Which part of a recording nothing is known of but its time.
+/// Share of device time without shapes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Unshaped {
     /// Share of the measured device time in undecided operations.
     share: f64,
-    /// Whether no operation has shapes at all.
+    /// Whether no operation has shapes.
     none: bool,
 }
 
 impl Unshaped {
-    /// Of a measured step's operations; `None` where shapes are there, or next to all.
+    /// Evaluates a measured step; `None` if all or nearly all shapes are known.
     pub(super) fn of(decoded: &[Decoded<'_>]) -> Option<Self> {
         let measured = || decoded.iter().filter(|decoded| decoded.family != Family::Communication);
         let time = |of: &dyn Fn(&Decoded<'_>) -> bool| -> f64 {
@@ -77,11 +74,11 @@ impl Unshaped {
         (none || share > 1.0 - COVERED).then_some(Self { share, none })
     }
 
-    /// What is to be said with every time.
+    /// Warning for every time.
     pub(super) fn warning(self) -> Warning {
         let of = if self.none { "no shapes were recorded" } else { "shapes are missing" };
         let text = format!(
-            "{of}: {:.0} % of the device time is in products, convolutions and kernels of which nothing tells whether memory or arithmetic bounds them; on other GPUs they may take any time between the ratios of the two; what only shapes show, such as the memory, is not known; record with record_shapes=True",
+            "{of}: {:.0} % of the device time is in products, convolutions and kernels that may be compute- or memory-bound. On other GPUs the range covers both cases, and the memory need is unknown. Record with record_shapes=True",
             self.share * 100.0
         );
         Warning { kind: WarningKind::NoShapes, text }

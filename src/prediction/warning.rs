@@ -1,57 +1,57 @@
-//! What makes a step's time less than it looks. It belongs to the prediction, and whatever
-//! shows the time (screens, tables, files, plans) shows the warning with it.
+//! Warnings that qualify a step's time. They belong to the prediction, and every output that shows the time (screens,
+//! tables, files, plans) shows them.
 
 use std::fmt;
 
-/// Kinds of warnings, in the order in which they are shown.
+/// Kinds of warnings, in display order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WarningKind {
     /// The model was split over GPUs: one rank did a share of the step.
     Sharded,
-    /// One rank of a job over several GPUs: its communication is taken off.
+    /// One rank of a multi-GPU job: its communication is subtracted.
     OneRank,
-    /// Much of the GPU's time belongs to no operation of the profile.
+    /// Much of the GPU's time is outside the recorded operations.
     Unassigned,
     /// The GPU has no matrix cores for the element type of products.
     NoMatrixCores,
-    /// Operators that multiply were not counted, or only roughly.
+    /// FLOPs of some products are unknown or estimated.
     Uncounted,
-    /// Shapes are missing: nothing tells what bounds the kernels.
+    /// Shapes are missing: kernels may be compute- or memory-bound.
     NoShapes,
-    /// The host, not the GPU, sets the pace.
+    /// The step is CPU-bound.
     HostBound,
-    /// The data loader holds the step up.
+    /// The step waits for the data loader.
     WaitsForData,
-    /// The host is taken to keep up, whatever was recorded.
+    /// The host is assumed to keep up, whatever was recorded.
     HostKeepsUp,
 }
 
 impl WarningKind {
-    /// In a few words, for places with little room.
+    /// Short form, for places with little room.
     pub const fn brief(self) -> &'static str {
         match self {
             Self::Sharded => "model split over GPUs: one may not run it",
             Self::OneRank => "one rank of several: no communication",
-            Self::Unassigned => "part of the GPU's work is in no operation",
-            Self::NoMatrixCores => "no matrix cores for its type: FP32 rate",
-            Self::Uncounted => "arithmetic of some operators unknown",
+            Self::Unassigned => "GPU time outside the recorded operations",
+            Self::NoMatrixCores => "no tensor cores for its type: FP32 speed",
+            Self::Uncounted => "unknown FLOPs of some operators",
             Self::NoShapes => "no shapes recorded: wide ranges",
-            Self::HostBound => "bound by the host, not the GPU",
+            Self::HostBound => "CPU-bound: a faster GPU will not help much",
             Self::WaitsForData => "waits for its data loader",
-            Self::HostKeepsUp => "as if the host kept up",
+            Self::HostKeepsUp => "assuming the CPU keeps up",
         }
     }
 }
 
-/// How warnings of [`WarningKind::WaitsForData`] begin.
+/// Prefix of warnings of [`WarningKind::WaitsForData`].
 pub(super) const WAITS_FOR_DATA: &str = "waits for data: ";
 
-/// A warning. The text is the same on every GPU that it holds for.
+/// Warning whose text is the same on every affected GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// What it is about.
+    /// Kind of the warning.
     pub kind: WarningKind,
-    /// In whole sentences.
+    /// Text in whole sentences.
     pub text: String,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Each of the warnings once, with the number of lists that have it.
+/// Distinct warnings, with the number of lists that contain each.
 pub fn distinct<'a>(lists: impl IntoIterator<Item = &'a [Warning]>) -> Vec<(&'a Warning, usize)> {
     let mut found: Vec<(&Warning, usize)> = Vec::new();
     for warning in lists.into_iter().flatten() {

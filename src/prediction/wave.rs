@@ -1,12 +1,12 @@
 //! Wave scaling (Habitat, USENIX ATC '21, section 3.3).
 //!
-//! A kernel of B thread blocks runs in ⌈B/W⌉ waves, W being the blocks the GPU holds at a
-//! time. From origin `o` to destination `d`, with D the bandwidth reached and C the clock:
+//! A kernel of B thread blocks runs in ⌈B/W⌉ waves, with W the blocks that the GPU runs at a time. From origin `o` to
+//! destination `d`, with D the bandwidth reached and C the clock:
 //!
 //! - equation 1: `T_d = ⌈B/W_d⌉ · (D_o/D_d · W_d/W_o)^γ · (C_o/C_d)^(1−γ) · ⌈B/W_o⌉⁻¹ · T_o`
 //! - equation 2, many waves: `T_d = (D_o/D_d)^γ · (W_o/W_d)^(1−γ) · (C_o/C_d)^(1−γ) · T_o`
-//! - equation 3, with x the arithmetic intensity and R = P/D the destination's ridge:
-//!   `γ = 1 − 0.5·x/R` for x < R, `γ = 0.5·R/x` above; 1 where x is not known.
+//! - equation 3, with x the arithmetic intensity and R = P/D the destination's ridge: `γ = 1 − 0.5·x/R` for x < R,
+//!   `γ = 0.5·R/x` above; 1 if x is unknown.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,43 +16,41 @@ use habitat_step::profile::Kernel;
 
 use super::rate::Rates;
 
-/// Which of the two equations scales a kernel.
+/// Equation that scales a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum WaveForm {
     /// Equation 1: whole waves on both GPUs.
     #[serde(rename = "whole")]
     WholeWaves,
-    /// Equation 2: the limit of many waves. The default, as in Habitat: on the operator
-    /// tables of `habitat-lab evaluate ops` it is as good as equation 1 for
-    /// memory-bound operations and far better for matrix products.
+    /// Equation 2: the limit of many waves. The default, as in Habitat: on the operator tables of
+    /// `habitat-lab evaluate ops` it is as good as equation 1 for memory-bound operations and far better for matrix
+    /// products.
     #[default]
     #[serde(rename = "many")]
     ManyWaves,
 }
 
-/// Where γ came from.
+/// Source of γ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GammaSource {
     /// Equation 3 on hardware counters.
     Counters,
     /// Equation 3 on an intensity estimated from the operator and its shapes.
     Shapes,
-    /// Not known: 1, memory-bound.
+    /// Unknown: 1, memory-bound.
     Unknown,
 }
 
-/// A kernel scaled to another GPU.
+/// Kernel scaled to another GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scaled {
     /// Time of one launch on the destination.
     pub time: Micros,
-    /// Whether a launch that cannot run unchanged there was taken at one block per
-    /// multiprocessor.
+    /// Whether the launch cannot run unchanged there and was assumed to have one block per multiprocessor.
     pub refitted: bool,
 }
 
-/// γ of equation 3 from an arithmetic intensity (operations per byte) and the ridge of the
-/// destination in the same unit.
+/// γ of equation 3 from an arithmetic intensity (operations per byte) and the destination's ridge in the same unit.
 pub fn gamma(intensity: f64, ridge: f64) -> f64 {
     if !(intensity.is_finite() && ridge.is_finite() && ridge > 0.0) {
         return 1.0;
@@ -60,8 +58,7 @@ pub fn gamma(intensity: f64, ridge: f64) -> f64 {
     if intensity < ridge { 1.0 - 0.5 * intensity / ridge } else { 0.5 * ridge / intensity }
 }
 
-/// γ for a kernel: from its counters where read, else from the operation's estimated
-/// intensity, else 1.
+/// γ of a kernel: from its counters if recorded, otherwise from the operation's estimated intensity, otherwise 1.
 pub fn choose_gamma(kernel: &Kernel, estimated_intensity: Option<f64>, ridge: f64) -> (f64, GammaSource) {
     if let (Some(flops), Some(bytes)) = (kernel.flops, kernel.dram_bytes)
         && bytes.get() > 0.0
@@ -74,8 +71,7 @@ pub fn choose_gamma(kernel: &Kernel, estimated_intensity: Option<f64>, ridge: f6
     }
 }
 
-/// One launch scaled from `origin` to `destination`; `None` where the launch or the
-/// limits of a GPU are not known.
+/// Scales one launch from `origin` to `destination`; `None` if the launch or the limits of a GPU are unknown.
 pub fn scale_kernel(
     kernel: &Kernel,
     origin: &Rates<'_>,
@@ -92,7 +88,7 @@ pub fn scale_kernel(
     };
     let blocks = kernel.blocks().filter(|blocks| *blocks > 0)? as f64;
     let (origin_blocks, destination_blocks) = (blocks_per_sm(origin, needs)?, blocks_per_sm(destination, needs)?);
-    // A kernel that ran on the origin had at least one block there, whatever the limits say.
+    // A kernel that ran on the origin had at least one block per multiprocessor, whatever the limits.
     let wave = |gpu: &habitat_step::catalog::GpuSpec, per_sm: u64| f64::from(gpu.sm_count) * per_sm.max(1) as f64;
     let (wave_o, wave_d) = (wave(origin, origin_blocks), wave(destination, destination_blocks));
     let clocks = origin.boost_clock / destination.boost_clock;
@@ -144,8 +140,8 @@ mod tests {
         assert_eq!(gamma(f64::INFINITY, 20.0), 1.0);
     }
 
-    /// V100 → T4, 256 threads of 32 registers: 8 blocks on each of 80, 4 on each of 40
-    /// multiprocessors; W = 640 and 160; D = 739 and 239 GB/s; C = 1530 and 1590 MHz.
+    /// V100 → T4, 256 threads of 32 registers: 8 blocks on each of 80, 4 on each of 40 multiprocessors; W = 640 and
+    /// 160; D = 739 and 239 GB/s; C = 1530 and 1590 MHz.
     #[test]
     fn equations_1_and_2_by_hand() {
         let (v100, t4) = (spec("v100-sxm2-16gb"), spec("t4"));

@@ -235,7 +235,7 @@ fn known_answers_become_a_calibration_that_predictions_use() {
     );
     let (after, text) = step(machine.ok(&predict));
     assert!((1.1..1.45).contains(&(after / before)), "{before} {after}");
-    assert!(text.contains("bandwidth and rates of products as calibrated on 20"), "{text}");
+    assert!(text.contains("bandwidth and product rates calibrated on 20"), "{text}");
     // Once more: the newer takes the older one's place.
     let again = machine.run(&["calibrate"]);
     let (out, err) = (String::from_utf8(again.stdout).unwrap(), String::from_utf8(again.stderr).unwrap());

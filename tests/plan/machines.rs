@@ -85,7 +85,7 @@ fn a_step_on_two_machines_by_hand() {
     // A network of which nothing is known spans both of its ends.
     let Range { low, mid, high } = Network::Unknown.reached();
     assert!(low.get() < mid.get() / 2.5 && high.get() > 2.5 * mid.get());
-    assert!(scaled(&Layout { network: Network::Unknown, ..layout }).why.contains("10 to 100 Gbit/s over TCP assumed"));
+    assert!(scaled(&Layout { network: Network::Unknown, ..layout }).why.contains("assuming 10 to 100 Gbit/s over TCP"));
 }
 
 #[test]

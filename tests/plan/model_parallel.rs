@@ -110,7 +110,7 @@ fn what_a_gpu_of_a_replica_keeps_decides() {
     assert_eq!(reason(8.0, &goal), None);
     let large = "needs 20.9 GB with 4-way tensor parallel × 2 pipeline stages; the GPU has 14.7 of 16 GB available";
     assert_eq!(reason(48.0, &goal), Some((RejectionKind::Memory, large.to_owned())));
-    let between = "unknown whether it fits: needs at least 12.9 GB with 4-way tensor parallel × 2 pipeline stages, 16.5 without sequence parallelism, 14.7 GB may be used";
+    let between = "not known whether it fits: needs at least 12.9 GB with 4-way tensor parallel × 2 pipeline stages, 16.5 without sequence parallelism, 14.7 GB usable";
     assert_eq!(reason(16.0, &goal), Some((RejectionKind::MemoryUnknown, between.to_owned())));
     let allowed = Goal { limits: Limits { allow_unknown_memory: true, ..goal.limits.clone() }, ..goal };
     assert_eq!(reason(16.0, &allowed), None);
@@ -134,7 +134,7 @@ fn gpus_that_make_no_whole_replicas_are_left_out_with_the_reason() {
         reason(8, &divided(4, 3, 1)),
         (
             RejectionKind::Layout,
-            "8 GPUs are no multiple of the 12 of a replica of the model, 3 times as many would be: allow more machines (--max-machines)"
+            "8 GPUs are not a multiple of the 12 per model replica, 3 times as many would be: allow more machines (--max-machines)"
                 .to_owned()
         )
     );
@@ -161,7 +161,7 @@ fn what_cannot_be_planned_says_why() {
     let mut unknown = model();
     unknown.predictions[0].transformer = None;
     assert_eq!(refused(&unknown, &divided(2, 1, 1)), PlanError::ModelParallelUnknown(ScaleError::NoLayers));
-    assert!(PlanError::ModelParallelUnknown(ScaleError::NoLayers).to_string().contains("no attention was found"));
+    assert!(PlanError::ModelParallelUnknown(ScaleError::NoLayers).to_string().contains("no attention layers found"));
     let mut share = model();
     share.predictions[0].warnings = vec![Warning { kind: WarningKind::Sharded, text: String::new() }];
     assert_eq!(refused(&share, &divided(2, 1, 1)), PlanError::ModelParallelOfShare);

@@ -39,7 +39,7 @@ fn packed_attention_has_the_pairs_of_its_sequences(python: &str) {
     let profile = place.profile(python, "packed.py:varlen", &["--arg", "sequences=0"]);
     assert_eq!(StepWork::of(&profile).unknown, 2);
     let output = place.habitat(&["predict", "p.habitat.json", "--to", "h100-sxm5-80gb"]).output().unwrap();
-    assert!(out(&output).contains("FLOPs estimated of torch_attn::_varlen_attn (×1)"), "{}", out(&output));
+    assert!(out(&output).contains("estimated FLOPs of torch_attn::_varlen_attn (×1)"), "{}", out(&output));
 }
 
 fn flex_attention_is_traced_with_its_backward(python: &str) {

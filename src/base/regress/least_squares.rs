@@ -1,16 +1,15 @@
-//! Least squares in several variables: y = Σ coefficient · x, one column a variable.
+//! Least squares in several variables: y = Σ coefficient · x, one column per variable.
 
 use super::RegressError;
 
-/// Weighted least squares by Householder reflections (Golub and Van Loan, "Matrix
-/// Computations", algorithm 5.3.2), which lose half the digits that normal equations do.
+/// Fits weighted least squares by Householder reflections (Golub and Van Loan, "Matrix Computations", algorithm 5.3.2),
+/// which lose half as many digits as normal equations.
 ///
-/// `rows` are the observations, each of the same length; a column of ones gives a constant.
-/// Columns are brought to one length first, so that their units do not matter.
+/// `rows` are the observations, all of one length; a column of ones gives a constant. Columns are first scaled to one
+/// length, so that their units do not matter.
 ///
 /// # Errors
-/// Fewer rows than columns; columns that depend on each other; values that are no numbers or
-/// weights that are not positive.
+/// Fewer rows than columns; linearly dependent columns; values that are not finite or weights that are not positive.
 pub fn fit(rows: &[Vec<f64>], y: &[f64], weights: Option<&[f64]>) -> Result<Vec<f64>, RegressError> {
     let width = rows.first().map_or(0, Vec::len);
     if rows.len() < width.max(1) {
@@ -37,7 +36,7 @@ pub fn fit(rows: &[Vec<f64>], y: &[f64], weights: Option<&[f64]>) -> Result<Vec<
     }
     for column in 0..width {
         let below: f64 = matrix[column..].iter().map(|row| row[column] * row[column]).sum::<f64>().sqrt();
-        // Columns have length 1: what is left of a dependent one is rounding.
+        // Columns have length 1, so the remainder of a dependent column is rounding error.
         if below < 1e-10 {
             return Err(RegressError::Degenerate(width));
         }
@@ -61,10 +60,10 @@ pub fn fit(rows: &[Vec<f64>], y: &[f64], weights: Option<&[f64]>) -> Result<Vec<
     Ok(coefficients.iter().zip(&lengths).map(|(coefficient, length)| coefficient / length).collect())
 }
 
-/// [`fit`] with no coefficient below zero: of all choices of columns whose fit has none the one
-/// that leaves least (the problem is convex, so its optimum is one of them; Lawson and Hanson,
-/// "Solving Least Squares Problems", chapter 23, find it without trying all). The second value
-/// tells which columns are in it. For few columns: every choice is tried.
+/// [`fit`] with non-negative coefficients: tries every subset of columns and keeps the best fit without a negative
+/// coefficient. The problem is convex, so its optimum is one of them (Lawson and Hanson, "Solving Least Squares
+/// Problems", chapter 23, find it without trying all). The second value marks the columns in the fit. Only for few
+/// columns.
 ///
 /// # Errors
 /// As [`fit`] for the full set of columns.
@@ -103,7 +102,7 @@ pub fn fit_non_negative(
     Ok((best.1, best.2))
 }
 
-/// The inverse of the normal matrix `Xᵀ W X`: times the variance of an observation of weight 1 it is the
+/// Inverse of the normal matrix `Xᵀ W X`: multiplied by the variance of an observation of weight 1, it is the
 /// covariance of the coefficients of [`fit`].
 ///
 /// # Errors
@@ -111,8 +110,8 @@ pub fn fit_non_negative(
 pub fn unscaled_covariance(rows: &[Vec<f64>], weights: Option<&[f64]>) -> Result<Vec<Vec<f64>>, RegressError> {
     let width = rows.first().map_or(0, Vec::len);
     let weight = |index: usize| weights.and_then(|weights| weights.get(index)).copied().unwrap_or(1.0);
-    // Row i of the inverse is what regressing the i-th column on the others leaves: with e the
-    // residuals, 1 / eᵀWe on the diagonal and −coefficient / eᵀWe beside it (Frisch–Waugh).
+    // Row i of the inverse comes from the residuals e of regressing column i on the others: 1 / eᵀWe on the diagonal
+    // and −coefficient / eᵀWe elsewhere (Frisch–Waugh).
     let mut inverse = vec![vec![0.0; width]; width];
     for column in 0..width {
         let y: Vec<f64> = rows.iter().map(|row| row[column]).collect();
@@ -153,8 +152,7 @@ mod tests {
         assert!((of[0] - line.intercept).abs() < 1e-12 && (of[1] - line.slope).abs() < 1e-12);
     }
 
-    /// By hand: the free line through (1, 1), (2, 4), (3, 6) has intercept −4/3; through the
-    /// origin the slope is 27/14.
+    /// By hand: the free line through (1, 1), (2, 4), (3, 6) has intercept −4/3; through the origin the slope is 27/14.
     #[test]
     fn coefficients_that_would_be_negative_are_left_out() {
         let rows = [1.0, 2.0, 3.0].map(|x| vec![1.0, x]);
@@ -193,7 +191,7 @@ mod tests {
     }
 
     proptest! {
-        /// A surface without noise comes back, whatever the units of its variables.
+        /// A surface without noise is recovered, whatever the units of its variables.
         #[test]
         fn a_surface_comes_back(
             of in proptest::array::uniform4(-5.0..5.0_f64),

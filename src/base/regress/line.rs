@@ -3,49 +3,48 @@
 use super::RegressError;
 use super::quantile::median;
 
-/// A point with its weight.
+/// Point with its weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Where.
+    /// Position.
     pub x: f64,
-    /// What was found there.
+    /// Observed value.
     pub y: f64,
-    /// How much its squared error counts; 1 for ordinary least squares, 1/y² for relative
-    /// errors.
+    /// Weight of its squared error; 1 for ordinary least squares, 1/y² for relative errors.
     pub weight: f64,
 }
 
 impl Point {
-    /// Of weight 1.
+    /// Point with weight 1.
     pub const fn new(x: f64, y: f64) -> Self {
         Self { x, y, weight: 1.0 }
     }
 
-    /// Weighted so that relative errors count: 1/y².
+    /// Point weighted for relative errors: 1/y².
     pub fn relative(x: f64, y: f64) -> Self {
         Self { x, y, weight: 1.0 / (y * y) }
     }
 }
 
-/// Rounds of reweighting after which a line has settled.
+/// Maximum number of reweighting rounds.
 const MOST_ROUNDS: usize = 30;
 
-/// y = intercept + slope · x.
+/// Line y = intercept + slope · x.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Line {
     /// y at x = 0.
     pub intercept: f64,
-    /// y by x.
+    /// Change of y per unit of x.
     pub slope: f64,
 }
 
 impl Line {
-    /// y at x.
+    /// Value at x.
     pub fn at(&self, x: f64) -> f64 {
         self.slope.mul_add(x, self.intercept)
     }
 
-    /// Weighted least squares.
+    /// Fits weighted least squares.
     ///
     /// # Errors
     /// Fewer than two points, or all at one x.
@@ -53,7 +52,7 @@ impl Line {
         check(points, 2)?;
         let centre = Centre::of(points);
         let spread = centre.spread(points);
-        // Rounding of the mean alone leaves something of this size.
+        // Rounding of the mean alone leaves a residual of this size.
         let rounding = f64::EPSILON * points.iter().map(|point| point.weight * point.x * point.x).sum::<f64>();
         if spread <= 4.0 * rounding {
             return Err(RegressError::Degenerate(2));
@@ -63,7 +62,7 @@ impl Line {
         Ok(Self { intercept: slope.mul_add(-centre.x, centre.y), slope })
     }
 
-    /// Weighted least squares through the origin: y = slope · x.
+    /// Fits weighted least squares through the origin: y = slope · x.
     ///
     /// # Errors
     /// No points, or all at x = 0.
@@ -77,9 +76,8 @@ impl Line {
         Ok(Self { intercept: 0.0, slope: together / spread })
     }
 
-    /// Weighted least squares with intercept ≥ 0 and slope ≥ 0: the best of the free line, the
-    /// line through the origin, the level and y = 0, of those that are allowed. Times and sizes
-    /// are not negative.
+    /// Fits weighted least squares with intercept ≥ 0 and slope ≥ 0, because times and sizes are not negative. The
+    /// result is the best valid one of the free line, the line through the origin, a constant, and y = 0.
     ///
     /// # Errors
     /// As [`fit`](Self::fit).
@@ -88,21 +86,19 @@ impl Line {
         if free.intercept >= 0.0 && free.slope >= 0.0 {
             return Ok(free);
         }
-        // The problem is convex: with the free optimum outside, the constrained one lies on an
-        // edge.
+        // The problem is convex: if the free optimum is invalid, the constrained one lies on an edge.
         let steep = Self::through_origin(points)?;
         let steep = Self { intercept: 0.0, slope: steep.slope.max(0.0) };
         let level = Self { intercept: Centre::of(points).y.max(0.0), slope: 0.0 };
         Ok(if steep.squares(points) < level.squares(points) { steep } else { level })
     }
 
-    /// [`non_negative`](Self::non_negative) that a few points far off do not move: of every
-    /// error (times the root of the point's weight) up to `turn` the square counts, of a
-    /// larger one its size (Huber 1964), by reweighted least squares (Holland and Welsch 1977).
-    /// With [`Point::relative`] errors and `turn` are relative to y.
+    /// [`non_negative`](Self::non_negative) that tolerates outliers. Errors (times the root of the point's weight) up
+    /// to `turn` count squared, larger ones linearly (Huber 1964), by reweighted least squares (Holland and Welsch
+    /// 1977). With [`Point::relative`], errors and `turn` are relative to y.
     ///
     /// # Errors
-    /// As [`fit`](Self::fit); and [`RegressError::NotFinite`] where `turn` is not above 0.
+    /// As [`fit`](Self::fit); and [`RegressError::NotFinite`] if `turn` is not above 0.
     pub fn robust(points: &[Point], turn: f64) -> Result<Self, RegressError> {
         if !turn.is_finite() || turn <= 0.0 {
             return Err(RegressError::NotFinite(0));
@@ -125,8 +121,8 @@ impl Line {
         Ok(line)
     }
 
-    /// The median of the slopes of all pairs of points, and the median intercept with it: up
-    /// to 29 % of the points may be far off (Theil 1950; Sen 1968). Weights are not used.
+    /// Fits the median slope of all pairs of points, with the median intercept: up to 29 % of the points may be
+    /// outliers (Theil 1950; Sen 1968). Ignores weights.
     ///
     /// # Errors
     /// Fewer than two points, or all at one x.
@@ -147,9 +143,8 @@ impl Line {
         points.iter().map(|point| point.weight * (point.y - self.at(point.x)).powi(2)).sum()
     }
 
-    /// Coefficient of determination R²: 1 where every point lies on the line, 0 where the
-    /// line is no better than the mean (below where it is worse). Points of one value have no
-    /// variance to be explained: 1 where the line meets them, else 0.
+    /// Coefficient of determination R²: 1 if every point lies on the line, 0 if the line is as good as the mean,
+    /// negative if it is worse. Points of one value have no variance: 1 if the line meets them, otherwise 0.
     pub fn r_squared(&self, points: &[Point]) -> f64 {
         let centre = Centre::of(points);
         let total: f64 = points.iter().map(|point| point.weight * (point.y - centre.y).powi(2)).sum();
@@ -158,7 +153,7 @@ impl Line {
     }
 }
 
-/// The weighted mean of points.
+/// Weighted mean of points.
 struct Centre {
     x: f64,
     y: f64,
@@ -245,7 +240,7 @@ mod tests {
         of[9] = Point::relative(10.0, 400.0);
         let line = Line::robust(&of, 0.02).unwrap();
         assert!((line.slope - 2.0).abs() < 0.02 && (line.intercept - 3.0).abs() < 0.05, "{line:?}");
-        // Within the turn it is the ordinary line.
+        // Within `turn` it is the ordinary line.
         let near = points(&[(1.0, 1.0), (2.0, 4.0), (3.0, 6.0)]);
         assert_eq!(Line::robust(&near, 10.0).unwrap(), Line::non_negative(&near).unwrap());
         assert_eq!(Line::robust(&near, 0.0), Err(RegressError::NotFinite(0)));

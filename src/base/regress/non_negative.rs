@@ -1,21 +1,20 @@
-//! Least squares with coefficients that may not be negative.
+//! Least squares with non-negative coefficients.
 
 use super::RegressError;
 
-/// Passes over the coefficients before giving up on the last digits.
+/// Maximum number of passes over the coefficients.
 const PASSES: usize = 20_000;
-/// A pass that moves no coefficient further than this (columns are scaled to length 1).
+/// Convergence limit: the largest change of a coefficient in a pass (columns are scaled to length 1).
 const STILL: f64 = 1e-13;
 
-/// The coefficients ≥ 0 that make Σ weight · (y − Σ coefficient · x)² smallest.
+/// Fits coefficients ≥ 0 that minimise Σ weight · (y − Σ coefficient · x)².
 ///
-/// Coordinate descent on the normal equations (Franc, Hlaváč and Navara, "Sequential
-/// coordinate-wise algorithm for the non-negative least squares problem", CAIP 2005): each
-/// coefficient in turn is set to its best value with the others held, or to 0. Columns are
-/// brought to one length first; a column of zeros gets 0.
+/// Uses coordinate descent on the normal equations (Franc, Hlaváč and Navara, "Sequential coordinate-wise algorithm for
+/// the non-negative least squares problem", CAIP 2005): each coefficient in turn is set to its optimum with the others
+/// fixed, or to 0. Columns are first scaled to one length; a column of zeros gets 0.
 ///
 /// # Errors
-/// No rows, rows of different lengths, or values that are no numbers.
+/// No rows, rows of different lengths, or values that are not finite.
 pub fn fit(rows: &[Vec<f64>], y: &[f64], weights: Option<&[f64]>) -> Result<Vec<f64>, RegressError> {
     let width = rows.first().map_or(0, Vec::len);
     if width == 0 {
@@ -50,7 +49,7 @@ pub fn fit(rows: &[Vec<f64>], y: &[f64], weights: Option<&[f64]>) -> Result<Vec<
     }
     let scale = along.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
     let mut found = vec![0.0; width];
-    // What is left of `along` when what was found is taken off.
+    // Remainder of `along` after subtracting the current solution.
     let mut left = along;
     for _ in 0..PASSES {
         let mut moved = 0.0_f64;
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// y = 2 a − b with b not allowed to count against: a alone, Σ a y / Σ a².
+    /// y = 2 a − b with b constrained to ≥ 0: a alone, Σ a y / Σ a².
     #[test]
     fn what_would_be_negative_is_zero() {
         let rows = [vec![1.0, 0.0], vec![1.0, 1.0], vec![2.0, 1.0]];
@@ -93,8 +92,8 @@ mod tests {
     }
 
     proptest! {
-        /// The conditions of Karush, Kuhn and Tucker: where a coefficient is above 0 the
-        /// residual is at right angles to its column, elsewhere it does not point along it.
+        /// Karush–Kuhn–Tucker conditions: the residual is orthogonal to each column with a coefficient above 0, and has
+        /// no positive component along the others.
         #[test]
         fn the_residual_points_along_no_column(
             numbers in proptest::collection::vec(0.0..10.0_f64, 48),

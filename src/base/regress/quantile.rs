@@ -1,12 +1,12 @@
 //! Order statistics.
 
-/// The middle value (the mean of the two middle ones); `None` of nothing. Sorts.
+/// Computes the median (the mean of the two middle values); `None` without values. Sorts.
 pub fn median(values: &mut [f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// The value below which a share `q` (0 to 1) of the values lies, with straight lines between
-/// neighbours (Hyndman and Fan 1996, definition 7); `None` of nothing. Sorts.
+/// Computes the `q` quantile (0 to 1) with linear interpolation (Hyndman and Fan 1996, definition 7); `None` without
+/// values. Sorts.
 pub fn quantile(values: &mut [f64], q: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
@@ -17,9 +17,9 @@ pub fn quantile(values: &mut [f64], q: f64) -> Option<f64> {
     Some(values[below] + part * (values[above] - values[below]))
 }
 
-/// The value below which a NEW value of the same kind is expected to lie with probability `q`
-/// (Hyndman and Fan 1996, definition 6: rank (n + 1) · q): a little further out than
-/// [`quantile`], as the ends of a few values always are too narrow. `None` of nothing. Sorts.
+/// Computes the value that a new observation is below with probability `q` (Hyndman and Fan 1996, definition 6: rank
+/// (n + 1) · q). It is further out than [`quantile`], because the range of a small sample is too narrow. `None` without
+/// values. Sorts.
 pub fn expected_quantile(values: &mut [f64], q: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let count = values.len();

@@ -1,18 +1,17 @@
-//! Student's t: how far a new observation may lie from a fit with few degrees of freedom.
+//! Student's t: range of a new observation around a fit with few degrees of freedom.
 
-/// How sure a range is meant to be.
+/// Intended coverage of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confidence {
-    /// Four of five.
+    /// 80 %.
     Eighty,
-    /// Nine of ten.
+    /// 90 %.
     Ninety,
 }
 
-/// Half-width of the two-sided range in standard errors: the quantile of Student's t at 0.9
-/// or 0.95. Exact for one and two degrees of freedom, else by the expansion in powers of
-/// 1/df (Abramowitz and Stegun 26.7.5), which is right to three digits from three degrees on.
-/// No degrees of freedom leave everything open: infinity.
+/// Half-width of the two-sided range in standard errors: the quantile of Student's t at 0.9 or 0.95. Exact for one and
+/// two degrees of freedom, otherwise the expansion in powers of 1/df (Abramowitz and Stegun 26.7.5), accurate to three
+/// digits from three degrees on. Infinite without degrees of freedom.
 pub fn half_width(confidence: Confidence, degrees: usize) -> f64 {
     let (probability, z): (f64, f64) = match confidence {
         Confidence::Eighty => (0.9, 1.281_551_565_544_6),

@@ -1,10 +1,10 @@
-//! A command of this program, as words, and as a line that a shell takes back.
+//! Command of this program, as words and as a shell line.
 
 use std::fmt;
 
 use super::{clean, shell_word};
 
-/// The words after the program's name.
+/// Words after the program's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandLine(Vec<String>);
 
@@ -15,7 +15,7 @@ impl<W: Into<String>> FromIterator<W> for CommandLine {
 }
 
 impl CommandLine {
-    /// The same with `flag VALUE` in place of the value that the flag has, or at the end.
+    /// Sets the value of a flag: replaces it, or appends `flag VALUE`.
     pub fn set(&mut self, flag: &str, value: &str) {
         let own = self.own();
         match self.place(flag) {
@@ -25,7 +25,7 @@ impl CommandLine {
         }
     }
 
-    /// The same without the flag and its value.
+    /// Removes a flag and its value.
     pub fn remove(&mut self, flag: &str) {
         while let Some(at) = self.place(flag) {
             let words = if self.0[at] == flag && at + 1 < self.own() { 2 } else { 1 };
@@ -33,7 +33,7 @@ impl CommandLine {
         }
     }
 
-    /// How many words are this program's: what follows `--` is another's.
+    /// Number of words for this program; those after `--` are for another.
     fn own(&self) -> usize {
         self.0.iter().position(|word| word == "--").unwrap_or(self.0.len())
     }
@@ -44,7 +44,7 @@ impl CommandLine {
     }
 }
 
-/// With the program's name, its words as a shell takes them; what begins with a dash is a flag.
+/// Formats with the program's name and words quoted for a shell; words with a leading dash are flags.
 impl fmt::Display for CommandLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("habitat-tui")?;

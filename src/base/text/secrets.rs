@@ -1,16 +1,15 @@
-//! Command lines without the secrets in them, for files and screens.
+//! Removes secrets from command lines, for files and screens.
 //!
-//! A value is replaced where its name looks like that of a secret: `--api-key VALUE`,
-//! `--token=VALUE`, `WANDB_API_KEY=VALUE`, `"password": VALUE`, `Authorization: Bearer VALUE`,
-//! `?token=VALUE` in an address; likewise `user:password@` in addresses, and tokens that start as
-//! those of well-known services do. Text within quotes (`sh -c "…"`) is searched as well. It errs
-//! towards replacing: `--sort-key name` loses its value. A secret without a name, and one behind a
-//! flag of one letter, cannot be recognised.
+//! A value is replaced if its name looks like that of a secret: `--api-key VALUE`, `--token=VALUE`,
+//! `WANDB_API_KEY=VALUE`, `"password": VALUE`, `Authorization: Bearer VALUE`, `?token=VALUE` in a URL. Also replaced
+//! are `user:password@` in URLs, and tokens with the prefix of a well-known service. Quoted text (`sh -c "…"`) is
+//! searched as well. False positives are possible: `--sort-key name` loses its value. A secret without a name, or after
+//! a single-letter flag, is not recognised.
 
 /// Replacement for a secret.
 pub const MASK: &str = "***";
 
-/// The words of a command with their secrets replaced by [`MASK`].
+/// Replaces the secrets in the words of a command by [`MASK`].
 pub fn without_secrets<S: AsRef<str>>(words: &[S]) -> Vec<String> {
     let mut masker = Masker::default();
     words.iter().map(|word| masker.argument(word.as_ref())).collect()
@@ -22,24 +21,24 @@ struct Masker {
     expects: bool,
 }
 
-/// Part names of secrets, wherever they are in a name.
+/// Name parts of secrets, matched anywhere in a name.
 const WITHIN: [&str; 9] =
     ["password", "passwd", "passphrase", "passcode", "secret", "credential", "apikey", "accesskey", "authorization"];
-/// Part names of secrets as whole words of a name.
+/// Name parts of secrets, matched as whole words of a name.
 const WORDS: [&str; 11] = ["pass", "pwd", "pw", "auth", "bearer", "cookie", "sig", "signature", "dsn", "jwt", "sas"];
-/// Beginnings of well-known tokens: Hugging Face, `GitHub`, `GitLab`, `OpenAI`, AWS, Slack, Google, JWT.
+/// Prefixes of well-known tokens: Hugging Face, `GitHub`, `GitLab`, `OpenAI`, AWS, Slack, Google, JWT.
 const PREFIXES: [&str; 12] =
     ["hf_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "AKIA", "ASIA", "xoxb-", "AIza", "eyJ"];
-/// Shortest of these, in bytes.
+/// Minimum length of these tokens, in bytes.
 const SHORTEST_TOKEN: usize = 16;
-/// Schemes of authorisation, before the secret itself.
+/// Authorisation schemes that precede the secret.
 const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
 
 impl Masker {
-    /// One argument, which may be a command itself.
+    /// Masks one argument, which may itself be a command.
     fn argument(&mut self, argument: &str) -> String {
         if self.expects && !argument.starts_with('-') {
-            // A scheme before the secret, or both in one argument.
+            // Either a scheme before the secret, or both in one argument.
             self.expects = SCHEMES.contains(&argument.trim().to_lowercase().as_str());
             return MASK.to_owned();
         }
@@ -64,7 +63,7 @@ impl Masker {
             return MASK.to_owned();
         }
         if bare.len() < word.len() && bare.contains(char::is_whitespace) {
-            // A quoted text of several words is a command of its own.
+            // Quoted text of several words is parsed as a command.
             let start = word.find(bare).unwrap_or_default();
             return format!("{}{}{}", &word[..start], self.argument(bare), &word[start + bare.len()..]);
         }
@@ -82,7 +81,7 @@ impl Masker {
         masked
     }
 
-    /// `name=value` or `name:value` of a secret; `None` for anything else.
+    /// Masks `name=value` or `name:value` of a secret; `None` for other text.
     fn assignment(&mut self, word: &str) -> Option<String> {
         let at = word.find(['=', ':'])?;
         let (name, value) = (&word[..at], &word[at + 1..]);
@@ -96,12 +95,12 @@ impl Masker {
     }
 }
 
-/// What separates assignments within a word: JSON, lists, queries of addresses.
+/// Separators of assignments within a word: JSON, lists, URL queries.
 fn is_delimiter(c: char) -> bool {
     matches!(c, ',' | ';' | '&' | '?' | '{' | '}' | '[' | ']' | '(' | ')' | '|')
 }
 
-/// The words of a text with the white space after each; quotes keep a word together.
+/// Splits a text into words, with the white space after each; quotes keep a word together.
 fn shell_words(text: &str) -> Vec<(&str, &str)> {
     let mut words = Vec::new();
     let mut rest = text;
@@ -137,7 +136,7 @@ fn is_secret(name: &str) -> bool {
         || parts.iter().enumerate().any(is_key)
 }
 
-/// The words of a name in small letters: `--apiKey`, `WANDB_API_KEY`.
+/// Splits a name into lower-case words: `--apiKey`, `WANDB_API_KEY`.
 fn parts(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut was_small = false;
@@ -156,7 +155,7 @@ fn parts(name: &str) -> Vec<String> {
     parts
 }
 
-/// An address without its user and password.
+/// Removes user and password from a URL.
 fn without_user(word: &str) -> String {
     let mut masked = String::with_capacity(word.len());
     let mut rest = word;
@@ -175,7 +174,7 @@ fn without_user(word: &str) -> String {
     masked + rest
 }
 
-/// A word that starts as a well-known token does, or has one behind `=` or `:`, masked.
+/// Masks a word with the prefix of a well-known token, or with one after `=` or `:`.
 fn token(word: &str) -> String {
     let start = word.rfind(['=', ':', '"', '\'']).map_or(0, |at| at + 1);
     let bare = word[start..].trim_end_matches(['"', '\'']);

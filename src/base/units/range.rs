@@ -1,4 +1,4 @@
-//! A value with the ends of its range.
+//! Value with the ends of its range.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use super::Micros;
 
-/// A value with the ends of its range; `H` is another type than `T` where the upper end may
-/// not be known ([`OpenRange`]).
+/// Value with the ends of its range. `H` differs from `T` if the upper end may be unknown ([`OpenRange`]).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, schemars::JsonSchema)]
 pub struct Range<T, H = T> {
     /// Lower end.
@@ -19,25 +18,25 @@ pub struct Range<T, H = T> {
     pub high: H,
 }
 
-/// A range whose upper end may not be known.
+/// Range whose upper end may be unknown.
 pub type OpenRange<T> = Range<T, Option<T>>;
 
 impl<T: Copy> Range<T> {
-    /// The same range in another quantity; `f` must be increasing.
+    /// Applies an increasing function to all three values.
     pub fn map<U>(self, f: impl Fn(T) -> U) -> Range<U> {
         Range { low: f(self.low), mid: f(self.mid), high: f(self.high) }
     }
 }
 
 impl<T: Copy> OpenRange<T> {
-    /// The same range in another quantity; `f` must be increasing.
+    /// Applies an increasing function to all known values.
     pub fn map_open<U>(self, f: impl Fn(T) -> U) -> OpenRange<U> {
         Range { low: f(self.low), mid: f(self.mid), high: self.high.map(f) }
     }
 }
 
-/// End by end: the errors of one predictor are common to its parts, so that their ranges
-/// add up rather than average out.
+/// Adds end by end: errors of one predictor are correlated between its parts, so their ranges add up instead of
+/// averaging out.
 impl<T: Add<Output = T>> Add for Range<T> {
     type Output = Self;
     fn add(self, other: Self) -> Self {
@@ -52,12 +51,12 @@ impl<T: Add<Output = T> + Default> Sum for Range<T> {
 }
 
 impl Range<Micros> {
-    /// `mid` with a symmetric relative band: low = mid·(1 − band), high = mid·(1 + band).
+    /// Builds `mid` with a symmetric relative band: low = mid·(1 − band), high = mid·(1 + band).
     pub fn with_band(mid: Micros, band: f64) -> Self {
         Self { low: mid * (1.0 - band).max(0.0), mid, high: mid * (1.0 + band) }
     }
 
-    /// `mid` with the ends at `low` and `high` times it; the range always holds `mid`.
+    /// Builds `mid` with ends at `low` and `high` times it; the range always contains `mid`.
     pub fn with_factors(mid: Micros, low: f64, high: f64) -> Self {
         Self { low: mid * low.clamp(0.0, 1.0), mid, high: mid * high.max(1.0) }
     }

@@ -1,15 +1,13 @@
-//! The step time as a function of the batch size.
+//! Step time as a function of the batch size.
 //!
-//! Beyond the largest measured batch: the line of weighted least squares (weights in
-//! proportion to the batch, intercept and slope not negative), made steeper where the upper
-//! measured batches rise faster than all of them do (what the host hides at small batches
-//! comes out at large ones), and never flatter than `LEAST_SHARE`. Between two measured
-//! batches: straight between them. Below the smallest: the line of the two smallest. With
-//! the device's busy time at every batch, the line of that with the rest of the step added,
-//! in part or, where the step hardly grows, alone.
+//! Beyond the largest measured batch: a weighted least-squares line (weights proportional to the batch, intercept and
+//! slope not negative). It is steeper if the upper measured batches rise faster than all of them together, since the
+//! host hides device time at small batches but not at large ones. It is never flatter than `LEAST_SHARE`. Between two
+//! measured batches: linear interpolation. Below the smallest: the line through the two smallest. If the device's busy
+//! time is known at every batch, its own line plus the rest of the step also counts: in part or, if the step hardly
+//! grows, alone.
 //!
-//! No powers: on PROFET's data a quadratic errs by 12 to 80 % at two to four times the batch
-//! where lines err by 4 to 9 %.
+//! No higher powers: on PROFET's data a quadratic errs by 12 to 80 % at two to four times the batch, lines by 4 to 9 %.
 
 use super::spread::{Calibration, REPETITION, Regime, SHIPPED, Spread};
 use crate::estimate::Estimate;
@@ -19,13 +17,11 @@ use habitat_base::regress::quantile::median;
 use habitat_base::regress::{RegressError, least_squares};
 use habitat_base::units::{Micros, Range};
 
-/// A step that does not grow from one batch to the next yet will at larger ones: at least
-/// this share of it is taken to grow with the batch. Chosen on PROFET's data (0, 0.1, 0.15,
-/// 0.2 and 0.25 tried, every network left out in turn; 0.15 and 0.2 are alike).
+/// Minimum share of the step that grows with the batch: even a flat step grows at larger batches. Chosen on PROFET's
+/// data (0, 0.1, 0.15, 0.2 and 0.25 tried, leaving out each network in turn; 0.15 and 0.2 do equally well).
 const LEAST_SHARE: f64 = 0.15;
-/// How much the line through the device's busy time counts where the step grows; chosen as
-/// `LEAST_SHARE` was (0, 0.2, 0.3, 0.4, 0.5 and 0.7 tried; whichever network is left out,
-/// 0.2 or 0.3 is best, and 1 where the step hardly grows).
+/// Weight of the busy-time line if the step grows. Chosen like `LEAST_SHARE` (0, 0.2, 0.3, 0.4, 0.5 and 0.7 tried; 0.2
+/// or 0.3 is best whichever network is left out, and 1 if the step hardly grows).
 const BUSY_SHARE: f64 = 0.3;
 
 /// A step at one batch size.
@@ -33,9 +29,9 @@ const BUSY_SHARE: f64 = 0.3;
 pub struct BatchPoint {
     /// Samples in the step.
     pub batch: u64,
-    /// Its time: measured, or itself a prediction.
+    /// Step time: measured, or itself a prediction.
     pub time: Estimate,
-    /// The part of it in which the device is busy, where known.
+    /// Device busy time within the step, if known.
     pub busy: Option<Micros>,
 }
 
@@ -46,67 +42,67 @@ impl BatchPoint {
     }
 }
 
-/// Why there is no curve.
+/// Reason that no curve can be fitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CurveError {
-    /// All at one batch size.
-    #[error("steps at two or more batch sizes are needed, but there is {0} batch size")]
+    /// All steps have the same batch size.
+    #[error("{0} batch size is not enough: steps at two or more are needed")]
     TooFew(usize),
-    /// A step of nothing.
-    #[error("the step at batch size {0} takes no time; a line needs times above zero and batch sizes above zero")]
+    /// A step without time or samples.
+    #[error("the step at batch size {0} has no time; times and batch sizes must be above zero")]
     Zero(u64),
-    /// Numbers that no line goes through.
+    /// The line fit failed.
     #[error(transparent)]
     Regress(#[from] RegressError),
 }
 
-/// Points that no line goes through.
+/// Deviation of the points from a straight line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bend {
-    /// Whether the time grows faster and faster.
+    /// Whether the time grows faster than linearly.
     pub upward: bool,
-    /// The largest distance of a point from the line through all, relative to its time.
+    /// Largest relative distance of a point from the line through all points.
     pub distance: f64,
 }
 
-/// Where a batch size lies among the measured ones.
+/// Position of a batch size relative to the measured ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Place {
-    /// It is one of them.
+    /// One of the measured batch sizes.
     Measured,
-    /// Between two of them.
+    /// Between two measured batch sizes.
     Between,
-    /// So many halvings below the smallest.
+    /// Below the smallest, by this many halvings.
     Below(f64),
-    /// So many doublings beyond the largest.
+    /// Beyond the largest, by this many doublings.
     Beyond(f64),
 }
 
-/// A step at a batch size of the curve.
+/// Predicted step at one batch size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchTime {
     /// The time with its 80 % range.
     pub time: Estimate,
     /// The 90 % range.
     pub wide: [Micros; 2],
-    /// Where it lies.
+    /// Position relative to the measured batches.
     pub place: Place,
-    /// How much of the step grows with the batch there: the ranges depend on it.
+    /// Regime at that batch size; the ranges depend on it.
     pub regime: Regime,
 }
 
 /// The step time over the batch size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchCurve {
-    /// One a batch size, ascending.
+    /// One per batch size, ascending.
     points: Vec<BatchPoint>,
     first: BatchPoint,
     last: BatchPoint,
-    /// Beyond the largest.
+    /// Line beyond the largest batch.
     upper: Line,
-    /// Below the smallest.
+    /// Line below the smallest batch.
     lower: Line,
-    /// Of the device's busy time, with what the step takes besides.
+    /// Line through the device's busy time, and the rest of the step in µs.
     busy: Option<(Line, f64)>,
     share: f64,
     bend: Option<Bend>,
@@ -114,7 +110,7 @@ pub struct BatchCurve {
 }
 
 impl BatchCurve {
-    /// Through steps at two or more batch sizes; of several at one, their median counts.
+    /// Fits steps at two or more batch sizes; repeated sizes count by their median.
     ///
     /// # Errors
     /// Steps at fewer than two batch sizes, or one that takes no time.
@@ -147,17 +143,17 @@ impl BatchCurve {
         Ok(Self { points, first, last, upper, lower, busy, share, bend, raised })
     }
 
-    /// The points, one a batch size, ascending.
+    /// Measured points, one per batch size, ascending.
     pub fn points(&self) -> &[BatchPoint] {
         &self.points
     }
 
-    /// The line beyond the largest batch: µs, and µs a sample.
+    /// Line beyond the largest batch: intercept in µs, slope in µs per sample.
     pub const fn line(&self) -> Line {
         self.upper
     }
 
-    /// The share of the step at the largest batch that grows with it, 0 to 1.
+    /// Share of the step at the largest batch that grows with it, 0 to 1.
     pub const fn share(&self) -> f64 {
         self.share
     }
@@ -167,7 +163,7 @@ impl BatchCurve {
         Regime::of(self.share)
     }
 
-    /// Whether, and how, the points bend away from a line.
+    /// Deviation of the points from a straight line, if any.
     pub const fn bend(&self) -> Option<Bend> {
         self.bend
     }
@@ -177,12 +173,12 @@ impl BatchCurve {
         self.busy.is_some()
     }
 
-    /// The step at a batch size, with ranges as found on measured steps.
+    /// Predicted step at a batch size, with the shipped ranges.
     pub fn at(&self, batch: u64) -> BatchTime {
         self.at_by(batch, &SHIPPED)
     }
 
-    /// The same with other spreads.
+    /// Predicted step at a batch size, with ranges of another calibration.
     pub fn at_by(&self, batch: u64, calibration: &Calibration) -> BatchTime {
         let at = batch.max(1) as f64;
         if let Some(point) = self.points.iter().find(|point| point.batch == batch) {
@@ -217,17 +213,17 @@ impl BatchCurve {
         (by_step.ln() * (1.0 - weight) + by_busy.ln() * weight).exp()
     }
 
-    /// What the reader should know of the fit and of a prediction at `batches`.
+    /// Notes on the fit and on predictions at `batches`.
     pub fn notes(&self, batches: &[u64]) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(Bend { upward, distance }) = self.bend {
             let (how, what) = if upward {
-                ("faster and faster", "the line follows the largest batches")
+                ("faster than linearly", "the line follows the largest batches")
             } else {
-                ("more and more slowly", "the line may be too high")
+                ("more slowly than linearly", "the line may be too high")
             };
             notes.push(format!(
-                "the step grows {how} with the batch (points up to {:.0} % from one line): {what}",
+                "the step grows {how} with the batch (points up to {:.0} % off a line): {what}",
                 distance * 100.0
             ));
         }
@@ -235,18 +231,18 @@ impl BatchCurve {
         let beyond = batches.iter().any(|&batch| batch > largest);
         if self.raised && beyond {
             notes.push(format!(
-                "the step does not grow from batch to batch yet (the host may be the limit): {:.0} % of it at batch {largest} is taken to grow with the batch",
+                "the step does not grow with the recorded batches (perhaps CPU-bound): assuming that {:.0} % of it at batch {largest} grows with the batch",
                 LEAST_SHARE * 100.0
             ));
         } else if self.regime() == Regime::Fixed && beyond {
             notes.push(format!(
-                "only {:.0} % of the step at batch {largest} grows with the batch: from where on the device decides is not known, and the ranges are wide",
+                "only {:.0} % of the step at batch {largest} grows with the batch: unknown when it becomes GPU-bound, so ranges are wide",
                 self.share * 100.0
             ));
         }
         if let Some(far) = batches.iter().filter(|&&batch| batch > 4 * largest).max() {
             notes.push(format!(
-                "batch {far} is {:.1} times the largest known one; errors are known up to 4 times",
+                "batch {far} is {:.1} times the largest recorded one; errors were measured up to 4 times",
                 *far as f64 / largest as f64
             ));
         }
@@ -263,7 +259,7 @@ fn between(at: f64, below: &BatchPoint, above: &BatchPoint, calibration: &Calibr
     ranged(time, &[below, above], (Place::Between, regime), calibration.between.at(regime, doublings))
 }
 
-/// The line through two points, ascending; neither below zero at no batch nor falling.
+/// Line through two ascending points; its intercept is not negative and it does not fall.
 fn through([(x, y), (to_x, to_y)]: [(f64, f64); 2]) -> Line {
     let slope = ((to_y - y) / (to_x - x)).clamp(0.0, y / x);
     Line { intercept: slope.mul_add(-x, y), slope }
@@ -273,7 +269,7 @@ fn weighted(batch: f64, time: f64) -> Point {
     Point { x: batch, y: time, weight: batch }
 }
 
-/// A line that rises, and how much of its end does.
+/// Rising line and the share of its last value that grows with x.
 struct Rise {
     line: Line,
     share: f64,
@@ -281,7 +277,7 @@ struct Rise {
 }
 
 impl Rise {
-    /// `points` by ascending x, two at least.
+    /// Fits at least two points, sorted by x.
     fn fit(points: &[Point]) -> Result<Self, RegressError> {
         let all = Line::non_negative(points)?;
         let last = points.last().ok_or(RegressError::TooFew { found: 0, needed: 2 })?.x;
@@ -298,7 +294,7 @@ impl Rise {
     }
 }
 
-/// One point a batch size, ascending: the one in the middle of those at it.
+/// Merges points of equal batch size into their median; ascending.
 fn by_batch(points: &[BatchPoint]) -> Vec<BatchPoint> {
     let mut sorted: Vec<&BatchPoint> = points.iter().collect();
     sorted.sort_by(|a, b| a.batch.cmp(&b.batch).then(a.time.range.mid.total_cmp(&b.time.range.mid)));
@@ -325,9 +321,9 @@ fn by_batch(points: &[BatchPoint]) -> Vec<BatchPoint> {
         .collect()
 }
 
-/// A bend that is more than noise: a point farther from the line through all than twice what
-/// repetitions differ by, and, from four points on, a quadratic that leaves less than half the
-/// variance that the line leaves (relative errors, a degree of freedom a coefficient).
+/// Detects a bend beyond noise: a point is farther from the line through all than twice `REPETITION`. From four points
+/// on, a quadratic must also leave less than half the line's variance (relative errors, one degree of freedom per
+/// coefficient).
 fn bend(points: &[Point]) -> Option<Bend> {
     let line = Line::non_negative(points).ok()?;
     let (first, last) = (points.first()?, points.last()?);
@@ -357,8 +353,8 @@ fn bend(points: &[Point]) -> Option<Bend> {
     Some(Bend { upward: below > 0.0, distance })
 }
 
-/// A time with the spread of the curve and that of the points it rests on, taken as
-/// independent of each other: squares of logarithms add.
+/// Combines the spread of the curve with that of the points under it. Both are assumed independent: squares of
+/// logarithms add.
 fn ranged(time: f64, from: &[&BatchPoint], (place, regime): (Place, Regime), spread: Spread) -> BatchTime {
     let time = Micros::known(time);
     let of_points = |end: fn(&Estimate) -> Micros| {

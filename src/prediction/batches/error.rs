@@ -1,62 +1,60 @@
-//! Why a workload cannot be predicted at other batch sizes.
+//! Errors of predictions at other batch sizes.
 
 use super::curve::CurveError;
 use super::rebatch::RebatchError;
 use crate::error::PredictError;
 use habitat_base::units::most;
 
-/// Why there is no sweep.
+/// Reason that a sweep failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SweepError {
-    /// No profile at all.
+    /// No profile was given.
     #[error("no profile")]
     Nothing,
-    /// A profile without its batch size.
-    #[error(
-        "{0}: the batch size of the recording is not known; give it with --batch-size (one file), or correct the file"
-    )]
+    /// The batch size of a profile is unknown.
+    #[error("{0}: unknown batch size; pass --batch-size (one file), or add it to the file")]
     NoBatch(String),
-    /// Profiles that are not of one workload.
+    /// The profiles are of different workloads.
     #[error(
-        "{first} and {other} differ in {what}: {of_first} and {of_other}; a line goes through steps of one workload, recorded alike"
+        "{first} and {other} differ in {what}: {of_first} and {of_other}; all recordings must be of one workload on one GPU"
     )]
     Differ {
-        /// The first profile's name.
+        /// Name of the first profile.
         first: String,
-        /// The other one's.
+        /// Name of the other profile.
         other: String,
-        /// In what.
+        /// The property that differs.
         what: &'static str,
-        /// The first one's value.
+        /// Its value in the first profile.
         of_first: String,
-        /// The other one's.
+        /// Its value in the other profile.
         of_other: String,
     },
-    /// More batch sizes than are predicted in one go.
+    /// Too many batch sizes for one sweep.
     #[error("{0} batch sizes; at most {most} are predicted in one go: leave some out", most = most::BATCH_SIZES)]
     Sizes(usize),
-    /// More operations than are predicted one by one.
+    /// Too many operations to predict one by one.
     #[error(
-        "{operations} operations on {gpus} GPUs at {sizes} batch sizes are more than can be predicted one by one ({} on \
-         the GPUs, {} with the sizes): give fewer batch sizes, or fewer GPUs (`habitat-tui batches FILE --to GPU`)",
+        "{operations} operations on {gpus} GPUs at {sizes} batch sizes exceed the limit ({} operations × \
+         GPUs, {} with batch sizes); use fewer batch sizes or fewer GPUs (`habitat-tui batches FILE --to GPU`)",
         most::PREDICTED_OPERATIONS,
         most::OPERATIONS_AT_SIZES
     )]
     Large {
         /// Operations of the recorded step.
         operations: usize,
-        /// GPUs.
+        /// Number of GPUs.
         gpus: usize,
-        /// Batch sizes.
+        /// Number of batch sizes.
         sizes: usize,
     },
-    /// A profile cannot be predicted.
+    /// Prediction of a profile failed.
     #[error(transparent)]
     Predict(#[from] PredictError),
-    /// No line.
+    /// No line fits the steps on a GPU.
     #[error("{0}: {1}")]
     Curve(String, CurveError),
-    /// The one profile cannot be scaled.
+    /// The only profile cannot be scaled to another batch size.
     #[error(transparent)]
     Rebatch(#[from] RebatchError),
 }

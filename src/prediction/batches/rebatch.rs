@@ -1,12 +1,11 @@
-//! One recorded batch size alone: the same step with its shapes at another batch size.
+//! Scales the shapes of a recorded step to another batch size.
 //!
-//! A profile does not say which extents are the batch. They are found by what operators mean
-//! (the weight of a convolution is its second tensor), by the parameters' shapes, and by
-//! divisibility: an extent that grows with the batch is a multiple of it. Extents that
-//! parameters have as well count only where nothing else fits. In a test, the operations of
-//! GNMT and DCGAN traced at one batch size become those traced at another.
+//! A profile does not mark which extents are the batch. They are found from the meaning of operators (the second tensor
+//! of a convolution is its weight), from the shapes of parameters, and by divisibility: an extent that grows with the
+//! batch is a multiple of it. Extents that also occur in parameters are used only if nothing else fits. A test scales
+//! the operations of GNMT and DCGAN traced at one batch size and compares them with traces at another.
 //!
-//! Measured times of operations whose shapes change are dropped: they are of the old shapes.
+//! Measured times of operations whose shapes change are dropped, because they belong to the old shapes.
 
 use std::collections::BTreeSet;
 
@@ -14,42 +13,42 @@ use habitat_step::op::name::ProductForm;
 use habitat_step::op::{self, BatchAxis, Form, Name};
 use habitat_step::profile::{Operation, Phase, Profile, Shape};
 
-/// Why a profile cannot be taken to another batch size.
+/// Reason that a profile cannot be scaled to another batch size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RebatchError {
-    /// Nothing says what it was recorded at.
-    #[error("the batch size of the recording is not known; give it with --batch-size")]
+    /// The recorded batch size is unknown.
+    #[error("unknown batch size; pass --batch-size")]
     Unknown,
-    /// Every extent is a multiple of 1.
-    #[error("recorded at batch size 1, where the shapes do not show which extents are the batch; record at 2 or more")]
+    /// Recorded at batch 1, and every extent is a multiple of 1.
+    #[error("recorded at batch size 1: the batch dimension cannot be found in the shapes; record at 2 or more")]
     One,
-    /// A batch of nothing.
-    #[error("a batch size of 0; a step processes at least one sample")]
+    /// Batch size 0.
+    #[error("batch size 0; a step has at least one sample")]
     Zero,
-    /// No shape has it.
-    #[error("no shape of {0} operations has an extent that is a multiple of the batch size {1}; is it right?")]
+    /// No shape contains the batch size.
+    #[error("none of the {0} operations has a dimension that is a multiple of batch size {1}; check the batch size")]
     NotFound(usize, u64),
 }
 
 /// A profile at another batch size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rebatched {
-    /// The profile; without the step's time and memory, which were measured at the old size.
+    /// The scaled profile, without step time and memory, which were measured at the old size.
     pub profile: Profile,
-    /// Which operations have other shapes than before.
+    /// For each operation, whether its shapes changed.
     pub scaled: Vec<bool>,
 }
 
-/// The step of `profile` with shapes of batch size `batch`.
+/// Scales the shapes of `profile` to batch size `batch`.
 ///
 /// # Errors
-/// [`RebatchError`] where the recorded batch size is not known or not to be found in shapes.
+/// [`RebatchError`] if the recorded batch size is unknown or absent from the shapes.
 pub fn rebatch(profile: &Profile, batch: u64) -> Result<Rebatched, RebatchError> {
     let recorded = profile.workload.batch_size.ok_or(RebatchError::Unknown)?;
     if batch == 0 || recorded == 0 {
         return Err(RebatchError::Zero);
     }
-    // Extents are those of one of the micro-batches, and stay so.
+    // Recorded extents are those of one micro-batch, and the number of micro-batches stays.
     let parts =
         profile.workload.micro_batches.filter(|parts| *parts > 0 && recorded.is_multiple_of(*parts)).unwrap_or(1);
     let (each, scaled_each) = (recorded / parts, ((batch as f64 / parts as f64).round() as u64).max(1));
@@ -92,13 +91,13 @@ struct ExtentPlace {
     dimension: usize,
 }
 
-/// What tells the batch from other extents.
+/// Criteria that distinguish the batch from other extents.
 struct Rules {
     batch: u64,
     sequence: Option<u64>,
-    /// Extents that parameters have.
+    /// Extents of parameters.
     of_parameters: BTreeSet<u64>,
-    /// Shapes that parameters have.
+    /// Shapes of parameters.
     parameters: BTreeSet<Shape>,
 }
 
@@ -118,17 +117,17 @@ impl Rules {
                     .cloned(),
             );
         }
-        // Of a kernel, channels in and out; its height and width are no sizes of layers.
+        // The first two extents of a kernel are its channels; height and width are not layer sizes.
         let mut of_parameters: BTreeSet<u64> =
             parameters.iter().flat_map(|shape| shape.iter().take(2).copied()).collect();
         of_parameters.extend(parameters.iter().map(|shape| shape.iter().product::<u64>()));
         Self { batch, sequence: profile.workload.sequence_length, of_parameters, parameters }
     }
 
-    /// The extents of an operation that grow with the batch.
+    /// Locates the extents of an operation that grow with the batch.
     fn places(&self, operation: &Operation) -> Vec<ExtentPlace> {
         if matches!(operation.phase, Phase::Optimizer | Phase::Communication | Phase::GradientAccumulation) {
-            // An empty tensor made there may be one of activations.
+            // Without inputs, an optimizer operation may allocate an activation.
             if !operation.inputs.is_empty() || operation.phase != Phase::Optimizer {
                 return Vec::new();
             }
@@ -157,12 +156,12 @@ impl Rules {
         extent > 0 && extent.is_multiple_of(self.batch)
     }
 
-    /// Whether a multiple of the batch can be nothing else.
+    /// Whether the extent is a multiple of the batch and has no other explanation.
     fn is_plain(&self, extent: u64) -> bool {
         self.is_multiple(extent) && !self.of_parameters.contains(&extent) && self.sequence != Some(extent)
     }
 
-    /// Whether it is the batch times the sequence, whatever else has that extent.
+    /// Whether the extent is batch × sequence length, even if parameters have it too.
     fn is_tokens(&self, extent: u64) -> bool {
         self.sequence.is_some_and(|length| length.checked_mul(self.batch) == Some(extent))
     }
@@ -171,11 +170,11 @@ impl Rules {
         shape.first().filter(|extent| self.is_multiple(**extent)).map(|_| 0)
     }
 
-    /// The dimension of an activation that has the batch in it.
+    /// Dimension of an activation that contains the batch.
     fn dimension(&self, operation: &Operation, shape: &Shape) -> Option<usize> {
         let find = |keep: &dyn Fn(u64) -> bool| shape.iter().position(|&extent| keep(extent));
         if shape[..] == [self.batch] {
-            // One number a sample, or a parameter as long as the batch: of losses the former.
+            // Either one number per sample or a parameter as long as the batch; in a loss, the former.
             let of_loss = Name::of(&operation.name).loss;
             let plain = !self.of_parameters.contains(&self.batch);
             return (plain || of_loss || operation.phase == Phase::Forward).then_some(0);
@@ -188,16 +187,15 @@ impl Rules {
             .or_else(|| (shape.len() > 1 && shape.first() == Some(&self.batch)).then_some(0))
             .or_else(|| find(&|extent| self.is_plain(extent)))
             .or_else(|| find(&|extent| self.is_tokens(extent)));
-        // What is left could as well be channels: the batch stands first.
+        // The remaining multiples could be channels, so only the leading dimension counts as the batch.
         let first = || {
             if shape.len() > 1 { self.leading(shape).filter(|_| self.sequence != shape.first().copied()) } else { None }
         };
-        // Of one extent only, the batch itself, where no parameter is of that length.
         sure.or_else(first)
     }
 
-    /// Matrix products: one of rows, columns and the extent summed over grows with the batch,
-    /// in all tensors that have it. `None` where the shapes are not those of a product.
+    /// Places in a matrix product: rows, columns or the contracted extent grows with the batch, in all tensors that
+    /// have it. `None` if the shapes are not those of a product.
     fn product(&self, operation: &Operation, form: ProductForm) -> Option<Vec<ExtentPlace>> {
         let at = |output, tensor, dimension| ExtentPlace { output, tensor, dimension };
         if operation.inputs.iter().any(|shape| shape.len() > 2) {
@@ -213,7 +211,7 @@ impl Rules {
         }
         let matrices: Vec<usize> =
             (0..operation.inputs.len()).filter(|&index| operation.inputs[index].len() == 2).collect();
-        // addmm may have a matrix to add before them.
+        // addmm may have a bias matrix before the two factors.
         let ([left, right] | [_, left, right]) = matrices[..] else { return None };
         // linear has its weight transposed.
         let transposed = matches!(form, ProductForm::Linear | ProductForm::LinearBackward);
@@ -256,7 +254,7 @@ mod tests {
     use super::*;
     use crate::shipped::sample;
 
-    /// Operations of `from` taken to the batch size of `to`, against those recorded there.
+    /// Operations of `from` scaled to the batch size of `to` that differ from those recorded there.
     fn differing(from: &Profile, to: &Profile) -> Vec<String> {
         let scaled = rebatch(from, to.workload.batch_size.unwrap()).unwrap().profile;
         assert_eq!(scaled.operations.len(), to.operations.len());
@@ -290,7 +288,7 @@ mod tests {
         }
     }
 
-    /// Four micro-batches of 16 make 64 samples: at 128, 32 each.
+    /// Four micro-batches of 16 make 64 samples; at 128, each has 32.
     #[test]
     fn extents_are_those_of_a_micro_batch() {
         let mut profile = sample("gnmt-b16");

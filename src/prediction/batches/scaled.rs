@@ -1,4 +1,4 @@
-//! A step at another batch size from one recording, by its shapes.
+//! Predicts a step at another batch size from one recording by scaling its shapes.
 
 use std::rc::Rc;
 
@@ -14,30 +14,29 @@ use habitat_base::units::{Micros, Range};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
 
-/// What the error of a step from scaled shapes is, as ln(measured ÷ predicted) at the ends of
-/// the 80 and 90 % ranges, one doubling or halving of the batch away: on 45 pairs of measured
-/// steps of one network on one GPU (`NeuSight`'s, 7 GPUs; `habitat-lab evaluate batches … --steps`)
-/// these hold 87 and 93 % at one doubling and all at two, where the errors are hardly larger:
-/// the ranges grow with the root of the doublings.
+/// Error of a step from scaled shapes one doubling or halving away, as ln(measured ÷ predicted) at the ends of the 80
+/// and 90 % ranges. On 45 pairs of measured steps of one network on one GPU (`NeuSight`'s, 7 GPUs;
+/// `habitat-lab evaluate batches … --steps`) these hold 87 and 93 % at one doubling, and all at two, where errors are
+/// hardly larger. The ranges therefore grow with the square root of the doublings.
 const BY_SHAPES: [f64; 2] = [0.08, 0.11];
 
-/// What the shapes at another batch size say, with those at the recorded one.
+/// Shape-based predictions at another batch size and at the recorded one.
 pub struct ScaledShapes {
     scaled: Rebatched,
-    /// What becomes of the time that the host was waited for: a data loader makes each sample.
+    /// Factor on the wait for the host: with a data loader, it grows with the number of samples.
     waiting: f64,
-    /// From shapes alone, by GPU: at the recorded batch size.
+    /// Predictions from shapes at the recorded batch size, by GPU.
     before: Rc<ShapesAlone>,
-    /// At the other.
+    /// Predictions from shapes at the other batch size, by GPU.
     after: ShapesAlone,
 }
 
-/// Predictions from shapes alone, by GPU: the method of the step, and the time of each operation.
+/// Predictions from shapes alone, by GPU: method of the step, and time of each operation.
 #[derive(Debug)]
 pub(super) struct ShapesAlone(Vec<(Method, Vec<Option<Micros>>)>);
 
 impl ShapesAlone {
-    /// On the GPUs of `options`.
+    /// Predicts the step from shapes on the GPUs of `options`.
     pub(super) fn of(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Self, PredictError> {
         let alone = Options { ignore_origin: true, origin: None, ..options.clone() };
         let predictions = predict(&profile.without_origin(), catalog, &alone)?.predictions;
@@ -50,15 +49,15 @@ impl ShapesAlone {
 }
 
 impl ScaledShapes {
-    /// Both predictions from shapes alone, on the GPUs of `options`.
+    /// Predicts from shapes at both batch sizes, on the GPUs of `options`.
     ///
     /// # Errors
-    /// Where the profile cannot be scaled or predicted.
+    /// Fails if the profile cannot be scaled or predicted.
     pub fn of(profile: &Profile, batch: u64, catalog: &Catalog, options: &Options) -> Result<Self, SweepError> {
         Self::beside(&mut None, profile, batch, catalog, options)
     }
 
-    /// The same; `before`, which is the same at every batch size, is filled by the first.
+    /// Like [`Self::of`], but reuses `before`, which is equal at every batch size; the first call fills it.
     pub(super) fn beside(
         before: &mut Option<Rc<ShapesAlone>>,
         profile: &Profile,
@@ -77,7 +76,7 @@ impl ScaledShapes {
         Ok(Self { scaled, waiting, before, after })
     }
 
-    /// The step on GPU number `index`, from the prediction at the recorded batch size.
+    /// Step on GPU number `index`, from its prediction at the recorded batch size.
     pub fn step(&self, index: usize, recorded: &Prediction) -> Estimate {
         let ((_, before), (after_method, after)) = (&self.before.0[index], &self.after.0[index]);
         let (mut was, mut becomes) = (0.0, 0.0);
@@ -109,7 +108,7 @@ impl ScaledShapes {
         Estimate { range: Range { low: mid * low, mid, high: mid * high }, method }
     }
 
-    /// The part of the recorded time that no extent of the batch was found in.
+    /// Note on the operations in which no batch dimension was found.
     pub(super) fn note(&self, profile: &Profile) -> Option<String> {
         let time = |index: &usize| profile.operations[*index].total_device_time().map_or(0.0, Micros::get);
         let kept: Vec<usize> = (0..self.scaled.scaled.len()).filter(|index| !self.scaled.scaled[*index]).collect();
@@ -121,7 +120,7 @@ impl ScaledShapes {
         };
         (!kept.is_empty()).then(|| {
             format!(
-                "{} of {} operations have no batch in their shapes{of_time}: taken as they are",
+                "{} of {} operations have no batch dimension{of_time}: kept constant",
                 kept.len(),
                 profile.operations.len()
             )
@@ -129,7 +128,7 @@ impl ScaledShapes {
     }
 }
 
-/// A step from scaled shapes with the range of the step it starts from and of the scaling.
+/// Widens the range of a step from scaled shapes by the error of the scaling.
 pub fn with_scaling_range(step: &Estimate, recorded: u64, batch: u64) -> (Estimate, [Micros; 2]) {
     if step.range.mid == Micros::ZERO {
         return (*step, [step.range.low, step.range.high]);

@@ -1,4 +1,4 @@
-//! A sweep's steps beside the predictions at the recorded batch, for plans to choose from.
+//! Adds the steps of a sweep to predictions at the recorded batch, for plans to choose from.
 
 use super::sweep::{Basis, GpuSweep, Sweep, sweep};
 use crate::estimate::{AtBatch, Fits, Predictions};
@@ -6,8 +6,7 @@ use crate::{Mode, Options};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
 
-/// Batches that a plan may try where none is named: the recorded one halved down to 1 as long as
-/// it is even, doubled, and twice doubled.
+/// Batch sizes that a plan tries by default: the recorded one halved while it is even, doubled and quadrupled.
 pub fn usual_sizes(recorded: u64) -> Vec<u64> {
     if recorded == 0 {
         return Vec::new();
@@ -24,8 +23,8 @@ fn halves(recorded: u64) -> Vec<u64> {
     sizes
 }
 
-/// Adds the steps with a half, a quarter, … of the recorded batch of a training: its shares on several GPUs,
-/// which keep the global batch. If they cannot be predicted, a note says why.
+/// Adds steps at a half, a quarter, … of the recorded training batch: the shares of several GPUs that keep the global
+/// batch. If they cannot be predicted, a note gives the reason.
 pub fn add_shares(predictions: &mut Predictions, profile: (String, Profile), catalog: &Catalog, options: &Options) {
     let workload = &predictions.workload;
     let batch = workload.batch_size.filter(|batch| *batch > 0 && workload.mode == Mode::Training);
@@ -35,9 +34,9 @@ pub fn add_shares(predictions: &mut Predictions, profile: (String, Profile), cat
     }
     match sweep(&[profile], catalog, options, &sizes) {
         Ok(found) => add_sizes(predictions, &found),
-        Err(error) => predictions.notes.push(format!(
-            "smaller batches, with which several GPUs would keep the global batch, cannot be predicted: {error}"
-        )),
+        Err(error) => predictions
+            .notes
+            .push(format!("per-GPU batches that keep the global batch on several GPUs cannot be predicted: {error}")),
     }
 }
 
@@ -54,7 +53,7 @@ pub fn add_sizes(predictions: &mut Predictions, sweep: &Sweep) {
         let others = swept.rows.iter().filter(|row| row.batch != recorded);
         prediction.at_batches = others
             .map(|row| {
-                // Fewer samples fit where more do.
+                // If the recorded batch fits, a smaller one does too.
                 let is_less = row.batch < recorded && row.memory.fits == Fits::Unknown;
                 let memory =
                     if is_less && prediction.memory.fits == Fits::Yes { &prediction.memory } else { &row.memory };
@@ -62,7 +61,7 @@ pub fn add_sizes(predictions: &mut Predictions, sweep: &Sweep) {
                     batch_size: row.batch,
                     step: row.step,
                     memory: memory.clone(),
-                    why: format!("batch of {} in place of the recorded {recorded}: {how}", row.batch),
+                    why: format!("batch {} instead of the recorded {recorded}: {how}", row.batch),
                 }
             })
             .collect();

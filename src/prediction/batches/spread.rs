@@ -1,37 +1,35 @@
-//! How far steps at other batch sizes are from the curve, found on measured ones.
+//! Errors of steps at other batch sizes, from measured steps.
 //!
-//! The error depends on how much of the step grows with the batch: a step bound by the host
-//! says little about when the device will take over (10 to 20 % at four times the batch), one
-//! bound by the device says it well (3 to 6 %). So the ranges are empirical quantiles of
-//! ln(measured ÷ predicted), by that share and by the distance, and not the intervals of a
-//! regression, which know neither: with two points they do not exist, and with three a nominal
-//! 80 % held 72 and 59 % of these steps at two and four times the batch (least squares).
+//! The error depends on how much of the step grows with the batch. A CPU-bound step hardly shows when it will become
+//! GPU-bound (10 to 20 % error at four times the batch); a GPU-bound one extrapolates well (3 to 6 %). The ranges are
+//! therefore empirical quantiles of ln(measured ÷ predicted), by that share and by the distance. Regression intervals
+//! capture neither: with two points they do not exist, and with three a nominal 80 % held 72 and 59 % of these steps at
+//! two and four times the batch (least squares).
 //!
-//! From: PROFET's step times (12 CNNs on M60, T4, K80 and V100, batch 16 to 256, FP32; Lee et
-//! al., <https://github.com/ddps-lab/profet>, `latencies.csv`), medians over nine repetitions;
-//! every series with four or more batch sizes. `habitat-lab evaluate batches` fits them anew with
-//! each network left out and tells the coverage; a test compares the figures below with the
-//! data.
+//! Source: PROFET's step times (12 CNNs on M60, T4, K80 and V100, batch 16 to 256, FP32; Lee et al.,
+//! <https://github.com/ddps-lab/profet>, `latencies.csv`), medians over nine repetitions; every series with four or
+//! more batch sizes. `habitat-lab evaluate batches` refits them with each network left out and reports the coverage; a
+//! test compares the figures below with the data.
 
 use habitat_base::regress::quantile::expected_quantile;
 
-/// How much of a step grows with the batch, at the largest measured batch.
+/// Class of a step by the share of it that grows with the batch, at the largest measured batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {
-    /// Less than 30 %: the host or fixed work decides.
+    /// Less than 30 %: the host or fixed work dominates.
     Fixed,
     /// 30 to 70 %.
     Mixed,
-    /// More than 70 %: the device decides, in proportion to the batch.
+    /// More than 70 %: GPU-bound, in proportion to the batch.
     Proportional,
 }
 
 impl Regime {
-    /// All, from fixed to proportional.
+    /// All regimes, from fixed to proportional.
     pub const ALL: [Self; 3] = [Self::Fixed, Self::Mixed, Self::Proportional];
 
-    /// Of the share (0 to 1) of the step that grows with the batch.
+    /// Classifies the share (0 to 1) of the step that grows with the batch.
     pub fn of(share: f64) -> Self {
         match share {
             share if share < 0.3 => Self::Fixed,
@@ -82,7 +80,7 @@ impl Spread {
     }
 }
 
-/// One known error: how far, in which regime, ln(measured ÷ predicted).
+/// One measured error with its distance and regime.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Residual {
     /// The regime of the fit.
@@ -93,13 +91,13 @@ pub struct Residual {
     pub log_ratio: f64,
 }
 
-/// Spreads by regime at one and two doublings; between measured ones the first alone counts.
+/// Spreads by regime at one and two doublings; interpolation uses only the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spreads(pub [[Spread; 2]; 3]);
 
 impl Spreads {
-    /// Quantiles of known errors; where a regime has none, those of all regimes; where nothing
-    /// is known of two doublings, twice those of one.
+    /// Computes quantiles of measured errors. A regime without data uses those of all regimes; two doublings without
+    /// data use twice the spread of one.
     pub fn of(residuals: &[Residual]) -> Self {
         let mut spreads = Self([[Spread::default(); 2]; 3]);
         for regime in Regime::ALL {
@@ -124,9 +122,8 @@ impl Spreads {
         spreads
     }
 
-    /// The spread so many doublings away. Up to one doubling it grows in proportion, but does
-    /// not fall below what repetitions differ by; beyond two it goes on growing as from one to
-    /// two at least, which nothing measured supports.
+    /// Spread at a distance in doublings. Up to one doubling it grows in proportion, but not below `REPETITION`. Beyond
+    /// two it keeps growing in proportion; no measurements support that part.
     pub fn at(&self, regime: Regime, doublings: f64) -> Spread {
         let [one, two] = self.0[regime.index()];
         let spread = if doublings <= 1.0 {
@@ -136,21 +133,21 @@ impl Spreads {
         } else {
             two.map(|end| end * (doublings / 2.0))
         };
-        // The middle value is always inside, and never surer than a repetition.
+        // The range contains the middle value and the spread of repetitions.
         let held = |[low, high]: [f64; 2]| [low.min(-REPETITION), high.max(REPETITION)];
         Spread { usual: held(spread.usual), wide: held(spread.wide) }
     }
 }
 
-/// What repetitions of one step differ by: the largest of PROFET's four GPUs (V100).
+/// Relative difference between repetitions of one step: the largest of PROFET's four GPUs (V100).
 pub const REPETITION: f64 = 0.025;
 
-/// The spreads of every kind of distance.
+/// Spreads for each position relative to the measured batches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibration {
     /// Beyond the largest measured batch.
     pub beyond: Spreads,
-    /// The same where the device's busy time is known at every batch.
+    /// Beyond the largest measured batch, with the device's busy time known at every batch.
     pub beyond_with_busy: Spreads,
     /// Between two measured batches.
     pub between: Spreads,
@@ -158,7 +155,7 @@ pub struct Calibration {
     pub below: Spreads,
 }
 
-/// Found on PROFET's data; see the module.
+/// Calibration from PROFET's data; see the module.
 pub const SHIPPED: Calibration = Calibration {
     beyond: Spreads([
         [Spread::new(-0.209, -0.132, 0.177, 0.202), Spread::new(-0.415, -0.293, 0.314, 0.461)],
@@ -197,10 +194,10 @@ mod tests {
             a.usual.iter().chain(&a.wide).zip(b.usual.iter().chain(&b.wide)).all(|(a, b)| (a - b).abs() < 1e-12)
         };
         assert!(close(spreads.at(Regime::Mixed, 1.0), known), "{spreads:?}");
-        // Without residuals of its own a regime takes those of all.
+        // A regime without residuals uses those of all.
         assert!(close(spreads.at(Regime::Fixed, 1.0), known));
         assert!(close(spreads.at(Regime::Mixed, 0.5), Spread::new(-0.45, -0.4, 0.4, 0.45)));
-        // Nothing is surer than a repetition.
+        // No range is narrower than the spread of repetitions.
         assert!(close(spreads.at(Regime::Mixed, 0.0), Spread::new(-REPETITION, -REPETITION, REPETITION, REPETITION)));
     }
 

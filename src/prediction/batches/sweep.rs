@@ -1,11 +1,9 @@
-//! A workload at several batch sizes on several GPUs: the step, the memory, and the largest
-//! batch that fits.
+//! Predicts a workload at several batch sizes on several GPUs: step, memory, and the largest batch that fits.
 //!
-//! From profiles at two or more batch sizes: on the GPU they were recorded on a
-//! [`BatchCurve`] through the measured steps, on every other one through the steps that the
-//! ordinary predictor gives for each of them. From one profile: its shapes scaled
-//! ([`rebatch`]); operation by operation the time at the recorded batch times the ratio of
-//! the two predictions from shapes, what the device waits for the host taken over unchanged.
+//! With profiles at two or more batch sizes, a [`BatchCurve`] goes through the steps of each GPU: measured ones on the
+//! recording GPU, predicted ones elsewhere. With one profile, its shapes are scaled ([`rebatch`]): each operation's
+//! time at the recorded batch is multiplied by the ratio of the two predictions from shapes. The wait for the host
+//! stays.
 
 use super::curve::{BatchCurve, BatchPoint, Place};
 use super::error::SweepError;
@@ -27,13 +25,13 @@ use habitat_step::catalog::{Catalog, GpuSpec};
 use habitat_step::op::{Family, family};
 use habitat_step::profile::{Profile, Workload};
 
-/// What a sweep rests on.
+/// Source of a sweep's predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// Profiles at several batch sizes.
     Lines,
-    /// One profile, shapes scaled.
+    /// One profile with scaled shapes.
     Shapes,
 }
 
@@ -42,81 +40,81 @@ pub enum Basis {
 pub struct Sweep {
     /// The workload of the first profile.
     pub workload: Workload,
-    /// Whether the device waits for the host in the steps.
+    /// Whether steps include the wait for the host.
     pub host: Host,
-    /// What it rests on.
+    /// Source of the predictions.
     pub basis: Basis,
     /// The recorded batch sizes, ascending.
     pub recorded: Vec<u64>,
-    /// Whether nothing of it was measured on a GPU.
+    /// Whether no step was measured on a GPU.
     pub shapes_only: bool,
-    /// GPU by GPU.
+    /// Results for each GPU.
     pub gpus: Vec<GpuSweep>,
-    /// Memory by batch size, where anything is known of it.
+    /// Memory by batch size, if known.
     pub memory: Option<MemoryLine>,
-    /// What is to be shown with any of the times.
+    /// Warnings that apply to all times.
     pub warnings: Vec<Warning>,
-    /// What the reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// One GPU of a sweep.
+/// Results of a sweep on one GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuSweep {
     /// The GPU.
     pub gpu: GpuFacts,
-    /// By batch size, ascending.
+    /// Rows by batch size, ascending.
     pub rows: Vec<SweepRow>,
-    /// µs, and µs a sample, beyond the largest recorded batch, with the share of the step
-    /// there that grows with the batch; `None` from one profile.
+    /// Line beyond the largest recorded batch (µs, and µs per sample), with the share of that step that grows with the
+    /// batch; `None` from one profile.
     pub line: Option<(Line, f64)>,
     /// Lines by family of operators; empty from one profile.
     pub families: Vec<FamilyLine>,
-    /// The largest batch that fits, where the memory is known.
+    /// Largest batch that fits, if the memory need is known.
     pub largest: Option<u64>,
-    /// Warnings and fall-backs.
+    /// Warnings and fallbacks.
     pub notes: Vec<String>,
 }
 
-/// One batch size on one GPU.
+/// Result at one batch size on one GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepRow {
     /// Samples in a step.
     pub batch: u64,
-    /// The step; its method tells whether it was recorded here.
+    /// Step time; its method shows whether it was recorded on this GPU.
     pub step: Estimate,
     /// The 90 % range.
     pub wide: [Micros; 2],
-    /// Samples a second; `None` where the step takes no time.
+    /// Samples per second; `None` if the step takes no time.
     pub throughput: Option<OpenRange<SamplesPerSecond>>,
-    /// Whether it fits.
+    /// Whether the step fits in memory.
     pub memory: MemoryFit,
 }
 
-/// Device time of a family of operators over the batch size.
+/// Device time of an operator family as a function of the batch size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FamilyLine {
     /// The family.
     pub family: Family,
-    /// µs, and µs a sample.
+    /// Line: µs, and µs per sample.
     pub line: Line,
-    /// How well a line fits.
+    /// Coefficient of determination of the line.
     pub r_squared: f64,
-    /// At each recorded batch size.
+    /// Device time at each recorded batch size.
     pub times: Vec<(u64, Micros)>,
 }
 
-/// The sweep of one workload at `batches` (and at the recorded ones) on the GPUs of `options`.
+/// Predicts a workload at `batches` and at the recorded sizes, on the GPUs of `options`.
 ///
 /// # Errors
-/// Profiles that are not of one workload, of unknown batch size, or that cannot be predicted.
+/// Fails if profiles are of different workloads, lack a batch size, or cannot be predicted.
 pub fn sweep(
     profiles: &[(String, Profile)],
     catalog: &Catalog,
     options: &Options,
     batches: &[u64],
 ) -> Result<Sweep, SweepError> {
-    // What grows with the batch is found operation by operation.
+    // Scaling needs the time of each operation.
     let options = &Options { steps_only: false, ..options.clone() };
     check_size(profiles, catalog, options, batches)?;
     let mut sorted: Vec<(u64, &(String, Profile))> = Vec::new();
@@ -148,12 +146,12 @@ pub fn sweep(
     let mut by_size = Vec::new();
     if basis == Basis::Shapes {
         notes.push(format!(
-            "one batch size recorded ({}): shapes scaled to the others; a second recording at another batch size would say how the step really grows",
+            "one batch size recorded ({}): shapes scaled to the others. Record a second batch size to measure how the step grows",
             recorded[0]
         ));
         let (mut before, mut note) = (None, None);
         for &batch in &wanted {
-            // One at a time: the times of all operations on all GPUs take much memory.
+            // One size at a time: times of all operations on all GPUs need much memory.
             let other = (batch != recorded[0])
                 .then(|| ScaledShapes::beside(&mut before, first, batch, catalog, options))
                 .transpose()?;
@@ -187,7 +185,7 @@ pub fn sweep(
     Ok(Sweep { workload, host, basis, recorded, shapes_only, gpus, memory, warnings, notes })
 }
 
-/// Refuses what would take too long, or more memory than a laptop has.
+/// Rejects sweeps that would take too long or need more memory than a laptop has.
 fn check_size(
     profiles: &[(String, Profile)],
     catalog: &Catalog,
@@ -207,10 +205,10 @@ fn check_size(
     Ok(())
 }
 
-/// Times the largest recorded batch from which on nothing seen says anything.
+/// Multiple of the largest recorded batch beyond which a note warns of extrapolation.
 const FAR: u64 = 64;
 
-/// What is to be said of batches that nobody trains with on one GPU.
+/// Note on batches far beyond the recorded ones.
 fn far_beyond(recorded: &[u64], wanted: &[u64]) -> Option<String> {
     let largest = *recorded.iter().max()?;
     let far = *wanted.iter().max().filter(|batch| **batch / FAR > largest)?;
@@ -221,7 +219,7 @@ fn far_beyond(recorded: &[u64], wanted: &[u64]) -> Option<String> {
     ))
 }
 
-/// Whether two profiles are of one workload, recorded alike.
+/// Checks that two profiles are of one workload, recorded on the same GPU.
 fn same((first, a): (&str, &Profile), (other, b): (&str, &Profile)) -> Result<(), SweepError> {
     let differ = |what, of_first: String, of_other: String| {
         if of_first == of_other {
@@ -249,7 +247,7 @@ fn same((first, a): (&str, &Profile), (other, b): (&str, &Profile)) -> Result<()
     Ok(())
 }
 
-/// That the profiles do not have the same operators, where they have not.
+/// Note if the profiles differ in their operators.
 fn other_operations(profiles: &[(u64, &Profile)]) -> Option<String> {
     let calls = |profile: &Profile| {
         let mut calls = std::collections::BTreeMap::<&str, u64>::new();
@@ -270,7 +268,7 @@ fn other_operations(profiles: &[(u64, &Profile)]) -> Option<String> {
         .max_by_key(|(_, differing)| *differing)?;
     (differing > 0).then(|| {
         format!(
-            "{differing} operators are called more or less often at batch {batch} than at {}: where it is not the same network, the line means nothing",
+            "{differing} operators have different call counts at batch {batch} and {}: if the networks differ, the line is meaningless",
             first.0
         )
     })
@@ -309,10 +307,10 @@ fn by_line(
         .collect();
     let mut notes = curve.notes(wanted);
     if curve.has_busy() && wanted.iter().any(|&batch| matches!(curve.at(batch).place, Place::Beyond(_))) {
-        notes.push("beyond the recorded batches the device's busy time has a line of its own".to_owned());
+        notes.push("beyond the recorded batches, GPU busy time is extrapolated separately".to_owned());
     }
     if predictions.iter().any(|(_, prediction)| !prediction.step.is_measured()) {
-        notes.push("the line goes through predicted steps: their range is in its range".to_owned());
+        notes.push("the line goes through predicted steps; its range includes theirs".to_owned());
     }
     Ok(GpuSweep {
         gpu: first.gpu.clone(),
@@ -324,7 +322,7 @@ fn by_line(
     })
 }
 
-/// A line a family through its device time at each batch size.
+/// Fits a line through the device time of each family at each batch size.
 fn families(predictions: &[(u64, &Prediction)], profiles: &[(u64, &Profile)]) -> Vec<FamilyLine> {
     let mut found: Vec<(Family, Vec<(u64, f64)>)> = Vec::new();
     for ((batch, prediction), (_, profile)) in predictions.iter().zip(profiles) {
@@ -363,7 +361,7 @@ fn row(batch: u64, step: Estimate, wide: [Micros; 2], prediction: &Prediction) -
     SweepRow { batch, step, wide, throughput: step.throughput(batch), memory: prediction.memory.clone() }
 }
 
-/// The step at one batch size on each GPU; `shapes` is `None` at the recorded one.
+/// Steps at one batch size on each GPU; `shapes` is `None` at the recorded size.
 fn rows_by_shapes(recorded: &[Prediction], shapes: Option<&ScaledShapes>, batch: u64, to: u64) -> Vec<SweepRow> {
     let rows = recorded.iter().enumerate().map(|(index, recorded)| {
         let (step, wide) = if let Some(shapes) = shapes {
@@ -393,7 +391,7 @@ fn finish(sweep: &mut GpuSweep, memory: Option<&MemoryLine>, catalog: &Catalog, 
     let Some(gpu) = catalog.get(&sweep.gpu.slug) else { return };
     let rates = Rates::new(gpu);
     for row in &mut sweep.rows {
-        // What ran here says by itself what it needs, whatever a line says.
+        // A recording at this batch shows its memory need; only the others need the line.
         let ran = profiles.iter().find(|(batch, _)| row.step.method.is_of_origin() && *batch == row.batch);
         row.memory = match (ran, memory) {
             (Some((_, profile)), _) => MemoryNeed::of(profile, Some(gpu)).fit(&rates),
@@ -404,7 +402,7 @@ fn finish(sweep: &mut GpuSweep, memory: Option<&MemoryLine>, catalog: &Catalog, 
     sweep.largest = memory.and_then(|memory| memory.largest(&rates));
 }
 
-/// Memory over the batch size: through the peaks, from one peak, or from shapes.
+/// Memory as a function of the batch size: from several peaks, one peak, or shapes.
 fn memory_line(profiles: &[(u64, &Profile)], origin: Option<&GpuSpec>) -> Option<MemoryLine> {
     let (batch, first) = *profiles.first()?;
     MemoryLine::of_profiles(profiles).or_else(|| {

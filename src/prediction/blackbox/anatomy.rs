@@ -1,40 +1,39 @@
-//! What totals say of a step: device time by kind, and how the device waits.
+//! Device time by kind and waiting time of a step, corrected from its totals.
 
 use super::{OperatorKind, OperatorTotals};
 use habitat_base::units::Micros;
 
-/// At most this share of a step is waiting.
+/// Maximum waiting share of a step.
 const MOST_WAITING: f64 = 0.95;
-/// Recorded idle time below this share of the step says nothing more.
+/// Recorded idle time below this share of the step is raised to it.
 const LEAST_IDLE: f64 = 0.002;
-/// Scalings closer to 1 than this are not worth a word.
+/// Scalings closer to 1 than this get no note.
 const SCALED: f64 = 0.1;
 
-/// A step taken apart. Times in microseconds.
+/// Corrected parts of a step. Times in microseconds.
 ///
-/// Profile and step time come from separate runs. Where the profiled device time and idle
-/// time together are less than the step, the profiler has lost events (its buffer was full):
-/// the kinds are scaled so that device time = step − idle. Where the device time alone is
-/// more than the step, the profiler slowed kernels down: the kinds are scaled to the step.
+/// Profile and step time come from separate runs. If profiled device time and idle time sum to less than the step, the
+/// profiler lost events (its buffer was full): the kinds are scaled so that device time = step − idle. If the device
+/// time alone exceeds the step, the profiler slowed kernels down: the kinds are scaled to the step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Anatomy {
     step: f64,
     batch: f64,
-    /// Device time by kind, set right.
+    /// Device time by kind, corrected.
     kinds: [f64; KINDS],
-    /// By how much it was scaled for that.
+    /// Factor of that correction.
     scale: f64,
-    /// Step less device time.
+    /// Step time less device time.
     waits: f64,
-    /// Idle time as recorded: with small operators more than `waits`, as the profiler slows
-    /// the host down, so that it tells how much the host has to do.
+    /// Idle time as recorded. With small operators it exceeds `waits`, because the profiler slows the host down; it
+    /// thus indicates the amount of host work.
     idle: f64,
 }
 
 const KINDS: usize = OperatorKind::ALL.len();
 
 impl Anatomy {
-    /// Of totals.
+    /// Corrects totals.
     pub fn of(totals: &OperatorTotals) -> Self {
         let step = totals.step.get();
         let recorded = totals.device_time().get();
@@ -53,12 +52,12 @@ impl Anatomy {
         }
     }
 
-    /// Time of the step in which the device waits.
+    /// Time that the device waits in the step.
     pub fn waits(&self) -> Micros {
         Micros::known(self.waits)
     }
 
-    /// The step in microseconds.
+    /// Step time in microseconds.
     pub(crate) const fn step(&self) -> f64 {
         self.step
     }
@@ -69,14 +68,14 @@ impl Anatomy {
         self.kinds.iter().map(move |time| time / device)
     }
 
-    /// Columns of the mean: device time by kind, waiting, recorded idle time, a millisecond.
+    /// Inputs of the mean: device time by kind, waiting time, recorded idle time, and a constant of 1 ms.
     pub(crate) fn columns(&self) -> Vec<f64> {
         self.kinds.iter().copied().chain([self.waits, self.idle, 1e3]).collect()
     }
 
-    /// Place among other steps, in units of the length over which what the mean leaves
-    /// changes: square roots of shares (the Hellinger distance of two mixes), logarithms of
-    /// the step (in ms), the batch size, the busy share and the idle share.
+    /// Coordinates for the Gaussian process, scaled to its correlation length: square roots of shares (their distance
+    /// is the Hellinger distance of two mixes), then logarithms of the step (ms), batch size, busy share and idle
+    /// share.
     pub(crate) fn coordinates(&self) -> Vec<f64> {
         let device: f64 = self.kinds.iter().sum();
         self.shares()
@@ -85,7 +84,7 @@ impl Anatomy {
             .collect()
     }
 
-    /// What was set right, in words.
+    /// Notes on the correction.
     pub(super) fn notes(&self) -> Vec<String> {
         if (self.scale - 1.0).abs() <= SCALED {
             return Vec::new();
@@ -127,7 +126,7 @@ mod tests {
 
     #[test]
     fn waiting_is_what_kernels_leave() {
-        // The profiler saw more idle time than the step has without it.
+        // The profiler recorded more idle time than the unprofiled step has.
         let waiting = anatomy(500.0, Some(700.0), &TWO);
         assert_eq!((waiting.columns()[0], waiting.waits, waiting.idle), (300.0, 100.0, 700.0));
         assert_eq!(waiting.notes(), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! A size between two that were predicted or measured.
+//! Interpolates between two sizes that were predicted or measured.
 
 use super::min_max::MinMax;
 use super::{BlackBoxModel, Shape};
@@ -6,47 +6,47 @@ use crate::estimate::{Estimate, MethodShare, Prediction, Predictions, StepTime};
 use crate::method::Method;
 use habitat_base::units::{GpuSlug, Micros};
 
-/// What lies between two sizes.
+/// Dimension of the interpolation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Axis {
     /// The batch size.
     Batch,
-    /// The side of square pictures, the batch held.
+    /// Side of square images, at a fixed batch size.
     Pixels,
 }
 
-/// Why nothing can be said of a size.
+/// Reason that a size cannot be interpolated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BetweenError {
-    /// Not between.
-    #[error("size {size} does not lie between {small} and {large}; the interpolation is not made for sizes beyond")]
+    /// The size is outside the two given ones.
+    #[error("size {size} is not between {small} and {large}; only sizes between them can be interpolated")]
     Outside {
-        /// Asked for.
+        /// Requested size.
         size: u64,
-        /// Smallest.
+        /// Smallest size.
         small: u64,
-        /// Largest.
+        /// Largest size.
         large: u64,
     },
-    /// Black boxes of two anchors.
-    #[error("the two black boxes were measured on {0} and {1}; they must be of one GPU")]
+    /// The black boxes have different anchors.
+    #[error("the two black boxes were measured on different GPUs: {0} and {1}")]
     Anchors(String, String),
-    /// Black boxes of two batch sizes where pictures differ.
-    #[error("the two black boxes have batch sizes {0} and {1}; between picture sizes they must have one")]
+    /// The black boxes of two image sizes have different batch sizes.
+    #[error("the two black boxes have batch sizes {0} and {1}; to interpolate image sizes they must be equal")]
     Batches(u64, u64),
-    /// The interpolation gives no time above 0.
-    #[error("no step time comes out between the two sizes on {0}; the two black boxes are not of one program")]
+    /// The interpolated time is not above 0.
+    #[error("no valid step time between the two sizes on {0}; the two black boxes seem to be of different programs")]
     NoTime(GpuSlug),
-    /// A GPU whose growth was not fitted.
-    #[error("the black-box model does not know how steps grow on {0}")]
+    /// The model has no growth polynomial for the GPU.
+    #[error("the black-box model has no data on how steps grow on {0}")]
     NoShape(GpuSlug),
 }
 
-/// Predictions at `size` from those of the same program at two sizes, on the same GPUs in the
-/// same order; `sizes` are the two.
+/// Interpolates predictions at `size` from those of the same program at the two `sizes`, on the same GPUs in the same
+/// order.
 ///
 /// # Errors
-/// [`BetweenError`] where the size is not between them or they do not belong together.
+/// [`BetweenError`] if the size is outside or the predictions do not belong together.
 pub fn between(
     model: &BlackBoxModel,
     axis: Axis,
@@ -80,7 +80,7 @@ pub fn between(
     let mut workload = small.workload.clone();
     workload.batch_size = Some(batch);
     let mut notes = small.notes.clone();
-    let what = if axis == Axis::Batch { "batch sizes" } else { "picture sizes" };
+    let what = if axis == Axis::Batch { "batch sizes" } else { "image sizes" };
     notes.push(format!("interpolated between the {what} {} and {}", sizes[0], sizes[1]));
     Ok(Predictions {
         workload,
@@ -107,7 +107,7 @@ fn one(
         found.or_else(|| MinMax::LINE.between(small, large, size))
     };
     let mid = at(from.range.mid, to.range.mid).filter(|mid| *mid > 0.0)?;
-    // The ends' own ranges, and what sizes between deviate from the shape; independent.
+    // Combines the ends' own ranges with the error of the polynomial, assumed independent.
     let spread = |end: f64| (end / mid - 1.0).hypot(shape.error);
     let end = |low, high| at(low, high).unwrap_or_default();
     let (below, above) = (spread(end(from.range.low, to.range.low)), spread(end(from.range.high, to.range.high)));

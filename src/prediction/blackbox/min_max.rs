@@ -1,31 +1,29 @@
 //! PROFET's interpolation between two measured sizes (its section on batch and pixel sizes).
 //!
-//! Of one GPU, the step normalised between the smallest and the largest size,
-//! (T − T₀) / (T₁ − T₀), is taken to be the same polynomial of order 2 in the
-//! normalised size for every network. With T₀ and T₁ of a workload measured (or
-//! predicted), any size between them follows. It is not made for sizes beyond.
+//! For one GPU, the step normalised between the smallest and the largest size, (T − T₀) / (T₁ − T₀), is assumed to be
+//! the same polynomial of order 2 in the normalised size for every network. With T₀ and T₁ of a workload measured or
+//! predicted, any size between them follows. It does not extrapolate.
 
 use serde::{Deserialize, Serialize};
 
 use habitat_base::regress::{RegressError, least_squares};
 
-/// c₀ + c₁ x + c₂ x² of the size normalised to 0 to 1.
+/// Coefficients of c₀ + c₁ x + c₂ x², with x the size normalised to 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MinMax(pub [f64; 3]);
 
-/// A series of one workload: sizes with their step times, smallest size first.
+/// Sizes of one workload with their step times, smallest size first.
 pub type Series = Vec<(f64, f64)>;
 
 impl MinMax {
     /// A straight line between the two sizes.
     pub const LINE: Self = Self([0.0, 1.0, 0.0]);
 
-    /// Least squares over all sizes of all series, each normalised by its ends. Series of
-    /// fewer than three sizes, or whose largest takes no longer than the smallest, tell
-    /// nothing and are passed over.
+    /// Fits all sizes of all series by least squares, each series normalised by its ends. Skips series with fewer than
+    /// three sizes, or whose largest size takes no longer than the smallest.
     ///
     /// # Errors
-    /// Where what is left does not tell three coefficients apart.
+    /// Fails if the remaining data cannot determine three coefficients.
     pub fn fit(series: &[Series]) -> Result<Self, RegressError> {
         let (mut rows, mut values) = (Vec::new(), Vec::new());
         for series in series.iter().filter(|series| series.len() > 2) {
@@ -44,14 +42,14 @@ impl MinMax {
         Ok(Self([at(0), at(1), at(2)]))
     }
 
-    /// The time at `size` between two (size, time) ends; `None` outside them.
+    /// Interpolates the time at `size` between two (size, time) ends; `None` outside them.
     pub fn between(self, small: (f64, f64), large: (f64, f64), size: f64) -> Option<f64> {
         if !(small.0 < large.0 && (small.0..=large.0).contains(&size)) {
             return None;
         }
         let x = (size - small.0) / (large.0 - small.0);
         let share = self.0[0] + x * (self.0[1] + x * self.0[2]);
-        // The ends are known; the polynomial need not go through them.
+        // The polynomial need not go through the known ends.
         Some(small.1 + (large.1 - small.1) * share.clamp(0.0, 1.0))
     }
 }
@@ -60,7 +58,7 @@ impl MinMax {
 mod tests {
     use super::*;
 
-    /// Networks of one shape, y = x² between their ends, whatever their sizes and times.
+    /// Networks with y = x² between their ends, at different sizes and times.
     #[test]
     fn one_shape_comes_back() {
         let series = |low: f64, high: f64| {

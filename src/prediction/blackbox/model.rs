@@ -1,10 +1,9 @@
-//! The fitted model: factors by kind, and a Gaussian process on what they leave.
+//! Fitted black-box model: factors by kind, and a Gaussian process on their residuals.
 //!
-//! For every ordered pair of GPUs, ln step on the target = ln Σ factor · column + f(place),
-//! with the columns and places of [`Anatomy`]. f is a Gaussian process of mean 0 and
-//! covariance exp(−d²/2) (Rasmussen and Williams 2006, chapter 2), in units of its prior
-//! variance. The file (`habitat-black-box-model`, version 1, JSON) holds the places and what
-//! the mean left at each; the process is made from them when it is used.
+//! For each ordered pair of GPUs, ln step on the target = ln Σ factor · column + f(place), with the columns and
+//! coordinates of [`Anatomy`]. f is a Gaussian process of mean 0 and covariance exp(−d²/2) (Rasmussen and Williams
+//! 2006, chapter 2), in units of its prior variance. The file (`habitat-black-box-model`, version 1, JSON) stores the
+//! coordinates of the training steps and the residual at each; the process is rebuilt from them on use.
 
 use std::collections::BTreeMap;
 
@@ -15,35 +14,35 @@ use super::{Anatomy, BlackBoxStep, OperatorKind};
 use crate::gaussian::{Prior, Process};
 use habitat_base::units::GpuSlug;
 
-/// Name of the file form.
+/// Name of the file format.
 pub const FORMAT: &str = "habitat-black-box-model";
-/// Its version.
+/// Version of the file format.
 pub const VERSION: u64 = 1;
-/// Columns of the mean.
+/// Number of inputs of the mean.
 pub(crate) const COLUMNS: usize = OperatorKind::ALL.len() + 3;
-/// Coordinates of a place.
+/// Number of coordinates of a step.
 const COORDINATES: usize = OperatorKind::ALL.len() + 4;
 /// A mean below this share of the anchor's step is raised to it.
 const FLOOR: f64 = 1e-3;
-/// Share of the device time below which a kind of operators does not matter.
+/// Share of the device time below which a kind is ignored.
 const TRIFLE: f64 = 0.02;
-/// Part of a range's width that is there however near the fitted steps are.
+/// Range width that remains even next to training steps.
 const NEAR: f64 = 0.1;
 
-/// What was chosen by validation.
+/// Hyperparameters chosen by cross-validation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// How strongly factors are drawn to the ratios of the data sheets.
+    /// Strength of regularisation towards data sheet ratios.
     pub ridge: f64,
-    /// Length over which what the mean leaves changes, in units of [`Anatomy`]'s places.
+    /// Correlation length of the residuals, in units of [`Anatomy`]'s coordinates.
     pub length: f64,
-    /// Variance of a single step's own deviation over that of the process.
+    /// Noise variance of a single step over the variance of the process.
     pub noise: f64,
 }
 
-/// Where 80 % of the steps of networks left out are to be: quantiles of ln(measured /
-/// predicted) over the width, which is 0.1 + the share of the prior variance that was left.
+/// Range that holds 80 % of the steps of left-out networks: quantiles of ln(measured / predicted) over the width, which
+/// is 0.1 + the share of the prior variance left.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
@@ -54,46 +53,46 @@ pub struct Range {
 }
 
 impl Range {
-    /// What errors are divided by.
+    /// Divisor of the errors.
     pub fn width(unfamiliar: f64) -> f64 {
         NEAR + unfamiliar
     }
 
-    /// Ends of the range over its middle.
+    /// Ends of the range relative to its middle.
     pub(super) fn factors(self, unfamiliar: f64) -> [f64; 2] {
         let width = Self::width(unfamiliar);
         [(self.low * width).exp(), (self.high * width).exp()]
     }
 }
 
-/// Why bytes are no model.
+/// Reason that bytes are not a valid model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// Not the form.
+    /// The content is invalid.
     #[error("{0}")]
     Form(String),
-    /// A version that this program does not know.
-    #[error("version {0} of {FORMAT}, but this program reads version {VERSION}; a newer habitat-tui may")]
+    /// The version is not supported.
+    #[error("version {0} of {FORMAT}, but this program reads version {VERSION}; a newer habitat-tui may read it")]
     Version(u64),
 }
 
-/// The model, as it is in its file.
+/// Black-box model as stored in its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlackBoxModel {
     format: String,
     version: u64,
-    /// On what it was fitted, in words.
+    /// Description of the training data.
     trained_on: String,
     settings: Settings,
-    /// The vocabulary, in the order of the columns.
+    /// Operator kinds in the order of the columns.
     kinds: Vec<OperatorKind>,
     anchors: Vec<Anchor>,
-    /// How steps grow between two sizes, by GPU.
+    /// Growth between two sizes, by GPU.
     sizes: Vec<Sizes>,
 }
 
-/// How the steps of a GPU grow between two sizes.
+/// Growth of the steps of a GPU between two sizes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sizes {
@@ -101,64 +100,64 @@ pub struct Sizes {
     pub gpu: GpuSlug,
     /// Between two batch sizes.
     pub batch: Shape,
-    /// Between two sides of square pictures.
+    /// Between two sides of square images.
     pub pixels: Shape,
 }
 
-/// A shape with what it was off by.
+/// Growth polynomial with its error.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
-    /// The polynomial between 0 and 1.
+    /// Polynomial between 0 and 1.
     pub polynomial: MinMax,
-    /// 80 % of the sizes of networks left out were within this, relative.
+    /// Relative error that 80 % of the sizes of left-out networks stay within.
     pub error: f64,
 }
 
-/// What is known from one GPU.
+/// Models that start from one GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Anchor {
     gpu: GpuSlug,
-    /// Places of the steps it was fitted on.
+    /// Coordinates of the training steps.
     places: Vec<Vec<f64>>,
     targets: Vec<Target>,
     #[serde(skip)]
     settings: Option<Settings>,
 }
 
-/// A GPU that is reached.
+/// Model for one target GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// The GPU.
     pub gpu: GpuSlug,
-    /// Of the columns, all ≥ 0.
+    /// Factors of the columns, all ≥ 0.
     pub factors: Vec<f64>,
-    /// What the mean left at each place, as a logarithm.
+    /// Residual of the mean at each training step, as a logarithm.
     pub left: Vec<f64>,
-    /// Of held-out steps.
+    /// Range from left-out steps.
     pub range: Range,
 }
 
 impl Anchor {
-    /// Checked parts; numbers are rounded as the file has them.
+    /// Assembles an anchor from checked parts, with numbers rounded as in the file.
     pub(crate) fn new(gpu: GpuSlug, places: Vec<Vec<f64>>, targets: Vec<Target>) -> Self {
         Self { gpu, places, targets, settings: None }
     }
 
-    /// GPUs that are reached.
+    /// GPUs that this anchor can predict.
     pub fn targets(&self) -> Vec<GpuSlug> {
         self.targets.iter().map(|target| target.gpu.clone()).collect()
     }
 
-    /// The factors by which the mean scales each column, by target.
+    /// Factor of the mean for each column, by target.
     pub fn factors(&self) -> impl Iterator<Item = (&GpuSlug, &[f64])> {
         self.targets.iter().map(|target| (&target.gpu, target.factors.as_slice()))
     }
 
-    /// Kinds that take more than 2 % of the device time and that no fitted step has, with
-    /// their shares: their factors are from data sheets alone.
+    /// Kinds above 2 % of the device time that no training step has, with their shares: their factors come from data
+    /// sheets alone.
     pub fn unseen(&self, anatomy: &Anatomy) -> Vec<(OperatorKind, f64)> {
         let is_seen = |column: usize| self.places.iter().any(|place| place.get(column).is_some_and(|x| *x > 0.0));
         let shares = OperatorKind::ALL.into_iter().zip(anatomy.shares()).enumerate();
@@ -166,7 +165,7 @@ impl Anchor {
         unseen.map(|(_, of)| of).collect()
     }
 
-    /// The model ready to predict.
+    /// Prepares the model for predictions.
     pub fn fitted(&self) -> Fitted<'_> {
         let settings = self.settings.unwrap_or(Settings { ridge: 0.05, length: 1.0, noise: 0.5 });
         let process = Residuals::new(settings, self.places.iter());
@@ -175,7 +174,7 @@ impl Anchor {
     }
 }
 
-/// The process over places, for any values at them.
+/// Gaussian process over coordinates, independent of the values.
 #[derive(Debug)]
 pub(crate) struct Residuals {
     process: Process,
@@ -194,36 +193,36 @@ impl Residuals {
         self.process.weights_of(values)
     }
 
-    /// Values at a place for several weights, and the share of the variance that is left.
+    /// Posterior means at a place for several weight vectors, and the share of the prior variance left.
     pub(crate) fn at(&self, place: &[f64], weights: &[Vec<f64>]) -> (Vec<f64>, f64) {
         let scaled: Vec<f64> = place.iter().map(|x| x / self.length).collect();
         self.process.at_with(&scaled, weights)
     }
 }
 
-/// Σ factor · column, never below a thousandth of the anchor's step; and whether it was.
+/// Σ factor · column, raised to at least a thousandth of the anchor's step; and whether it was raised.
 pub(crate) fn mean(anatomy: &Anatomy, factors: &[f64]) -> (f64, bool) {
     let sum: f64 = anatomy.columns().iter().zip(factors).map(|(column, factor)| column * factor).sum();
     let floor = FLOOR * anatomy.step();
     if sum > floor { (sum, false) } else { (floor, true) }
 }
 
-/// An anchor with its process made.
+/// Anchor with its Gaussian process ready.
 #[derive(Debug)]
 pub struct Fitted<'a> {
     anchor: &'a Anchor,
     process: Residuals,
-    /// By target.
+    /// Weights by target.
     weights: Vec<Vec<f64>>,
 }
 
 impl Fitted<'_> {
-    /// The step on `target`; `None` where it is not reached.
+    /// Step on `target`; `None` if the anchor cannot predict it.
     pub fn predict(&self, anatomy: &Anatomy, target: &GpuSlug) -> Option<BlackBoxStep> {
         self.predict_all(anatomy).remove(target)
     }
 
-    /// The step on every GPU that is reached.
+    /// Steps on all targets.
     pub fn predict_all(&self, anatomy: &Anatomy) -> BTreeMap<GpuSlug, BlackBoxStep> {
         let (left, unfamiliar) = self.process.at(&anatomy.coordinates(), &self.weights);
         self.anchor
@@ -240,7 +239,7 @@ impl Fitted<'_> {
 }
 
 impl BlackBoxModel {
-    /// Of fitted anchors.
+    /// Assembles a model from fitted anchors.
     pub(crate) fn new(trained_on: String, settings: Settings, anchors: Vec<Anchor>, sizes: Vec<Sizes>) -> Self {
         let anchors = anchors.into_iter().map(|anchor| Anchor { settings: Some(settings), ..anchor }).collect();
         Self {
@@ -254,35 +253,35 @@ impl BlackBoxModel {
         }
     }
 
-    /// How steps of a GPU grow between two sizes, where that was fitted.
+    /// Growth of steps on a GPU between two sizes, if fitted.
     pub fn sizes(&self, gpu: &GpuSlug) -> Option<&Sizes> {
         self.sizes.iter().find(|sizes| sizes.gpu == *gpu)
     }
 
-    /// On what it was fitted, in words.
+    /// Description of the training data.
     pub fn trained_on(&self) -> &str {
         &self.trained_on
     }
 
-    /// What validation chose.
+    /// Hyperparameters chosen by validation.
     pub const fn settings(&self) -> Settings {
         self.settings
     }
 
-    /// The GPUs it starts from.
+    /// Anchor GPUs.
     pub fn anchors(&self) -> Vec<GpuSlug> {
         self.anchors.iter().map(|anchor| anchor.gpu.clone()).collect()
     }
 
-    /// What it knows from one GPU.
+    /// Models that start from one GPU.
     pub fn anchor(&self, gpu: &GpuSlug) -> Option<&Anchor> {
         self.anchors.iter().find(|anchor| anchor.gpu == *gpu)
     }
 
-    /// Reads the file form.
+    /// Parses the file format.
     ///
     /// # Errors
-    /// [`ModelError`] naming the field, or the version.
+    /// [`ModelError`] naming the invalid field or the version.
     pub fn from_json(json: &[u8]) -> Result<Self, ModelError> {
         let form = |what: String| Err(ModelError::Form(what));
         let value: serde_json::Value = match serde_json::from_slice(json) {
@@ -295,12 +294,12 @@ impl BlackBoxModel {
         match value["version"].as_u64() {
             Some(VERSION) => {}
             Some(other) => return Err(ModelError::Version(other)),
-            None => return form("\"version\" is missing or no whole number".to_owned()),
+            None => return form("\"version\" is missing or not a whole number".to_owned()),
         }
         let mut model: Self =
             serde_path_to_error::deserialize(value).map_err(|error| ModelError::Form(error.to_string()))?;
         if model.kinds != OperatorKind::ALL {
-            return form("\"kinds\" is another vocabulary than this program's".to_owned());
+            return form("\"kinds\" does not match this program's vocabulary".to_owned());
         }
         let Settings { ridge, length, noise } = model.settings;
         if !(ridge >= 0.0 && length > 0.0 && noise > 0.0) {
@@ -317,7 +316,7 @@ impl BlackBoxModel {
         for anchor in &mut model.anchors {
             let gpu = anchor.gpu.clone();
             if anchor.places.iter().any(|place| place.len() != COORDINATES) {
-                return form(format!("anchor {gpu}: a place has not {COORDINATES} coordinates"));
+                return form(format!("anchor {gpu}: each place needs {COORDINATES} coordinates"));
             }
             for target in &anchor.targets {
                 let fine = target.factors.len() == COLUMNS
@@ -337,7 +336,7 @@ impl BlackBoxModel {
         Ok(model)
     }
 
-    /// The file form: one line a place and a list of numbers.
+    /// Writes the file format.
     ///
     /// # Errors
     /// None for fitted models.
@@ -365,8 +364,7 @@ mod tests {
         OperatorTotals::new(slug("t4"), step, 32, Some(micros(100.0)), kinds.into()).unwrap()
     }
 
-    /// Convolutions half as long, normalisation a third, waiting as it is; 10 % more at the
-    /// one place that is known.
+    /// Convolutions half as long, normalisation a third, waiting unchanged; 10 % more at the only training step.
     fn model() -> BlackBoxModel {
         let mut factors = vec![0.0; COLUMNS];
         (factors[0], factors[2], factors[17]) = (0.5, 1.0 / 3.0, 1.0);
@@ -388,7 +386,7 @@ mod tests {
         )
     }
 
-    /// 0.5 · 600 + 300 / 3 + 100 = 500 µs, and 10 % on top where it was fitted.
+    /// 0.5 · 600 + 300 / 3 + 100 = 500 µs, plus 10 % at the training step.
     #[test]
     fn a_step_by_hand() {
         let model = model();
@@ -398,7 +396,7 @@ mod tests {
         let here = fitted.predict(&Anatomy::of(&totals(600.0, 300.0)), &v100).unwrap();
         assert!((here.time.range.mid.get() - 550.0).abs() < 1e-3 && here.unfamiliar < 1e-6, "{here:?}");
         assert!((here.time.range.low.get() / here.time.range.mid.get() - (-0.02_f64).exp()).abs() < 1e-6);
-        // A step of 90 s is far from it: the mean, with a range eleven times as wide.
+        // A step of 90 s is far away: the mean, with a range eleven times as wide.
         let far = fitted.predict(&Anatomy::of(&totals(60e6, 30e6)), &v100).unwrap();
         assert!((far.time.range.mid.get() - 40_000_100.0).abs() < 1.0 && far.unfamiliar > 0.999, "{far:?}");
         assert!((far.time.range.high.get() / far.time.range.mid.get() - (0.33_f64).exp()).abs() < 1e-3);
@@ -412,7 +410,7 @@ mod tests {
 
     #[test]
     fn the_file_form_comes_back() {
-        // As fitted models have them: a few decimals, which any reader of numbers gives back.
+        // Like fitted models: rounded to a few decimals, which every JSON parser reproduces.
         let mut model = model();
         let rounded = |values: &mut Vec<f64>| values.iter_mut().for_each(|x| *x = (*x * 1e5).round() / 1e5);
         for anchor in &mut model.anchors {

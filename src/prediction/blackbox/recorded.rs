@@ -1,4 +1,4 @@
-//! Rows to fit and judge on: totals on one GPU and the step on others.
+//! Data to fit and evaluate: totals on one GPU and the step on others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,44 +9,44 @@ use habitat_base::units::{GpuSlug, Micros};
 /// One repetition of one workload on an anchor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
-    /// The network's name: what is held out together.
+    /// Network name; all rows of a network are held out together.
     pub network: Arc<str>,
-    /// Side of the square pictures.
+    /// Side of the square images.
     pub pixels: u32,
-    /// Which repetition.
+    /// Identifier of the repetition.
     pub repetition: Arc<str>,
-    /// What a black box shows of it.
+    /// Totals visible to the black box.
     pub totals: OperatorTotals,
-    /// Device time of one step by the framework's own operator types, zeros left out.
+    /// Device time of one step by the framework's own operator types, without zeros.
     pub by_type: Vec<(Arc<str>, Micros)>,
-    /// The same repetition's step on other GPUs.
+    /// Step of the same repetition on other GPUs.
     pub elsewhere: BTreeMap<GpuSlug, Micros>,
 }
 
 impl Recorded {
-    /// The workload in words.
+    /// Human-readable description of the workload.
     pub fn label(&self) -> String {
         format!("{} {} px, batch {}", self.network, self.pixels, self.totals.batch_size)
     }
 }
 
-/// The step of one repetition of one workload on one GPU.
+/// Step of one repetition of one workload on one GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepRecord {
     /// The network's name.
     pub network: Arc<str>,
-    /// Side of the square pictures.
+    /// Side of the square images.
     pub pixels: u32,
     /// Samples of one step.
     pub batch_size: u64,
-    /// On which GPU.
+    /// GPU that it ran on.
     pub gpu: GpuSlug,
-    /// How long it took.
+    /// Step time.
     pub step: Micros,
 }
 
-/// The family of a network by its name: the same architecture at other depths. Networks of a
-/// few layers are one family, `small`.
+/// Family of a network by its name: one architecture at several depths. Networks of a few layers form one family,
+/// `small`.
 pub fn network_family(network: &str) -> &str {
     const SMALL: [&str; 3] = ["LeNet", "MNIST", "CIFAR"];
     if SMALL.iter().any(|small| network.starts_with(small)) {

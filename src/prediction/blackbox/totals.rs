@@ -1,4 +1,4 @@
-//! What a black box shows of a step, and its file form (`habitat-black-box`, version 1).
+//! Totals of a step that a black box exposes, and their file format (`habitat-black-box`, version 1).
 
 use std::collections::BTreeMap;
 
@@ -10,62 +10,61 @@ use crate::communication::communicates;
 use habitat_base::units::{GpuSlug, Micros, most};
 use habitat_step::profile::{Mode, Precision, Profile};
 
-/// The total device time of each kind of operator in one step, and the step itself.
+/// Total device time of each operator kind in one step, and the step time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OperatorTotals {
-    /// The GPU it was measured on.
+    /// GPU that the step was measured on.
     pub gpu: GpuSlug,
     /// Wall time of one step, above 0.
     pub step: Micros,
     /// Samples of one step, above 0.
     pub batch_size: u64,
-    /// Time of one step in which the device had nothing to do while it was profiled; `None`
-    /// where that was not recorded.
+    /// Time of one step in which the device was idle while profiled; `None` if not recorded.
     pub idle: Option<Micros>,
-    /// Device time of one step by kind; kinds that are not there took none.
+    /// Device time of one step by kind; absent kinds took none.
     pub kinds: BTreeMap<OperatorKind, Micros>,
 }
 
-/// Why numbers are not totals of a step.
+/// Reason that the numbers are not valid totals of a step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TotalsError {
-    /// Not the form at all.
+    /// The content is invalid.
     #[error("{0}")]
     Form(String),
-    /// A version that this program does not know.
-    #[error("version {0} of {FORMAT}, but this program reads version {VERSION}; a newer habitat-tui may")]
+    /// The version is not supported.
+    #[error("version {0} of {FORMAT}, but this program reads version {VERSION}; a newer habitat-tui may read it")]
     Version(u64),
-    /// No step time.
+    /// Step time is missing.
     #[error("no measured step time; record the step with a profiler (`habitat-tui import` reads its trace)")]
     NoStep,
-    /// No GPU.
-    #[error("no GPU of the catalog that it was measured on; say which with --origin")]
+    /// GPU is missing.
+    #[error("unknown recording GPU; pass --origin")]
     NoGpu,
-    /// No batch size.
-    #[error("no batch size; give --batch-size")]
+    /// Batch size is missing.
+    #[error("no batch size; pass --batch-size")]
     NoBatch,
-    /// Not a training step.
-    #[error("an inference step; black boxes are of training steps, which is all that the model was fitted on")]
+    /// The step is not a training step.
+    #[error("an inference step; the black-box model covers training steps only")]
     Inference,
-    /// Another arithmetic.
-    #[error("recorded in {0}; black boxes are of FP32 steps, and a total does not tell which arithmetic it is of")]
+    /// The step was recorded in another precision.
+    #[error("recorded in {0}; the black-box model covers FP32 steps only")]
     Precision(Precision),
-    /// A step of several GPUs.
+    /// The step communicates with other GPUs.
     #[error(
-        "recorded as one of several GPUs; black boxes are of steps on one, and the totals do not hold the communication that the step does"
+        "recorded as one of several GPUs; the black-box model covers single-GPU steps only, and the totals omit communication"
     )]
     Communication,
-    /// No operator has a time.
-    #[error("no operator has a measured device time; a profile from shapes alone cannot be exported")]
+    /// No operator has a measured time.
+    #[error("no operator has a measured device time; a profile with only shapes cannot be exported")]
     NoTimes,
 }
 
-/// Name of the file form.
+/// Name of the file format.
 pub(super) const FORMAT: &str = "habitat-black-box";
-/// Its version.
+/// Version of the file format.
 pub(super) const VERSION: u64 = 1;
 
-/// The file form.
+/// Layout of the file.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -88,10 +87,10 @@ struct Line {
 }
 
 impl OperatorTotals {
-    /// Checked totals.
+    /// Validates totals.
     ///
     /// # Errors
-    /// Without step time, batch size or any operator's time.
+    /// Fails without step time, batch size or any operator time.
     pub fn new(
         gpu: GpuSlug,
         step: Micros,
@@ -107,7 +106,7 @@ impl OperatorTotals {
             return Err(TotalsError::NoBatch);
         }
         if batch_size > most::BATCH {
-            return Err(TotalsError::Form(format!("batch_size: {batch_size}; at most {} is taken", most::BATCH)));
+            return Err(TotalsError::Form(format!("batch_size: {batch_size}; at most {} is allowed", most::BATCH)));
         }
         if kinds.is_empty() {
             return Err(TotalsError::NoTimes);
@@ -115,11 +114,11 @@ impl OperatorTotals {
         Ok(Self { gpu, step, batch_size, idle, kinds })
     }
 
-    /// What a black box shows of a profile: totals by kind, the step, the batch size and the
-    /// GPU (`gpu`, where the catalog's name differs from the profile's), nothing else.
+    /// Reduces a profile to the parts that a black box exposes: totals by kind, step, batch size and GPU. `gpu`
+    /// overrides the GPU's name in the profile with the catalog's.
     ///
     /// # Errors
-    /// [`TotalsError`] naming what the profile lacks.
+    /// [`TotalsError`] naming the missing part.
     pub fn of_profile(profile: &Profile, gpu: Option<&GpuSlug>) -> Result<Self, TotalsError> {
         if profile.workload.mode == Mode::Inference {
             return Err(TotalsError::Inference);
@@ -147,7 +146,7 @@ impl OperatorTotals {
             };
             *kinds.entry(kind).or_insert(Micros::ZERO) += time;
         }
-        // Tenths of a microsecond: more digits would only tell one recording from another.
+        // More digits than 0.1 µs would only fingerprint the recording.
         let rounded = |time: Micros| Micros::known((time.get() * 10.0).round() / 10.0);
         for time in kinds.values_mut() {
             *time = rounded(*time);
@@ -156,15 +155,15 @@ impl OperatorTotals {
         Self::new(gpu, rounded(step), batch, idle, kinds)
     }
 
-    /// Device time of all kinds.
+    /// Sum over all kinds.
     pub fn device_time(&self) -> Micros {
         self.kinds.values().copied().sum()
     }
 
-    /// Reads the file form.
+    /// Parses the file format.
     ///
     /// # Errors
-    /// [`TotalsError`] naming the field or the version.
+    /// [`TotalsError`] naming the invalid field or the version.
     pub fn from_json(json: &[u8]) -> Result<Self, TotalsError> {
         let value: serde_json::Value =
             serde_json::from_slice(json).map_err(|error| TotalsError::Form(format!("not JSON: {error}")))?;
@@ -176,20 +175,20 @@ impl OperatorTotals {
         match value["version"].as_u64() {
             Some(VERSION) => {}
             Some(other) => return Err(TotalsError::Version(other)),
-            None => return Err(TotalsError::Form("\"version\" is missing or no whole number".to_owned())),
+            None => return Err(TotalsError::Form("\"version\" is missing or not a whole number".to_owned())),
         }
         let file: File =
             serde_path_to_error::deserialize(value).map_err(|error| TotalsError::Form(error.to_string()))?;
         let mut kinds = BTreeMap::new();
         for line in file.operators {
             if kinds.insert(line.kind, line.device_time_us).is_some() {
-                return Err(TotalsError::Form(format!("operators: {} is there twice", line.kind.name())));
+                return Err(TotalsError::Form(format!("operators: {} appears twice", line.kind.name())));
             }
         }
         Self::new(file.gpu, file.step_time_us, file.batch_size, file.device_idle_us, kinds)
     }
 
-    /// The file form, with a final newline.
+    /// Writes the file format, with a final newline.
     ///
     /// # Errors
     /// None for totals that passed [`Self::new`].
@@ -208,7 +207,7 @@ impl OperatorTotals {
         Ok(json)
     }
 
-    /// The JSON Schema of the file form.
+    /// JSON Schema of the file format.
     pub fn json_schema() -> serde_json::Value {
         let mut schema = schemars::schema_for!(File);
         schema.insert("title".to_owned(), "habitat-tui black box".into());

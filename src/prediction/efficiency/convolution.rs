@@ -1,5 +1,4 @@
-//! What a convolution asks of a GPU: its products or sums, and the copies around kernels that want another order of
-//! memory.
+//! Device work of a convolution: its products or sums, and copies for kernels that need another memory layout.
 
 use super::limits::{ConvolutionPass, below};
 use super::terms::{CHUNK, Demand, TILE, Terms, Units, traffic};
@@ -7,20 +6,21 @@ use crate::decoded::Decoded;
 use habitat_step::op::Sizes;
 use habitat_step::profile::DType;
 
-/// Channels below which a convolution of the first layer is thin.
+/// Channels below which a first-layer convolution is thin.
 const THIN: f64 = 8.0;
-/// Channels of a group for which cuDNN has kernels in channels-last order. Of others it copies what comes in and what goes
-/// out into an order that it has kernels for, at 0.15 to 0.2 TB/s on an H100 as on an H200, whatever their width
-/// (`models/lab/samples/recorded`: `ResNeXt` and DPN-107 have kernels, `RegNet`, `Visformer` and DPN-92 have not).
+/// Channels per group for which cuDNN has channels-last kernels. For other widths it copies input and output into a
+/// supported layout, at 0.15 to 0.2 TB/s on an H100 as on an H200 (`models/lab/samples/recorded`: `ResNeXt` and DPN-107
+/// have kernels, `RegNet`, `Visformer` and DPN-92 do not).
 pub const GROUP_CHANNELS: [f64; 4] = [4.0, 8.0, 16.0, 32.0];
-/// Taps of the largest filter for which libraries have depthwise kernels.
+/// Taps of the largest filter with depthwise kernels.
 pub const MOST_TAPS: f64 = 49.0;
 
-/// One of a depthwise convolution's passes. Its kernels take a multiprocessor so many cycles for each element of the
-/// result (of the input, for its gradient), by filter, order and type, on an H100 as on an H200: at the boost clock 0.5,
-/// 1.1 and 2.4 forward for filters of 9, 25 and 49 taps in channels-last order (up to 3 times as many where images are
-/// small), 2.5 and 4.5 for 9 and 25 by `PyTorch`'s own kernels, which it takes in the other order but for FP16 at a
-/// stride of 1 (`python models/lab/steps/recorded.py --show models/lab/samples/recorded` prints them).
+/// Work of one pass of a depthwise convolution. Its kernels take a fixed number of cycles of a multiprocessor per
+/// element of the result (of the input, for its gradient), which depends on filter, layout and type and is equal on an
+/// H100 and an H200. At the boost clock, forward passes take 0.5, 1.1 and 2.4 cycles for 9, 25 and 49 taps in
+/// channels-last layout (up to 3 times as many for small images). `PyTorch`'s own kernels take 2.5 and 4.5 for 9 and 25
+/// taps; it uses them in channels-first layout except for FP16 at stride 1
+/// (`python models/lab/steps/recorded.py --show models/lab/samples/recorded` prints these figures).
 fn depthwise(
     decoded: &Decoded<'_>,
     [batch, _, in_channels, out_channels, taps, in_places, out_places]: [f64; 7],
@@ -32,7 +32,7 @@ fn depthwise(
     let strided = out_places < 0.6 * in_places;
     let wide = matches!(decoded.dtype, None | Some(DType::Float32));
     let is_native = !channels_last && (strided || decoded.dtype != Some(DType::Float16));
-    // Filters that cuDNN has no kernel of its own for.
+    // Filters without a kernel in cuDNN.
     let is_foreign = channels_last && (taps > MOST_TAPS || taps == MOST_TAPS && wide && gradient == Some("weight"));
     let mut terms = Terms::of(Vec::new());
     for name in ["depthwise", "convolution"] {
@@ -60,7 +60,7 @@ fn depthwise(
     Demand { flops: elements, units: Units::Cycles, ..plain(terms, 0.0) }
 }
 
-/// The parts of a convolution, or of one gradient.
+/// Parts of a convolution, or of one gradient.
 pub(super) fn convolution(
     decoded: &Decoded<'_>,
     [batch, groups, in_channels, out_channels, taps, in_places, out_places]: [f64; 7],
@@ -71,8 +71,8 @@ pub(super) fn convolution(
 ) -> Vec<Demand> {
     let (inside, outside) = (in_channels / groups, out_channels / groups);
     let channels_last = matches!(&decoded.op.sizes, Some(Sizes::Convolution(convolution)) if convolution.channels_last);
-    // Without matrix units, channels first is what libraries work in. GPUs without them are not told apart here where
-    // the numbers are of 16 bits or TF32.
+    // Without matrix units, libraries work in channels-first layout. For 16-bit types and TF32, GPUs without matrix
+    // units are not distinguished here.
     let by_matrix_units = arithmetic != Some("fp32");
     let (is_first, is_last) = (by_matrix_units && !channels_last, by_matrix_units && channels_last);
     let kind = match () {
@@ -113,7 +113,7 @@ pub(super) fn convolution(
         }
     }
     let is_odd = |channels: f64| channels % 8.0 != 0.0;
-    // Layers of one tap are products in channels-last order, which have kernels for any length of a row.
+    // In channels-last layout, single-tap layers are products, which have kernels for any row length.
     let is_half = matches!(decoded.dtype, Some(DType::Float16 | DType::Bfloat16));
     let is_unaligned = is_last && is_half && kind == "pointwise" && (inside % 2.0 != 0.0 || outside % 2.0 != 0.0);
     let odd = !is_unaligned && (is_odd(inside) || is_odd(outside));
@@ -135,8 +135,8 @@ pub(super) fn convolution(
     if is_unaligned {
         own.limits.unaligned = own.flops;
     }
-    // Kernels of matrix units want channels last, of widths that they load at once: what comes in is copied so, and what
-    // goes out back; where it is the width alone, only tensors of another one.
+    // Kernels of matrix units need channels-last tensors whose width they can load at once. Input and output are copied
+    // if the layout is wrong; if only the width is wrong, only tensors of that width are copied.
     let is_copied = match kind {
         "grouped" => is_first || is_last && !GROUP_CHANNELS.contains(&inside),
         "dense" => is_first || is_last && odd,

@@ -1,36 +1,36 @@
-//! What slows arithmetic on some GPUs more than on others.
+//! Limits that slow arithmetic more on some GPUs than on others.
 
 use habitat_step::catalog::GpuSpec;
 
-/// What slows arithmetic on some GPUs more than on others.
+/// Amounts of a part that slow its arithmetic more on some GPUs than on others.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Limits {
-    /// Tiles of the result, which the multiprocessors share; 0 where that does not matter.
+    /// Tiles of the result, which the multiprocessors share; 0 if irrelevant.
     pub tiles: f64,
-    /// Powers of e, which the special function units form.
+    /// Exponentials, which the special function units compute.
     pub exponentials: f64,
-    /// Whether its kernel was written for the tensor cores of the Ampere generation.
+    /// Whether its kernel was written for the tensor cores of Ampere.
     pub is_for_ampere: bool,
-    /// Floating-point operations that kernels for any alignment do; 0 where others can.
+    /// Floating-point operations by kernels for any alignment; 0 if faster kernels apply.
     pub unaligned: f64,
-    /// Channels that blocks take one by one, of kernels that do; else 0.
+    /// Channels, for kernels that give each channel to one block; otherwise 0.
     pub channels: f64,
-    /// What a convolution on the vector units does in FP32.
+    /// Pass of an FP32 convolution on the vector units.
     pub vector_convolution: Option<ConvolutionPass>,
 }
 
-/// What a convolution computes.
+/// Pass of a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConvolutionPass {
-    /// Its result.
+    /// Forward result.
     Forward,
-    /// The gradient of what comes in.
+    /// Gradient of the input.
     Data,
-    /// The gradient of its weight.
+    /// Gradient of the weight.
     Weight,
 }
 
-/// Terms of arithmetic that hang on the GPU too, in the order of [`Limits::on`].
+/// Names of the GPU-dependent terms of arithmetic, in the order of [`Limits::on`].
 pub const ON_GPU: [&str; 9] = [
     "few tiles",
     EXPONENTIALS,
@@ -42,41 +42,45 @@ pub const ON_GPU: [&str; 9] = [
     "convolution, fp32, data, from Hopper on",
     "convolution, fp32, weight, from Hopper on",
 ];
-/// The term of attention whose softmax takes long beside its products.
+/// Term of attention whose softmax is slow relative to its products.
 pub const EXPONENTIALS: &str = "attention, exponentials";
-/// The term of attention whose tiles of queries take long to begin and to end.
+/// Term of attention whose query tiles are slow to start and finish.
 pub const TILES: &str = "attention, tiles";
-/// The term of attention by kernels that were written for the tensor cores of Ampere.
+/// Term of attention kernels written for the tensor cores of Ampere.
 pub const FOR_AMPERE: &str = "attention, for Ampere";
-/// The term of products in 16 bits whose rows have odd lengths, and so do not begin at even addresses.
+/// Term of 16-bit products with odd row lengths, so that rows are not aligned.
 pub const UNALIGNED: &str = "product, unaligned";
-/// The term of batch norms with fewer channels than multiprocessors, in channels-first order: PyTorch's kernels and those
-/// of cuDNN give a block to each channel, so that the others idle (`aten/src/ATen/native/cuda/Normalization.cuh`).
+/// Term of channels-first batch norms with fewer channels than multiprocessors: kernels of PyTorch and cuDNN use one
+/// block per channel, so some multiprocessors are idle (`aten/src/ATen/native/cuda/Normalization.cuh`).
 pub const FEW_CHANNELS: &str = "batch norm, few channels";
-/// Floating-point operations a cycle and multiprocessor of kernels for any alignment, which load number by number: 220
+/// Floating-point operations per cycle and multiprocessor of kernels for any alignment, which load single elements: 220
 /// and 290 on an H100, of 4,096 (products of 5,185 × 5,185 × 64 in a public trace of `OWLv2`); 256 without tensor
 /// cores.
 const UNALIGNED_A_CYCLE: f64 = 256.0;
-/// Results of the special function units a cycle and multiprocessor (CUDA C++ Programming Guide, "Throughput of
-/// Native Arithmetic Instructions"), and of those of Blackwell Ultra, which has twice as many.
+/// Results of the special function units per cycle and multiprocessor (CUDA C++ Programming Guide, "Throughput of
+/// Native Arithmetic Instructions"), and twice as many for Blackwell Ultra.
 const SPECIAL_A_CYCLE: [f64; 2] = [16.0, 32.0];
-/// What a tile of attention takes on a multiprocessor beside its products and exponentials, in microseconds.
-/// Chosen so that [`TILES`] is near 1 for the attention of `models/lab/steps/serving.py`, sequences of 1,024 to
-/// 16,384 on nine GPUs; 2 to 8 serve as well, with another factor.
+/// Overhead of an attention tile on a multiprocessor beside products and exponentials, in microseconds. Chosen so that
+/// [`TILES`] is near 1 for the attention of `models/lab/steps/serving.py` (sequences of 1,024 to 16,384 on nine GPUs);
+/// 2 to 8 work as well, with another factor.
 const TILE_US: f64 = 3.0;
 
 impl Limits {
-    /// How much there is of each of [`ON_GPU`] beside arithmetic that takes so long at the full rate: how many
-    /// fewer tiles than multiprocessors there are, in powers of two; the logarithm of what the time grows by with
-    /// exponentials, which hide behind the products as traffic does behind arithmetic, and with 3 µs more
-    /// for each tile; 1 where a kernel for the tensor cores of Ampere reaches only a part of the rate, which it
-    /// does on data-centre GPUs from Hopper on, whose full rate needs other instructions; the logarithm of how
-    /// many times as long kernels for any alignment take; how many fewer channels than multiprocessors there are, in
-    /// powers of two; and 1 for a convolution in FP32, and again for either gradient, on GPUs from Hopper on. By the kernels of
-    /// `models/lab/samples/recorded`, cuDNN 9 takes implicit products for Ampere and Fourier transforms there, and Winograd's
-    /// method only for some gradients of weights: on an H100 they reach 15 to 40 TFLOP/s of the 51 that products do, the
-    /// weights' gradients least. On an A100 cuDNN 8 took Winograd's kernels forward too, and convolutions reached nearly as
-    /// much of the peak as on a V100 (`NeuSight`'s `conv2d` table).
+    /// Amount of each term of [`ON_GPU`], for arithmetic that takes `compute_us` at the full rate:
+    /// - few tiles: shortfall of tiles against multiprocessors, in powers of two;
+    /// - exponentials: logarithm of the growth in time, where exponentials overlap products as traffic overlaps
+    ///   arithmetic;
+    /// - tiles: logarithm of the growth in time with 3 µs more per tile;
+    /// - Ampere kernels: 1 on data-centre GPUs from Hopper on, whose full rate needs other instructions;
+    /// - alignment: logarithm of the slowdown of kernels for any alignment;
+    /// - few channels: shortfall of channels against multiprocessors, in powers of two;
+    /// - FP32 convolutions from Hopper on: 1, and again for either gradient.
+    ///
+    /// On those GPUs, the kernels of `models/lab/samples/recorded` show that cuDNN 9 uses implicit products for Ampere
+    /// and Fourier transforms, and Winograd's method only for some weight gradients. On an H100 they reach 15 to 40
+    /// TFLOP/s of the 51 that products reach; weight gradients are slowest. On an A100, cuDNN 8 also used Winograd
+    /// kernels forward, and convolutions reached nearly the same share of the peak as on a V100 (`NeuSight`'s `conv2d`
+    /// table).
     pub fn on(self, gpu: &GpuSpec, compute_us: f64) -> [f64; 9] {
         let few = if self.tiles > 0.0 { below(f64::from(gpu.sm_count), self.tiles) } else { 0.0 };
         let a_cycle = SPECIAL_A_CYCLE[usize::from(gpu.compute_capability == Some((10, 3)))];
@@ -103,7 +107,7 @@ impl Limits {
     }
 }
 
-/// How far `value` is below `limit`, in powers of two.
+/// Shortfall of `value` below `limit`, in powers of two.
 pub(super) fn below(limit: f64, value: f64) -> f64 {
     (limit / value.max(1.0)).log2().max(0.0)
 }

@@ -1,4 +1,4 @@
-//! How far whole steps of one mode and precision deviate.
+//! Error ranges of whole steps by mode and precision.
 
 use std::collections::BTreeMap;
 
@@ -8,44 +8,43 @@ use crate::learned::Spread;
 use habitat_step::catalog::{GpuSpec, Vendor};
 use habitat_step::profile::{Mode, Precision, Workload};
 
-/// The 80 % ranges of measured over predicted steps of one mode and precision, from shapes alone.
+/// 80 % ranges of measured over predicted steps of one mode and precision, from shapes alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepRanges {
-    /// Of which mode.
+    /// Mode of the steps.
     pub mode: Mode,
-    /// Of which precision.
+    /// Precision of the steps.
     pub precision: Precision,
-    /// By slug, of GPUs on which many such steps were measured: their networks left out.
+    /// Ranges by slug of GPUs with many measured steps, from left-out networks.
     pub boards: BTreeMap<String, Spread>,
-    /// On every other GPU: network and GPU left out.
+    /// Range on every other GPU, from left-out networks and GPUs.
     pub unseen: Spread,
 }
 
-/// Whole training iterations in FP32, which the operator models answer for: the step over the sum
-/// of its operators, and what is left of that, network and GPU left out.
+/// Whole FP32 training iterations, predicted by the operator models: step over the sum of its operators, and the
+/// remaining error with network and GPU left out.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Iterations {
-    /// Step over sum of operators.
+    /// Step over the sum of its operators.
     pub factor: f64,
-    /// The 80 % range of measured over predicted steps.
+    /// 80 % range of measured over predicted steps.
     pub unseen: Spread,
 }
 
 impl Iterations {
-    /// Whether steps can be computed from it.
+    /// Whether the figures are valid.
     pub(super) fn is_sound(&self) -> bool {
         self.factor.is_finite() && self.factor > 0.0 && self.unseen.is_sound()
     }
 }
 
 impl StepRanges {
-    /// Whether these are ranges of factors.
+    /// Whether all ranges are valid.
     pub(super) fn is_sound(&self) -> bool {
         self.boards.values().chain([&self.unseen]).all(|spread| spread.is_sound())
     }
 
-    /// The range of a step on a GPU; `None` of steps of another mode or precision, and of GPUs of
-    /// makers that no step was measured on.
+    /// Range of a step on a GPU; `None` for another mode or precision, and for vendors without measured steps.
     pub(super) fn of(&self, gpu: &GpuSpec, workload: &Workload) -> Option<Spread> {
         let is_alike = workload.mode == self.mode && workload.precision == Some(self.precision);
         let own = || self.boards.get(gpu.slug.as_str()).copied().unwrap_or(self.unseen);

@@ -1,4 +1,4 @@
-//! What an operation asks of a GPU, and the terms by which it falls short of the GPU's rates.
+//! Device work of an operation, and the terms by which it falls short of the GPU's rates.
 
 use super::convolution::convolution;
 use super::limits::{Limits, below};
@@ -11,63 +11,61 @@ use habitat_step::op::{Convolution, OperatorKind, Part, Pass, Primitive, RowsKin
 use habitat_step::profile::tensors::{Access, INPUT_DTYPES, OUTPUT_DTYPES, is_channels_last};
 use habitat_step::profile::{Attribute, DType, Operation, Phase, Precision};
 
-/// Side of the tiles that libraries compute a result in.
+/// Side of the tiles in which libraries compute a result.
 pub(super) const TILE: f64 = 128.0;
-/// Terms of a sum that a block adds up alone: longer sums are split among blocks, as those of a weight's
-/// gradient are.
+/// Terms of a sum that one block adds up; longer sums, such as weight gradients, are split among blocks.
 pub(super) const CHUNK: f64 = 4096.0;
-/// Fewer entries than vocabularies have, more than most batches have samples.
+/// Size from which an extent counts as a vocabulary: most vocabularies are larger, and most batches have fewer samples.
 const VOCABULARY: f64 = 16384.0;
-/// Kernels of attention work in heads of multiples of this size.
+/// Attention kernels pad heads to a multiple of this size.
 const HEAD_STEP: f64 = 32.0;
 
-/// Bytes that norms along rows move a cycle and multiprocessor, whatever the bandwidth: few loads are under way at a
-/// time. Forward and backward take 7 to 8 on an A100 and an H100 (`models/lab/steps/liger.py`; backward reads what it
-/// is given twice); the term `layer norm, rows` says how many times as long.
+/// Bytes that row norms move per cycle and multiprocessor, independent of bandwidth, because few loads are in flight.
+/// Forward and backward reach 7 to 8 on an A100 and an H100 (`models/lab/steps/liger.py`; backward reads its inputs
+/// twice). The term `layer norm, rows` scales this time.
 const NORM_BYTES_A_CYCLE: f64 = 7.0;
-/// Elements of a row below which the threads that take it idle: what the 128 threads of a block of `PyTorch`'s
-/// layer norm read at once, four each (`aten/src/ATen/native/cuda/layer_norm_kernel.cu`).
+/// Row length below which threads of a norm are idle: 128 threads of a block of `PyTorch`'s layer norm read four
+/// elements each (`aten/src/ATen/native/cuda/layer_norm_kernel.cu`).
 const LONG_ROW: f64 = 512.0;
-/// Elements of a row up to which `PyTorch`'s softmax holds it in the registers of one warp. Longer rows are read again
-/// for their sum and for the results, each of which takes a power of e and a division
-/// (`aten/src/ATen/native/cuda/SoftMax.cu`).
+/// Row length up to which `PyTorch`'s softmax keeps a row in the registers of one warp. Longer rows are read again for
+/// the sum and for the results, each with an exponential and a division (`aten/src/ATen/native/cuda/SoftMax.cu`).
 const WARP_ROW: f64 = 1024.0;
-/// Elements of a window up to which a result of a pooling takes as long as one of few: 4 and 9 take the same on an H100 and
-/// an H200 (`models/lab/samples/recorded`).
+/// Window size up to which a pooling result takes constant time: 4 and 9 elements take the same on an H100 and an H200
+/// (`models/lab/samples/recorded`).
 const MOST_WINDOW: f64 = 9.0;
-/// The group of copies into another order.
+/// Group of copies into another layout.
 const REARRANGEMENT: &str = "rearrangement";
 
-/// A term's name, and how much of it there is.
+/// Name of a term and its amount.
 pub type Term = (String, f64);
 
-/// Which units do the arithmetic.
+/// Units that do the arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Units {
-    /// Matrix units, where the GPU has some for the element type.
+    /// Matrix units, if the GPU has them for the element type.
     Matrix,
-    /// The vector units.
+    /// Vector units.
     Vector,
-    /// The multiprocessors by their cycles: an element, where it lies or what becomes of it, takes one before any term.
+    /// Cycles of a multiprocessor: one per element for its address or value, before any term.
     Cycles,
 }
 
-/// One part of an operation: arithmetic, traffic, and what slows each down.
+/// Part of an operation: arithmetic, traffic, and the terms that slow each down.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Demand {
-    /// Floating-point operations; cycles, of [`Units::Cycles`].
+    /// Floating-point operations, or cycles with [`Units::Cycles`].
     pub flops: f64,
     /// Bytes read and written.
     pub bytes: f64,
-    /// How often the operation does it.
+    /// Repetitions within the operation.
     pub times: f64,
-    /// What does the arithmetic.
+    /// Units that do the arithmetic.
     pub units: Units,
-    /// What slows the arithmetic on some GPUs more than on others.
+    /// Amounts that slow the arithmetic more on some GPUs than on others.
     pub limits: Limits,
-    /// Terms of the arithmetic; the first is what the part is.
+    /// Terms of the arithmetic; the first names the part.
     pub compute: Vec<Term>,
-    /// Terms of the traffic; the first is what the part is.
+    /// Terms of the traffic; the first names the part.
     pub memory: Vec<Term>,
 }
 
@@ -77,7 +75,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// The same names for arithmetic and traffic.
+    /// Uses the same names for arithmetic and traffic.
     pub(super) fn of(names: impl IntoIterator<Item = String>) -> Self {
         let both: Vec<Term> = names.into_iter().map(|name| (name, 1.0)).collect();
         Self { compute: both.clone(), memory: both }
@@ -96,8 +94,8 @@ impl Terms {
     }
 }
 
-/// The parts of an operation in an arithmetic that its GPU has ([`Decoded::arithmetic_on`]); empty of what does
-/// nothing on the device, and where the shapes do not tell.
+/// Parts of an operation in an arithmetic that its GPU has ([`Decoded::arithmetic_on`]); empty without device work or
+/// usable shapes.
 pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Demand> {
     let wide = matches!(decoded.dtype, None | Some(DType::Float32));
     let arithmetic = match arithmetic {
@@ -137,7 +135,7 @@ pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Dema
                 let mut terms = Terms::of(std::iter::once(kind.to_owned()).chain(other));
                 terms.compute(format!("{kind}, narrow"), below(TILE, rows.min(columns)));
                 terms.compute(format!("{kind}, short sums"), below(256.0, reduction));
-                // Compilers pad it.
+                // Compilers pad these products.
                 let is_padded = decoded.operation.attributes.get("padded") == Some(&Attribute::Bool(true));
                 let is_odd = !is_padded && (columns % 8.0 != 0.0 || reduction % 8.0 != 0.0);
                 terms.compute("product, odd", f64::from(u8::from(is_odd)));
@@ -146,7 +144,7 @@ pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Dema
                 }
                 let tiles = batch * (rows / TILE).ceil() * (columns / TILE).ceil() * (reduction / CHUNK).max(1.0);
                 let mut own = plain(terms, tiles);
-                // In other types it was not measured.
+                // Not measured in other types.
                 let is_half = matches!(decoded.dtype, Some(DType::Float16 | DType::Bfloat16));
                 if is_half && !is_padded && is_unaligned([rows, columns, reduction], backward && batch == 1.0) {
                     own.limits.unaligned = own.flops;
@@ -155,7 +153,7 @@ pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Dema
             }
             Primitive::Fused { .. } => {
                 let backward = decoded.op.name.pass.is_backward().then(|| "attention, backward".to_owned());
-                // Its kernel is another than those of flash attention and cuDNN.
+                // Its kernel differs from those of flash attention and cuDNN.
                 let efficient = is_efficient_attention(&decoded.operation.name);
                 let efficient = efficient.then(|| "attention, efficient".to_owned());
                 let mut terms = Terms::of(std::iter::once("attention".to_owned()).chain(backward).chain(efficient));
@@ -169,7 +167,7 @@ pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Dema
                     limits.tiles = rows * (attention.queries / TILE).ceil();
                     limits.exponentials = rows * attention.queries * attention.keys * attention.seen;
                 }
-                // Of 32 bits it does not take the numbers apart for matrix units, whether TF32 is allowed or not.
+                // It does not split 32-bit numbers for matrix units, whether TF32 is allowed or not.
                 let units = if wide { Units::Vector } else { Units::Matrix };
                 vec![Demand { units, limits, ..plain(terms, 0.0) }]
             }
@@ -178,29 +176,29 @@ pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Dema
     };
     let found: Vec<Demand> = copy_before(decoded, wide).into_iter().chain(decoded.parts.iter().flat_map(of)).collect();
     match (&found[..], &decoded.work) {
-        // An operator that is not known passes over its tensors.
+        // An unknown operator streams its tensors.
         ([], Some(work)) => vec![traffic(work.bytes.get(), 1.0, "other")],
         _ => found,
     }
 }
 
-/// Whether rows of a product's tensors, as they lie in memory, have an odd number of elements: those of the result and
-/// of what comes in. Of the gradients of a layer, rows and terms of sums may be samples, which are no length of a row;
-/// a vocabulary is told from them by its size.
+/// Whether rows of the result or the inputs of a product have an odd number of elements in memory. In gradients of a
+/// layer, the rows and the contracted extent may be samples, which are not a row length; a vocabulary is recognised by
+/// its size.
 fn is_unaligned([rows, columns, reduction]: [f64; 3], is_gradient: bool) -> bool {
     let is_odd = |size: f64| size % 2.0 == 1.0 && size > 1.0;
     let of_sums = if is_gradient { rows.max(reduction) } else { reduction };
     is_odd(columns) || is_odd(of_sums) && (!is_gradient || of_sums >= VOCABULARY)
 }
 
-/// Traffic without arithmetic.
+/// Work with traffic but without arithmetic.
 pub(super) fn traffic(bytes: f64, times: f64, name: &str) -> Demand {
     let memory = vec![(name.to_owned(), 1.0)];
     let (units, limits) = (Units::Vector, Limits::default());
     Demand { flops: 0.0, bytes, times, units, limits, compute: Vec::new(), memory }
 }
 
-/// What passes over memory; beside its traffic, the places of its elements where these are worked out one by one.
+/// Work of an operation that streams memory, with cycles if addresses are computed per element.
 fn passing(decoded: &Decoded<'_>, part: &Part, wide: bool, plain: &dyn Fn(Terms, f64) -> Demand) -> Demand {
     let primitive = &part.primitive;
     let name = stream(decoded, primitive);
@@ -212,10 +210,10 @@ fn passing(decoded: &Decoded<'_>, part: &Part, wide: bool, plain: &dyn Fn(Terms,
     let form = decoded.op.name.form;
     let access = Access::of(decoded.operation).filter(|_| !copies_first(form));
     terms.memory.extend(access_terms(access, &group, wide));
-    // Traces do not have every result; half of what a copy moves is its own.
+    // Traces may lack the result; it is half of a copy's traffic.
     let result = decoded.operation.outputs.first().map_or(primitive.moved() / 2.0, volume);
     let (term, cycles) = match (form, *primitive) {
-        // Of a table that is read once, half of what moves is the result.
+        // In a table that is read once, the result is half of the traffic.
         (Form::Lookup(_), _) => ("index, look-up", primitive.moved() / 2.0),
         (Form::Stream(_), _) if access == Some(Access::Transposed) => ("index, transposed", result),
         (Form::Stream(_), _) if access.is_some() => ("index, strided", result),
@@ -244,9 +242,9 @@ fn passing(decoded: &Decoded<'_>, part: &Part, wide: bool, plain: &dyn Fn(Terms,
     Demand { flops: cycles, units: Units::Cycles, ..plain(terms, 0.0) }
 }
 
-/// What takes a multiprocessor a while for each element, however fast memory is: on an H100 and an H200, whose bandwidths
-/// are 1 to 1.4, batch norms take the same time within 4 % in channels-first order, and the gradient of GELU in 16 bits
-/// 1.13 (`models/lab/samples/recorded`).
+/// Work with a fixed time per element and multiprocessor, independent of memory speed. On an H100 and an H200, whose
+/// bandwidths differ by a factor of 1.4, channels-first batch norms take the same time within 4 %, and the 16-bit
+/// gradient of GELU differs by a factor of 1.13 (`models/lab/samples/recorded`).
 fn by_elements(
     decoded: &Decoded<'_>,
     primitive: &Primitive,
@@ -262,7 +260,7 @@ fn by_elements(
     let (name, elements) = match decoded.op.name.form {
         Form::Normalisation(NormalisationForm::Channel) if is_trained(operation) => ("batch norm", of_largest),
         Form::Reduction(_) => ("reduction", primitive.moved()),
-        // Each result is worked out by itself, and backward each element of what came in.
+        // Each result is computed separately; backward, each element of the input.
         Form::Pooling if backward => ("pooling", of_largest),
         Form::Pooling => ("pooling", result.unwrap_or(of_largest).max(of_largest / MOST_WINDOW)),
         Form::Stream(StreamForm::Plain) if has_powers(&operation.name) => ("powers of e", of_largest),
@@ -272,7 +270,7 @@ fn by_elements(
     if is_norm && !channels_last {
         limits.channels = operation.inputs.first().and_then(|shape| shape.get(1)).map_or(0.0, |size| *size as f64);
     }
-    // cuDNN's batch norm does not take bfloat16.
+    // cuDNN's batch norm does not support bfloat16.
     let is_native = is_norm && decoded.dtype == Some(DType::Bfloat16);
     terms.compute(format!("{name}, elements"), 1.0);
     if name == "pooling" {
@@ -295,8 +293,8 @@ fn by_elements(
     Demand { flops: elements, units: Units::Cycles, limits, ..plain(terms, 0.0) }
 }
 
-/// Windows that an element lies in, of a pooling; 1 where its attributes do not tell, and where no stride is given, which
-/// stands for windows side by side.
+/// Number of pooling windows that an element lies in; 1 if attributes are missing. A missing stride means windows side
+/// by side.
 fn overlap(operation: &Operation) -> f64 {
     let area = |key: &str| match operation.attributes.get(key) {
         Some(Attribute::List(sizes)) => match sizes[..] {
@@ -310,12 +308,12 @@ fn overlap(operation: &Operation) -> f64 {
     window / stride.max(1.0)
 }
 
-/// Whether a normalisation forms its own statistics.
+/// Whether a normalisation computes its own statistics.
 fn is_trained(operation: &Operation) -> bool {
     operation.attributes.get("training") != Some(&Attribute::Bool(false))
 }
 
-/// The copy that kernels which go along rows are given, where their tensors lie in another way.
+/// Copy before a kernel that needs rows, if its tensors have another layout.
 fn copy_before(decoded: &Decoded<'_>, wide: bool) -> Option<Demand> {
     let access = Access::of(decoded.operation).filter(|_| copies_first(decoded.op.name.form))?;
     let Operation { inputs, outputs, .. } = decoded.operation;
@@ -327,7 +325,7 @@ fn copy_before(decoded: &Decoded<'_>, wide: bool) -> Option<Demand> {
     Some(copy)
 }
 
-/// The terms of traffic by how a call passes over its tensors, and whether these are of 32 bits.
+/// Traffic terms for the access pattern of a call, and for 32-bit tensors.
 fn access_terms(access: Option<Access>, group: &str, wide: bool) -> impl Iterator<Item = Term> {
     let is_turned = access == Some(Access::Transposed);
     let names = [
@@ -338,12 +336,12 @@ fn access_terms(access: Option<Access>, group: &str, wide: bool) -> impl Iterato
     names.into_iter().flatten().map(|name| (name, 1.0))
 }
 
-/// Whether its kernels take tensors only as they lie, those of cuDNN's batch norm too.
+/// Whether its kernels need contiguous tensors, as cuDNN's batch norm does.
 fn copies_first(form: Form) -> bool {
     matches!(form, Form::Softmax | Form::Normalisation(_))
 }
 
-/// Whether a tensor of fewer elements, but more than one, is spread over the result.
+/// Whether a tensor with more than one element is broadcast over a larger result.
 fn is_broadcast(operation: &Operation) -> bool {
     let result = operation.outputs.first().map_or(0.0, volume);
     operation.inputs.iter().map(volume).any(|volume| 1.0 < volume && volume < result)
@@ -353,8 +351,8 @@ fn float_bytes(dtype: &DType) -> Option<u64> {
     dtype.size_bytes().filter(|_| dtype.is_floating())
 }
 
-/// Whether a cast makes 32 bits of 16, which `PyTorch` does number by number. A cast carries the type that comes in, a
-/// copy into a tensor that of the result.
+/// Whether a cast widens 16 to 32 bits, which `PyTorch` does element by element. The recorded type of a cast is that of
+/// its input; for a copy into a tensor, that of the result.
 fn widens(operation: &Operation) -> bool {
     let is_told = |key: &str, bytes: u64| {
         let is_wanted =
@@ -369,7 +367,7 @@ fn widens(operation: &Operation) -> bool {
         }
 }
 
-/// Whether arithmetic meets numbers of 16 and of 32 bits, which `PyTorch` takes one by one.
+/// Whether arithmetic mixes 16-bit and 32-bit numbers, which `PyTorch` processes element by element.
 fn is_of_two_types(operation: &Operation) -> bool {
     let Some(Attribute::List(types)) = operation.attributes.get(INPUT_DTYPES) else { return false };
     let bytes = |told: &Attribute| match told {
@@ -380,13 +378,13 @@ fn is_of_two_types(operation: &Operation) -> bool {
     !is_cast(&operation.name) && has(2) && has(4)
 }
 
-/// Whether a copy is one of the same type into another order, as `contiguous` makes.
+/// Whether a copy only changes the layout, as `contiguous` does.
 fn reorders(operation: &Operation) -> bool {
     let told = |attribute: &str| operation.attributes.contains_key(attribute);
     Access::of(operation).is_some() && !told(INPUT_DTYPES) && !told(OUTPUT_DTYPES)
 }
 
-/// What an operation that passes over memory is called: its group, and what of it.
+/// Name of an operation that streams memory: its group, then its variant.
 fn stream(decoded: &Decoded<'_>, primitive: &Primitive) -> String {
     let op = &decoded.op;
     let backward = op.name.pass != Pass::Forward || decoded.operation.phase == Phase::Backward;

@@ -46,22 +46,22 @@ fn a_product_by_hand() {
     let plain = time(&Efficiency::default(), &product, &v100);
     let expected = STEP_LAUNCH_US + compute.hypot(memory);
     assert!((plain.time.get() / expected - 1.0).abs() < 1e-9, "{plain:?} {expected}");
-    // A kind of operator that no step had is far from the training data.
+    // An operator kind without measured steps is far from the training data.
     assert!(plain.is_far);
     let learned = model(&[("product", 2_f64.ln())], &[("product", 0.0)]);
     let slower = time(&learned, &product, &v100);
     assert!((slower.time.get() - STEP_LAUNCH_US - (2.0 * compute).hypot(memory)).abs() < 1e-6);
     assert!(!slower.is_far);
-    // Whole steps share less of their deviations than operators do.
+    // Whole steps share less of their deviation than operators do.
     let mut steps = learned.clone();
     steps.steps.shared_deviation = 0.1;
     assert_eq!(time(&steps, &product, &v100).shared_deviation, 0.8);
-    // AMD's GPUs were never among the steps.
+    // No steps were measured on AMD GPUs.
     assert!(time(&learned, &product, &spec("mi300x")).is_far);
 }
 
-/// A group norm of a few elements takes what its kernels take however small it is, a large one as much longer; a recurrent
-/// layer's products are told from others.
+/// A small group norm takes the latency of its kernels, a large one longer in proportion; products of recurrent layers
+/// have their own term.
 #[test]
 fn what_is_small_takes_its_launches() {
     let v100 = spec("v100-sxm2-16gb");
@@ -84,8 +84,7 @@ fn is_recurrent(demand: &Demand) -> bool {
     demand.memory.iter().any(|(name, _)| name == "product, recurrent")
 }
 
-/// A quarter of the roofline, from shapes alone; none of it in training or on a GPU with many
-/// steps.
+/// A quarter of the roofline, from shapes alone; none of it in training or on a GPU with many measured steps.
 #[test]
 fn the_roofline_has_its_share() {
     let (v100, product) = (spec("v100-sxm2-16gb"), operation("mm", "forward", "[[4096, 4096], [4096, 4096]]", ""));
@@ -104,7 +103,7 @@ fn the_roofline_has_its_share() {
     assert_eq!(time(&Efficiency { ranges: vec![many], roofline: 0.25, ..plain }, &product, &v100).mean, None);
 }
 
-/// What was learned of a GPU is relative to the rules; a calibration serves the others.
+/// Terms of a GPU with steps are relative to the rule-based bandwidth; other GPUs use a calibration.
 #[test]
 fn a_calibrated_bandwidth_serves_gpus_without_steps() {
     let (v100, relu) = (spec("v100-sxm2-16gb"), operation("relu", "forward", "[[4096, 40960]]", ""));
@@ -118,7 +117,7 @@ fn a_calibrated_bandwidth_serves_gpus_without_steps() {
     assert!((time(&unseen) / time(&seen) - 2.0).abs() < 1e-9);
 }
 
-/// A weight's gradient of 256 × 256 over 16,384 rows: four tiles, each in four parts.
+/// A weight gradient of 256 × 256 over 16,384 rows: four tiles, each in four parts.
 #[test]
 fn long_sums_are_split_among_blocks() {
     let tiles = |reduction: u64| {
@@ -128,8 +127,8 @@ fn long_sums_are_split_among_blocks() {
     assert_eq!([1024, 4096, 16_384].map(tiles), [4.0, 4.0, 16.0]);
 }
 
-/// A batch norm takes cycles for each element, in channels-first order more of them where channels are fewer than the
-/// multiprocessors; one that forms no statistics, and what only adds, take none.
+/// A batch norm takes cycles per element, more of them in channels-first layout if it has fewer channels than
+/// multiprocessors. One that computes no statistics, or an addition, takes none.
 #[test]
 fn some_work_takes_cycles_for_each_element() {
     let asked_of = |name: &str, phase: &str, rest: &str| {
@@ -151,7 +150,7 @@ fn some_work_takes_cycles_for_each_element() {
         asked_of("gelu_backward", "backward", "").unwrap().2,
         ["powers of e, elements", "powers of e, elements, backward"]
     );
-    // A pooling, for each result, and backward for each element of what came in, by the windows it lies in.
+    // A pooling takes cycles per result; backward, per input element, by the windows it lies in.
     let pooled = r#", "outputs": [[8, 33, 28, 28]], "attributes": {"kernel_size": [3, 3], "stride": [2, 2]}"#;
     assert_eq!(asked_of("avg_pool2d", "forward", pooled).unwrap().0, elements / 4.0);
     let global = r#", "outputs": [[8, 33, 1, 1]]"#;
@@ -173,7 +172,7 @@ fn some_work_takes_cycles_for_each_element() {
     assert_eq!(asked_of("relu", "forward", ""), None);
 }
 
-/// Where elements lie is worked out one by one: of what is spread over others, of parts of rows, of a table.
+/// Addresses are computed per element for broadcasts, strided tensors and look-ups.
 #[test]
 fn places_of_elements_are_worked_out() {
     let index = |name: &str, inputs: &str, rest: &str| {
@@ -193,13 +192,13 @@ fn places_of_elements_are_worked_out() {
         |name: &str, rest: &str| asked(name, "forward", "[[64, 128]]", rest)[0].memory.last().unwrap().0.clone();
     assert_eq!(memory("clone", &turned), "rearrangement, transposed");
     assert_eq!(memory("clone", &parts), "rearrangement");
-    // As traces call it: a cast only where types differ.
+    // As in traces: a cast only if the types differ.
     assert_eq!(memory("copy_", &turned), "rearrangement, transposed");
     assert_eq!(memory("copy_", ""), "cast");
     let cast =
         r#", "outputs": [[64, 128]], "attributes": {"access": "transposed", "input_dtypes": ["float16", "float32"]}"#;
     assert_eq!(memory("copy_", cast), "cast, transposed");
-    // Kernels that go along rows are given copies, which are made like any other.
+    // Row kernels get contiguous copies, made like any other copy.
     for name in ["_softmax", "native_layer_norm", "native_layer_norm_backward", "native_group_norm"] {
         for how in [&parts, &turned] {
             let [copy, own] = &asked(name, "forward", "[[64, 128]]", how)[..] else { panic!("a copy and it") };
@@ -210,13 +209,13 @@ fn places_of_elements_are_worked_out() {
     }
     assert_eq!(index("embedding", "[[50000, 128], [64]]", rows), of("look-up", 8192.0));
     let both = r#", "outputs": [[64, 256]]"#;
-    // Traces do not have the result.
+    // Traces lack the result.
     for rest in [both, ""] {
         assert_eq!(index("cat", "[[64, 128], [64, 128]]", rest), of("concatenated", 16384.0), "{rest}");
     }
     let parts_alone = r#", "attributes": {"access": "strided"}"#;
     assert_eq!(index("cat", "[[64, 128], [64, 128]]", parts_alone), of("strided", 16384.0));
-    // Casts to 32 bits, as op lists and as traces have them; those to 16 are vectorised.
+    // Casts to 32 bits, in op lists and in traces; casts to 16 bits are vectorised.
     let types = |own: &str, told: &str| {
         let mut cast = operation("copy_", "forward", "[[64, 128], [64, 128]]", &format!("{rows}, {told}"));
         cast.dtype = Some(DType::named(own));
@@ -228,14 +227,14 @@ fn places_of_elements_are_worked_out() {
     assert_eq!(types("float32", r#""attributes": {"output_dtypes": ["float16"]}"#), None);
     assert_eq!(types("float16", r#""attributes": {"output_dtypes": ["int32"]}"#), None);
     assert_eq!(types("bfloat16", r#""attributes": {"input_dtypes": ["bfloat16", "float32"]}"#), None);
-    // Arithmetic on both, but not where only the type of an index differs.
+    // Arithmetic on both types, but not if only an index type differs.
     let met = |told: &str| {
         let rest = format!(r#"{rows}, "attributes": {{"input_dtypes": [{told}]}}"#);
         index("add", "[[64, 128], [64, 128]]", &rest).2
     };
     assert_eq!(met(r#""bfloat16", "float32""#), widened);
     assert_eq!(met(r#""bfloat16", "int64""#), None);
-    // One element a cycle of each multiprocessor.
+    // One element per cycle of each multiprocessor.
     let v100 = spec("v100-sxm2-16gb");
     let spread = operation("mul", "forward", "[[4096, 4096], [4096, 1]]", r#", "outputs": [[4096, 4096]]"#);
     let known = model(&[("index, broadcast", 0.0)], &[("elementwise", -20.0)]);
@@ -244,8 +243,8 @@ fn places_of_elements_are_worked_out() {
     assert!((found / us - 1.0).abs() < 1e-6, "{found} {us}");
 }
 
-/// Norms move 7 bytes a cycle, forward twice and backward five times each element of 2 bytes; how much less a row of
-/// fewer than 512 is, is an amount of its own. Softmax takes a cycle for each element of a row of over 1,024, its logarithm does not.
+/// Norms move 7 bytes per cycle: forward twice and backward five times each 2-byte element. The shortfall of a row
+/// below 512 elements is a separate amount. Softmax takes a cycle per element of rows over 1,024; log-softmax does not.
 #[test]
 fn rows_take_cycles() {
     let cycles = |name: &str, width: u64| {
@@ -263,8 +262,8 @@ fn rows_take_cycles() {
     }
 }
 
-/// Rows of odd lengths begin at odd addresses. On an H100 that is 15 times as slow as the peak, with FP16 on a P100 not at
-/// all; in 32 and 8 bits and with even lengths there is no such term.
+/// Odd row lengths are unaligned. On an H100 that is 15 times slower than the peak; FP16 on a P100 is not affected.
+/// 32-bit and 8-bit types and even lengths have no such term.
 #[test]
 fn unaligned_products_are_slow_on_fast_tensor_cores() {
     let of = |name: &str, phase: &str, inputs: &str| {
@@ -286,7 +285,7 @@ fn unaligned_products_are_slow_on_fast_tensor_cores() {
         let other = Operation { dtype: Some(dtype), ..operation("bmm", "forward", odd, "") };
         assert_eq!(demands(&Decoded::new(0, &other, None), None)[0].limits.unaligned, 0.0, "{:?}", other.dtype);
     }
-    // Both gradients of a layer with a vocabulary of 50,257, and those of one in even numbers for 3 x 1,025 samples.
+    // Both gradients of a layer with a vocabulary of 50,257, and those of an even-sized layer for 3 × 1,025 samples.
     let is_slow = |inputs: &str| of("mm", "backward", inputs).limits.unaligned > 0.0;
     assert!(is_slow("[[12288, 50257], [50257, 768]]") && is_slow("[[50257, 12288], [12288, 768]]"));
     assert!(!is_slow("[[3075, 1536], [1536, 768]]") && !is_slow("[[1536, 3075], [3075, 768]]"));
@@ -320,7 +319,7 @@ fn kernels_of_attention_are_told_apart() {
     assert_eq!(terms("efficient"), ["attention", "attention, efficient"]);
 }
 
-/// Heads of 80 are worked on as heads of 96, and a causal mask leaves blocks half empty.
+/// Heads of 80 run as heads of 96, and a causal mask leaves blocks half empty.
 #[test]
 fn heads_and_masks_of_attention_have_terms() {
     let amounts = |size: u32, rest: &str| {
@@ -333,8 +332,8 @@ fn heads_and_masks_of_attention_have_terms() {
     assert_eq!(amounts(64, r#", "attributes": {"is_causal": true}"#), [("attention, causal".to_owned(), 1.0)]);
 }
 
-/// A pair of positions takes 512 operations with heads of 128, and one exponential. Of these an H100 forms
-/// 16 · 132 · 1980 MHz = 4.18e12 a second. Blackwell Ultra has twice as many units as Blackwell.
+/// A pair of positions takes 512 operations with heads of 128, and one exponential. An H100 computes 16 · 132 · 1980
+/// MHz = 4.18e12 exponentials per second. Blackwell Ultra has twice as many units as Blackwell.
 #[test]
 fn exponentials_and_tiles_take_time_beside_the_products() {
     let inputs = "[[8, 16, 8192, 128], [8, 16, 8192, 128], [8, 16, 8192, 128]]";
@@ -359,8 +358,8 @@ fn products_in_8_bits_have_a_term() {
     assert!(found[0].compute.contains(&("product, fp8".to_owned(), 1.0)), "{:?}", found[0].compute);
 }
 
-/// Flash attention of PyTorch takes e^0.7 times as long on an H100 or a B200 as its products would, cuDNN's does not;
-/// on an A100 and on cards of consumers no kernel is behind.
+/// PyTorch's flash attention takes e^0.7 times as long on an H100 or a B200 as its products, cuDNN's does not. On an
+/// A100 and on consumer cards no kernel is slower.
 #[test]
 fn kernels_for_ampere_are_behind_on_hopper() {
     let model = model(&[("attention", 0.1), ("attention, for Ampere", 0.7)], &[]);
@@ -383,7 +382,7 @@ fn kernels_for_ampere_are_behind_on_hopper() {
     }
 }
 
-/// Many such steps on the GPU, on others, and too few; AMD's GPUs were never among the steps.
+/// Many such steps on the GPU, on others, and too few; none on AMD GPUs.
 #[test]
 fn ranges_are_those_of_the_mode_and_precision() {
     let spread = |low: f64| Spread { low, high: 1.0 / low, cases: 100 };
@@ -425,12 +424,12 @@ fn damaged_files_are_refused() {
     assert!(error(&ranges("0.0")).contains("a figure of steps"));
     assert!(error(&ranges("0.9").replace("training\",\"prec", "idle\",\"prec")).contains("idle"));
     assert!(error("{").contains("EOF"));
-    // A file of an earlier form is told by its version, whatever it lacks.
+    // A file of an earlier format is rejected by its version, whatever it lacks.
     let earlier = steps.replace(&format!("\"version\":{VERSION}"), "\"version\":2").replace("\"latency\":{},", "");
     assert!(!earlier.contains("latency") && error(&earlier).contains("version 2 is not"), "{}", error(&earlier));
 }
 
-/// By the shipped terms nothing is faster for going over its tensors in another order than they lie in.
+/// With the shipped terms, no operation is faster if its tensors have another layout.
 #[test]
 fn another_order_is_never_faster() {
     let shipped = Efficiency::from_json(include_bytes!("../../../models/efficiency.json")).unwrap();

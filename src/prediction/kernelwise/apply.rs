@@ -1,4 +1,4 @@
-//! Times by fitted lines: of operations, and of steps by their operations alone.
+//! Predicts times of operations, and of whole steps from their operations, by fitted lines.
 
 use crate::decoded::Decoded;
 use crate::learned::{Spread, WIDE};
@@ -12,56 +12,55 @@ use habitat_step::profile::{Operation, Precision, Profile};
 use super::layer::{Layer, Layers};
 use super::{AcrossLine, GpuLines, Group, KernelWise, Kind, LEAST_GPUS, Property};
 
-/// How far (in octaves of its shape's sizes) a layer may lie from those in the table to run
-/// the same kernels.
+/// Maximum distance (in octaves of its sizes) of a layer from those in the table to run the same kernels.
 const REACH: f64 = 4.0;
-/// Beyond this multiple of the largest measured size a line is stretched.
+/// Multiple of the largest measured size beyond which a line is extrapolated too far.
 const STRETCHED: f64 = 4.0;
-/// Beyond this multiple a stream was measured only where the launch is most of its time.
+/// Multiple beyond which a stream was measured only at sizes dominated by the launch.
 const LAUNCHES_ONLY: f64 = 256.0;
-/// No rate falls below this share of the lowest measured one: lines turn negative there.
+/// Minimum rate as a share of the lowest measured one, because lines may become negative.
 const SLOWEST_SHARE: f64 = 0.2;
 
-/// How finely steps are taken apart.
+/// Granularity of the prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// A line a kernel.
+    /// One line per kernel.
     Kernels,
-    /// A line a kind of layer.
+    /// One line per kind of layer.
     Layers,
 }
 
-/// How rates go from GPU to GPU.
+/// Model of rates across GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Across {
-    /// In proportion to bandwidth or product rate, and never beyond the bandwidth.
+    /// Proportional to bandwidth or product rate, but limited by the bandwidth.
     #[default]
     Proportional,
     /// Linear in the memory bandwidth, as published.
     Published,
 }
 
-/// The time of one occurrence.
+/// Predicted time of one occurrence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The time.
     pub time: Micros,
     /// [`Method::KernelWise`] or [`Method::LayerWise`].
     pub method: Method,
-    /// Which lines, and why not others.
+    /// Lines used, and why others were not.
     pub why: String,
-    /// Its size over the largest measured one; 0 where that is not known.
+    /// Its size over the largest measured one; 0 if unknown.
     pub beyond: f64,
 }
 
 impl Answer {
-    /// Whether it lies far beyond the measured sizes.
+    /// Whether it is far beyond the measured sizes.
     pub fn is_far(&self) -> bool {
         self.beyond > STRETCHED
     }
 }
 
-/// The lines for one GPU.
+/// Fitted lines for one GPU.
 #[derive(Debug, Clone, Copy)]
 pub struct Lines<'a> {
     model: &'a KernelWise,
@@ -71,35 +70,35 @@ pub struct Lines<'a> {
 }
 
 impl KernelWise {
-    /// The lines for a GPU: its own where it was measured.
+    /// Lines for a GPU: its own if it was measured.
     pub fn on<'a>(&'a self, gpu: impl Into<Rates<'a>>) -> Lines<'a> {
         let rates = gpu.into();
         Lines { model: self, rates, own: self.gpus.get(&rates.gpu.slug), across: Across::default() }
     }
 
-    /// The lines that go from GPU to GPU, even where `gpu` was measured itself.
+    /// Lines across GPUs, even if `gpu` was measured.
     pub fn across_to<'a>(&'a self, gpu: impl Into<Rates<'a>>, across: Across) -> Lines<'a> {
         Lines { model: self, rates: gpu.into(), own: None, across }
     }
 }
 
 impl Lines<'_> {
-    /// Whether the GPU was measured itself.
+    /// Whether the GPU was measured.
     pub const fn is_measured(&self) -> bool {
         self.own.is_some()
     }
 
-    /// GPUs behind the lines that go from GPU to GPU.
+    /// Number of GPUs behind the lines across GPUs.
     pub fn gpus(&self) -> usize {
         self.model.gpus.len()
     }
 
-    /// What a step takes of the sum of its layers.
+    /// Ratio of a step to the sum of its layers.
     pub fn step_factor(&self) -> f64 {
         self.own.map_or(1.0, |own| own.step_factor)
     }
 
-    /// The range of a step by a method, of one operation where it is none of these.
+    /// Range of a step by a method; for any other value, of one operation.
     pub fn range(&self, method: Option<Method>) -> Spread {
         let ranges = if self.is_measured() { self.model.seen } else { self.model.unseen };
         match method {
@@ -111,23 +110,23 @@ impl Lines<'_> {
         .unwrap_or(WIDE)
     }
 
-    /// The time of one occurrence of an operation.
+    /// Predicts one occurrence of an operation.
     ///
     /// # Errors
-    /// Why no line answers: the kind was not measured.
+    /// Reason that no line applies: the kind was not measured.
     pub fn time(&self, operation: &Operation, precision: Option<Precision>, level: Level) -> Result<Answer, String> {
         self.time_of(&Layers::of(operation, precision), level)
     }
 
-    /// The same of an operation that is decoded already.
+    /// Predicts one occurrence of a decoded operation.
     ///
     /// # Errors
     /// As [`Self::time`].
     pub fn time_of(&self, layers: &Layers, level: Level) -> Result<Answer, String> {
         let Layers { whole, pieces } = layers;
-        let layer = whole.as_ref().ok_or_else(|| "shapes do not tell what the layer does".to_owned())?;
+        let layer = whole.as_ref().ok_or_else(|| "shapes do not determine the layer's work".to_owned())?;
         if let Some(answer) = self.layer(layer, level) {
-            // Small streams are launches: their line says nothing of large ones.
+            // Small streams are mostly launches, so their line does not apply to large ones.
             let streams = (answer.beyond > LAUNCHES_ONLY && layer.is_streaming)
                 .then(|| self.layer(&layer.as_stream(), level))
                 .flatten();
@@ -135,7 +134,7 @@ impl Lines<'_> {
                 Some(all) if !all.is_far() => Answer {
                     method: Method::LayerWise,
                     why: format!(
-                        "{} measured only at much smaller sizes: the line of all kinds that stream, by bytes",
+                        "{} measured only at much smaller sizes: line of all streaming kinds, by bytes",
                         layer.kind
                     ),
                     ..all
@@ -151,7 +150,7 @@ impl Lines<'_> {
             return Ok(Answer {
                 time,
                 method: Method::LayerWise,
-                why: format!("{} not measured: the lines of its parts ({})", layer.kind, kinds.join(", ")),
+                why: format!("{} not measured: lines of its parts ({})", layer.kind, kinds.join(", ")),
                 beyond: answers.iter().map(|(answer, _)| answer.beyond).fold(0.0, f64::max),
             });
         }
@@ -160,7 +159,7 @@ impl Lines<'_> {
         {
             return Ok(Answer {
                 method: Method::LayerWise,
-                why: format!("{} not measured: the line of {}", layer.kind, forward.kind),
+                why: format!("{} not measured: line of {}", layer.kind, forward.kind),
                 ..answer
             });
         }
@@ -169,14 +168,14 @@ impl Lines<'_> {
         {
             return Ok(Answer {
                 method: Method::LayerWise,
-                why: format!("{} not measured: the line of all kinds that stream, by bytes", layer.kind),
+                why: format!("{} not measured: line of all streaming kinds, by bytes", layer.kind),
                 ..answer
             });
         }
         Err(format!("{} not measured", layer.kind))
     }
 
-    /// A whole step by its operations, those that no line answers for by their rooflines.
+    /// Whole step by its operations; those without a line use their rooflines.
     pub fn step(&self, profile: &Profile, level: Level) -> Micros {
         let decoded = Decoded::all(profile);
         let each = decoded.iter().filter(|one| one.family != Family::View).filter_map(|one| {
@@ -190,7 +189,7 @@ impl Lines<'_> {
         each.sum::<Micros>() * self.step_factor()
     }
 
-    /// A whole step by its floating-point operations; `None` where no steps were measured.
+    /// Whole step by its floating-point operations; `None` if no steps were measured.
     pub fn end_to_end(&self, operations: Flops) -> Option<Micros> {
         let operations = operations.get();
         let time = match self.own {
@@ -232,7 +231,7 @@ impl Lines<'_> {
                 }
                 Err(why) => {
                     let mut answer = by_layers(kind, layer)?;
-                    answer.why = format!("{why}: the line of its kind");
+                    answer.why = format!("{why}: line of its kind");
                     return Some(answer);
                 }
             }
@@ -240,7 +239,7 @@ impl Lines<'_> {
         by_layers(kind, layer)
     }
 
-    /// By the lines of other GPUs.
+    /// Predicts a layer by the lines of other GPUs.
     fn elsewhere(&self, layer: &Layer, level: Level) -> Option<Answer> {
         let lines = if level == Level::Kernels { &self.model.across } else { &self.model.across_layers };
         let line = lines.get(&layer.kind)?;
@@ -264,7 +263,7 @@ impl Lines<'_> {
             Across::Proportional => {
                 let rate = line.rate * line.property.of(&self.rates);
                 let time = line.intercept.min(line.offset / rate) + size / rate;
-                // Nothing is computed faster than memory delivers it.
+                // Arithmetic cannot be faster than memory delivers its data.
                 let least = bytes
                     .filter(|_| line.property == Property::ProductRate)
                     .map_or(0.0, |bytes| bytes / self.rates.streaming.value.get() * 1e6);
@@ -290,13 +289,13 @@ fn by_layers(kind: &Kind, layer: &Layer) -> Option<Answer> {
 }
 
 impl Kind {
-    /// The groups of kernels that a layer runs, by the nearest shape in the table.
+    /// Groups of kernels that a layer runs, by the nearest shape in the table.
     ///
     /// # Errors
-    /// Why none is known.
+    /// Reason that no kernel is known.
     pub fn kernels(&self, layer: &Layer) -> Result<Vec<&Group>, String> {
         if self.table.is_empty() {
-            let only = self.groups.first().ok_or("no kernel of it was measured")?;
+            let only = self.groups.first().ok_or("none of its kernels was measured")?;
             return Ok(vec![only]);
         }
         let place: Vec<f64> = layer.shape.iter().map(|size| size.log2()).collect();
@@ -313,7 +312,7 @@ impl Kind {
             Some((far, entry)) if far <= REACH => {
                 Ok(entry.groups.iter().filter_map(|&group| self.groups.get(group)).collect())
             }
-            _ => Err("kernel unknown, no layer near its shape was measured".to_owned()),
+            _ => Err("kernel unknown, no layer of similar shape was measured".to_owned()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The file of fitted lines: JSON, `"format": "habitat-kernel-wise"`, version 1.
+//! File format of fitted lines: JSON, `"format": "habitat-kernel-wise"`, version 1.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use habitat_base::units::GpuSlug;
 const FORMAT: &str = "habitat-kernel-wise";
 const VERSION: u32 = 1;
 
-/// Why a file of fitted lines cannot be used.
+/// Reason that a file of fitted lines cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelWiseError {
-    /// Not of the form.
-    #[error("no linear models: {0}; `habitat-tui fit kernelwise` writes such files")]
+    /// The content is invalid.
+    #[error("not a file of linear models: {0}; make one with `habitat-tui fit kernelwise`")]
     Form(String),
-    /// Of a later program.
+    /// The version is not supported.
     #[error(
-        "version {0} of linear models, but this program knows version {VERSION}; fit them again with `habitat-tui fit kernelwise`"
+        "version {0} of linear models, but this program reads version {VERSION}; fit them again with `habitat-tui fit kernelwise`"
     )]
     Version(u32),
-    /// A number that cannot be.
+    /// A number is invalid.
     #[error("{place}: {problem}; fit the lines again with `habitat-tui fit kernelwise`")]
     Value {
-        /// Where in the file.
+        /// Place in the file.
         place: String,
-        /// What is wrong.
+        /// Problem with the number.
         problem: &'static str,
     },
 }
@@ -56,7 +56,7 @@ struct File {
 }
 
 impl KernelWise {
-    /// Reads a file's bytes (not compressed).
+    /// Parses a file (not compressed).
     ///
     /// # Errors
     /// [`KernelWiseError`] with the place and the remedy.
@@ -78,7 +78,7 @@ impl KernelWise {
         Ok(model)
     }
 
-    /// The file's text, one GPU and one line across GPUs a line.
+    /// Serializes to JSON with a final newline.
     pub fn to_json(&self) -> String {
         let file = File {
             format: FORMAT.to_owned(),
@@ -111,11 +111,7 @@ impl KernelWise {
                 let width = kind.table.first().map_or(0, |entry| entry.class.len());
                 for entry in &kind.table {
                     let known = entry.groups.iter().all(|&group| group < kind.groups.len());
-                    ensure(
-                        known && !entry.groups.is_empty(),
-                        format!("{at}.table"),
-                        "names groups that are not there",
-                    )?;
+                    ensure(known && !entry.groups.is_empty(), format!("{at}.table"), "refers to missing groups")?;
                     ensure(entry.class.len() == width, format!("{at}.table"), "has shapes of different lengths")?;
                 }
             }
@@ -126,7 +122,7 @@ impl KernelWise {
         self.across_steps.as_ref().map_or(Ok(()), |line| check_across(line, "across_steps"))?;
         for (name, ranges) in [("seen", self.seen), ("unseen", self.unseen)] {
             for spread in [ranges.kernel_wise, ranges.layer_wise, ranges.end_to_end, ranges.operation] {
-                ensure(spread.is_none_or(Spread::is_sound), name.to_owned(), "is no range")?;
+                ensure(spread.is_none_or(Spread::is_sound), name.to_owned(), "is not a valid range")?;
             }
         }
         for (index, judged) in self.errors.iter().enumerate() {
@@ -160,7 +156,7 @@ fn ensure(sound: bool, place: String, problem: &'static str) -> Result<(), Kerne
     if sound { Ok(()) } else { Err(KernelWiseError::Value { place, problem }) }
 }
 
-/// Six digits are more than any measured time has.
+/// Rounds to six digits, more than any measured time has.
 fn shorten(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::Number(number) if !number.is_i64() && !number.is_u64() => {

@@ -1,4 +1,4 @@
-//! A layer as the regressions see it: its kind, and the sizes that times are linear in.
+//! Layer as input of the regressions: its kind, and the sizes that times are linear in.
 
 use habitat_step::op::{
     Family, Name, Part, Primitive, Work, arithmetic, element_type, family, name, parts, volume, work,
@@ -7,46 +7,45 @@ use habitat_step::profile::{DType, Operation, Phase, Precision};
 
 use super::Driver;
 
-/// Products, one at a time.
+/// Single matrix products.
 pub const PRODUCT: &str = "mm";
-/// Products of a batch of matrices.
+/// Batched matrix products.
 pub const BATCHED_PRODUCT: &str = "bmm";
 /// Convolutions.
 pub const CONVOLUTION: &str = "convolution";
-/// Convolutions whose channels do not all meet.
+/// Convolutions with groups.
 pub const GROUPED_CONVOLUTION: &str = "grouped convolution";
-/// What marks another phase in the name of a kind.
+/// Suffix of kinds in the backward phase.
 const BACKWARD: &str = " backward";
-/// Adding up gradients.
+/// Suffix of gradient accumulation.
 const ACCUMULATION: &str = " accumulation";
-/// All kinds together whose time is that of streaming through memory.
+/// Common kind of all layers that stream memory.
 pub const STREAMING: &str = "streaming";
 
-/// An operator call: its kind and its sizes. Sizes are of ONE occurrence.
+/// Operator call with its kind and the sizes of a single occurrence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// The operator without its name space, products and convolutions under one name each;
-    /// the phase where that makes another kernel of it, the element type where it is not FP32.
+    /// Operator without its name space, with one name each for products and convolutions. The phase is added if it
+    /// changes the kernel, the element type if it is not FP32.
     pub kind: String,
     /// Elements of all inputs.
     pub input: f64,
-    /// Floating-point operations; of operators that only move data, the elements moved to.
+    /// Floating-point operations; for operators that only move data, the elements written.
     pub operations: f64,
     /// Elements of the result.
     pub output: f64,
-    /// Bytes read and written at least.
+    /// Minimum bytes read and written.
     pub bytes: f64,
-    /// Sizes that libraries choose a kernel by: of a product batch, rows, reduction and
-    /// columns; of a convolution its images, channels, taps and places; else rows, width and tensors of
-    /// full size.
+    /// Sizes by which libraries choose a kernel. Product: batch, rows, reduction and columns. Convolution: images,
+    /// channels, taps and places. Others: rows, width and the number of full-size tensors.
     pub shape: Vec<f64>,
-    /// Rows and columns that tiles cover, and what each tile's element costs in operations.
+    /// Extents of the product, from which the operations on whole tiles follow.
     covered: Option<Covered>,
-    /// Whether its time is that of streaming through memory.
+    /// Whether it streams memory.
     pub is_streaming: bool,
 }
 
-/// The result of a product, which kernels compute tile by tile.
+/// Extents of a product, which kernels compute tile by tile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Covered {
     batch: f64,
@@ -55,20 +54,18 @@ struct Covered {
     reduction: f64,
 }
 
-/// An operator call as the linear models see it.
+/// Operator call as input of the linear models.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layers {
-    /// The layer of one occurrence; `None` of views, communication and where shapes do not
-    /// tell.
+    /// Layer of one occurrence; `None` for views, communication and without usable shapes.
     pub whole: Option<Layer>,
-    /// The products and convolutions that an operator of another kind consists of (backward
-    /// of a convolution, a recurrent layer), with how often each is done; streams among them
-    /// as [`STREAMING`]. Empty where it is of one piece.
+    /// Products and convolutions that a composite operator consists of (backward of a convolution, a recurrent layer),
+    /// with their repetitions; streams among them as [`STREAMING`]. Empty if it has only one piece.
     pub pieces: Vec<(Layer, f64)>,
 }
 
 impl Layers {
-    /// Of an operation that was decoded into its family, its work and its parts.
+    /// Builds the layer of a decoded operation from its family, work and parts.
     pub fn new(
         operation: &Operation,
         precision: Option<Precision>,
@@ -80,7 +77,7 @@ impl Layers {
         Self { whole: Layer::new(operation, &suffix, family, work, parts), pieces: Layer::pieces(&suffix, parts) }
     }
 
-    /// Of an operation.
+    /// Decodes an operation and builds its layer.
     pub fn of(operation: &Operation, precision: Option<Precision>) -> Self {
         let (work, parts) = (work(operation, precision), parts(operation, precision));
         Self::new(operation, precision, family(operation), work, &parts)
@@ -88,8 +85,7 @@ impl Layers {
 }
 
 impl Layer {
-    /// The layer of one occurrence; `None` of views, communication and where shapes do not
-    /// tell.
+    /// Layer of one occurrence; `None` for views, communication and without usable shapes.
     pub fn of(operation: &Operation, precision: Option<Precision>) -> Option<Self> {
         Layers::of(operation, precision).whole
     }
@@ -115,7 +111,7 @@ impl Layer {
             .max_by(|a, b| volume(a).total_cmp(&volume(b)))
             .and_then(|shape| shape.last())
             .map_or(1.0, |&width| width as f64);
-        // Other kernels add a number, or a row to every row, than add two tensors.
+        // Adding a number, or a row to each row, runs other kernels than adding two tensors.
         let full = operation.inputs.iter().filter(|shape| volume(shape) == largest).count().max(1) as f64;
         let layer = Self {
             kind: kind(operation, suffix),
@@ -130,8 +126,7 @@ impl Layer {
         layer.is_sound().then_some(layer)
     }
 
-    /// Products and convolutions of one kind, whatever the operator is called; `None` of the
-    /// rest.
+    /// Product or convolution, independent of the operator's name; `None` for others.
     fn of_primitive(primitive: &Primitive, element_bytes: f64, suffix: &str) -> Option<Self> {
         let (kind, input, output, shape, covered) = match *primitive {
             Primitive::Product { batch, rows, columns, reduction } => {
@@ -187,13 +182,13 @@ impl Layer {
         found.unwrap_or_default()
     }
 
-    /// The same layer as one of all that stream through memory.
+    /// The same layer with the common kind of streaming layers.
     #[must_use]
     pub fn as_stream(&self) -> Self {
         Self { kind: STREAMING.to_owned(), ..self.clone() }
     }
 
-    /// The same layer as one of the forward pass, where its kind names another phase.
+    /// The same layer in the forward pass, if its kind names another phase.
     pub fn as_forward(&self) -> Option<Self> {
         let kind = [BACKWARD, ACCUMULATION]
             .iter()
@@ -201,7 +196,7 @@ impl Layer {
         Some(Self { kind, ..self.clone() })
     }
 
-    /// What a line of this driver is linear in; `None` where the layer has no such size.
+    /// Value of a driver; `None` if the layer has no such size.
     pub fn size(&self, driver: Driver) -> Option<f64> {
         match driver {
             Driver::Input => Some(self.input),
@@ -211,8 +206,8 @@ impl Layer {
             Driver::Tiles([down, across]) => {
                 let Covered { batch, rows, columns, reduction } = self.covered?;
                 let (down, across) = (f64::from(down), f64::from(across));
-                // Libraries hold matrices by columns: the first extent of a tile lies along
-                // what is the columns of a result held by rows.
+                // Libraries store matrices by columns, so the first extent of a tile is along the columns of a
+                // row-major result.
                 let covered = (columns / down).ceil() * down * (rows / across).ceil() * across;
                 Some(2.0 * batch * reduction * covered)
             }
@@ -225,8 +220,8 @@ impl Layer {
     }
 }
 
-/// The extents of a product kernel's tile, which libraries write into its name:
-/// `volta_sgemm_128x64_tn`, `…_tilesize128x32x8_…`, `Cijk_…_MT128x64x32_…`.
+/// Tile extents of a product kernel, from its name: `volta_sgemm_128x64_tn`, `…_tilesize128x32x8_…`,
+/// `Cijk_…_MT128x64x32_…`.
 pub fn tile(kernel: &str) -> Option<[u32; 2]> {
     let known = ["gemm", "Cijk_", "cutlass"];
     if !known.iter().any(|word| kernel.contains(word)) {
@@ -252,7 +247,7 @@ fn kind(operation: &Operation, suffix: &str) -> String {
     format!("{label}{suffix}")
 }
 
-/// The element type, where it is not FP32, and what of 32 bits does not run by PyTorch's defaults.
+/// Element type if not FP32, and the arithmetic if it differs from PyTorch's FP32 defaults.
 fn suffix(operation: &Operation, family: Family, precision: Option<Precision>) -> String {
     let of_32_bits = |precision: Option<Precision>| match arithmetic(operation, family, precision) {
         by_default if by_default == arithmetic(operation, family, Some(Precision::Fp32)) => "",
@@ -260,7 +255,7 @@ fn suffix(operation: &Operation, family: Family, precision: Option<Precision>) -
         _ => " fp32-strict",
     };
     match element_type(operation, precision) {
-        // All of such a step have it.
+        // All layers of such a step have this suffix.
         None | Some(DType::Float32) if precision == Some(Precision::Tf32) => " tf32".to_owned(),
         None | Some(DType::Float32) => of_32_bits(precision).to_owned(),
         Some(dtype) => format!(" {dtype}"),

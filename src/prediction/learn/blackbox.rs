@@ -1,10 +1,9 @@
-//! Fitting of the black-box model, with everything that is chosen chosen by validation.
+//! Fits the black-box model; validation chooses all hyperparameters.
 //!
-//! Rows come with nine repetitions of a workload; the model is fitted on their medians. The
-//! settings (how strongly factors are drawn to the data sheets, over which length the
-//! Gaussian process varies, how noisy a step is) are those with the smallest mean relative
-//! error on networks left out one after the other; the ranges are quantiles of those errors.
-//! A network that is to be judged takes no part in either.
+//! Each workload has nine repetitions; the model is fitted to their medians. The chosen settings (regularisation
+//! towards data sheets, correlation length of the Gaussian process, noise of a step) have the smallest mean relative
+//! error on networks left out in turn; the ranges are quantiles of those errors. A network under evaluation takes no
+//! part in either.
 
 mod mean;
 pub mod sizes;
@@ -18,36 +17,36 @@ use habitat_base::regress::quantile::{median, quantile};
 use habitat_base::units::{GpuSlug, Micros};
 use habitat_step::catalog::{Catalog, GpuSpec, UnknownGpu};
 
-/// What is tried.
+/// Candidate settings.
 const RIDGES: [f64; 3] = [0.03, 0.05, 0.08];
 const LENGTHS: [f64; 3] = [0.7, 1.0, 1.4];
 const NOISES: [f64; 3] = [0.25, 0.5, 1.0];
 
-/// Why nothing can be fitted.
+/// Reason that a fit failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlackBoxFitError {
-    /// Too few networks to leave one out.
-    #[error("rows of {0} networks; at least 3 are needed, to leave one out and choose on another")]
+    /// Too few networks for cross-validation.
+    #[error("rows of {0} networks; cross-validation needs at least 3")]
     Networks(usize),
     /// No row has the step on another GPU.
     #[error("no row has the step on a GPU other than its anchor")]
     NoTargets,
-    /// A GPU that the catalog does not have.
+    /// A GPU is not in the catalog.
     #[error(transparent)]
     Gpu(#[from] UnknownGpu),
-    /// Numbers that cannot be fitted.
+    /// The mean cannot be fitted.
     #[error("the mean of {anchor} → {target}: {error}")]
     Mean {
-        /// From.
+        /// Anchor GPU.
         anchor: GpuSlug,
-        /// To.
+        /// Target GPU.
         target: GpuSlug,
-        /// What is wrong.
+        /// Cause.
         error: habitat_base::regress::RegressError,
     },
 }
 
-/// The median of a workload's repetitions on one anchor.
+/// Median of a workload's repetitions on one anchor.
 #[derive(Debug, Clone)]
 struct Workload {
     network: Arc<str>,
@@ -60,14 +59,14 @@ struct Workload {
 /// Workloads by anchor.
 type Workloads = BTreeMap<GpuSlug, Vec<Workload>>;
 
-/// Five decimals of a place and six of the rest are what the file holds, so that a model that
-/// was read predicts as the one that was written.
+/// Rounds to the digits stored in the file (five decimals of coordinates, six of others), so that a model predicts the
+/// same after reading.
 fn rounded(value: f64, decimals: i32) -> f64 {
     let unit = 10.0_f64.powi(decimals);
     (value * unit).round() / unit
 }
 
-/// Medians over repetitions of each number by itself.
+/// Medians over repetitions, separately for each number.
 fn medians(rows: &[&Recorded]) -> Workloads {
     let mut groups: BTreeMap<(GpuSlug, Arc<str>, u32, u64), Vec<&Recorded>> = BTreeMap::new();
     for row in rows {
@@ -90,7 +89,7 @@ fn medians(rows: &[&Recorded]) -> Workloads {
         let step = middle(&|row| Some(row.totals.step.get())).unwrap_or_default();
         let idle = middle(&|row| row.totals.idle.map(Micros::get)).map(Micros::known);
         let batch = rows.first().map_or(1, |row| row.totals.batch_size);
-        // Rows passed the same checks one by one; a median of kinds may be nothing at all.
+        // Each row passed these checks, but the medians of all kinds may be 0.
         let Ok(totals) = OperatorTotals::new(anchor.clone(), Micros::known(step), batch, idle, kinds) else { continue };
         let targets: BTreeSet<&GpuSlug> = rows.iter().flat_map(|row| row.elsewhere.keys()).collect();
         let steps = targets
@@ -104,7 +103,7 @@ fn medians(rows: &[&Recorded]) -> Workloads {
     workloads
 }
 
-/// One anchor's workloads, those that are fitted on told from those that are held out.
+/// Workloads of one anchor, split into fitted and held-out ones.
 struct Fold<'a> {
     anchor: &'a GpuSpec,
     fitted: Vec<&'a Workload>,
@@ -112,14 +111,14 @@ struct Fold<'a> {
 }
 
 impl Fold<'_> {
-    /// Targets that every fitted workload has a step on.
+    /// Targets for which every fitted workload has a step.
     fn targets(&self) -> Vec<GpuSlug> {
         let Some(first) = self.fitted.first() else { return Vec::new() };
         let on_all = |gpu: &&GpuSlug| self.fitted.iter().all(|workload| workload.steps.contains_key(*gpu));
         first.steps.keys().filter(on_all).cloned().collect()
     }
 
-    /// Factors of the mean and what it leaves at each fitted workload.
+    /// Factors of the mean, and its residual at each fitted workload.
     fn mean(&self, target: &GpuSpec, ridge: f64) -> Result<(Vec<f64>, Vec<f64>), BlackBoxFitError> {
         let columns: Vec<Vec<f64>> = self.fitted.iter().map(|workload| workload.anatomy.columns()).collect();
         let steps: Vec<f64> =
@@ -138,7 +137,7 @@ impl Fold<'_> {
     }
 }
 
-/// A held-out step: ln(measured / predicted) and the share of the variance that was left.
+/// Error of a held-out step: ln(measured / predicted), and the share of the prior variance left.
 #[derive(Debug, Clone, Copy)]
 struct Error {
     log: f64,
@@ -160,7 +159,7 @@ fn settings() -> Vec<Settings> {
     all
 }
 
-/// Leaves every network out once, and predicts it with every setting.
+/// Leaves out each network in turn and predicts it with every setting.
 fn held_out(workloads: &Workloads, catalog: &Catalog) -> Result<Errors, BlackBoxFitError> {
     let networks: BTreeSet<&Arc<str>> = workloads.values().flatten().map(|workload| &workload.network).collect();
     if networks.len() < 3 {
@@ -222,19 +221,18 @@ fn fold_errors(
     Ok(())
 }
 
-/// Mean |predicted / measured − 1|.
+/// Mean of |predicted / measured − 1|.
 fn mean_error(errors: &BTreeMap<(GpuSlug, GpuSlug), Vec<Error>>) -> f64 {
     let all = || errors.values().flatten();
     all().map(|error| ((-error.log).exp() - 1.0).abs()).sum::<f64>() / all().count().max(1) as f64
 }
 
-/// Share of steps that a range is to hold.
+/// Share of steps that a range should contain.
 const COVERAGE: f64 = 0.8;
 
-/// Where 80 % of held-out errors of a pair were, over the width of their ranges. Errors of one
-/// network go together, so that it is `networks` that were drawn, not steps: with n of them
-/// the quantiles are those of (n + 1) / n times the share, as in conformal prediction (Vovk,
-/// Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005).
+/// Range that contained 80 % of a pair's held-out errors, relative to the width. Errors of one network are correlated,
+/// so the sample size n is `networks`, not steps. The quantiles are those of (n + 1) / n times the share, as in
+/// conformal prediction (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005).
 fn range(errors: &[Error], networks: usize) -> Range {
     let tail = 0.5 * (1.0 - (COVERAGE * (1.0 + 1.0 / networks as f64)).min(0.98));
     let mut scaled: Vec<f64> = errors.iter().map(|error| error.log / Range::width(error.unfamiliar)).collect();
@@ -243,11 +241,11 @@ fn range(errors: &[Error], networks: usize) -> Range {
     Range { low: low.min(0.0), high: high.max(0.0) }
 }
 
-/// The model of all rows; `trained_on` says in words what they are, `sizes` how steps grow
-/// between two sizes ([`sizes::fit`]).
+/// Fits the model to all rows; `trained_on` describes them, `sizes` is the growth of steps between two sizes
+/// ([`sizes::fit`]).
 ///
 /// # Errors
-/// [`BlackBoxFitError`] where there are too few networks, or a GPU is not in the catalog.
+/// [`BlackBoxFitError`] if there are too few networks, or a GPU is not in the catalog.
 pub fn fit(
     rows: &[&Recorded],
     catalog: &Catalog,

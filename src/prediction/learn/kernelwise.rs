@@ -1,9 +1,8 @@
-//! Fitting the straight lines of [`crate::kernelwise`] (Li, Sun and Jog, MICRO 2023).
+//! Fits the linear models of [`crate::kernelwise`] (Li, Sun and Jog, MICRO 2023).
 //!
-//! Measured operators become rows: a layer's sizes and the time of each of its kernels. Of
-//! each GPU the rows of recorded steps come first, and operator tables fill in the kinds of
-//! layers that no step has: kernels in a step run warm, at the clocks of a step. Ranges are
-//! the errors on networks left out, and on GPUs left out.
+//! Measured operators become rows: a layer's sizes and the time of each of its kernels. On each GPU, rows of recorded
+//! steps have priority, and operator tables add kinds of layers that no step has: kernels in a step run warm, at the
+//! clocks of a step. Ranges are the errors on left-out networks, and on left-out GPUs.
 
 mod across;
 mod evaluate;
@@ -20,45 +19,45 @@ use habitat_step::profile::{Operation, Precision, Profile};
 
 pub use evaluate::{Held, HeldOut, LeftOut, held_out};
 
-/// Where a row was measured.
+/// Origin of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Within a step.
     Step,
-    /// By itself.
+    /// Measured separately.
     Table,
 }
 
-/// One occurrence of an operator, measured on one GPU.
+/// Single occurrence of an operator, measured on one GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// On which GPU.
+    /// GPU that it ran on.
     pub gpu: GpuSlug,
-    /// In which network; empty for a table's.
+    /// Network that it belongs to; empty for tables.
     pub network: String,
-    /// Where.
+    /// Origin of the row.
     pub source: Source,
-    /// What ran.
+    /// Layer that ran.
     pub layer: Layer,
-    /// Kernels with their time in one occurrence, microseconds.
+    /// Kernels with their time in one occurrence, in microseconds.
     pub kernels: Vec<(String, f64)>,
 }
 
 impl Row {
-    /// The time of all kernels, microseconds.
+    /// Total time of all kernels, in microseconds.
     pub fn time(&self) -> f64 {
         self.kernels.iter().map(|(_, time)| time).sum()
     }
 }
 
-/// How lines are fitted.
+/// Variant of the fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recipe {
     /// As in the paper: three drivers, ordinary least squares, no factor from layers to steps.
     pub published: bool,
 }
 
-/// What to fit on.
+/// Data to fit.
 #[derive(Debug, Clone, Default)]
 pub struct Data {
     /// Measured operators.
@@ -67,22 +66,21 @@ pub struct Data {
     pub steps: Vec<(GpuSlug, Profile)>,
 }
 
-/// Why nothing can be fitted.
+/// Reason that a fit failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FitError {
-    /// No measured operator.
+    /// Measured operators are missing.
     #[error(
-        "nothing to fit: no profile names its GPU and has operators with measured times and shapes (record with record_shapes=True), and no operator tables were given (--tables DIR)"
+        "nothing to fit: no profile has a known GPU and operators with measured times and shapes (record with record_shapes=True), and operator tables are missing (--tables DIR)"
     )]
     Nothing,
-    /// A GPU that the catalog does not have.
+    /// A GPU is not in the catalog.
     #[error(transparent)]
     UnknownGpu(#[from] UnknownGpu),
 }
 
 impl Data {
-    /// Adds a profile's operators and step; how many rows that gave. 0 for a profile that
-    /// does not say which GPU it was recorded on.
+    /// Adds a profile's operators and step, and returns the number of rows. 0 for a profile without a known GPU.
     pub fn add_profile(&mut self, profile: Profile) -> usize {
         let Some(gpu) = profile.origin.as_ref().and_then(|origin| origin.gpu.clone()) else { return 0 };
         let before = self.rows.len();
@@ -90,14 +88,14 @@ impl Data {
             self.rows.extend(row_of(&gpu, &profile.workload.name, operation, profile.workload.precision));
         }
         let found = self.rows.len() - before;
-        // A step without operator times tells nothing of what steps take of their layers.
+        // Without operator times, a step does not show its ratio to the sum of its layers.
         if found > 0 && profile.measured_step().is_some() {
             self.steps.push((gpu, profile));
         }
         found
     }
 
-    /// Adds an operator that was measured by itself; whether its shapes told what it does.
+    /// Adds a separately measured operator; returns whether its shapes determine its work.
     pub fn add_measured(
         &mut self,
         gpu: &GpuSlug,
@@ -108,21 +106,20 @@ impl Data {
     ) -> bool {
         let layer = Layer::of(operation, precision).filter(|_| time.get() > 0.0);
         let Some(layer) = layer else { return false };
-        // Kernels of one name do another operator's work in other operators.
+        // Without a kernel name, the kind keeps operators apart that would otherwise merge.
         let name = if kernel.is_empty() { layer.kind.clone() } else { kernel.to_owned() };
         let kernels = vec![(name, time.get())];
         self.rows.push(Row { gpu: gpu.clone(), network: String::new(), source: Source::Table, layer, kernels });
         true
     }
 
-    /// The GPUs that were measured.
+    /// Measured GPUs.
     pub fn gpus(&self) -> BTreeSet<&GpuSlug> {
         self.rows.iter().map(|row| &row.gpu).chain(self.steps.iter().map(|(gpu, _)| gpu)).collect()
     }
 }
 
-/// The row of an operation that was measured within a step; without kernels the operator
-/// stands for its kernel.
+/// Row of an operation measured within a step; without kernels, the operator counts as its only kernel.
 fn row_of(gpu: &GpuSlug, network: &str, operation: &Operation, precision: Option<Precision>) -> Option<Row> {
     let time = operation.device_time.filter(|time| time.get() > 0.0)?.get();
     let layer = Layer::of(operation, precision)?;
@@ -136,7 +133,7 @@ fn row_of(gpu: &GpuSlug, network: &str, operation: &Operation, precision: Option
     }
     let sum: f64 = kernels.iter().map(|(_, time)| time).sum();
     if sum > 0.0 {
-        // Kernels and operator may have been averaged differently.
+        // Kernels and operator may be averaged differently.
         for (_, of) in &mut kernels {
             *of *= time / sum;
         }
@@ -147,10 +144,10 @@ fn row_of(gpu: &GpuSlug, network: &str, operation: &Operation, precision: Option
     Some(Row { gpu: gpu.clone(), network: network.to_owned(), source: Source::Step, layer, kernels })
 }
 
-/// Fits everything, with ranges from networks and GPUs left out.
+/// Fits all models, with ranges from left-out networks and GPUs.
 ///
 /// # Errors
-/// [`FitError`] where there is nothing to fit, or a GPU is not in the catalog.
+/// [`FitError`] if there is nothing to fit, or a GPU is not in the catalog.
 pub fn fit(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<(KernelWise, Held), FitError> {
     let held = evaluate::held_out(data, catalog, recipe)?;
     let mut model = lines(data, catalog, recipe, &|_| true)?;
@@ -159,7 +156,7 @@ pub fn fit(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<(KernelWise
     Ok((model, held))
 }
 
-/// Fits on the networks that `keep` picks (and all tables), without ranges.
+/// Fits the networks that `keep` selects (and all tables), without ranges.
 ///
 /// # Errors
 /// As [`fit`].
@@ -185,7 +182,7 @@ pub fn lines(
     Ok(model)
 }
 
-/// Everything of one GPU.
+/// Fits all lines of one GPU.
 pub fn gpu_lines(data: &Data, gpu: &GpuSpec, recipe: Recipe, keep: &dyn Fn(&str) -> bool) -> GpuLines {
     let rows = chosen(data, &gpu.slug, keep);
     let mut by_kind: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
@@ -218,7 +215,7 @@ pub fn gpu_lines(data: &Data, gpu: &GpuSpec, recipe: Recipe, keep: &dyn Fn(&str)
     lines
 }
 
-/// The rows that count on a GPU: those of steps, and of tables the kinds that no step has.
+/// Rows to use on a GPU: those of steps, and of tables the kinds that no step has.
 fn chosen<'a>(data: &'a Data, gpu: &GpuSlug, keep: &dyn Fn(&str) -> bool) -> Vec<&'a Row> {
     let own = |source: Source| data.rows.iter().filter(move |row| row.gpu == *gpu && row.source == source);
     let steps: Vec<&Row> = own(Source::Step).filter(|row| keep(&row.network)).collect();
@@ -227,8 +224,7 @@ fn chosen<'a>(data: &'a Data, gpu: &GpuSlug, keep: &dyn Fn(&str) -> bool) -> Vec
     steps.iter().copied().chain(tables).collect()
 }
 
-/// Whether a row tells how fast streams are: forward layers that compute. What recorders
-/// write as a copy is often a view.
+/// Whether a row shows the speed of streams: forward layers that compute. Recorded copies are often views.
 fn is_stream(row: &Row) -> bool {
     let kind = row.layer.kind.as_str();
     row.layer.is_streaming && !["copy", "backward", "accumulation"].iter().any(|word| kind.contains(word))
@@ -242,16 +238,14 @@ fn steps_of<'a>(data: &'a Data, gpu: &GpuSlug, keep: &'a dyn Fn(&str) -> bool) -
         .map(|(_, profile)| profile)
 }
 
-/// What steps take of the sum of their layers: the geometric mean, drawn to 1 by the weight
-/// of one step.
+/// Ratio of steps to the sum of their layers: the geometric mean, regularised towards 1 with the weight of one step.
 fn step_factor(lines: &GpuLines, gpu: &GpuSpec, steps: &[&Profile]) -> f64 {
     let alone = KernelWise { gpus: BTreeMap::from([(gpu.slug.clone(), lines.clone())]), ..KernelWise::default() };
     let logs: Vec<f64> = steps
         .iter()
         .filter_map(|profile| {
             let layers = alone.on(gpu).step(profile, Level::Kernels);
-            // Where it was recorded, what the device waited for the host is left out: that is
-            // the program's own.
+            // Excludes the wait for the host if recorded, because it depends on the program.
             let busy = profile.step.as_ref().and_then(|step| step.device_busy);
             let ratio = busy.map_or(profile.measured_step(), Some)? / layers;
             (ratio.is_finite() && ratio > 0.0).then(|| ratio.ln())

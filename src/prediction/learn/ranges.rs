@@ -1,13 +1,13 @@
-//! Ranges from the errors on what took no part in a fit.
+//! Ranges from errors on data left out of a fit.
 
 use std::collections::BTreeMap;
 
 use crate::learned::Spread;
 
-/// The share of cases that a range is to hold.
+/// Share of cases that a range should contain.
 pub const COVERAGE: f64 = 0.80;
 
-/// The weighted quantile of values; `None` where there are none.
+/// Weighted quantile of values; `None` without values.
 pub fn quantile(mut values: Vec<(f64, f64)>, share: f64) -> Option<f64> {
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let total: f64 = values.iter().map(|(_, weight)| weight).sum();
@@ -21,8 +21,8 @@ pub fn quantile(mut values: Vec<(f64, f64)>, share: f64) -> Option<f64> {
     values.last().map(|&(value, _)| value)
 }
 
-/// The 80 % range of logs, every GPU (or whatever they are numbered by) counting alike, with the finite-sample correction of
-/// conformal prediction (Lei et al. 2018, section 2): of n cases the ⌈(n + 1) · share⌉-th.
+/// 80 % range of logarithms, with equal weight for each GPU (or other group number), and the finite-sample correction
+/// of conformal prediction (Lei et al. 2018, section 2): the ⌈(n + 1) · share⌉-th of n cases.
 pub fn spread(residuals: &[(usize, f64)]) -> Option<Spread> {
     let mut counts: BTreeMap<usize, f64> = BTreeMap::new();
     for (gpu, _) in residuals {
@@ -39,10 +39,9 @@ pub fn spread(residuals: &[(usize, f64)]) -> Option<Spread> {
     })
 }
 
-/// By how much (in logarithms) a range from few GPUs must be wider to hold for another one:
-/// GPUs deviate each in its own way, and of so many deviations Student's t with one degree
-/// of freedom less tells the next. t₉₀ / z₉₀ ≈ 1 + (z² + 1) / 4ν (Cornish and Fisher 1938),
-/// times √(1 + 1 / their number) for the mean that is not known.
+/// Widening (in logarithms) of a range from few GPUs to hold for another one. Each GPU has its own deviation, so the
+/// next follows Student's t with one degree of freedom less than their number: t₉₀ / z₉₀ ≈ 1 + (z² + 1) / 4ν (Cornish
+/// and Fisher 1938), times √(1 + 1 / number) for the unknown mean.
 pub fn few_gpus(residuals: &[(usize, f64)]) -> f64 {
     let gpus: std::collections::BTreeSet<usize> = residuals.iter().map(|(gpu, _)| *gpu).collect();
     let count = gpus.len() as f64;
@@ -61,7 +60,7 @@ mod tests {
         assert_eq!(quantile(Vec::new(), 0.5), None);
     }
 
-    /// Of logs −1, −0.9 … 1 the range that holds 80 % ends at ∓0.8 or beyond.
+    /// For logarithms −1, −0.9 … 1 the 80 % range ends at ∓0.8 or beyond.
     #[test]
     fn ranges_hold_their_share() {
         let logs: Vec<(usize, f64)> = (0..=20).map(|n| (0, f64::from(n) / 10.0 - 1.0)).collect();

@@ -1,5 +1,5 @@
-//! Corrections of the learned models by operators that were measured on a GPU: the residual
-//! ln(measured / predicted) as a Gaussian process ([`crate::measured`] makes them).
+//! Corrections of the learned models by operators measured on a GPU: the residual ln(measured / predicted) as a
+//! Gaussian process. [`crate::measured`] fits them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use habitat_base::units::{GpuSlug, Micros};
 use habitat_step::catalog::GpuSpec;
 use habitat_step::op::{Part, Primitive};
 
-/// What measurements on one GPU say of one model in one kind of arithmetic.
+/// Correction of one model on one GPU in one kind of arithmetic.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Correction {
     pub(crate) model: OperatorModel,
@@ -22,50 +22,48 @@ pub(crate) struct Correction {
     pub(crate) process: Process,
 }
 
-/// Corrections, and how many operators took part.
+/// Corrections, with the number of measured operators.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Corrections {
     pub(crate) all: Vec<Correction>,
     pub(crate) counts: BTreeMap<GpuSlug, Counts>,
 }
 
-/// Operators measured on a GPU.
+/// Numbers of operators measured on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// That correct the models.
+    /// Operators that correct the models.
     pub used: usize,
-    /// That tell nothing: bound by the host, out of line with the others, not known to the
-    /// models, or beyond the most that are taken.
+    /// Unused operators: dominated by the launch, outliers, unknown to the models, or beyond the maximum number.
     pub passed_over: usize,
 }
 
-/// A correction at one operator.
+/// Correction for one operator.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Corrected {
-    /// Log of measured over predicted time.
+    /// Logarithm of measured over predicted time.
     pub(crate) mean: f64,
-    /// Standard deviation of what is left, noise included.
+    /// Remaining standard deviation, including noise.
     pub(crate) deviation: f64,
-    /// Variance left of that before anything was measured, 0 to 1.
+    /// Remaining variance over the prior variance, 0 to 1.
     pub(crate) left: f64,
 }
 
-/// Kind of arithmetic that a rate holds for: bits of element size and burst rate.
+/// Kind of arithmetic with its own rate: bits of element size and burst rate.
 type Arithmetic = [u64; 2];
 
-/// Standard deviations from the middle to either end of an 80 % range.
+/// Standard deviations from the middle to each end of an 80 % range.
 pub(crate) const DEVIATIONS: f64 = 1.2816;
-/// Share of the prior variance that is the GPU's, the same for all sizes. This and the
-/// next two were tried on `NeuSight`'s tables (0.3 to 0.5, 0.01 to 0.5, 1 to 4), where they
-/// made little difference.
+/// Share of the prior variance that is common to all sizes on a GPU. This and the next two were varied on `NeuSight`'s
+/// tables (0.3 to 0.5, 0.01 to 0.5, 1 to 4) with little effect.
 const BOARD_SHARE: f64 = 0.5;
-/// Share of the smooth part.
+/// Share of the prior variance that varies smoothly with size.
 const LOCAL_SHARE: f64 = 0.3;
-/// Logarithm (base 2) of the factor in size over which the smooth part changes.
+/// Binary logarithm of the factor in size over which the smooth part changes.
 const LENGTH: f64 = 2.0;
-/// Below this multiple of the host's launch an operator tells nothing of the device.
+/// Multiple of the host's launch time below which a measurement contains no information about the device.
 const HOST_BOUND: f64 = 1.3;
-/// Before anything was measured on a GPU, by what the models get wrong on such GPUs.
+/// Prior on a GPU, from the models' errors on seen or unseen GPUs.
 pub(crate) fn prior(facts: &ModelFacts, gpu: &GpuSpec) -> Prior {
     let seen = facts.boards.contains_key(gpu.slug.as_str());
     let Spread { low, high, .. } = if seen { facts.seen } else { facts.unseen }.unwrap_or(WIDE);
@@ -74,18 +72,18 @@ pub(crate) fn prior(facts: &ModelFacts, gpu: &GpuSpec) -> Prior {
     Prior { board: total * BOARD_SHARE, local: total * LOCAL_SHARE, noise: total * (1.0 - BOARD_SHARE - LOCAL_SHARE) }
 }
 
-/// Whether a time by itself is mostly the host's launch.
+/// Whether a separately measured time is mostly the host's launch.
 pub(crate) fn is_host_bound(time: Micros, facts: &ModelFacts) -> bool {
     time.get() < HOST_BOUND * facts.host_us.min(LONGEST_LAUNCH_US)
 }
 
-/// Where an operator lies among the others: the logs of its sizes.
+/// Coordinates of an operator: logarithms of its sizes.
 pub(crate) fn coordinates(part: &Part) -> Vec<f64> {
     part.primitive.sizes().iter().map(|size| size.max(1.0).log2() / LENGTH).collect()
 }
 
-/// Products and convolutions err by their rate, which is another in another precision; the
-/// rest by the memory, which is the same.
+/// Products and convolutions have errors of the rate, which depends on the precision; others have errors of the memory
+/// bandwidth, which does not.
 pub(crate) fn arithmetic(query: &Query<'_>) -> Arithmetic {
     match query.part.primitive {
         Primitive::Product { .. } | Primitive::Convolution { .. } => {
@@ -96,7 +94,7 @@ pub(crate) fn arithmetic(query: &Query<'_>) -> Arithmetic {
 }
 
 impl Corrections {
-    /// The process of a query's model on its GPU; `None` where nothing was measured.
+    /// Process of a query's model on its GPU; `None` if nothing was measured.
     pub(crate) fn process(&self, model: OperatorModel, query: &Query<'_>) -> Option<&Process> {
         if self.all.is_empty() {
             return None;

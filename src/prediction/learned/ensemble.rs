@@ -1,4 +1,4 @@
-//! A model of one kind of operator: networks, and what else was learned.
+//! Model of one operator kind: networks, and other learned figures.
 
 use super::corrections::{Corrected, DEVIATIONS};
 use super::facts::ModelFacts;
@@ -10,25 +10,24 @@ use crate::mlp::{Mlp, ModelError};
 use habitat_base::units::Micros;
 use habitat_step::catalog::{GpuSpec, Vendor};
 
-/// Distance, in units of the features' range in training, from which on a range is widened.
+/// Distance from the training data, in units of its feature ranges, above which a range is widened.
 const NEAR: f64 = 0.02;
-/// How much of an origin's deviation is taken to be shared at least where the models were not
-/// trained: what they miss there, they miss on both GPUs. Half, for want of measurements.
+/// Minimum share of an origin's deviation that carries over outside the training data: the models have the same error
+/// on both GPUs. Half, for lack of measurements.
 const FAR_SHARED: f64 = 0.5;
-/// Ranges of precisions that were not measured are wider (in logarithms) by this.
+/// Widening of ranges (in logarithms) for precisions that were not measured.
 const OTHER_PRECISION_WIDENING: f64 = 1.3;
-/// A model: networks whose logs are averaged.
+/// Model with several networks; the logarithms of their outputs are averaged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ensemble {
-    /// The networks, one output each.
+    /// Networks with one output each.
     pub networks: Vec<Mlp>,
-    /// What else was learned.
+    /// Other learned figures.
     pub facts: ModelFacts,
 }
 
 impl Corrected {
-    /// The 80 % range of what is left, no narrower at either end than on GPUs of the
-    /// training data.
+    /// 80 % range after correction; each end at least as wide as on training GPUs.
     fn spread(self, seen: Spread) -> Spread {
         let half = DEVIATIONS * self.deviation;
         Spread { low: (-half).exp().min(seen.low), high: half.exp().max(seen.high), ..seen }
@@ -36,13 +35,13 @@ impl Corrected {
 }
 
 impl Ensemble {
-    /// bound / use in microseconds, the geometric mean over the networks.
+    /// Computes bound / use in microseconds, the geometric mean over the networks.
     ///
     /// # Errors
-    /// [`ModelError`] where a network cannot be computed.
+    /// [`ModelError`] if a network fails.
     pub fn above_launch(&self, model: OperatorModel, rows: &[Features]) -> Result<Vec<f64>, ModelError> {
-        // Networks are not asked beyond what they were trained on: features are held at the
-        // ends of their ranges, and the time goes on with the bound.
+        // Networks do not extrapolate: features are clamped to the ranges of training, and the time scales with the
+        // bound.
         let held = |(value, range): (&f32, &[f64; 2])| value.clamp(range[0] as f32, range[1] as f32);
         let values: Vec<f32> =
             rows.iter().flat_map(|row| row.values().iter().zip(&self.facts.ranges).map(held)).collect();
@@ -57,13 +56,13 @@ impl Ensemble {
         Ok(logs.iter().map(|log| (log / self.networks.len() as f64).exp()).collect())
     }
 
-    /// The GPU's offset: of itself, else of its maker, else none.
+    /// Offset of the GPU: its own, otherwise its vendor's, otherwise 0.
     pub fn offset(&self, gpu: &GpuSpec) -> f64 {
         let maker = || self.facts.makers.get(maker(gpu.vendor));
         self.facts.boards.get(gpu.slug.as_str()).or_else(maker).copied().unwrap_or(0.0)
     }
 
-    /// The time of a query; `None` where its sizes are beyond what computes.
+    /// Predicts a query; `None` if its sizes are too large to compute.
     pub(super) fn evaluate(
         &self,
         query: &Query<'_>,
@@ -83,7 +82,7 @@ impl Ensemble {
             if spread.high / spread.low < with_origin.high / with_origin.low {
                 with_origin = spread;
             }
-            // What the GPU's own measurements explain, an origin's need not.
+            // A deviation that the GPU's own measurements explain no longer needs the origin's.
             shared_deviation *= corrected.left;
         }
         let distance = self.distance(features);
@@ -99,7 +98,7 @@ impl Ensemble {
         })
     }
 
-    /// How far the features lie outside those of training, in units of their range there.
+    /// Distance of the features from the training data, in units of their ranges.
     fn distance(&self, features: &Features) -> f64 {
         features
             .values()
@@ -113,7 +112,7 @@ impl Ensemble {
     }
 }
 
-/// A maker's key in the facts.
+/// Key of a vendor in the facts.
 pub(super) const fn maker(vendor: Vendor) -> &'static str {
     match vendor {
         Vendor::Nvidia => "nvidia",

@@ -1,4 +1,4 @@
-//! What was learned besides the networks, as it stands in the file of weights.
+//! Learned figures besides the networks, as stored in the weight file.
 
 use std::collections::BTreeMap;
 
@@ -7,82 +7,82 @@ use serde::{Deserialize, Serialize};
 use super::time::Spread;
 use crate::mlp::ModelError;
 
-/// What was learned besides the networks, as it stands in the file.
+/// Learned figures besides the networks.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Facts {
-    /// Version of this form.
+    /// Version of this format.
     pub version: u32,
-    /// By model.
+    /// Figures by model.
     pub models: BTreeMap<String, ModelFacts>,
-    /// Steps predicted from shapes, and from a measured origin.
+    /// Figures of whole steps, predicted from shapes or from a measured origin.
     pub steps: StepFacts,
 }
 
-/// One model's.
+/// Figures of one model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ModelFacts {
-    /// Log of how much faster a measured GPU is than the networks say, by slug.
+    /// Logarithm of measured GPU speed over the networks' prediction, by slug.
     pub boards: BTreeMap<String, f64>,
-    /// The same for unmeasured GPUs of a maker whose GPUs differ from the others.
+    /// The same by vendor, for unmeasured GPUs of vendors that differ from the others.
     pub makers: BTreeMap<String, f64>,
-    /// What an operator takes at least where it is measured by itself: the host's launch.
+    /// Minimum time of a separately measured operator: the host's launch, in microseconds.
     pub host_us: f64,
-    /// Ends of what nearly all values of every feature lie between in training.
+    /// Range of nearly all training values, for each feature.
     pub ranges: Vec<[f64; 2]>,
-    /// Measured over predicted on GPUs among the training data.
+    /// Measured over predicted time on GPUs of the training data.
     pub seen: Option<Spread>,
-    /// On GPUs that were left out of it.
+    /// Measured over predicted time on left-out GPUs.
     pub unseen: Option<Spread>,
-    /// How much of an origin's deviation from its prediction a destination shares, 0 to 1.
+    /// Share of an origin's deviation from its prediction that carries over, 0 to 1.
     pub shared_deviation: f64,
-    /// Measured over predicted with an origin's help, GPU left out.
+    /// Measured over predicted time with an origin's measurement, on left-out GPUs.
     pub with_origin: Option<Spread>,
 }
 
-/// What was learned of whole steps.
+/// Learned figures of whole steps.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StepFacts {
-    /// Step over sum of predicted operators, where nothing else is known.
+    /// Step over the sum of predicted operators, if nothing more specific is known.
     pub typical: f64,
-    /// The same of training steps over that of inference.
+    /// That ratio for training steps over that for inference.
     pub training: f64,
-    /// By slug, for GPUs with measured steps.
+    /// The ratio by slug, for GPUs with measured steps.
     pub boards: BTreeMap<String, f64>,
-    /// By maker, for its other GPUs.
+    /// The ratio by vendor, for other GPUs.
     pub makers: BTreeMap<String, f64>,
-    /// Measured over predicted, GPUs among the training data.
+    /// Measured over predicted step on GPUs of the training data.
     pub seen: Option<Spread>,
-    /// GPUs that were left out.
+    /// Measured over predicted step on left-out GPUs.
     pub unseen: Option<Spread>,
-    /// How much of an origin's deviation a destination's step shares, 0 to 1.
+    /// Share of an origin's deviation that carries over to a step elsewhere, 0 to 1.
     pub shared_deviation: f64,
-    /// Measured over predicted from an origin's step, GPU left out.
+    /// Measured over predicted step from an origin's step, on left-out GPUs.
     pub with_origin: Option<Spread>,
 }
 
-/// Logs of factors beyond this are damage, and would make times infinite or nothing.
+/// Largest valid absolute logarithm of a factor; beyond it the file is damaged and times would be infinite or zero.
 const LARGEST_OFFSET: f64 = 20.0;
 
 impl ModelFacts {
-    /// Whether times can be computed from it.
+    /// Checks that times can be computed from these figures.
     pub(super) fn check(&self, model: &str) -> Result<(), ModelError> {
         let mut offsets = self.boards.values().chain(self.makers.values());
         let spreads = [self.seen, self.unseen, self.with_origin];
         let sound = offsets.all(|offset| offset.abs() <= LARGEST_OFFSET)
             && spreads.into_iter().flatten().all(Spread::is_sound)
             && [self.host_us, self.shared_deviation].iter().all(|value| value.is_finite() && *value >= 0.0);
-        if sound { Ok(()) } else { Err(ModelError::Form(format!("facts: a figure of {model} cannot be"))) }
+        if sound { Ok(()) } else { Err(ModelError::Form(format!("facts: a figure of {model} is invalid"))) }
     }
 }
 
 impl StepFacts {
-    /// Whether steps can be computed from it.
+    /// Checks that steps can be computed from these figures.
     pub(crate) fn check(&self) -> Result<(), ModelError> {
         let mut factors = self.boards.values().chain(self.makers.values()).chain([&self.typical, &self.training]);
         let spreads = [self.seen, self.unseen, self.with_origin];
         let sound = factors.all(|factor| factor.is_finite() && *factor > 0.0)
             && spreads.into_iter().flatten().all(Spread::is_sound)
             && self.shared_deviation.is_finite();
-        if sound { Ok(()) } else { Err(ModelError::Form("facts: a figure of steps cannot be".to_owned())) }
+        if sound { Ok(()) } else { Err(ModelError::Form("facts: a figure of steps is invalid".to_owned())) }
     }
 }

@@ -1,5 +1,4 @@
-//! The learned models as they stand in a safetensors file: networks by name, and what was
-//! learned besides them as JSON among the file's metadata.
+//! Learned models in a safetensors file: networks by name, and other learned figures as JSON in the metadata.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +9,14 @@ use crate::bundle::Bundle;
 use crate::features::OperatorModel;
 use crate::mlp::{Mlp, ModelError};
 
-/// Version of what is written beside the networks.
+/// Version of the figures beside the networks.
 const VERSION: u32 = 1;
 
 impl Models {
-    /// From the bytes of a safetensors file.
+    /// Parses a safetensors file.
     ///
     /// # Errors
-    /// [`ModelError`] naming what is missing or of another form.
+    /// [`ModelError`] naming the part that is missing or invalid.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelError> {
         let bundle = Bundle::from_bytes(bytes)?;
         let facts = bundle.metadata.get("facts").ok_or_else(|| ModelError::Missing("facts".to_owned()))?;
@@ -40,7 +39,7 @@ impl Models {
                 let sizes = &network.architecture().sizes;
                 if sizes.first() != Some(&model.width()) || sizes.last() != Some(&1) {
                     return Err(ModelError::Sizes(format!(
-                        "networks of {} take {} features and give one number, not {sizes:?}",
+                        "networks of {} need {} inputs and one output, not {sizes:?}",
                         model.name(),
                         model.width()
                     )));
@@ -51,7 +50,10 @@ impl Models {
             }
             let ordered = |range: &[f64; 2]| range[0] <= range[1] && range.iter().all(|end| end.is_finite());
             if facts.ranges.len() != model.width() || !facts.ranges.iter().all(ordered) {
-                return Err(ModelError::Form(format!("facts: the ranges of {} are not its features'", model.name())));
+                return Err(ModelError::Form(format!(
+                    "facts: the ranges of {} do not match its features",
+                    model.name()
+                )));
             }
             facts.check(model.name())?;
             ensembles.insert(model, Ensemble { networks, facts: facts.clone() });
@@ -59,16 +61,16 @@ impl Models {
         Ok(Self::new(ensembles, facts.steps))
     }
 
-    /// Whether the bytes of a file carry those entries (see [`Models::to_bytes`]).
+    /// Whether a file has these metadata entries (see [`Models::to_bytes`]).
     pub fn is_of(bytes: &[u8], metadata: &BTreeMap<String, String>) -> bool {
         Bundle::from_bytes(bytes)
             .is_ok_and(|bundle| metadata.iter().all(|(key, value)| bundle.metadata.get(key) == Some(value)))
     }
 
-    /// The bytes of a safetensors file; `metadata` is kept beside (command, data and hashes).
+    /// Serializes to a safetensors file; `metadata` is stored in it (command, data and hashes).
     ///
     /// # Errors
-    /// [`ModelError`] where the facts cannot be written.
+    /// [`ModelError`] if the facts cannot be serialized.
     pub fn to_bytes(&self, metadata: BTreeMap<String, String>) -> Result<Vec<u8>, ModelError> {
         let mut bundle = Bundle { metadata, ..Bundle::default() };
         let mut facts = Facts { version: VERSION, models: BTreeMap::new(), steps: self.steps().clone() };

@@ -1,4 +1,4 @@
-//! All learned models, and the times they predict.
+//! All learned models, and their predicted times.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
@@ -22,9 +22,9 @@ use habitat_step::catalog::{GpuSpec, Vendor};
 use habitat_step::op::{element_type, parts};
 use habitat_step::profile::{DType, Mode, Operation, Phase, Precision, Workload};
 
-/// Entries after which the cache is emptied.
+/// Number of entries at which the cache is cleared.
 const MOST_CACHED: usize = 1 << 16;
-/// Queries that are answered together; of a step with more operations nothing is remembered.
+/// Queries evaluated together; steps with more operations are not cached.
 const AT_A_TIME: usize = 1 << 13;
 
 /// All learned models.
@@ -37,8 +37,8 @@ pub struct Models {
     cache: Mutex<Cache>,
 }
 
-/// Times that were computed before. GPUs are numbered, so that a key is a few numbers: by slug, and by
-/// what the models see of them, since a GPU may come again with other figures.
+/// Cache of computed times. GPUs are numbered by slug and figures, since a GPU may return with other figures; a key is
+/// then a few numbers.
 #[derive(Debug, Default)]
 struct Cache {
     gpus: BTreeMap<GpuSlug, Vec<(Hardware, u64)>>,
@@ -46,7 +46,7 @@ struct Cache {
     times: HashMap<Key, LearnedTime>,
 }
 
-/// What one model is to be asked: the place of every query, and its features.
+/// Pending queries of one model: their indices and features.
 #[derive(Debug, Default)]
 struct Waiting {
     places: Vec<usize>,
@@ -64,7 +64,7 @@ impl Waiting {
 }
 
 impl Cache {
-    /// The number of a GPU.
+    /// Number of a GPU.
     fn number(&mut self, gpu: &ModelGpu<'_>) -> u64 {
         let known = self.gpus.entry(gpu.slug().clone()).or_default();
         if let Some((_, number)) = known.iter().find(|(hardware, _)| *hardware == gpu.hardware) {
@@ -76,7 +76,7 @@ impl Cache {
     }
 }
 
-/// Two are equal where they answer alike; what they remember does not count.
+/// Models are equal if they predict alike; the cache does not count.
 impl PartialEq for Models {
     fn eq(&self, other: &Self) -> bool {
         (&self.ensembles, &self.steps, &self.efficiency, &self.corrections)
@@ -85,24 +85,23 @@ impl PartialEq for Models {
 }
 
 impl Models {
-    /// Of ensembles and what was learned of steps.
+    /// Builds models from ensembles and figures of whole steps.
     pub fn new(ensembles: BTreeMap<OperatorModel, Ensemble>, steps: StepFacts) -> Self {
         Self { ensembles, steps, efficiency: None, corrections: Corrections::default(), cache: Mutex::default() }
     }
 
-    /// With a model of steps that do not run in FP32.
+    /// Adds a model of steps that do not run in FP32.
     #[must_use]
     pub fn with_efficiency(self, efficiency: Efficiency) -> Self {
         Self { efficiency: Some(efficiency), ..self }
     }
 
-    /// The model of steps that do not run in FP32.
+    /// Model of steps that do not run in FP32.
     pub const fn efficiency(&self) -> Option<&Efficiency> {
         self.efficiency.as_ref()
     }
 
-    /// These models as they answer for a step: by [`Efficiency`] or by the ensembles
-    /// ([`is_by_efficiency`]); `origin` is the GPU that the step was recorded on.
+    /// Models for a step: [`Efficiency`] or the ensembles ([`is_by_efficiency`]); `origin` is the recording GPU.
     pub fn answering(
         &self,
         operations: &[Decoded<'_>],
@@ -112,7 +111,7 @@ impl Models {
         let by_efficiency = is_by_efficiency(operations, precision);
         let is_mostly_tf32 = !by_efficiency && is_mostly_in_tf32(operations);
         let needs_tf32 = is_mostly_tf32 || precision.is_some_and(Precision::is_32_bits);
-        // What was recorded without TF32 is compared with FP32 elsewhere.
+        // A step recorded without TF32 is compared with FP32 elsewhere.
         let is_alike = !needs_tf32 || origin.is_none_or(GpuSpec::runs_tf32);
         let efficiency = self.efficiency.as_ref().filter(|_| is_alike && (by_efficiency || is_mostly_tf32));
         let updates = operations.iter().any(|decoded| decoded.operation.phase == Phase::Optimizer);
@@ -125,47 +124,46 @@ impl Models {
         }
     }
 
-    /// With corrections, and nothing remembered from before them.
+    /// Replaces the corrections and clears the cache.
     pub(crate) fn corrected_by(self, corrections: Corrections) -> Self {
         Self { corrections, cache: Mutex::default(), ..self }
     }
 
-    /// What was measured on GPUs of the user's.
+    /// Corrections from measurements on the user's GPUs.
     pub(crate) const fn corrections(&self) -> &Corrections {
         &self.corrections
     }
 
-    /// How many operators measured on a GPU correct the models for it; `None` where none
-    /// was measured.
+    /// Number of measured operators that correct the models for a GPU; `None` if none was measured.
     pub fn measured_on(&self, gpu: &GpuSpec) -> Option<Counts> {
         self.corrections.counts(&gpu.slug)
     }
 
-    /// What was learned of steps.
+    /// Figures of whole steps.
     pub const fn steps(&self) -> &StepFacts {
         &self.steps
     }
 
-    /// The models by name.
+    /// Ensembles by model.
     pub const fn ensembles(&self) -> &BTreeMap<OperatorModel, Ensemble> {
         &self.ensembles
     }
 
-    /// Whether steps were measured on the GPU.
+    /// Whether steps or operators were measured on the GPU.
     pub fn has_seen(&self, gpu: &GpuSpec) -> bool {
         self.steps.boards.contains_key(gpu.slug.as_str())
             || self.ensembles.values().any(|ensemble| ensemble.facts.boards.contains_key(gpu.slug.as_str()))
     }
 
-    /// A GPU as these models see it.
+    /// Inputs of the models for a GPU.
     pub fn on<'a>(&self, rates: &'a Rates<'a>) -> ModelGpu<'a> {
         ModelGpu::new(rates, self.has_seen(rates.gpu))
     }
 
-    /// The operations of a step as these models see them, to be asked for GPU by GPU.
+    /// Prepares the operations of a step for predictions GPU by GPU.
     ///
-    /// Convolutions in FP32 also have the mean of both kinds of models ([`EFFICIENCY_WEIGHT`](super::EFFICIENCY_WEIGHT)),
-    /// but on GPUs where operators were measured: few kinds of them were measured alone (`habitat-lab evaluate published`).
+    /// FP32 convolutions also get the mean of both kinds of models ([`EFFICIENCY_WEIGHT`](super::EFFICIENCY_WEIGHT)),
+    /// except on GPUs with measured operators: few kinds were measured separately (`habitat-lab evaluate published`).
     pub fn columns<'a>(
         &'a self,
         operations: &'a [Decoded<'a>],
@@ -184,21 +182,21 @@ impl Models {
         }
     }
 
-    /// Operators measured each by itself, as tables of operators are: an operation on each GPU
-    /// it is paired with; never less than the host's launch.
+    /// Predicts separately measured operators, as in tables of operators, for pairs of operation and GPU. Times are at
+    /// least the host's launch.
     ///
     /// # Errors
-    /// [`ModelError`] where a network cannot be computed.
+    /// [`ModelError`] if a network fails.
     pub fn alone(&self, pairs: &[(&Operation, &GpuSpec)]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
         let run = |&(operation, gpu): &(_, _)| Run { operation, precision: None, gpu, queued: false };
         self.runs(&pairs.iter().map(run).collect::<Vec<_>>())
     }
 
-    /// The same for operators in a precision that the element type does not tell, or whose
-    /// calls were queued: those run as in a step, and take the device's time alone.
+    /// Predicts operators in a precision that the element type does not show, or with queued calls. Queued calls run as
+    /// in a step and take device time only.
     ///
     /// # Errors
-    /// [`ModelError`] where a network cannot be computed.
+    /// [`ModelError`] if a network fails.
     pub fn runs(&self, runs: &[Run<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
         let (mut queries, mut counts) = (Vec::new(), Vec::new());
         let rates: BTreeMap<&GpuSlug, Rates<'_>> =
@@ -230,28 +228,27 @@ impl Models {
             .collect())
     }
 
-    /// Times of many primitives at once, one pass through each network; those known from
-    /// before are taken from the cache.
+    /// Predicts many primitives at once, with one pass through each network; cached times are reused.
     ///
     /// # Errors
-    /// [`ModelError`] where a network cannot be computed.
+    /// [`ModelError`] if a network fails.
     pub fn times(&self, queries: &[Query<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
         self.found(queries, true)
     }
 
-    /// The same; without `remembers` nothing is looked up from before, or kept for later.
+    /// Predicts many primitives at once; the cache is used only if `remembers`.
     fn found(&self, queries: &[Query<'_>], remembers: bool) -> Result<Vec<Option<LearnedTime>>, ModelError> {
         let mut answers: Vec<Option<LearnedTime>> = vec![None; queries.len()];
-        // Where each key is asked first, and where again.
+        // First index of each key, and indices of its repetitions.
         let mut first: HashMap<Key, usize> = HashMap::default();
         let mut again: Vec<(usize, usize)> = Vec::new();
         let mut waiting: BTreeMap<OperatorModel, Waiting> = BTreeMap::new();
         let mut cache = self.cache();
         if cache.times.len() > MOST_CACHED {
-            // The numbers stay: they are in keys of whoever computes just now.
+            // The numbers of GPUs stay, because keys of other threads contain them.
             cache.times.clear();
         }
-        // Queries come GPU by GPU.
+        // Queries are ordered by GPU.
         let mut latest: Option<(&GpuSlug, u64)> = None;
         for (index, query) in queries.iter().enumerate() {
             let model = match self.asked(query) {
@@ -280,7 +277,7 @@ impl Models {
                 }
             }
         }
-        // The networks are computed without the cache, so that others can ask meanwhile.
+        // Networks run without the lock, so that other threads can use the cache.
         drop(cache);
         self.answer(queries, waiting, &mut answers)?;
         for (index, earlier) in again {
@@ -297,7 +294,7 @@ impl Models {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The model whose networks answer; where a rule does, or nothing, its answer.
+    /// Model whose networks predict the query, or the prediction of a rule if there is none.
     fn asked(&self, query: &Query<'_>) -> Result<OperatorModel, Option<LearnedTime>> {
         let Some(model) = OperatorModel::of(&query.part.primitive) else { return Err(query.by_rule()) };
         match query.small() {
@@ -306,7 +303,7 @@ impl Models {
         }
     }
 
-    /// Puts in what the networks answer.
+    /// Fills in the predictions of the networks.
     fn answer(
         &self,
         queries: &[Query<'_>],
@@ -325,26 +322,25 @@ impl Models {
     }
 }
 
-/// The operations of a step as the models see them: what does not depend on the GPU worked out once.
+/// Operations of a step prepared for the models, independent of the GPU.
 #[derive(Debug, Clone)]
 pub struct StepColumns<'a> {
     operations: &'a [Decoded<'a>],
     answering: Answering<'a>,
-    /// Where the efficiency model answers for all of them.
+    /// Predictions of the efficiency model, if it applies to all operations.
     efficient: Option<Columns<'a>>,
-    /// What it adds to the convolutions of the ensembles.
+    /// Its predictions for convolutions, in addition to the ensembles.
     convolutions: Option<Columns<'a>>,
-    /// Operations that run in TF32 on a GPU with it, beside the ensembles.
+    /// Its predictions for operations that run in TF32 on a GPU with it, in addition to the ensembles.
     in_tf32: Option<Columns<'a>>,
 }
 
 impl StepColumns<'_> {
-    /// One occurrence of every operation that is asked for on each of `gpus`: a row a GPU, a column an
-    /// operation; `None` where the models do not know the operator. Each network takes thousands of
-    /// them in one pass.
+    /// Predicts one occurrence of each selected operation on each of `gpus`: a row per GPU, a column per operation;
+    /// `None` if the models do not know the operator. Each network evaluates thousands of them in one pass.
     ///
     /// # Errors
-    /// [`ModelError`] where a network cannot be computed.
+    /// [`ModelError`] if a network fails.
     pub fn on(
         &self,
         gpus: &[&Rates<'_>],
@@ -352,14 +348,14 @@ impl StepColumns<'_> {
     ) -> Result<Vec<Vec<Option<LearnedTime>>>, ModelError> {
         let models = self.answering.models;
         let mut rows: Vec<Vec<Option<LearnedTime>>> = Vec::with_capacity(gpus.len());
-        // Places in the rows, and the queries of each.
+        // Pending places in the rows, and the queries of each.
         let (mut places, mut queries) = (Vec::new(), Vec::with_capacity(AT_A_TIME));
         for (at, rates) in gpus.iter().enumerate() {
             if let Some(columns) = self.efficient.as_ref().filter(|_| self.answering.on(rates.gpu).is_some()) {
                 rows.push(columns.on(rates));
                 continue;
             }
-            // What the efficiency model adds, until the ensembles answer.
+            // Predictions of the efficiency model, until the ensembles add theirs.
             let others = self.convolutions.as_ref().filter(|_| models.measured_on(rates.gpu).is_none());
             rows.push(others.map_or_else(|| vec![None; self.operations.len()], |columns| columns.on(rates)));
             let gpu = models.on(rates);
@@ -385,9 +381,8 @@ impl StepColumns<'_> {
         Ok(rows)
     }
 
-    /// Adds TF32 to what the ensembles know in FP32 alone, on a GPU that has it: by the efficiency model, and
-    /// never slower than FP32, whose kernels libraries may take as well. Without an efficiency model by the ratio
-    /// of rooflines.
+    /// Adds TF32 times to FP32 predictions of the ensembles, on a GPU with TF32. They come from the efficiency model,
+    /// or without one from the ratio of rooflines, and never exceed FP32, whose kernels libraries may also choose.
     fn to_tf32(&self, row: &mut [Option<LearnedTime>], rates: &Rates<'_>) {
         if !rates.gpu.runs_tf32() || self.answering.on(rates.gpu).is_some() {
             return;
@@ -403,7 +398,7 @@ impl StepColumns<'_> {
         }
     }
 
-    /// Puts the ensembles' answers into their places.
+    /// Moves the ensembles' predictions to their places.
     fn fill(
         &self,
         rows: &mut [Vec<Option<LearnedTime>>],
@@ -428,8 +423,8 @@ impl StepColumns<'_> {
     }
 }
 
-/// Whether [`Efficiency`] answers for a step: where its products do not run in FP32, which the ensembles
-/// were trained on. Steps in TF32 run in FP32 on GPUs without it ([`Answering::on`]).
+/// Whether [`Efficiency`] predicts a step: its products do not run in FP32, which the ensembles were trained on. Steps
+/// in TF32 run in FP32 on GPUs without it ([`Answering::on`]).
 pub fn is_by_efficiency(operations: &[Decoded<'_>], precision: Option<Precision>) -> bool {
     let narrow = |decoded: &Decoded<'_>| {
         decoded.family.varies_kernels()
@@ -441,8 +436,8 @@ pub fn is_by_efficiency(operations: &[Decoded<'_>], precision: Option<Precision>
     }
 }
 
-/// Whether most of the arithmetic of a step's products and convolutions is in TF32 on a GPU with it, as in
-/// convolutional networks by `PyTorch`'s defaults: on such GPUs they ran so in the steps that [`Efficiency`] learned from.
+/// Whether most product and convolution arithmetic of a step is in TF32 on a GPU with it, as for convolutional networks
+/// with `PyTorch`'s defaults. The steps that [`Efficiency`] learned from ran like this on such GPUs.
 fn is_mostly_in_tf32(operations: &[Decoded<'_>]) -> bool {
     let (mut all, mut in_tf32) = (0.0, 0.0);
     for one in operations.iter().filter(|one| one.family.varies_kernels()) {
@@ -453,26 +448,26 @@ fn is_mostly_in_tf32(operations: &[Decoded<'_>]) -> bool {
     in_tf32 > 0.5 * all
 }
 
-/// Models as they answer for one step.
+/// Models that predict one step.
 #[derive(Debug, Clone, Copy)]
 pub struct Answering<'a> {
-    /// All of them.
+    /// All models.
     pub models: &'a Models,
     efficiency: Option<&'a Efficiency>,
-    /// Whether that answers on GPUs with TF32 alone.
+    /// Whether the efficiency model applies only on GPUs with TF32.
     needs_tf32: bool,
-    /// Of steps with an optimizer that the ensembles answer for.
+    /// Figures for steps with an optimizer that the ensembles predict.
     iterations: Option<&'a Iterations>,
 }
 
 impl<'a> Answering<'a> {
-    /// The efficiency model, where it answers on `gpu`; where operators were measured, the
-    /// ensembles that these correct do.
+    /// Efficiency model, if it applies on `gpu`; if operators were measured there, the corrected ensembles apply
+    /// instead.
     pub fn on(&self, gpu: &GpuSpec) -> Option<&'a Efficiency> {
         self.efficiency.filter(|_| self.models.measured_on(gpu).is_none() && (!self.needs_tf32 || gpu.runs_tf32()))
     }
 
-    /// What was learned of steps like this one.
+    /// Learned figures of steps like this one.
     pub fn steps(&self, gpu: &GpuSpec) -> &'a StepFacts {
         self.on(gpu).map_or(&self.models.steps, |efficiency| &efficiency.steps)
     }
@@ -485,17 +480,16 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// The 80 % range of measured over predicted time of a step from its shapes; `None` where no
-    /// steps were measured.
+    /// 80 % range of measured over predicted time of a step from its shapes; `None` if no steps were measured.
     pub fn range(&self, gpu: &GpuSpec, workload: &Workload) -> Option<Spread> {
         let steps = &self.models.steps;
-        // AMD's GPUs were never among these steps.
+        // No such steps were measured on AMD GPUs.
         let whole = self.iterations(gpu, workload.mode).filter(|_| gpu.vendor == Vendor::Nvidia);
         if let Some(iterations) = whole {
             return Some(iterations.unseen);
         }
         match self.on(gpu) {
-            // Of 32 bits it knows steps in TF32.
+            // TF32 is the only 32-bit precision that it knows.
             Some(efficiency) if workload.precision.is_none_or(Precision::is_32_bits) => {
                 efficiency.range(gpu, &Workload { precision: Some(Precision::Tf32), ..workload.clone() })
             }
@@ -505,13 +499,13 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// What was found of whole training iterations in FP32, where the step is one: with an
-    /// optimizer. Those of the training data of the ensembles had none.
+    /// Figures of whole FP32 training iterations, if the step is one: with an optimizer. The ensembles' training steps
+    /// had none.
     pub fn iterations(&self, gpu: &GpuSpec, mode: Mode) -> Option<&'a Iterations> {
         self.iterations.filter(|_| mode == Mode::Training && self.on(gpu).is_none())
     }
 
-    /// Step over sum of operators on `gpu`.
+    /// Ratio of step to sum of operators on `gpu`.
     pub fn step_factor(&self, gpu: &GpuSpec, mode: Mode) -> f64 {
         if let Some(iterations) = self.iterations(gpu, mode) {
             return iterations.factor;
@@ -523,14 +517,14 @@ impl<'a> Answering<'a> {
     }
 }
 
-/// An operator run by itself on a GPU.
+/// Operator run separately on a GPU.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
-    /// What was run.
+    /// Operator call.
     pub operation: &'a Operation,
-    /// The precision, where the element type does not tell (TF32).
+    /// Precision, if the element type does not show it (TF32).
     pub precision: Option<Precision>,
-    /// On which GPU.
+    /// GPU that it runs on.
     pub gpu: &'a GpuSpec,
     /// Whether calls were queued ahead of it.
     pub queued: bool,

@@ -1,4 +1,4 @@
-//! What is asked of the learned models: a primitive on a GPU.
+//! Query to the learned models: a primitive on a GPU.
 
 use super::time::{LearnedTime, WIDE};
 use crate::features::{Hardware, Load, OperatorModel};
@@ -7,57 +7,57 @@ use habitat_base::units::{GpuSlug, Micros};
 use habitat_step::op::{Part, Primitive};
 use habitat_step::profile::{DType, Precision};
 
-/// Elements moved below which a stream is taken for a launch alone.
+/// Elements moved below which a stream counts as a mere launch.
 const SMALL_STREAM: f64 = 16_384.0;
 
-/// A GPU as the learned models see it: its rates, and what the features take from it.
+/// GPU as input of the learned models: its rates and hardware figures.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelGpu<'a> {
-    /// What it sustains.
+    /// Rates that it sustains.
     pub rates: &'a Rates<'a>,
-    /// What features take from it.
+    /// Figures for the features.
     pub(super) hardware: Hardware,
-    /// Whether the models were trained on it. What they know of such a GPU is relative to the
-    /// rules, so a calibrated bandwidth or FP32 rate serves the others only.
+    /// Whether the models were trained on it. Their figures of such a GPU are relative to rule-based rates, so
+    /// calibrated rates are used only for others.
     is_seen: bool,
 }
 
 impl<'a> ModelGpu<'a> {
-    /// Of a GPU; `is_seen` where the models were trained on it.
+    /// Builds the inputs for a GPU; `is_seen` if the models were trained on it.
     pub(super) fn new(rates: &'a Rates<'a>, is_seen: bool) -> Self {
         Self { rates, hardware: Hardware::new(rates, is_seen), is_seen }
     }
 
-    /// Its identifier.
+    /// Identifier.
     pub const fn slug(&self) -> &'a GpuSlug {
         &self.rates.gpu.slug
     }
 
-    /// The rate of products that its times are predicted from.
+    /// Product rate for predictions.
     pub fn rate(&self, dtype: Option<&DType>, precision: Option<Precision>) -> ProductRate {
         self.rates.product(dtype, precision, self.is_seen)
     }
 }
 
-/// Sizes, element size, rate and number of the GPU: what a time depends on.
+/// Inputs that determine a time: sizes, element size, rate and number of the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key([u64; 11]);
 
-/// A primitive on a GPU.
+/// Primitive on a GPU.
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'a> {
-    /// The primitive; how often it occurs does not matter here.
+    /// Primitive; its repetitions are ignored here.
     pub part: Part,
     /// The GPU.
     pub gpu: ModelGpu<'a>,
-    /// Its product rate in the element type.
+    /// Product rate of the GPU in the element type.
     pub rate: ProductRate,
-    /// By itself or in a step.
+    /// Separate or within a step.
     pub load: Load,
 }
 
 impl Query<'_> {
-    /// With the number that its GPU goes by.
+    /// Cache key, with the number of its GPU.
     pub(super) fn key(&self, gpu: u64) -> Key {
         let kind = OperatorModel::of(&self.part.primitive).map_or(u64::MAX, |model| model as u64);
         let rate = self.rate.sustained.get().to_bits() ^ u64::from(self.load == Load::Step);
@@ -74,7 +74,7 @@ impl Query<'_> {
             || product && ![rates.trained_fp32, rates.fp32].iter().any(|fp32| self.rate.burst == fp32.burst)
     }
 
-    /// What the launch costs, in microseconds.
+    /// Launch cost in microseconds.
     pub fn launch_us(&self) -> f64 {
         match self.load {
             Load::Alone => ALONE_LAUNCH_US,
@@ -82,7 +82,7 @@ impl Query<'_> {
         }
     }
 
-    /// Fused attention: its share of the product rate, or its traffic.
+    /// Time of fused attention by rule: its share of the product rate, or its traffic.
     pub(super) fn by_rule(&self) -> Option<LearnedTime> {
         let Primitive::Fused { flops, moved, share } = self.part.primitive else { return None };
         let compute = flops / (self.rate.sustained.get() * share) * 1e6;
@@ -91,7 +91,7 @@ impl Query<'_> {
         Some(LearnedTime { shared_deviation: 1.0, ..LearnedTime::alone(time, WIDE, WIDE.widened(0.6)) })
     }
 
-    /// A few elements: the launch is all there is.
+    /// Time of a tiny stream, which is only a launch.
     pub(super) fn small(&self) -> Option<LearnedTime> {
         let Primitive::Stream { moved } = self.part.primitive else { return None };
         let time = Micros::known(SHORTEST_KERNEL_US);

@@ -1,4 +1,4 @@
-//! A learned time and its range.
+//! Learned time with its range.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,62 +6,62 @@ use crate::efficiency::between;
 use habitat_base::units::Micros;
 use habitat_step::op::Part;
 
-/// The 80 % range of measured over predicted time.
+/// 80 % range of measured over predicted time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The 10th percentile.
     pub low: f64,
     /// The 90th percentile.
     pub high: f64,
-    /// Operators or steps it was taken from.
+    /// Number of operators or steps behind the range.
     pub cases: usize,
 }
 
 impl Spread {
-    /// Whether it is a range of factors.
+    /// Whether it is a valid range of factors.
     pub fn is_sound(self) -> bool {
         0.0 < self.low && self.low <= self.high && self.high.is_finite()
     }
 
-    /// Both ends moved away from 1 by a factor of their logarithms.
+    /// Scales the logarithms of both ends, widening them away from 1.
     #[must_use]
     pub fn widened(self, factor: f64) -> Self {
         Self { low: self.low.min(1.0).powf(factor), high: self.high.max(1.0).powf(factor), ..self }
     }
 }
 
-/// Ranges where a model has none (published errors of such methods, roughly).
+/// Default range of a model without its own (roughly the published errors of such methods).
 pub const WIDE: Spread = Spread { low: 0.7, high: 1.5, cases: 0 };
 
-/// Weight of the efficiency model in the geometric mean that convolutions in FP32 have. For most published training
-/// iterations it is what the other GPUs and networks choose (0.75 to 1; `habitat-lab evaluate published`, whose table of
-/// training iterations also has other weights).
+/// Weight of the efficiency model in the geometric mean for FP32 convolutions. For most published training iterations,
+/// the other GPUs and networks choose this weight (0.75 to 1; the table of training iterations of
+/// `habitat-lab evaluate published` also has other weights).
 pub const EFFICIENCY_WEIGHT: f64 = 0.8;
 
-/// A predicted time, and how far to trust it.
+/// Predicted time with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LearnedTime {
-    /// The time.
+    /// Predicted time.
     pub time: Micros,
-    /// Its 80 % range, as factors of the time.
+    /// 80 % range, as factors of the time.
     pub spread: Spread,
-    /// The same for a time helped by an origin's measurement.
+    /// 80 % range with an origin's measurement.
     pub with_origin: Spread,
-    /// How much of an origin's deviation is shared.
+    /// Share of an origin's deviation that carries over.
     pub shared_deviation: f64,
-    /// Whether the features lie outside those of the training data.
+    /// Whether the features are outside the training data.
     pub is_far: bool,
-    /// Its geometric mean with the time by the efficiency model (FP32) or the roofline (other
-    /// precisions), where both answer: for an operation of which nothing was measured on another GPU.
+    /// Geometric mean with the time by the efficiency model (FP32) or the roofline (other precisions), if both apply;
+    /// used if the operation was not measured on another GPU.
     pub mean: Option<Micros>,
-    /// The time by the efficiency model alone, of a convolution in FP32.
+    /// Time by the efficiency model alone, for an FP32 convolution.
     pub efficient: Option<Micros>,
-    /// The time in TF32, if the operation runs in it on this GPU and the others are in FP32.
+    /// Time in TF32, if the operation runs in TF32 on this GPU and the other times are FP32.
     pub tf32: Option<Micros>,
 }
 
 impl LearnedTime {
-    /// Of a model without another beside it.
+    /// Time of one model only.
     pub(crate) const fn alone(time: Micros, spread: Spread, with_origin: Spread) -> Self {
         Self {
             time,
@@ -75,27 +75,27 @@ impl LearnedTime {
         }
     }
 
-    /// With the efficiency model's time, of weight [`EFFICIENCY_WEIGHT`]; ranges stay those of the operator models, which
-    /// were calibrated on operators.
+    /// Adds the efficiency model's time with weight [`EFFICIENCY_WEIGHT`]; ranges stay those of the operator models,
+    /// which were calibrated on operators.
     #[must_use]
     pub(super) fn with(self, other: Self) -> Self {
         let mean = between(self.time, other.time, EFFICIENCY_WEIGHT);
         Self { mean: Some(mean), efficient: Some(other.time), ..self }
     }
 
-    /// The time from shapes alone in FP32, or in the one precision that the model answers for.
+    /// Time from shapes alone in FP32, or in the only precision that the model predicts.
     pub(crate) fn without_tf32(&self) -> Micros {
         self.mean.unwrap_or(self.time)
     }
 
-    /// The time from shapes alone, in TF32 if the operation runs in it.
+    /// Time from shapes alone, in TF32 if the operation runs in it.
     pub fn answer(&self) -> Micros {
         self.tf32.unwrap_or_else(|| self.without_tf32())
     }
 
-    /// The time on this GPU of an operation that took `measured` on another, for which the models predict `here`; both
-    /// models' times; and the deviation from them. If one GPU runs TF32 and the other does not, both times are by
-    /// the efficiency model, which knows either. TF32 takes at most as long as FP32.
+    /// Time on this GPU of an operation that took `measured` on another, for which the models predict `here`; also both
+    /// models' times and the deviation. If only one GPU runs TF32, both times are from the efficiency model, which
+    /// knows both. TF32 takes at most as long as FP32.
     pub(crate) fn with_measured_origin(&self, here: &Self, measured: Micros) -> (Micros, [Micros; 2], f64) {
         let scaled = |here: Micros, there: Micros| {
             let deviation = (measured / here).powf(self.shared_deviation);
@@ -114,7 +114,7 @@ impl LearnedTime {
     }
 }
 
-/// Times of an operation's parts; the ranges are added as if the parts erred together.
+/// Sums the times of an operation's parts; ranges add up as if the errors were fully correlated.
 pub(super) fn sum(times: &[Option<LearnedTime>], parts: &[Part]) -> Option<LearnedTime> {
     if parts.is_empty() {
         return None;

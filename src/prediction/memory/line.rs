@@ -1,4 +1,4 @@
-//! Peak memory over the batch size.
+//! Peak memory as a function of the batch size.
 
 use std::fmt;
 
@@ -10,45 +10,44 @@ use habitat_base::regress::line::{Line, Point};
 use habitat_base::units::Bytes;
 use habitat_step::profile::{MemorySource, Profile, Working};
 
-/// Peak memory over the batch size: a fixed part (parameters, their gradients and states) and
-/// one a sample (activations); and what the peak is at least, as in the update.
+/// Peak memory over the batch size: a fixed part (parameters, gradients and states) and one per sample (activations),
+/// with a lower bound such as the update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MemoryLine {
-    /// At no sample.
+    /// Fixed part.
     pub fixed: Bytes,
-    /// A sample.
+    /// Growth per sample.
     pub per_sample: Bytes,
-    /// The peak of another moment of the step, with what it grows by a sample.
+    /// Peak at another moment of the step, with its growth per sample.
     pub other: Option<[Bytes; 2]>,
-    /// What forward and backward take at one batch size, where that is told.
+    /// Peak of forward and backward at one batch size, if recorded.
     working: Option<(u64, Working)>,
     source: Source,
-    /// Where the peaks are from.
+    /// Source of the peaks.
     peaks: MemorySource,
-    /// What of the fixed part can be divided among GPUs, where that is known.
+    /// Part of the fixed memory that can be divided among GPUs, if known.
     states: Option<ModelStates>,
 }
 
-/// Where a memory line is from.
+/// Origin of a memory line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// So many peaks.
+    /// Fit through this number of peaks.
     Peaks(usize),
-    /// One peak; the parameters' part is known.
+    /// One peak with a known part of parameters.
     Parameters,
-    /// One peak; all of it is taken to grow.
+    /// One peak, assumed to grow in proportion to the batch.
     Proportional,
     /// Upper estimates from shapes.
     AtMost,
 }
 
-/// The peak is in the update where less than this part of the activations is there.
+/// Share of the activations below which the peak is in the update.
 const UPDATE_KEEPS: f64 = 0.5;
 
 impl MemoryLine {
-    /// Through the peaks of profiles by batch size; from one alone with what its parameters
-    /// take as the fixed part (as it says itself, else by the optimizer found or as with Adam), or with
-    /// none. `None` without a peak.
+    /// Fits the peaks of profiles by batch size. With one peak, the fixed part is the memory of parameters (recorded,
+    /// or estimated for the detected optimizer or Adam), otherwise 0. `None` without a peak.
     pub fn of_profiles(profiles: &[(u64, &Profile)]) -> Option<Self> {
         let with_peak: Vec<(u64, Bytes, &Profile)> = profiles
             .iter()
@@ -59,7 +58,7 @@ impl MemoryLine {
         let largest = with_peak.iter().max_by(|a, b| a.1.total_cmp(&b.1));
         let states_of = |fixed: Bytes| {
             let states = largest.and_then(|(.., profile)| by_kind(profile));
-            // Where another moment is told, not all gradients are there in what does not grow.
+            // If another moment was recorded, the fixed part may lack some gradients.
             let most = largest.filter(|(.., profile)| working(profile).is_some()).map_or(fixed, |(_, peak, _)| *peak);
             within(states, Some(most * (1.0 + 1e-9)))
         };
@@ -86,7 +85,7 @@ impl MemoryLine {
         Some(Self { fixed, per_sample, other, working, source, peaks, states: states_of(fixed) })
     }
 
-    /// Through upper estimates (context of the process included) at two batch sizes.
+    /// Fits upper estimates (including the process context) at two batch sizes.
     pub fn at_most(points: [(u64, Bytes); 2]) -> Option<Self> {
         let context = Bytes::known(CONTEXT_BYTES);
         let above = |most: Bytes| most.checked_sub(context).unwrap_or_default().get();
@@ -96,34 +95,34 @@ impl MemoryLine {
         Some(Self { fixed, per_sample, other: None, working: None, source, peaks, states: None })
     }
 
-    /// The peak at a batch size, without the context of the process.
+    /// Peak at a batch size, without the process context.
     pub fn peak(&self, batch: u64) -> Bytes {
         let at = |[fixed, per_sample]: [Bytes; 2]| fixed + per_sample * batch as f64;
         let own = at([self.fixed, self.per_sample]);
         self.other.map_or(own, |other| own.max(at(other)))
     }
 
-    /// Whether what grows with the batch was told from what does not.
+    /// Whether the part that grows with the batch is known separately.
     pub(super) fn is_split(&self) -> bool {
         matches!(self.source, Source::Peaks(_) | Source::Parameters)
     }
 
-    /// Whether it is an upper bound: what fits by it fits, what does not may.
+    /// Whether it is an upper bound: a step within it fits, a step above it may still fit.
     pub fn is_upper_bound(&self) -> bool {
         self.source == Source::AtMost
     }
 
-    /// Whether it rests on shapes and not on recorded peaks alone.
+    /// Whether it uses peaks computed from shapes.
     pub fn is_computed(&self) -> bool {
         self.peaks == MemorySource::Computed
     }
 
-    /// The peak and the context of the process.
+    /// Peak with the process context.
     pub fn with_context(&self, batch: u64) -> Bytes {
         self.peak(batch) + Bytes::known(CONTEXT_BYTES)
     }
 
-    /// The need at a batch size.
+    /// Memory need at a batch size.
     pub fn need(&self, batch: u64) -> MemoryNeed {
         let with_context = self.with_context(batch);
         let unknown = MemoryNeed {
@@ -153,8 +152,7 @@ impl MemoryLine {
         }
     }
 
-    /// The largest batch that fits on a GPU; `None` where not even one sample does, or where
-    /// memory does not grow with the batch.
+    /// Largest batch that fits on a GPU; `None` if not even one sample does, or if memory does not grow with the batch.
     pub fn largest(&self, rates: &Rates<'_>) -> Option<u64> {
         let all = rates.usable_memory.value.get() - CONTEXT_BYTES;
         let most = |[fixed, per_sample]: [Bytes; 2]| ((all - fixed.get()) / per_sample.get()).floor();
@@ -181,27 +179,26 @@ impl fmt::Display for MemoryLine {
             },
             Source::Parameters => write!(
                 f,
-                "memory: {line}, from one {} peak: what is beyond the parameters (with gradients and states) is taken to grow with the batch",
+                "memory: {line}, from one {} peak: all but parameters, gradients and optimizer state is assumed to grow with the batch",
                 word(self.peaks)
             ),
             Source::Proportional => {
                 let word = word(self.peaks);
-                write!(f, "memory: {line}, from one {word} peak, all of it taken to grow with the batch")
+                write!(f, "memory: {line}, from one {word} peak, assumed to grow in proportion to the batch")
             }
-            Source::AtMost => write!(f, "memory: at most {line}, by shapes; no peak was recorded"),
+            Source::AtMost => write!(f, "memory: at most {line}, estimated from shapes; no recorded peak"),
         }
     }
 }
 
-/// The need at the moment of forward and backward that takes most beside the state.
+/// Need at the moment of forward and backward that takes most memory beside the state.
 fn with_working(profile: &Profile) -> Option<Bytes> {
     let memory = profile.step.as_ref()?.memory.as_ref()?;
     let working = memory.working?;
     Some(memory.parameters + memory.optimizer_state + working.gradients + working.growing())
 }
 
-/// The peak where it is of another moment: of the update, where little is kept of the forward pass, it does not
-/// grow with the batch.
+/// The peak if it is at another moment. In the update, which keeps few activations, it does not grow with the batch.
 fn other_moment(batch: u64, peak: Bytes, profile: &Profile) -> Option<[Bytes; 2]> {
     let memory = profile.step.as_ref()?.memory.as_ref()?;
     let working = memory.working?;
@@ -213,8 +210,8 @@ fn other_moment(batch: u64, peak: Bytes, profile: &Profile) -> Option<[Bytes; 2]
     Some([fixed, peak.checked_sub(fixed)? * (1.0 / batch.max(1) as f64)])
 }
 
-/// What does not grow with the batch: by kind where the profile tells, else what the optimizer
-/// found keeps, or Adam where none is found.
+/// Memory that does not grow with the batch: by kind if recorded, otherwise estimated for the detected optimizer, or
+/// Adam.
 fn fixed_part(profile: &Profile) -> Option<Bytes> {
     let told = profile.step.as_ref().and_then(|step| step.memory.as_ref());
     if let Some(memory) = told.filter(|memory| memory.parameters.get() > 0.0) {

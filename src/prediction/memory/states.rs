@@ -1,8 +1,8 @@
-//! What parameters, gradients and optimizer state take, whatever the batch.
+//! Memory of parameters, gradients and optimizer state, independent of the batch.
 //!
-//! Parameter, gradient and each number that the optimizer keeps, by the element type: with Adam
-//! in FP32 16 bytes a parameter, SGD with momentum 12, plain SGD 8; mixed precision with Adam 16
-//! as well (`ZeRO` paper, section 3.1); inference 4 or 2.
+//! Parameter, gradient and each optimizer state have the size of the element type. Adam in FP32 takes 16 bytes per
+//! parameter, SGD with momentum 12, plain SGD 8; Adam in mixed precision also 16 (`ZeRO` paper, section 3.1); inference
+//! 4 or 2.
 
 use crate::precision::infer;
 use crate::sharding::ModelStates;
@@ -10,24 +10,24 @@ use habitat_base::units::Bytes;
 use habitat_step::op::Optimizer;
 use habitat_step::profile::{DType, Mode, Precision, Profile};
 
-/// Parameter, gradient and two moments of Adam in FP32: taken where no optimizer is found.
+/// Bytes per parameter with gradient and two moments of Adam in FP32: the default if no optimizer is detected.
 const MOST_TRAINING: f64 = 16.0;
 const MOST_INFERENCE: f64 = 4.0;
 
-/// Of a step, by its parameter count.
+/// State memory of a step, by its parameter count.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct States {
-    /// No step needs less.
+    /// Minimum for any step.
     pub least: Option<Bytes>,
-    /// What `least` is of, in words.
+    /// Content of `least`, in words.
     pub words: &'static str,
-    /// What it takes by the optimizer found, or as with Adam where none is for sure.
+    /// Estimate for the detected optimizer, or Adam if none is certain.
     pub usual: Option<Bytes>,
-    /// As with Adam, whatever is found.
+    /// Estimate with Adam, whatever was detected.
     pub most: Option<Bytes>,
 }
 
-/// Of a recorded step; bytes are `None` without a parameter count.
+/// Estimates the state memory of a recorded step; bytes are `None` without a parameter count.
 pub(super) fn states(profile: &Profile) -> States {
     let optimizer = Optimizer::of(&profile.operations);
     let kept = optimizer.as_ref().map_or(0, |found| found.states);
@@ -35,20 +35,18 @@ pub(super) fn states(profile: &Profile) -> States {
     let (least, words, most) = match (profile.workload.mode, kept) {
         (Mode::Inference, _) => (element, "parameters", MOST_INFERENCE),
         (_, 0) => (2.0 * element, "parameters and gradients", MOST_TRAINING),
-        (_, 1) => {
-            (3.0 * element, "parameters, gradients and one number that the optimizer keeps of each", MOST_TRAINING)
-        }
-        _ => (4.0 * element, "parameters, gradients and the two moments of Adam", MOST_TRAINING),
+        (_, 1) => (3.0 * element, "parameters, gradients and one optimizer state per parameter", MOST_TRAINING),
+        _ => (4.0 * element, "parameters, gradients and Adam's two moments", MOST_TRAINING),
     };
     let most = most.max(least);
     let all = |bytes: f64| profile.workload.parameter_count.map(|count| Bytes::known(count as f64 * bytes));
     States { least: all(least), words, usual: all(if kept > 0 { least } else { most }), most: all(most) }
 }
 
-/// What a training keeps, by kind: as it says itself, else by the optimizer found, or as with Adam.
-/// `None` for inference and without a parameter count.
+/// State memory of a training step by kind: recorded, or estimated for the detected optimizer or Adam. `None` for
+/// inference and without a parameter count.
 ///
-/// Parameters in 16 bits have a copy in 32 where the optimizer works on 32.
+/// Parameters in 16 bits have a 32-bit copy if the optimizer works on 32 bits.
 pub(super) fn by_kind(profile: &Profile) -> Option<ModelStates> {
     if profile.workload.mode == Mode::Inference {
         return None;
@@ -77,8 +75,7 @@ pub(super) fn by_kind(profile: &Profile) -> Option<ModelStates> {
     })
 }
 
-/// Bytes of a parameter: by the numbers that the optimizer works on, else by the precision of the
-/// step, else 2.
+/// Bytes per parameter: from the optimizer's element type, otherwise from the precision of the step, otherwise 2.
 fn element(profile: &Profile, optimizer: Option<&Optimizer>) -> f64 {
     let of_update = optimizer.and_then(|found| found.dtype.as_ref()).and_then(DType::size_bytes);
     if let Some(bytes) = of_update {

@@ -28,7 +28,7 @@ fn a_recorded_peak_decides() {
     let twenty = profile(Some(20.0), None);
     assert_eq!(fits(&twenty, None, "t4"), Fits::No);
     assert_eq!(fits(&twenty, None, "a10"), Fits::Yes);
-    // 92 % of 24 GB is 22.08 GB; 21.5 and the process do not fit.
+    // 92 % of 24 GB is 22.08 GB; 21.5 GB and the process do not fit.
     assert_eq!(fits(&profile(Some(21.5), None), None, "a10"), Fits::No);
 }
 
@@ -48,7 +48,7 @@ fn parameters_and_shapes_bound_the_need() {
     assert_eq!(fits(&profile(None, None), None, "t4"), Fits::Unknown);
 }
 
-/// 774 million parameters (GPT-2 Large) whose update is made by these operators.
+/// 774 million parameters (GPT-2 Large), updated by these operators.
 fn large(optimizer: &[(&str, &str)]) -> Profile {
     let mut profile = profile(None, Some(774_000_000));
     let update = |(name, dtype): &(&str, &str)| {
@@ -65,15 +65,15 @@ fn what_the_optimizer_keeps_may_not_fit_whatever_the_batch() {
     let need = MemoryNeed::of(&adam, None);
     let rtx = spec("rtx-3060");
     let fit = need.fit(&(&rtx).into());
-    // 16 bytes each are 11.5 GB, and 0.9 the process; 11.0 of 12 may be used.
+    // 16 bytes per parameter are 11.5 GB, the process takes 0.9; 11.0 of 12 GB are usable.
     assert_eq!(fit.fits, Fits::No);
     assert!(
-        fit.reason.starts_with("does not fit: parameters, gradients and the two moments of Adam alone need 12.5 GB"),
+        fit.reason.starts_with("does not fit: parameters, gradients and Adam's two moments alone need 12.5 GB"),
         "{}",
         fit.reason
     );
     assert_eq!(fits(&adam, None, "t4"), Fits::Unknown);
-    // 12 with momentum, 8 without, and 4 of plain weights in 16 bits.
+    // 12 bytes with momentum, 8 without, and 4 for plain 16-bit weights.
     let least = |profile: &Profile| MemoryNeed::of(profile, None).least.unwrap().get() - CONTEXT_BYTES;
     let each = |profile: &Profile| (least(profile) / 774e6).round();
     assert_eq!(each(&adam), 16.0);
@@ -86,11 +86,11 @@ fn what_the_optimizer_keeps_may_not_fit_whatever_the_batch() {
     assert_eq!(each(&inference), 4.0);
     inference.workload.precision = Some(Precision::Bf16);
     assert_eq!(each(&inference), 2.0);
-    // Half as large in 16 bits, which may fit.
+    // Half as much in 16 bits, which may fit.
     assert_eq!(need.narrowed(Narrowing { states: 0.5, ..TO_FP8 }).fit(&(&rtx).into()).fits, Fits::Unknown);
 }
 
-/// Adam, in mixed precision with a 32-bit copy: 2, 2 and 12 bytes (`ZeRO` paper, section 3.1).
+/// Adam in mixed precision with a 32-bit copy: 2, 2 and 12 bytes (`ZeRO` paper, section 3.1).
 #[test]
 fn what_can_be_divided_is_known_by_kind() {
     let each = |profile: &Profile| {
@@ -107,18 +107,18 @@ fn what_can_be_divided_is_known_by_kind() {
     assert_eq!(each(&large(&[("aten::_fused_adam_", "bfloat16")])), ([2.0, 2.0, 4.0], false));
     assert_eq!(each(&large(&[("aten::add_", "float32")])), ([4.0, 4.0, 0.0], false));
     assert_eq!(each(&large(&[])), ([2.0, 2.0, 12.0], true));
-    // 12.5 GB on 12 GB: divided among 4 GPUs it may fit, but nothing says what the batch needs.
+    // 12.5 GB on 12 GB: divided among 4 GPUs it may fit, but the need of the batch is unknown.
     let fit = MemoryNeed::of(&large(&[("aten::_fused_adamw_", "float32")]), None).fit(&(&spec("rtx-3060")).into());
     assert_eq!((fit.fits, fit.sharded(Sharding::Zero1, 4).fits), (Fits::No, Fits::Unknown));
     assert_eq!(fit.sharded(Sharding::Zero1, 1), fit);
-    // More than the whole peak cannot be right.
+    // States larger than the whole peak cannot be right.
     assert_eq!(MemoryNeed::of(&profile(Some(1.0), Some(774_000_000)), None).states, None);
     let mut inference = large(&[]);
     inference.workload.mode = Mode::Inference;
     assert_eq!(MemoryNeed::of(&inference, None).states, None);
 }
 
-/// What is fixed on the line is what is divided, at any batch.
+/// The fixed part of the line is divided, at any batch.
 #[test]
 fn a_line_knows_what_can_be_divided() {
     let of = line(&[(16, 20.0)], Some(774_000_000)).unwrap();
@@ -138,13 +138,13 @@ fn line(peaks: &[(u64, f64)], parameters: Option<u64>) -> Option<MemoryLine> {
 fn a_line_through_recorded_peaks() {
     let of = line(&[(16, 4.0), (32, 6.0), (64, 10.0)], None).unwrap();
     assert!((of.peak(128).get() / GIB - 18.0).abs() < 1e-9 && !of.is_upper_bound());
-    // 14.72 of the T4's 16 GB, less the process (0.93) and 2 fixed, at 1/8 a sample.
+    // 14.72 GB of the T4's 16 GB, less the process (0.93) and 2 GB fixed, at 1/8 GB per sample.
     let gpu = spec("t4");
     let t4 = Rates::new(&gpu);
     assert_eq!(of.largest(&t4), Some(94));
     assert_eq!((of.need(94).fit(&t4).fits, of.need(95).fit(&t4).fits), (Fits::Yes, Fits::No));
     assert!(of.need(95).fit(&t4).reason.contains("line through recorded peaks"));
-    // Peaks that fall say nothing of a sample, and so nothing of the largest batch.
+    // Falling peaks give no growth per sample, and so no largest batch.
     assert_eq!(line(&[(16, 6.0), (32, 4.0)], None).unwrap().largest(&t4), None);
 }
 
@@ -157,8 +157,7 @@ fn a_step_that_does_not_fit_says_with_how_many_samples_it_would() {
         profile.workload.batch_size = Some(32);
         MemoryNeed::of(&profile, None).fit(&t4).largest_batch
     };
-    // 14.72 GB may be used, of which 0.93 are the process and 4 the parameters; half a GB a
-    // sample is left for 19.
+    // 14.72 GB are usable, of which 0.93 are the process and 4 the parameters; half a GB per sample leaves room for 19.
     assert_eq!(of(20.0, Some(1 << 28)), Some(19));
     assert_eq!((of(12.0, Some(1 << 28)), of(20.0, None)), (None, None));
     // Not even one sample.
@@ -169,7 +168,7 @@ fn a_step_that_does_not_fit_says_with_how_many_samples_it_would() {
 
 #[test]
 fn one_peak_is_split_by_the_parameters() {
-    // 16 bytes for each of 2^28 parameters are 4 GiB; the other 2 are of 16 samples.
+    // 16 bytes for each of 2^28 parameters are 4 GiB; the other 2 are for 16 samples.
     let known = line(&[(16, 6.0)], Some(1 << 28)).unwrap();
     assert!((known.peak(32).get() / GIB - 8.0).abs() < 1e-9);
     let unknown = line(&[(16, 6.0)], None).unwrap();
@@ -197,15 +196,15 @@ fn computed_peaks_are_told_from_recorded_ones() {
     let t4 = Rates::new(&gpu);
     let need = MemoryNeed::of(&small, None);
     assert!(need.fit(&t4).reason.contains("(peak computed from shapes, not checked on a GPU, and 1 GB"));
-    assert!(need.in_32_bits().fit(&t4).reason.contains("twice what was computed in 16 bits"));
+    assert!(need.in_32_bits().fit(&t4).reason.contains("twice the peak computed in 16 bits"));
     let line = MemoryLine::of_profiles(&[(16, &small), (32, &large)]).unwrap();
     assert!(line.to_string().ends_with("a line through 2 peaks computed from shapes, not checked on a GPU"));
     assert!(line.need(64).fit(&t4).reason.contains("line through peaks computed from shapes"));
-    // From one alone: parameters and states, as it says itself, do not grow.
+    // From one alone: recorded parameters and states do not grow.
     let one = MemoryLine::of_profiles(&[(16, &small)]).unwrap();
     assert!((one.peak(32).get() / GIB - 6.0).abs() < 1e-9, "{one}");
-    assert!(one.to_string().contains("from one computed peak: what is beyond the parameters"));
-    // A recorded one beside it does not make the line a recorded one.
+    assert!(one.to_string().contains("from one computed peak: all but parameters"));
+    // With a recorded peak beside it, the line still counts as computed.
     let mixed = MemoryLine::of_profiles(&[(16, &profile(Some(4.0), None)), (32, &large)]).unwrap();
     assert!(mixed.to_string().contains("computed"));
 }
@@ -228,7 +227,7 @@ fn a_peak_in_the_update_tells_only_the_most_of_the_activations() {
         fit.activations.map(|kept| [kept.least, kept.most].map(|bytes| bytes.get() / GIB))
     };
     assert_eq!(told(5.0, 1.0), Some([5.0, 5.0]));
-    // Before there are gradients there is room for 6 + 1, or for what the forward pass writes.
+    // Before gradients exist, there is room for 6 + 1, or for the results of the forward pass.
     let [least, most] = told(0.0, 6.0).unwrap();
     assert!(least == 0.0 && most <= 7.0, "{most}");
     assert_eq!(MemoryNeed::of(&profile(Some(10.0), None), None).activations, None);
@@ -245,8 +244,8 @@ fn an_upper_bound_says_yes_or_nothing() {
     assert_eq!(MemoryNeed::unseen(None, None).fit(&t4).fits, Fits::Unknown);
 }
 
-/// 41 GB at the update, 40 of state and gradients; 2 of 20 GB of gradients and 12 GB of 4 samples when most activations
-/// are there.
+/// 41 GB at the update, of which 40 are state and gradients. When most activations exist: 2 of the 20 GB of gradients,
+/// and 12 GB for 4 samples.
 fn with_another_moment() -> Profile {
     let mut profile = profile(Some(41.0), Some(1 << 30));
     let of = |gib: f64| Bytes::known(gib * GIB);
@@ -268,7 +267,7 @@ fn the_peak_moves_from_the_update_to_the_activations() {
     let profile = with_another_moment();
     let line = MemoryLine::of_profiles(&[(4, &profile)]).unwrap();
     let gib = |bytes: Bytes| (bytes.get() / GIB * 100.0).round() / 100.0;
-    // 5 + 15 + 2, and 3 a sample; no less than 41.
+    // 5 + 15 + 2, and 3 per sample; at least 41.
     assert_eq!([4, 6, 8].map(|batch| gib(line.peak(batch))), [41.0, 41.0, 46.0]);
     assert!(line.to_string().contains("22.0 GB + 3.00 GB a sample, at least 41.0 GB"), "{line}");
     let gpu = spec("a100-sxm4-80gb");
@@ -281,16 +280,16 @@ fn the_peak_moves_from_the_update_to_the_activations() {
 fn what_is_divided_leaves_the_activations() {
     let fit = MemoryNeed::of(&with_another_moment(), None).fit(&Rates::new(&spec("a100-sxm4-80gb")));
     let needed = |gpus| (fit.sharded(Sharding::Zero3, gpus).needed.unwrap().get() - CONTEXT_BYTES) / GIB;
-    // Of two GPUs each has 1 and half of 40 at the update, and (5 + 2 + 15) / 2 + 12 before.
+    // Each of two GPUs has 1 and half of 40 at the update, and (5 + 2 + 15) / 2 + 12 before.
     assert!((needed(2) - 23.0).abs() < 1e-9 && (needed(22) - 13.0).abs() < 1e-9, "{} {}", needed(2), needed(22));
-    // At other batch sizes too: (5 + 2 + 15) / 22, and 3 a sample.
+    // At other batch sizes too: (5 + 2 + 15) / 22, and 3 per sample.
     let line = MemoryLine::of_profiles(&[(4, &with_another_moment())]).unwrap();
     let at_8 = line.need(8).fit(&Rates::new(&spec("a100-sxm4-80gb"))).sharded(Sharding::Zero3, 22);
     assert!((at_8.needed.unwrap().get() - CONTEXT_BYTES - 25.0 * GIB).abs() < 1.0, "{at_8:?}");
     assert_eq!(fit.activations.map(|kept| kept.least.get() / GIB), Some(10.0));
 }
 
-/// Products in 8 bits and the rest in 16: as much state, and between half and all of the rest.
+/// Products in 8 bits and the rest in 16: the same state, and between half and all of the rest.
 const TO_FP8: Narrowing = Narrowing { states: 1.0, rest: 0.5, copies: Bytes::ZERO };
 
 #[test]
@@ -298,14 +297,14 @@ fn a_peak_of_wider_numbers_is_the_most() {
     let of = |gib: f64| MemoryNeed::of(&profile(Some(gib), None), None).narrowed(TO_FP8).fit(&Rates::new(&spec("t4")));
     assert_eq!([13.0, 20.0, 30.0].map(|gib| of(gib).fits), [Fits::Yes, Fits::Unknown, Fits::No]);
     assert!(
-        of(20.0).reason.contains("may fit: needs 10.9 to 20.9 GB, recorded in wider numbers"),
+        of(20.0).reason.contains("may fit: needs 10.9 to 20.9 GB, recorded in a wider precision"),
         "{}",
         of(20.0).reason
     );
 }
 
-/// A step of 40 GB state and 60 GB of activations, in 16 bits and in FP8, on one GPU and shared by 2 to 64:
-/// in FP8 it needs no more than in 16 bits, and no less than its state and half of the rest.
+/// A step with 40 GB of state and 60 GB of activations, in 16 bits and in FP8, on one GPU and shared by 2 to 64. FP8
+/// needs at most the 16-bit memory, and at least its state and half of the rest.
 #[test]
 fn fp8_needs_between_its_state_and_what_16_bits_need() {
     let mut recorded = profile(Some(100.0), Some(5 << 29));

@@ -1,15 +1,13 @@
-//! The casts of mixed precision, of which a recording in 32 bits has none.
+//! Casts of mixed precision, which a recording in 32 bits does not have.
 //!
-//! `PyTorch`'s autocast casts the parameters of products, convolutions and recurrent layers once a
-//! step and their gradients back, and every activation that reaches one of these from an operator
-//! in 32 bits, or one of 32 bits from an operator in 16; the backward pass casts the gradients of
-//! such activations the other way. A profile does not say which operation feeds which: forward
-//! operations stand in the order of their first call, and the last result of as many elements
-//! (or of a layer's two or three times as many) is taken to be what comes in.
+//! `PyTorch`'s autocast casts the parameters of products, convolutions and recurrent layers once per step, and their
+//! gradients back. It casts each activation that goes from a 32-bit operator to one of these, or from a 16-bit operator
+//! to a 32-bit one; the backward pass casts the gradients of such activations the other way. A profile does not link
+//! operations to their inputs. Forward operations are in the order of their first call, and an input is assumed to be
+//! the last result with the same number of elements (or, of a layer, two or three times as many).
 //!
-//! Against small steps traced with and without autocast, the bytes of these casts are within 10 %
-//! for GPT, residual networks with batch norm, `ConvNeXt`, U-Net and LSTM, 11 % above for BERT and
-//! 12 % below for Llama.
+//! Compared with small steps traced with and without autocast, the bytes of these casts are within 10 % for GPT,
+//! residual networks with batch norm, `ConvNeXt`, U-Net and LSTM, 11 % too high for BERT and 12 % too low for Llama.
 
 use super::super::decoded::Decoded;
 use habitat_step::op::name::{
@@ -19,38 +17,38 @@ use habitat_step::op::{parameters, volume};
 use habitat_step::profile::tensors::{INPUT_DTYPES, OUTPUT_DTYPES};
 use habitat_step::profile::{Attribute, DType, Phase};
 
-/// Bytes of an element in 32 bits and in 16: one is read, the other written.
+/// Bytes per cast element: one side has 32 bits, the other 16.
 pub(super) const BYTES: f64 = 6.0;
 
-/// In which type autocast runs an operator.
+/// Type in which autocast runs an operator.
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {
-    /// In 16 bits.
+    /// Runs in 16 bits.
     Narrow,
-    /// In 32 bits.
+    /// Runs in 32 bits.
     Wide,
-    /// In the wider type of its tensors.
+    /// Runs in the widest type of its tensors.
     Promotes,
-    /// In the type of its first tensor.
+    /// Runs in the type of its first tensor.
     Follows,
-    /// Its result is in 32 bits, whatever comes in.
+    /// Returns 32 bits for any input.
     Table,
 }
 
-/// The result of a forward operation.
+/// Result of a forward operation.
 #[derive(Clone, Copy)]
 struct Made {
     elements: f64,
     wide: bool,
-    /// Several tensors met in it, or none: where a residual connection may begin.
+    /// Whether it has several input tensors or none, so that a residual connection may start here.
     begins: bool,
-    /// Elements that came in, where a layer of a matrix product made it.
+    /// Input elements, if a matrix product layer made it.
     layer_of: Option<f64>,
 }
 
-/// The casts that autocast would add to each operation of a step recorded in 32 bits: elements of
-/// each cast of one occurrence. Those of the backward pass are added to the forward operation
-/// whose cast they undo. Parameters are not cast more often than there are, where that is known.
+/// Casts that autocast would add to each operation of a step recorded in 32 bits: elements of each cast of one
+/// occurrence. Casts of the backward pass are added to the forward operation whose cast they undo. Casts of parameters
+/// are limited by the parameter count, if known.
 pub(super) fn added(decoded: &[Decoded<'_>], parameter_count: Option<u64>) -> Vec<Vec<f64>> {
     let training = decoded.iter().any(|one| one.operation.phase == Phase::Backward);
     let ways = if training { 2 } else { 1 };
@@ -77,7 +75,7 @@ pub(super) fn added(decoded: &[Decoded<'_>], parameter_count: Option<u64>) -> Ve
             Rule::Follows => known.first().is_none_or(is_wide),
         };
         for (elements, source) in given.iter().zip(&known) {
-            // Of what comes from no operator no gradient is formed.
+            // Inputs that no operator made have no gradient.
             let back = training && source.is_some();
             let times = match rule {
                 Rule::Narrow | Rule::Wide if is_wide(source) != wide => 1 + usize::from(back),
@@ -100,14 +98,14 @@ pub(super) fn added(decoded: &[Decoded<'_>], parameter_count: Option<u64>) -> Ve
     activations
 }
 
-/// Where each of the tensors that come in was made; `None` of what no operator made.
+/// Operation that made each input; `None` if no operator made it.
 fn sources(given: &[f64], made: &[Made], rule: Rule, is_layer: bool) -> Vec<Option<Made>> {
-    // Query, key and value are often parts of what one layer made.
+    // Query, key and value are often parts of one layer's result.
     let is_from = |one: &&Made, elements: f64| {
         one.elements == elements
             || one.layer_of.is_some() && [2.0, 3.0].iter().any(|parts| one.elements == parts * elements)
     };
-    // Layers side by side, as query, key and value, take the same tensor.
+    // Parallel layers such as query, key and value have the same input.
     let is_beside = |one: &Made, elements: f64| is_layer && one.layer_of == Some(elements);
     let last = |elements: f64| {
         let mut before = made.iter().rev().skip_while(|one| is_beside(one, elements));
@@ -118,7 +116,7 @@ fn sources(given: &[f64], made: &[Made], rule: Rule, is_layer: bool) -> Vec<Opti
         if !is_second {
             return last(elements);
         }
-        // The other side of a residual connection, which began before the last result.
+        // The other side of a residual connection, which starts before the last result.
         let mut before = made.iter().rev().filter(|one| one.elements == elements).skip(1);
         let first = made.iter().find(|one| one.elements == elements);
         before.find(|one| one.begins).or(first).copied()
@@ -126,7 +124,7 @@ fn sources(given: &[f64], made: &[Made], rule: Rule, is_layer: bool) -> Vec<Opti
     each.collect()
 }
 
-/// The rule for an operation of the forward pass in 32 bits; `None` of what makes no such numbers.
+/// Rule for a 32-bit forward operation; `None` if its result is not affected.
 fn rule(one: &Decoded<'_>) -> Option<Rule> {
     let operation = one.operation;
     if operation.phase != Phase::Forward || one.dtype != Some(DType::Float32) {
@@ -147,7 +145,7 @@ fn rule(one: &Decoded<'_>) -> Option<Rule> {
     })
 }
 
-/// Whether an input is a tensor of numbers in 32 bits, as far as is told.
+/// Whether an input is a 32-bit number tensor, as far as recorded.
 fn holds_numbers(one: &Decoded<'_>, place: usize) -> bool {
     let told = match one.operation.attributes.get(INPUT_DTYPES) {
         Some(Attribute::List(types)) => types.get(place),
@@ -159,7 +157,7 @@ fn holds_numbers(one: &Decoded<'_>, place: usize) -> bool {
         && !matches!(told, Some(Attribute::Text(name)) if *name != *DType::Float32.name())
 }
 
-/// Whether an operation is told to do nothing but change between 16 and 32 bits.
+/// Whether the recording shows that an operation only casts between 16 and 32 bits.
 pub(super) fn is_told(one: &Decoded<'_>) -> bool {
     let operation = one.operation;
     let width = |name: &str| DType::named(name).size_bytes().filter(|_| DType::named(name).is_floating());
@@ -181,7 +179,7 @@ mod tests {
     /// Phase, name, inputs and result.
     type Call = (&'static str, &'static str, &'static [&'static [u64]], &'static [u64]);
 
-    /// A step of calls in 32 bits.
+    /// Casts of a step of 32-bit calls.
     fn step(calls: &[Call]) -> Vec<Vec<f64>> {
         let tensor = |shape: &&[u64]| serde_json::json!({"shape": shape, "dtype": "float32"});
         let ops = calls.iter().map(|(phase, name, inputs, output)| {
@@ -194,7 +192,7 @@ mod tests {
         added(&Decoded::all(&profile), None)
     }
 
-    /// Two layers side by side on a norm in 32 bits, an activation, a layer, the residual sum.
+    /// Two parallel layers on a 32-bit norm, an activation, a layer, the residual sum.
     #[test]
     fn activations_are_cast_where_types_meet() {
         const X: &[u64] = &[8, 16];
@@ -226,7 +224,7 @@ mod tests {
             "inputs": [{"shape": [8, 16], "dtype": "float32"}, {"shape": [16, 16], "dtype": "float32"}],
             "outputs": [{"shape": [8, 16], "dtype": "float32"}]}]}"#;
         let profile = from_op_list(json.as_bytes(), "step").unwrap();
-        // What comes in is cast at each of the four calls, the one weight that there is at one.
+        // The input is cast in each of the four calls, the single weight in one.
         assert_eq!(added(&Decoded::all(&profile), Some(256)), [vec![128.0, 64.0]]);
     }
 }

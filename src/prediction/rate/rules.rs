@@ -1,28 +1,26 @@
-//! The rules that stand in where nothing was measured: what share of its data sheet a GPU
-//! sustains ([`super`] states them).
+//! Rules for rates that were not measured: the share of its data sheet that a GPU sustains ([`super`] lists them).
 
 use super::{Figure, ProductRate, Source, published_bandwidth};
 use habitat_base::units::{BytesPerSecond, FlopsPerSecond};
 use habitat_step::catalog::{GpuSpec, Vendor};
 
-/// Published measurements of bandwidth (by copies) are below what elementwise kernels reach.
+/// Elementwise kernels are faster than published bandwidth measurements (by copies), by this factor.
 const STREAM_OVER_PUBLISHED: f64 = 1.1;
-/// Share of the tensor peak that long matrix products reach, where none was measured.
+/// Share of the tensor peak that long matrix products reach, if not measured.
 pub const TYPICAL_MATRIX_SHARE: f64 = 0.80;
-/// The same where the maker cut the peak for sums in 32 bits, as `GeForce` boards have it: units that wait half the
-/// time leave power for more than the nominal clock. From 0.88 to 0.95 steps on an RTX 3090 and an RTX 5090, each
-/// left out, are predicted better than with 0.80.
+/// The same share if the manufacturer cut the peak for 32-bit accumulation, as on `GeForce` boards: units that wait
+/// half the time leave power for more than the nominal clock. Values from 0.88 to 0.95 predict steps on an RTX 3090 and
+/// an RTX 5090, each left out, better than 0.80.
 pub const CUT_MATRIX_SHARE: f64 = 0.92;
 /// Share of the FP32 peak on multiprocessors with 128 lanes (8.6 and later).
 const WIDE_SM_SHARE: f64 = 0.70;
-/// The architectures whose FP32 figure counts packed or matrix arithmetic, which kernels
-/// written for plain FP32 do not reach.
+/// Architectures whose FP32 figure counts packed or matrix arithmetic, which plain FP32 kernels do not reach.
 const PACKED_ARCHITECTURES: [&str; 2] = ["CDNA 3", "CDNA 4"];
-/// Their rate without; also the share of its BF16 peak that a MI300X was measured to reach.
+/// Share of that figure without packed arithmetic; also the share of its BF16 peak that an MI300X reached.
 const PACKED_SHARE: f64 = 0.5;
-/// Share of the FP32 peak that long products reach on multiprocessors of 64 lanes.
+/// Share of the FP32 peak that long products reach on multiprocessors with 64 lanes.
 const ISSUE_SHARE: f64 = 0.95;
-/// The same with 128 lanes, compute capability 8.6 and later.
+/// Share with 128 lanes, compute capability 8.6 and later.
 const WIDE_ISSUE_SHARE: f64 = 0.77;
 /// Share of the FP32 matrix peak of CDNA 1 and 2.
 const CDNA_SHARE: f64 = 0.6;
@@ -42,12 +40,11 @@ pub(super) fn vector_by_rule(gpu: &GpuSpec) -> Figure<FlopsPerSecond> {
     }
 }
 
-/// Watts that a sustained TFLOP/s of FP32 products takes, by architecture.
+/// Watts per sustained TFLOP/s of FP32 products, by architecture.
 ///
-/// From GPUs that run into their limit: 16 and 12 nm (Pascal, Volta, Turing) about 18 (T4,
-/// P4), 7 nm Ampere 15.5 (A100 of 250 W). Estimated, with a spread of a third: 8 nm Ampere
-/// 11, Hopper 10, Ada and Blackwell 6.5 (an RTX 4090 sustains about 60 TFLOP/s in 450 W, at
-/// a higher voltage than small GPUs run at). `None` where no GPU is known to be limited.
+/// From GPUs that reach their limit: 16 and 12 nm (Pascal, Volta, Turing) about 18 (T4, P4), 7 nm Ampere 15.5 (A100 of
+/// 250 W). Estimated within a third: 8 nm Ampere 11, Hopper 10, Ada and Blackwell 6.5 (an RTX 4090 sustains about 60
+/// TFLOP/s at 450 W, at a higher voltage than small GPUs). `None` if no GPU is known to be limited.
 fn watts_per_tflop(gpu: &GpuSpec) -> Option<f64> {
     match gpu.architecture.as_str() {
         "Pascal" | "Volta" | "Turing" => Some(18.0),
@@ -59,11 +56,10 @@ fn watts_per_tflop(gpu: &GpuSpec) -> Option<f64> {
     }
 }
 
-/// Watts that a sustained TFLOP/s of FP16 products on matrix cores takes, by architecture.
+/// Watts per sustained TFLOP/s of FP16 products on matrix cores, by architecture.
 ///
-/// An H100 of 700 W holds 798 TFLOP/s of its 989 (its catalog file has the source), so Hopper
-/// takes 0.88 at most. The others are estimated from it and from FP32 ([`watts_per_tflop`]),
-/// with a spread of a quarter. `None` where nothing is known.
+/// An H100 of 700 W sustains 798 of its 989 TFLOP/s (source in its catalog file), so Hopper needs at most 0.88. The
+/// others are estimated from it and from FP32 ([`watts_per_tflop`]), within a quarter. `None` if unknown.
 fn watts_per_matrix_tflop(gpu: &GpuSpec) -> Option<f64> {
     match gpu.architecture.as_str() {
         "Volta" | "Turing" => Some(2.25),
@@ -77,7 +73,7 @@ fn watts_per_matrix_tflop(gpu: &GpuSpec) -> Option<f64> {
     }
 }
 
-/// Long products on matrix cores with this peak. Types of a higher peak take less energy.
+/// Long products on matrix cores with this peak. Types with a higher peak need less energy.
 pub(super) fn matrix_by_rule(gpu: &GpuSpec, peak: FlopsPerSecond) -> Figure<FlopsPerSecond> {
     let adding = gpu.peak.fp16_tensor.zip(gpu.peak.fp16_tensor_fp16_accumulate);
     let is_cut = adding.is_some_and(|(in_32_bits, in_16_bits)| in_32_bits.get() < in_16_bits.get());
@@ -99,7 +95,7 @@ pub(super) fn matrix_by_rule(gpu: &GpuSpec, peak: FlopsPerSecond) -> Figure<Flop
 pub(super) fn fp32_by_rule(gpu: &GpuSpec) -> ProductRate {
     let issue = match gpu.architecture.as_str() {
         "CDNA 1" | "CDNA 2" => 2.0 * CDNA_SHARE,
-        // The catalog's figure counts packed arithmetic; BF16 products reached 51 % too.
+        // The catalog's figure counts packed arithmetic; BF16 products also reached 51 %.
         packed if PACKED_ARCHITECTURES.contains(&packed) => PACKED_SHARE,
         _ if is_wide(gpu) => WIDE_ISSUE_SHARE,
         _ => ISSUE_SHARE,

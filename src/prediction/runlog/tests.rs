@@ -47,9 +47,9 @@ fn one_variable_where_only_one_varies() {
     assert_eq!(model.at(None, Some(3.0)), None);
 }
 
-/// By hand: times 4, 7, 9 at 1, 2, 3: line 5/3 + 5/2 y, residual variance 1/6 with one
-/// degree of freedom; at 4 the leverage is 1/3 + 2²/2, so the standard error of a new run
-/// is √(1/6 · (1 + 7/3)) and the 80 % range 3.0777 times that on both sides of 35/3.
+/// By hand: times 4, 7, 9 at 1, 2, 3 give the line 5/3 + 5/2 y with residual variance 1/6 and one degree of freedom. At
+/// 4 the leverage is 1/3 + 2²/2, so the standard error of a new run is √(1/6 · (1 + 7/3)), and the 80 % range is 3.0777
+/// times that on both sides of 35/3.
 #[test]
 fn the_interval_of_a_new_run_worked_out_by_hand() {
     let runs: Vec<Run> = [(1.0, 4.0), (2.0, 7.0), (3.0, 9.0)].map(|(y, time)| run(8.0, y, time)).to_vec();
@@ -70,7 +70,7 @@ fn beyond_the_logged_batches_the_line_itself_is_doubted() {
         assert!(at.time.range.low.get() < at.time.range.mid.get() && at.wide[0].get() <= at.time.range.low.get());
         (at.time.range.high / at.time.range.low).ln()
     };
-    // The log has no noise: inside it, and at more iterations, nothing is doubted.
+    // The log has no noise: inside it, and at more iterations, the range has no width.
     assert!(width(32.0, 100.0) < 1e-6 && width(64.0, 100_000.0) < 1e-6);
     assert!(width(128.0, 100.0) > 0.05 && width(256.0, 100.0) > width(128.0, 100.0));
     assert!(width(4.0, 100.0) > 0.05);
@@ -99,14 +99,14 @@ fn no_part_of_a_run_takes_time_away() {
     // Through the origin: (10·1 + 20·11 + 30·21) / (100 + 400 + 900).
     assert!((slope.value - 860.0 / 1400.0).abs() < 1e-12);
     assert!(model.at(None, Some(2.0)).unwrap().time.range.mid.get() > 0.0);
-    // Runs that get shorter with more iterations have a mean, and no slope.
+    // Runs that get shorter with more iterations have a mean, but no slope.
     let falling: Vec<Run> = [(10.0, 3.0), (20.0, 2.0), (30.0, 1.0)].map(|(y, time)| run(8.0, y, time)).to_vec();
     let model = RunModel::fit(&falling, None, Weighting::Absolute).unwrap();
     assert!((model.at(None, Some(99.0)).unwrap().time.range.mid.get() - 2.0).abs() < 1e-12);
 }
 
 proptest! {
-    /// Other units of time give the same model in those units; the order of runs is nothing.
+    /// Changing the unit of time scales the model; the order of runs has no effect.
     #[test]
     fn unit_and_order_do_not_matter(
         noise in proptest::collection::vec(0.9..1.1_f64, 12),

@@ -1,4 +1,4 @@
-//! The exchange of gradients once a step.
+//! Gradient exchange once per step.
 
 use super::{Layout, Link, Network, SPREAD, SPREAD_MEASURED, slowest};
 use crate::sharding::Sharding;
@@ -6,35 +6,35 @@ use habitat_base::units::{Bytes, BytesPerSecond, Micros, Range};
 
 /// Size of the communication buckets of PyTorch's `DistributedDataParallel`.
 const BUCKET_BYTES: f64 = 25e6;
-/// Share of a training step that is backward pass (twice the work of forward).
+/// Backward share of a training step (twice the work of forward).
 const BACKWARD_SHARE: f64 = 2.0 / 3.0;
 /// Share of the backward pass that hides traffic (h).
 const HIDING: f64 = 0.6;
-/// What each doubling of the GPUs costs on the host (o).
+/// Host cost of each doubling of the GPUs, in microseconds (o).
 const HOST_US: f64 = 2200.0;
 
-/// What is exchanged once a step, and among whom.
+/// Data exchanged once per step, and its participants.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
     link: Link,
-    /// GPUs of a machine that add up the same gradients: all of them, or one of each replica.
+    /// GPUs of a machine that reduce the same gradients: all of them, or one per replica.
     pub(super) gpus: u32,
-    /// Machines, or groups of them, that then add up theirs.
+    /// Machines, or groups of them, that then reduce their results.
     pub(super) machines: u32,
-    /// What each GPU has of the gradients.
+    /// Gradient bytes of each GPU.
     pub(super) gradients: Bytes,
-    /// What each machine has of them.
+    /// Gradient bytes of each machine.
     pub(super) between: Bytes,
     /// GPUs that wait for each other.
     all: u32,
-    /// Processes of a machine.
+    /// Processes per machine.
     processes: u32,
     sharding: Sharding,
 }
 
 impl Exchange {
-    /// Of so many bytes of gradients of the whole model. A replica on several GPUs divides them;
-    /// its GPUs meet their counterparts in the machine, if it has whole replicas, then those in others.
+    /// Exchange of the whole model's gradients. A replica on several GPUs divides them; its GPUs first reduce with
+    /// their counterparts in the machine, if it has whole replicas, then with those in other machines.
     pub(super) fn new(link: Link, layout: &Layout, gradients: Bytes) -> Self {
         let replica = layout.parallel.gpus().max(1);
         let gpus = if layout.gpus.is_multiple_of(replica) { layout.gpus / replica } else { 1 };
@@ -51,10 +51,10 @@ impl Exchange {
         }
     }
 
-    /// By how much it makes a step longer, where the network of a machine reaches `network`.
+    /// Increase of the step time, if a machine's network reaches `network`.
     ///
-    /// With full sharding the parameters are gathered in the forward pass too, whose share of the
-    /// step is that of its traffic, a third: the whole step hides it.
+    /// Full sharding also gathers the parameters in the forward pass. That is a third of the traffic, and the pass is a
+    /// third of the step, so the whole step hides the traffic.
     pub(super) fn extra(&self, step: Micros, network: BytesPerSecond) -> Micros {
         let passes = |n: u32| 2.0 * (f64::from(n) - 1.0) / f64::from(n);
         let (bandwidth, deviation) = self.link.fitted();
@@ -70,7 +70,7 @@ impl Exchange {
         waiting + exposed + Micros::known(HOST_US * f64::from(self.processes).log2())
     }
 
-    /// The same with its range, and with the factor measured on one machine.
+    /// Increase with its range, and with the factor measured on one machine.
     pub(super) fn added(&self, step: Micros, network: Network, factor: Option<f64>) -> Range<Micros> {
         let inside = Self { machines: 1, all: self.all / self.machines, ..*self };
         let factor = factor.filter(|_| self.gpus > 1);

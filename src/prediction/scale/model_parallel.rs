@@ -1,28 +1,27 @@
-//! A model divided over GPUs: tensor parallel within its layers, pipeline parallel between them.
+//! Model divided over GPUs: tensor parallel within its layers, pipeline parallel between them.
 //!
-//! T GPUs divide each layer, P stages the layers; T·P GPUs are one replica of the model, and the
-//! replicas are data parallel. The layout is given, not sought. Replicas are taken to lie on
-//! neighbouring GPUs. Sources: Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053, section 3
-//! (tensor parallel); Huang et al. 2019, "`GPipe`", arXiv:1811.06965, section 2 (stages and
-//! bubble); Narayanan et al. 2021, arXiv:2104.04473, sections 2.2 and 3 (1F1B, interleaved stages,
-//! traffic); Korthikanti et al. 2022, arXiv:2205.05198, section 4 (sequence parallelism, activations).
+//! T GPUs divide each layer, P stages the layers; T·P GPUs are one replica of the model, and replicas are data
+//! parallel. The layout is given, not optimised. Replicas are assumed to use neighbouring GPUs. Sources: Shoeybi et al.
+//! 2019, "Megatron-LM", arXiv:1909.08053, section 3 (tensor parallel); Huang et al. 2019, "`GPipe`", arXiv:1811.06965,
+//! section 2 (stages and bubble); Narayanan et al. 2021, arXiv:2104.04473, sections 2.2 and 3 (1F1B, interleaved
+//! stages, traffic); Korthikanti et al. 2022, arXiv:2205.05198, section 4 (sequence parallelism, activations).
 //!
 //! With t the step of one micro-batch on one GPU without the update u, a micro-batches take
 //! `(a + P − 1) · (t_T / P + 2·A / B_P) + u/(T·P)`, where
-//! - `t_T = t·(d/T + r) + R·2(T − 1)/T / B`: the share d of products, attention, embedding and loss
-//!   is divided, the rest r is done by all; R are the activations added up (2 all-reduces of an
-//!   attention layer forward and 2 backward, not hidden), B the link's bandwidth;
-//! - A are the activations that go from stage to stage and back as gradients, over the link, or over
-//!   the network where a replica has GPUs of several machines.
+//! - `t_T = t·(d/T + r) + R·2(T − 1)/T / B`: the share d of products, attention, embedding and loss is divided, every
+//!   GPU does the rest r; R are the reduced activations (2 all-reduces of an attention layer forward and 2 backward,
+//!   not hidden), B is the link's bandwidth;
+//! - A are the activations passed between stages, and back as gradients, over the link, or over the network if a
+//!   replica spans machines.
 //!
 //! The bubble is (P − 1)/a of the ideal time. Ends of the range:
-//! - low: r is divided too (sequence parallelism, as much traffic), and stages are interleaved, up to 4
-//!   chunks v of layers a GPU, which divide the bubble by v;
-//! - high: products that are narrower are less efficient ([`NARROWER`]), and the slowest stage has the
-//!   most layers and all that is outside them.
+//! - low: r is divided too (sequence parallelism, with equal traffic), and stages are interleaved, with up to 4 chunks
+//!   v of layers per GPU, which divide the bubble by v;
+//! - high: narrower products are less efficient ([`NARROWER`]), and the slowest stage has the most layers and
+//!   everything outside them.
 //!
-//! The gradients are then exchanged among the replicas as among so many GPUs, each a T·P-th of
-//! them. Nothing here is fitted, nor compared with measurements.
+//! The gradients are then exchanged among the replicas, a T·P-th per GPU. Nothing here is fitted or compared with
+//! measurements.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +31,7 @@ use crate::transformer::TransformerStep;
 use habitat_base::units::{BytesPerSecond, Micros, Range};
 use habitat_step::profile::Workload;
 
-/// How many GPUs share one copy of the model.
+/// Division of one copy of the model over GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelParallel {
@@ -43,14 +42,14 @@ pub struct ModelParallel {
 }
 
 impl Default for ModelParallel {
-    /// A whole model on each GPU.
+    /// Whole model on each GPU.
     fn default() -> Self {
         Self::NONE
     }
 }
 
 impl ModelParallel {
-    /// A whole model on each GPU.
+    /// Whole model on each GPU.
     pub const NONE: Self = Self { tensor: 1, pipeline: 1 };
 
     /// Whether each GPU has a whole model.
@@ -58,12 +57,12 @@ impl ModelParallel {
         self.tensor == 1 && self.pipeline == 1
     }
 
-    /// GPUs of a replica.
+    /// GPUs per replica.
     pub const fn gpus(self) -> u32 {
         self.tensor.saturating_mul(self.pipeline)
     }
 
-    /// The fewest machines of so many GPUs that make whole replicas.
+    /// Minimum number of machines with `gpus` GPUs each that make whole replicas.
     pub const fn machines(self, gpus: u32) -> u32 {
         let (mut common, mut rest) = (self.gpus(), gpus);
         while rest > 0 {
@@ -75,7 +74,7 @@ impl ModelParallel {
         }
     }
 
-    /// `8-way tensor parallel × 2 pipeline stages`.
+    /// Description: `8-way tensor parallel × 2 pipeline stages`.
     pub fn words(self) -> String {
         let tensor = format!("{}-way tensor parallel", self.tensor);
         match (self.tensor, self.pipeline) {
@@ -85,10 +84,10 @@ impl ModelParallel {
         }
     }
 
-    /// Why the GPUs of a layout do not make whole replicas of it.
+    /// Checks that the GPUs of a layout make whole replicas.
     ///
     /// # Errors
-    /// [`ScaleError`] where a layer would span machines, or the GPUs are no multiple of a replica.
+    /// [`ScaleError`] if a layer would span machines, or the GPUs are not a multiple of a replica.
     pub fn check(self, layout: &Layout) -> Result<(), ScaleError> {
         let (tensor, gpus) = (self.tensor, layout.gpus);
         if tensor == 0 || !gpus.is_multiple_of(tensor) {
@@ -101,10 +100,10 @@ impl ModelParallel {
         Ok(())
     }
 
-    /// Why a model cannot be divided so.
+    /// Checks that a model can be divided this way.
     ///
     /// # Errors
-    /// [`ScaleError`] for more stages than layers, or heads that cannot be divided.
+    /// [`ScaleError`] for more stages than layers, or indivisible heads.
     pub fn check_model(self, model: &TransformerStep) -> Result<(), ScaleError> {
         if self.pipeline > model.layers {
             return Err(ScaleError::Stages { stages: self.pipeline, layers: model.layers });
@@ -116,25 +115,22 @@ impl ModelParallel {
     }
 }
 
-/// By how much longer divided products may take at the high end for each halving of their width: a
-/// guess, not measured.
+/// Relative slowdown of divided products at the high end per halving of their width: a guess, not measured.
 const NARROWER: f64 = 0.1;
-/// Chunks of layers that a GPU may have where stages are interleaved, at the low end.
+/// Maximum chunks of layers per GPU with interleaved stages, at the low end.
 const CHUNKS: u32 = 4;
-/// Percent of a step from which on idle stages are worth a remedy.
+/// Bubble, in percent of a step, above which the explanation suggests a remedy.
 const LARGE_BUBBLE: f64 = 20.0;
 
 impl Link {
-    /// What one all-reduce or copy of tens of megabytes reaches that all wait for: worst, expected,
-    /// best.
+    /// Bandwidth of a single all-reduce or copy of tens of megabytes that all wait for: worst, expected, best.
     ///
-    /// Expected and best are bus bandwidths that NCCL's tests report (planner note B0): of 8 H100 a
-    /// ring and the switch's own sums (`nccl-tests` issues 272 and 290), of 8 A100 (149; best is the
-    /// rule of 80 % of the line), of A100 on PCI Express 4 and RTX 5090 on 5 (178, `nccl` 1639), of
-    /// boards through host memory (DeepView's constant; 4090 with copies from board to board). The
-    /// worst is half of the expected, which on PCI Express is about what data parallel programs
-    /// reach ([`Link::fitted`]); between modules these reach much less, yet in buckets beside
-    /// computation, which is another thing. V100 are expected within the range of modules.
+    /// Expected and best are bus bandwidths from NCCL's tests: ring and in-switch reduction of 8 H100 (`nccl-tests`
+    /// issues 272 and 290), of 8 A100 (149; best is the rule of 80 % of the line), of A100 on PCI Express 4 and RTX
+    /// 5090 on 5 (178, `nccl` 1639), of boards through host memory (DeepView's constant; 4090 with copies from board to
+    /// board). The worst is half of the expected, on PCI Express about the bandwidth in data parallel programs
+    /// ([`Link::fitted`]). Modules reach much less in those programs, but in buckets beside computation, which is not
+    /// comparable. V100 are expected within the range of modules.
     fn collective(self) -> Range<BytesPerSecond> {
         let [mid, high] = match self {
             Self::HostMemory => [6e9, 12.7e9],
@@ -147,14 +143,13 @@ impl Link {
     }
 }
 
-/// The optimizer step of so many micro-batches on each replica of a layout; where each GPU is one,
-/// [`scaled_step`] and [`ScaledStep::accumulated`].
+/// Predicts an optimizer step of several micro-batches on each replica of a layout. If each GPU is a replica, it is
+/// [`scaled_step`] with [`ScaledStep::accumulated`].
 ///
-/// `single` is one micro-batch of `batch` samples on one GPU with the whole model, `model` what can be
-/// divided of it.
+/// `one` is a micro-batch on one GPU with the whole model, and the parts of the model that can be divided.
 ///
 /// # Errors
-/// [`ScaleError`]: no parameter count, no layers found, or a layout that does not fit them.
+/// [`ScaleError`]: no parameter count, no layers, or a layout that does not fit them.
 pub fn optimizer_step(
     one: &MicroBatch<'_>,
     gpu: &GpuFacts,
@@ -186,8 +181,8 @@ pub fn optimizer_step(
     let mut parts = Vec::new();
     if pipeline > 1 {
         let bubble = f64::from(pipeline - 1) / batches as f64 * 100.0;
-        // Micro-batches come from more samples between two updates.
-        let remedy = if bubble > LARGE_BUBBLE { " (--global-batch N fills it)" } else { "" };
+        // A larger global batch gives more micro-batches per update.
+        let remedy = if bubble > LARGE_BUBBLE { " (a larger --global-batch shrinks it)" } else { "" };
         parts.push(format!("{bubble:.0} % bubble{remedy}"));
     }
     if tensor > 1 {
@@ -213,7 +208,7 @@ pub fn optimizer_step(
     };
     let over = if replica.spans() { format!(", stages over {}", layout.network.words()) } else { String::new() };
     let why = format!(
-        "{of} of {}, {micro}: {}{between}; over {}{over}; range from sequence parallelism and interleaved stages to less efficient products and unequal stages; by formulas, not compared with measurements",
+        "{of} of {}, {micro}: {}{between}; over {}{over}; low end: sequence parallelism and interleaved stages; high end: less efficient products and unequal stages; by formulas, not validated",
         parallel.words(),
         parts.join(", "),
         gpu.link.words(),
@@ -222,32 +217,32 @@ pub fn optimizer_step(
     Ok(ScaledStep { step: Estimate { range, method: single.method }, extra: added.mid, why })
 }
 
-/// One end of the range, or its middle.
+/// Assumptions for one end of the range, or its middle.
 struct End {
-    /// Of the T GPUs.
+    /// Bandwidth among the T GPUs.
     link: BytesPerSecond,
-    /// Between stages.
+    /// Bandwidth between stages.
     stages: BytesPerSecond,
-    /// By how much divided products take longer.
+    /// Slowdown factor of divided products.
     narrower: f64,
-    /// By what the rest is divided.
+    /// Divisor of the undivided rest.
     rest: f64,
     /// Share of a micro-batch on the slowest stage.
     slowest: f64,
-    /// Chunks of layers that a GPU has.
+    /// Chunks of layers per GPU.
     chunks: f64,
 }
 
 /// One replica of the model.
 struct Replica {
     model: TransformerStep,
-    /// Times the samples of the model's step.
+    /// Samples relative to the model's recorded step.
     scale: f64,
     tensor: f64,
     pipeline: f64,
     batches: f64,
     link: Range<BytesPerSecond>,
-    /// Of a machine, where stages are on several.
+    /// Network of a machine, if stages span several.
     network: Option<Network>,
 }
 
@@ -265,7 +260,7 @@ impl Replica {
         }
     }
 
-    /// Whether it has GPUs of several machines.
+    /// Whether it spans several machines.
     const fn spans(&self) -> bool {
         self.network.is_some()
     }
@@ -291,19 +286,19 @@ impl Replica {
         End { link: self.link.low, stages, narrower, slowest, ..self.expected() }
     }
 
-    /// The all-reduces of a micro-batch through all layers.
+    /// All-reduces of a micro-batch through all layers.
     fn reduced(&self, link: BytesPerSecond) -> Micros {
         self.model.reduced * (self.scale * 2.0 * (self.tensor - 1.0) / self.tensor) / link
     }
 
-    /// What a stage of a micro-batch hands on, and is handed back.
+    /// Activations and gradients that a stage passes on for a micro-batch.
     fn handed(&self, end: &End) -> Micros {
         let boundaries = if self.pipeline > 1.0 { end.chunks } else { 0.0 };
         self.model.activations * (2.0 * self.scale * boundaries) / end.stages
     }
 
-    /// A micro-batch on one stage, whose step on one GPU with the whole model is `single`. The host
-    /// launches the operations of a stage, however narrow.
+    /// Time of a micro-batch on one stage, if its step on one GPU with the whole model is `single`. The host launches
+    /// all operations of a stage, however narrow.
     fn slot(&self, single: Micros, end: &End) -> Micros {
         let rest = 1.0 - self.model.divided - self.model.update;
         let computed = single * (self.model.divided * end.narrower / self.tensor + rest.max(0.0) / end.rest);
@@ -311,7 +306,7 @@ impl Replica {
         batch * end.slowest + self.handed(end)
     }
 
-    /// All micro-batches, and the update.
+    /// Time of all micro-batches and the update.
     fn time(&self, single: Micros, end: &End) -> Micros {
         let slots = self.batches + (self.pipeline - 1.0) / end.chunks;
         let update = single * (self.model.update / (self.tensor * self.pipeline));
@@ -354,7 +349,7 @@ mod tests {
         }
     }
 
-    /// 8 layers; of the step 0.8 are divided, 0.1 is done by all and 0.1 the update.
+    /// 8 layers; 0.8 of the step is divided, 0.1 runs on every GPU, and 0.1 is the update.
     fn model() -> TransformerStep {
         TransformerStep {
             layers: 8,
@@ -387,8 +382,8 @@ mod tests {
         assert!((found.get() / expected - 1.0).abs() < 1e-9, "{} µs, not {expected}", found.get());
     }
 
-    /// 8 micro-batches on 4 stages take (8 + 3)/(8·4) of eight steps of 0.9 s without the update, each
-    /// with 2 MB handed on at 370 GB/s, and a quarter of the update.
+    /// 8 micro-batches on 4 stages take (8 + 3)/(8·4) of eight steps of 0.9 s without the update, each with 2 MB passed
+    /// on at 370 GB/s, and a quarter of the update.
     #[test]
     fn the_bubble_of_stages_by_hand() {
         let of = replica(1, 4, 8);
@@ -396,33 +391,33 @@ mod tests {
             of.time(step().range.mid, &of.expected()),
             8.0 * 0.9e6 * (11.0 / 32.0) + 11.0 * 2e6 / 370e9 * 1e6 + 0.1e6 / 4.0,
         );
-        // Two chunks of the 8 layers a GPU, each handed on: (8 + 3/2)/(8·4).
+        // Two chunks of the 8 layers per GPU, each passed on: (8 + 3/2)/(8·4).
         let best = of.best();
         assert_eq!(best.chunks, 2.0);
         is(of.time(step().range.mid, &best), 9.5 * (0.9e6 / 4.0 + 4e6 / 480e9 * 1e6) + 0.1e6 / 4.0);
-        // The last of 3 stages has 3 of 8 layers, and all of the tenth outside them.
+        // The last of 3 stages has 3 of 8 layers, and the whole tenth outside them.
         let of = replica(1, 3, 1);
         assert!((of.worst().slowest - (0.375 * 0.9 + 0.1)).abs() < 1e-12);
     }
 
-    /// 37 MB added up by 4 GPUs are 1.5 times 37 MB at 370 GB/s: 150 µs.
+    /// 37 MB reduced by 4 GPUs are 1.5 times 37 MB at 370 GB/s: 150 µs.
     #[test]
     fn the_all_reduces_of_layers_by_hand() {
         let of = replica(4, 1, 1);
         is(of.reduced(of.expected().link), 150.0);
         is(of.time(step().range.mid, &of.expected()), 0.8e6 / 4.0 + 0.1e6 + 150.0 + 0.1e6 / 4.0);
-        // Sequence parallelism divides the rest too.
+        // Sequence parallelism also divides the rest.
         is(of.time(step().range.mid, &of.best()), 0.8e6 / 4.0 + 0.1e6 / 4.0 + 150.0 * 370.0 / 480.0 + 0.1e6 / 4.0);
         is(of.time(step().range.mid, &of.worst()), 0.8e6 * 1.2 / 4.0 + 0.1e6 + 300.0 + 0.1e6 / 4.0);
-        // Twice the samples, twice the traffic; what the host launches is not narrower.
+        // Twice the samples, twice the traffic; host launches do not shrink.
         let twice = Replica::new(model(), Some(2), Link::Switched, &layout(4, 1, 1), 1);
         is(twice.reduced(twice.expected().link), 300.0);
         let host = Replica { model: TransformerStep { host: Micros::known(0.5e6), ..model() }, ..of };
         is(host.time(step().range.mid, &host.expected()), 0.5e6 + 150.0 + 0.1e6 / 4.0);
     }
 
-    /// Each GPU has a sixteenth of the gradients and meets one counterpart in the machine of the other
-    /// replica; half of them go through the network of each of two machines of a replica.
+    /// Each GPU has a sixteenth of the gradients and one counterpart in the other replica on its machine; half of them
+    /// go through the network of each of two machines of a replica.
     #[test]
     fn gradients_meet_among_replicas() {
         let gradients = Bytes::known(16e9);
@@ -468,7 +463,7 @@ mod tests {
     }
 
     proptest! {
-        /// A whole model on each GPU is what it was, whatever is known of its layers.
+        /// A whole model on each GPU is unaffected by its layers.
         #[test]
         fn a_whole_model_on_each_gpu_is_as_before(
             machines in 1..5u32, batches in 1..9u64, millis in 1.0..1e5f64, is_known: bool,
@@ -482,7 +477,7 @@ mod tests {
             prop_assert_eq!(now.unwrap(), before);
         }
 
-        /// The ends lie around the middle, whatever the layout.
+        /// The ends enclose the middle for any layout.
         #[test]
         fn ends_lie_around_the_middle(tensor in 0..4u32, pipeline in 1..9u32, batches in 1..33u64, millis in 1.0..1e5f64) {
             let of = replica(1 << tensor, pipeline, batches);

@@ -47,11 +47,11 @@ fn repetitions_count_by_their_median() {
 fn a_step_bound_by_the_host_rises_at_least_a_little_and_says_so() {
     let flat = curve(&[(16, 100.0), (32, 100.0)]);
     assert_eq!(flat.regime(), Regime::Fixed);
-    // 15 % of 100 µs grows with the batch: + 15 µs a doubling, then 30.
+    // 15 % of 100 µs grows with the batch: 15 µs for one doubling, 30 more for the next.
     assert!((mid(&flat, 64) - 115.0).abs() < 1e-9 && (mid(&flat, 128) - 145.0).abs() < 1e-9);
     assert!(flat.notes(&[64])[0].contains("does not grow"), "{:?}", flat.notes(&[64]));
     assert!(flat.notes(&[24]).is_empty());
-    // Times that fall do not go on falling.
+    // A falling series is not extrapolated downwards.
     assert!(mid(&curve(&[(16, 110.0), (32, 100.0)]), 64) >= 100.0);
     let growing = curve(&[(16, 100.0), (32, 190.0)]);
     let width = |curve: &BatchCurve| curve.at(128).time.range.high / curve.at(128).time.range.low;
@@ -60,14 +60,14 @@ fn a_step_bound_by_the_host_rises_at_least_a_little_and_says_so() {
 
 #[test]
 fn points_that_bend_are_told() {
-    // Bound by the host up to 32, by the device beyond.
+    // CPU-bound up to 32, GPU-bound beyond.
     let host = curve(&[(8, 100.0), (16, 100.0), (32, 105.0), (64, 200.0), (128, 400.0)]);
     assert!(host.bend().is_some_and(|bend| bend.upward), "{host:?}");
     assert!((mid(&host, 256) / 800.0 - 1.0).abs() < 1e-9, "{}", mid(&host, 256));
-    assert!(host.notes(&[])[0].contains("faster and faster"));
+    assert!(host.notes(&[])[0].contains("faster than linearly"));
     let saturating = curve(&[(16, 100.0), (32, 180.0), (64, 250.0)]);
     assert!(saturating.bend().is_some_and(|bend| !bend.upward));
-    // Noise alone does not bend: three per cent up and down.
+    // Noise alone is not a bend: ±3 %.
     let noisy: Vec<(u64, f64)> =
         (1..=8).map(|n| (n * 16, (50.0 + 10.0 * n as f64) * if n % 2 == 0 { 1.03 } else { 0.97 })).collect();
     assert_eq!(curve(&noisy).bend(), None);
@@ -80,7 +80,7 @@ fn the_devices_busy_time_tells_when_it_will_decide() {
         point.busy = Some(Micros::new(busy).unwrap());
     }
     let with_busy = BatchCurve::fit(&known).unwrap();
-    // 80 µs of work at batch 64, and the 61 that the step took besides.
+    // 80 µs of work at batch 64, plus the other 61 µs of the step.
     assert!((mid(&with_busy, 64) - 141.0).abs() < 1e-9);
     known[0].busy = None;
     assert!(!BatchCurve::fit(&known).unwrap().has_busy());
@@ -110,7 +110,7 @@ fn what_cannot_be_fitted_is_refused() {
 }
 
 proptest! {
-    /// Times in another unit give the same curve in that unit, and the order is nothing.
+    /// Changing the unit scales the curve; the order of the points has no effect.
     #[test]
     fn unit_and_order_do_not_matter(
         steps in proptest::collection::btree_map(1..2000_u64, 1.0..1e6_f64, 2..7),
@@ -127,7 +127,7 @@ proptest! {
         }
     }
 
-    /// A range always holds its middle value, and the wider one the narrower.
+    /// A range always contains its middle value, and the wide range contains the narrow one.
     #[test]
     fn ranges_hold(
         steps in proptest::collection::btree_map(1..2000_u64, 1.0..1e6_f64, 2..7),
@@ -138,7 +138,7 @@ proptest! {
         prop_assert!(at.time.range.mid.get() <= at.time.range.high.get() && at.time.range.high.get() <= at.wide[1].get());
     }
 
-    /// A larger batch beyond the measured ones never takes less time.
+    /// Beyond the measured batches, a larger batch never takes less time.
     #[test]
     fn larger_batches_take_longer(
         steps in proptest::collection::btree_map(1..2000_u64, 1.0..1e6_f64, 2..7),

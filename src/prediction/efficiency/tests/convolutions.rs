@@ -1,4 +1,4 @@
-//! What convolutions ask for.
+//! Tests of the device work of convolutions.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn terms_name_kind_direction_and_layout() {
     let pointwise = asked("convolution", "forward", "[[8, 64, 56, 56], [64, 64, 1, 1]]", "");
     assert_eq!(names(&pointwise[0].memory), ["pointwise", "convolution", "pointwise, channels first"]);
     assert_eq!(pointwise.len(), 1);
-    // Nor are depthwise and thin ones copied; backward, what comes in and goes out of each gradient is.
+    // Depthwise and thin ones are not copied; backward, input and output of each gradient are.
     for (groups, channels, inside) in [(64, 64, 1), (1, 3, 3)] {
         let inputs = format!("[[8, {channels}, 56, 56], [64, {inside}, 3, 3]]");
         let rest = format!(r#", "attributes": {{"padding": [1, 1], "groups": {groups}}}"#);
@@ -38,8 +38,8 @@ fn terms_name_kind_direction_and_layout() {
     assert_eq!(names(&weight.memory)[1], "depthwise, weight");
 }
 
-/// In channels-last order, groups of 4, 8, 16 and 32 channels have kernels, and others are copied, as those of all widths
-/// are in the other order; so are layers of odd numbers of channels.
+/// In channels-last layout, groups of 4, 8, 16 and 32 channels have kernels, and other widths are copied. In
+/// channels-first layout all are copied, and so are layers with an odd number of channels.
 #[test]
 fn what_has_no_kernel_in_its_order_is_copied() {
     let between = |channels: u64, outside: u64, groups: u64, size: u64, layout: &str| {
@@ -69,10 +69,10 @@ fn what_has_no_kernel_in_its_order_is_copied() {
     assert_eq!(copied(512, 32, 3, "").as_deref(), Some("grouped, channels first"));
     assert_eq!(copied(60, 1, 3, last).as_deref(), Some("dense, copied"));
     assert_eq!(copied(64, 1, 3, last), None);
-    // The tensor of an odd number of channels alone; in the other order both are.
+    // Only the tensor with the odd number of channels; in the other layout both.
     assert_eq!(between(64, 60, 1, 3, last), Some((60.0, "dense, copied".to_owned())));
     assert_eq!(between(64, 60, 1, 3, "").unwrap().0, 124.0);
-    // A layer of one tap is a product, which only is slower: with odd rows, by kernels for any alignment.
+    // A single-tap layer is a product and only slower: with odd rows, it uses kernels for any alignment.
     assert_eq!(copied(60, 1, 1, last), None);
     for (channels, is_unaligned) in [(64, false), (60, false), (61, true)] {
         let inputs = format!("[[8, {channels}, 14, 14], [64, {channels}, 1, 1]]");
@@ -84,8 +84,8 @@ fn what_has_no_kernel_in_its_order_is_copied() {
     assert_eq!(copied(64, 64, 9, last), None, "depthwise");
 }
 
-/// A depthwise convolution takes cycles for each result, its gradient for each element of the input; which kernels run is
-/// told by order, type, stride and filter.
+/// A depthwise convolution takes cycles per result, its gradient per input element. Layout, type, stride and filter
+/// decide which kernels run.
 #[test]
 fn depthwise_kernels_are_told_apart() {
     let asked_of = |dtype: &str, size: u64, stride: u64, order: &str| {
@@ -117,7 +117,7 @@ fn depthwise_kernels_are_told_apart() {
     assert_eq!(asked_of("bfloat16", 9, 1, last), [false, false, true, true]);
 }
 
-/// In FP32 a convolution and either of its gradients have terms of their own from Hopper on; by matrix units they have none.
+/// From Hopper on, an FP32 convolution and either gradient have their own terms; with matrix units they have none.
 #[test]
 fn convolutions_in_fp32_differ_from_hopper_on() {
     let backward = r#"{"name": "aten::convolution_backward", "phase": "backward", "dtype": "float32",

@@ -1,4 +1,4 @@
-//! The mean of the black-box model: non-negative factors, drawn to the data sheets.
+//! Mean of the black-box model: non-negative factors, regularised towards the data sheets.
 
 use crate::blackbox::OperatorKind;
 use crate::rate::Rates;
@@ -6,25 +6,24 @@ use habitat_base::regress::quantile::median;
 use habitat_base::regress::{RegressError, non_negative};
 use habitat_step::catalog::GpuSpec;
 
-/// Relative errors beyond this count by their size, not by their square (Huber 1964).
+/// Relative errors beyond this count linearly, not squared (Huber 1964).
 const HUBER: f64 = 0.05;
-/// Rounds of reweighting.
+/// Number of reweighting rounds.
 const ROUNDS: usize = 4;
-/// How strongly the factors of waiting, recorded idle time and a millisecond are drawn to
-/// [`WAITED`], against the kinds' to their ratios.
+/// Regularisation strength of the factors of waiting, recorded idle time and 1 ms towards [`WAITED`], relative to that
+/// of the kinds towards their ratios.
 const WAITING: f64 = 2.0;
-/// Found, as [`WAITING`], on networks, families and kinds of operators left out. Networks that
-/// hardly wait do not tell these factors, and those that do are lost without them.
+/// Chosen like [`WAITING`] by leaving out networks, families and kinds of operators. Networks that hardly wait do not
+/// determine these factors, but networks that do wait need them.
 const WAITED: [f64; 3] = [0.3, 0.2, 0.0];
 
-/// Factors of `columns` (time by kind, waiting, recorded idle time, a millisecond) that give
-/// `steps` with the smallest relative errors.
+/// Fits factors of `columns` (time by kind, waiting, recorded idle time, 1 ms) that give `steps` with the smallest
+/// relative errors.
 ///
-/// What they are drawn to: for kinds that compute, the ratio of the GPUs' product rates (the
-/// geometric mean of a burst and what holds); for copies to and from the host 1; for the rest
-/// the ratio of bandwidths; all times the factor by which that is off in the median. Of a kind
-/// that no row has nothing says whether arithmetic or memory bounds it, nor how far its
-/// kernels fall short as the others do: the middle of both ratios, and of that factor and 1.
+/// Prior values of the factors: for compute kinds, the ratio of the GPUs' product rates (geometric mean of burst and
+/// sustained); for copies between host and device, 1; for others, the ratio of bandwidths; all multiplied by the median
+/// error of these ratios. A kind without rows may be compute- or memory-bound, and its kernels may fall short of the
+/// ratio by another amount. Its prior is the geometric mean of both ratios, times the root of that error.
 pub(super) fn fit(
     columns: &[Vec<f64>],
     steps: &[f64],
@@ -46,7 +45,7 @@ pub(super) fn fit(
         }
     }
     let strength = ridge * (steps.len() as f64).sqrt();
-    // Relative errors: rows are divided by their step and are to give 1.
+    // Relative errors: rows are divided by their step, so the target is 1.
     let mut rows: Vec<Vec<f64>> =
         columns.iter().zip(steps).map(|(columns, step)| columns.iter().map(|x| x / step).collect()).collect();
     let mut wanted = vec![1.0; rows.len()];
@@ -91,8 +90,7 @@ mod tests {
     use super::*;
     use crate::shipped;
 
-    /// Convolutions three times as fast, normalisation twice, copies as they were, waiting
-    /// half as long.
+    /// Convolutions three times as fast, normalisation twice, copies unchanged, waiting half as long.
     #[test]
     fn known_factors_come_back() {
         let catalog = shipped::catalog();
@@ -113,8 +111,8 @@ mod tests {
         for (index, factor) in [(0, 1.0 / 3.0), (2, 0.5), (15, 1.0), (17, 0.5)] {
             assert!((factors[index] - factor).abs() < 1e-3, "{index}: {factors:?}");
         }
-        // A kind that was never seen lies between the ratios of arithmetic and of bandwidths,
-        // half way to what they are off by elsewhere.
+        // The factor of an unseen kind is between the ratios of arithmetic and bandwidth, half way to their error
+        // elsewhere.
         let (m60, v100) = (gpu("m60"), gpu("v100-sxm2-16gb"));
         let ratios = ratios(m60, v100);
         let by_sheet = |row: &Vec<f64>| row.iter().zip(&ratios).map(|(x, ratio)| x * ratio).sum::<f64>();

@@ -1,4 +1,4 @@
-//! PROFET's interpolation in batch and picture size, fitted and judged on measured steps.
+//! Fits and evaluates PROFET's interpolation in batch and image size on measured steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use crate::blackbox::{Axis, Shape, Sizes, StepRecord};
 use habitat_base::regress::quantile::{median, quantile};
 use habitat_base::units::GpuSlug;
 
-/// A series of one workload on one GPU.
+/// Measured series of one workload on one GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// The network.
+    /// Network name.
     pub network: Arc<str>,
     /// The GPU.
     pub gpu: GpuSlug,
-    /// What is held, in words.
+    /// Fixed dimension, in words.
     pub held: String,
     /// Sizes and step times in microseconds, medians over repetitions.
     pub series: Series,
 }
 
-/// Series along `axis`, of three sizes or more.
+/// Series along `axis`, with at least three sizes.
 pub fn series(rows: &[StepRecord], axis: Axis) -> Vec<Measured> {
-    /// Network, GPU and what is held.
+    /// Network, GPU and fixed dimension.
     type Key<'a> = (&'a Arc<str>, &'a GpuSlug, u64);
     let mut times: BTreeMap<Key<'_>, BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
     for row in rows {
@@ -52,23 +52,23 @@ pub fn series(rows: &[StepRecord], axis: Axis) -> Vec<Measured> {
         .collect()
 }
 
-/// A size between the ends, predicted and measured, in microseconds.
+/// Predicted and measured time at a size between the ends, in microseconds.
 #[derive(Debug, Clone)]
 pub struct Between<'a> {
-    /// The series it is of.
+    /// Series of the size.
     pub of: &'a Measured,
     /// The size.
     pub size: f64,
-    /// By the polynomial of the other networks.
+    /// Prediction by the polynomial of the other networks.
     pub polynomial: f64,
-    /// By a straight line between the ends.
+    /// Prediction by a straight line between the ends.
     pub line: f64,
-    /// What it took.
+    /// Measured time.
     pub measured: f64,
 }
 
-/// Fits the polynomial of every GPU without one network after the other, and predicts that
-/// network's sizes between its smallest and largest.
+/// Fits the polynomial of every GPU with each network left out, and predicts that network's sizes between its smallest
+/// and largest.
 pub fn cross_validate(all: &[Measured]) -> Vec<Between<'_>> {
     let gpus: BTreeSet<&GpuSlug> = all.iter().map(|measured| &measured.gpu).collect();
     let networks: BTreeSet<&Arc<str>> = all.iter().map(|measured| &measured.network).collect();
@@ -93,8 +93,8 @@ pub fn cross_validate(all: &[Measured]) -> Vec<Between<'_>> {
     found
 }
 
-/// The shapes of every GPU of `rows`, each the polynomial or a straight line, whichever was
-/// nearer on networks left out.
+/// Growth of every GPU of `rows`: the polynomial or a straight line, whichever has the smaller error on left-out
+/// networks.
 pub fn fit(rows: &[StepRecord]) -> Vec<Sizes> {
     let gpus: BTreeSet<&GpuSlug> = rows.iter().map(|row| &row.gpu).collect();
     let axes = [Axis::Batch, Axis::Pixels].map(|axis| series(rows, axis));
@@ -133,8 +133,8 @@ mod tests {
     use super::*;
     use habitat_base::units::Micros;
 
-    /// Two networks whose steps grow with the square of the batch: each is predicted by the
-    /// other's polynomial without error, by a line not.
+    /// Two networks whose steps grow with the square of the batch: the other's polynomial predicts each without error,
+    /// a line does not.
     #[test]
     fn the_other_network_tells_the_shape() {
         let rows: Vec<StepRecord> = [("A", 1.0), ("B", 7.0)]

@@ -1,4 +1,4 @@
-//! How lines go from GPU to GPU.
+//! Fits lines across GPUs.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use habitat_base::regress::line::{Line, Point};
 use habitat_base::regress::quantile::median;
 use habitat_step::catalog::{Catalog, GpuSpec};
 
-/// What may drive a kind; tiles belong to one kernel.
+/// Candidate drivers of a kind; tiles are specific to a kernel.
 const DRIVERS: [Driver; 4] = [Driver::Input, Driver::Operations, Driver::Output, Driver::Bytes];
 
-/// The least number of GPUs that a kind of layer was measured on, among three or more.
+/// Minimum number of GPUs with measurements of a kind of layer, among three or more.
 const LEAST_OF_A_KIND: usize = 2;
 
 /// Lines of one kind on every GPU, by driver.
@@ -28,7 +28,7 @@ pub(super) struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
-    /// Fits every kind of layer on every GPU by itself.
+    /// Fits every kind of layer separately on every GPU.
     pub(super) fn new(
         data: &Data,
         catalog: &'a Catalog,
@@ -37,7 +37,7 @@ impl<'a> Measured<'a> {
     ) -> Result<Self, FitError> {
         let mut kinds: BTreeMap<String, ByGpu<'a>> = BTreeMap::new();
         let mut steps = ByGpu::new();
-        // Kernels have other names on other architectures: those of one kind are taken together.
+        // Kernel names differ between architectures, so all kernels of a kind are combined.
         for slug in data.gpus() {
             let gpu = catalog.find(slug.as_str())?;
             let rows = chosen(data, slug, keep);
@@ -71,7 +71,7 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// Puts the lines across GPUs into a model, those of one GPU left out where asked for.
+/// Fills in the lines across GPUs of a model, optionally leaving out one GPU.
 pub(super) fn fill(model: &mut KernelWise, measured: &Measured<'_>, without: Option<&GpuSpec>) {
     let keep = |lines: &ByGpu<'_>| -> Vec<(GpuSpec, Vec<Group>)> {
         let others = lines.iter().filter(|(gpu, _)| without.is_none_or(|without| gpu.slug != without.slug));
@@ -101,8 +101,8 @@ pub(super) fn fill(model: &mut KernelWise, measured: &Measured<'_>, without: Opt
     model.across_steps = line(&keep(&measured.steps), &[Driver::Operations]);
 }
 
-/// The line of a kind across GPUs: by the driver that explains the times on them best, with
-/// the property that explains the rates best. `None` of fewer than two GPUs.
+/// Fits the line of a kind across GPUs, with the driver that explains the times best and the property that explains the
+/// rates best. `None` for fewer than two GPUs.
 fn line(lines: &[(GpuSpec, Vec<Group>)], drivers: &[Driver]) -> Option<AcrossLine> {
     let of = |driver: Driver| -> Vec<(&GpuSpec, &Group)> {
         lines

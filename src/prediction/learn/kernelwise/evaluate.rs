@@ -1,4 +1,4 @@
-//! Errors on networks and GPUs left out, and the ranges that follow from them.
+//! Errors on left-out networks and GPUs, and the ranges derived from them.
 
 use std::collections::BTreeSet;
 
@@ -14,20 +14,20 @@ use habitat_base::units::{GpuSlug, Micros};
 use habitat_step::catalog::{Catalog, GpuSpec};
 use habitat_step::profile::Profile;
 
-/// A step predicted by lines that did not see its network (or its GPU).
+/// Step predicted by lines fitted without its network or its GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeldOut {
     /// The GPU.
     pub gpu: GpuSlug,
-    /// Place in [`Data::steps`].
+    /// Index in [`Data::steps`].
     pub step: usize,
-    /// Maker of its GPU, and what it ran in.
+    /// Vendor of its GPU, mode and precision.
     pub kind: StepKind,
-    /// By which lines.
+    /// Lines that predicted it.
     pub method: Method,
-    /// Predicted.
+    /// Predicted step time.
     pub predicted: Micros,
-    /// Measured.
+    /// Measured step time.
     pub measured: Micros,
 }
 
@@ -36,26 +36,26 @@ impl HeldOut {
         (self.measured / self.predicted).ln()
     }
 
-    /// |predicted / measured − 1|.
+    /// Absolute relative error, |predicted / measured − 1|.
     pub fn error(&self) -> f64 {
         (self.predicted / self.measured - 1.0).abs()
     }
 }
 
-/// Everything that was left out once.
+/// Results of leaving out each network and each GPU.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Held {
-    /// Networks, on GPUs that were measured.
+    /// Steps of left-out networks, on measured GPUs.
     pub networks: Vec<HeldOut>,
-    /// GPUs.
+    /// Steps on left-out GPUs.
     pub gpus: Vec<HeldOut>,
-    /// Logs of measured over predicted operators of networks left out, with their GPU.
+    /// Logarithms of measured over predicted operators of left-out networks, with their GPU.
     operations: Vec<(usize, f64)>,
-    /// The same of GPUs left out.
+    /// The same for left-out GPUs.
     operations_elsewhere: Vec<(usize, f64)>,
 }
 
-/// What was left out.
+/// Part left out of the fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftOut {
     /// The step's network, on its own GPU.
@@ -91,7 +91,7 @@ pub fn held_out(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Held, 
     Ok(held)
 }
 
-/// Steps, and the logs of operators with their GPU.
+/// Steps, and the logarithms of operators with their GPU.
 type Found = (Vec<HeldOut>, Vec<(usize, f64)>);
 
 fn networks(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Found, FitError> {
@@ -101,7 +101,7 @@ fn networks(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Found, Fit
         let own = || data.steps.iter().enumerate().filter(|(_, (of, _))| of == slug);
         let names: BTreeSet<&str> = own().map(|(_, (_, profile))| profile.workload.name.as_str()).collect();
         for name in &names {
-            // Without another network there is nothing to learn a step from.
+            // With a single network, no data remains for the fit.
             if names.len() < 2 {
                 continue;
             }
@@ -117,7 +117,7 @@ fn networks(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Found, Fit
     Ok((steps, logs))
 }
 
-/// One step by each of the three methods.
+/// Predicts one step by each of the three methods.
 fn evaluated(lines: &Lines<'_>, gpu: &GpuSpec, step: usize, profile: &Profile) -> Vec<HeldOut> {
     let Some(measured) = profile.measured_step() else { return Vec::new() };
     [
@@ -139,10 +139,10 @@ fn evaluated(lines: &Lines<'_>, gpu: &GpuSpec, step: usize, profile: &Profile) -
     .collect()
 }
 
-/// An operator that takes less of its step than this is no case for the range of operators.
+/// Minimum share of its step for an operator to count for the range of operators.
 const LEAST_SHARE: f64 = 0.001;
 
-/// Logs of measured over predicted times of the operators that count.
+/// Logarithms of measured over predicted times of operators above [`LEAST_SHARE`].
 fn operations(lines: &Lines<'_>, profile: &Profile) -> Vec<f64> {
     let of = |operation: &habitat_step::profile::Operation| {
         let least = profile.measured_step()? * LEAST_SHARE;
@@ -155,7 +155,7 @@ fn operations(lines: &Lines<'_>, profile: &Profile) -> Vec<f64> {
 }
 
 impl Held {
-    /// The steps that were left out in one way.
+    /// Steps for one way of leaving out.
     pub fn steps(&self, left_out: LeftOut) -> &[HeldOut] {
         match left_out {
             LeftOut::Network => &self.networks,
@@ -163,8 +163,8 @@ impl Held {
         }
     }
 
-    /// The range that follows from the others: those of another network where networks were
-    /// left out, of another GPU where GPUs were. `None` where there are none.
+    /// Range for a step from the other steps: those of other networks if networks were left out, on other GPUs if GPUs
+    /// were. `None` if there are none.
     pub fn range_without(&self, left_out: LeftOut, of: &HeldOut, data: &Data) -> Option<Spread> {
         let network = |step: &HeldOut| data.steps[step.step].1.workload.name.as_str();
         let is_other = |other: &HeldOut| match left_out {
@@ -184,7 +184,7 @@ impl Held {
         )
     }
 
-    /// Mean errors: on each measured GPU, and on GPUs left out.
+    /// Mean errors: on each measured GPU, and on left-out GPUs.
     pub(super) fn errors(&self) -> Vec<Evaluated> {
         let mut groups: Vec<(Evaluated, f64)> = Vec::new();
         let within = self.networks.iter().map(|step| (Some(&step.gpu), step));
@@ -216,7 +216,7 @@ fn range(steps: &[HeldOut], operations: &[(usize, f64)], left_out: LeftOut) -> R
             .map(|step| (gpus.iter().position(|gpu| **gpu == step.gpu).unwrap_or(0), step.log()))
             .collect();
         let spread = spread(&logs)?;
-        // Another network on a GPU that is known varies less than a GPU that is not.
+        // Another network on a measured GPU varies less than an unmeasured GPU.
         let widening = if left_out == LeftOut::Gpu { few_gpus(&logs) } else { 1.0 };
         Some(around_one(spread.widened(widening)))
     };
@@ -228,7 +228,7 @@ fn range(steps: &[HeldOut], operations: &[(usize, f64)], left_out: LeftOut) -> R
     }
 }
 
-/// A range holds what it is of.
+/// Extends a range to contain the prediction.
 fn around_one(spread: Spread) -> Spread {
     Spread { low: spread.low.min(1.0), high: spread.high.max(1.0), ..spread }
 }

@@ -1,5 +1,5 @@
-//! The lines of one kind of layer: kernels classed by what drives them, similar ones merged,
-//! and the table that tells which of them run.
+//! Fits the lines of one kind of layer: finds the driver of each kernel, merges similar kernels, and builds the table
+//! of kernels by shape.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use crate::kernelwise::{Driver, Entry, Group, Kind, Layer};
 use habitat_base::regress::line::{Line, Point};
 use habitat_base::regress::quantile::median;
 
-/// Of several kernels one with fewer rows has no line of its own, but a rate.
+/// Minimum rows of a kernel for its own line, if there are several kernels; with fewer it has only a rate.
 const LEAST_ROWS: usize = 3;
-/// Kernels whose lines differ by less than this over the sizes of both share one.
+/// Maximum relative difference of two kernels' lines, over the sizes of both, to share one.
 const SIMILAR: f64 = 0.10;
-/// Relative errors beyond this count by their size, not their square.
+/// Relative errors beyond this count linearly, not squared.
 const TURN: f64 = 0.02;
-/// How much errors count.
+/// Weighting of errors.
 enum Weights {
-    /// As they are.
+    /// Absolute errors.
     Equal,
-    /// By the time.
+    /// Errors relative to the time.
     Relative,
-    /// By its root: streams are faster from cache, and a line that counts a great many small
-    /// sizes as much as the few large ones goes wrong beyond both.
+    /// Errors relative to the square root of the time. Streams are faster from cache, so a line that weights many
+    /// small sizes like the few large ones is wrong for large sizes.
     Root,
 }
 
-/// A kernel's name with its layers and times.
+/// Kernel with its layers and times.
 struct Named<'a> {
     names: Vec<&'a str>,
     points: Vec<(&'a Layer, f64)>,
     group: Group,
 }
 
-/// The lines of the rows of one kind on one GPU; `None` of no rows.
+/// Fits the rows of one kind on one GPU; `None` without rows.
 pub(super) fn kind(rows: &[&Row], recipe: Recipe) -> Option<Kind> {
     let all: Vec<(f64, f64)> = rows.iter().map(|row| (row.layer.operations, row.time())).collect();
     let layers = of_points(Driver::Operations, &all, recipe, rows.iter().all(|row| row.layer.is_streaming));
@@ -65,11 +65,11 @@ pub(super) fn kind(rows: &[&Row], recipe: Recipe) -> Option<Kind> {
     (layers.is_some() || !groups.is_empty()).then_some(Kind { layers, groups, table })
 }
 
-/// The best line of a kernel: by the highest R² among what may drive it.
+/// Fits the best line of a kernel: the driver with the highest R².
 fn best(name: &str, points: &[(&Layer, f64)], alone: bool, recipe: Recipe) -> Option<Group> {
     let streams = points.iter().all(|(layer, _)| layer.is_streaming);
     if points.len() < LEAST_ROWS && !alone {
-        // Any line goes through two points: in proportion to what such layers do.
+        // Any line fits two points, so the time is proportional to the typical driver of such layers.
         let driver = if streams { Driver::Bytes } else { Driver::Operations };
         let sizes: Option<Vec<(f64, f64)>> =
             points.iter().map(|(layer, time)| Some((layer.size(driver)?, *time))).collect();
@@ -85,12 +85,11 @@ fn best(name: &str, points: &[(&Layer, f64)], alone: bool, recipe: Recipe) -> Op
             points.iter().map(|(layer, time)| Some((layer.size(driver)?, *time))).collect();
         of_points(driver, &points?, recipe, streams)
     });
-    // The first of equals: `max_by` would take the last.
+    // The first of equal drivers; `max_by` would choose the last.
     fitted.reduce(|best, other| if other.r_squared > best.r_squared { other } else { best })
 }
 
-/// The line through (size, microseconds); through the origin where all sizes are one. `None`
-/// of no points.
+/// Fits a line through (size, microseconds), through the origin if all sizes are equal. `None` without points.
 pub(super) fn of_points(driver: Driver, points: &[(f64, f64)], recipe: Recipe, streams: bool) -> Option<Group> {
     let weights = match (recipe.published, streams) {
         (true, _) => Weights::Equal,
@@ -112,7 +111,7 @@ pub(super) fn of_points(driver: Driver, points: &[(f64, f64)], recipe: Recipe, s
     Some(Group { driver, line, r_squared: line.r_squared(&points), rows: points.len(), largest, kernels: Vec::new() })
 }
 
-/// The line through the origin; `None` of no points.
+/// Fits a line through the origin; `None` without points.
 fn in_proportion(driver: Driver, points: &[(f64, f64)]) -> Option<Group> {
     let largest = points.iter().map(|(size, _)| *size).fold(0.0, f64::max);
     let points: Vec<Point> = points.iter().map(|&(size, time)| Point::relative(size, time)).collect();
@@ -121,8 +120,8 @@ fn in_proportion(driver: Driver, points: &[(f64, f64)]) -> Option<Group> {
     Some(Group { driver, line, r_squared, rows: points.len(), largest, kernels: Vec::new() })
 }
 
-/// The line of steps through (operations, microseconds): ordinary least squares as in the
-/// paper, without negative coefficients. Networks differ for reasons; none is an outlier.
+/// Fits the line of steps through (operations, microseconds): ordinary least squares as in the paper, without negative
+/// coefficients. No network counts as an outlier.
 pub(super) fn of_steps(points: &[(f64, f64)], recipe: Recipe) -> Option<Group> {
     if recipe.published {
         return of_points(Driver::Operations, points, recipe, false);
@@ -134,8 +133,8 @@ pub(super) fn of_steps(points: &[(f64, f64)], recipe: Recipe) -> Option<Group> {
     Some(Group { driver: Driver::Operations, line, r_squared, rows: points.len(), largest, kernels: Vec::new() })
 }
 
-/// Kernels of one driver, one after the other by slope: those whose line stays near that of
-/// the group before join it.
+/// Merges kernels of one driver in the order of their slopes: a kernel joins the previous group if their lines are
+/// similar.
 fn merge<'a>(mut named: Vec<Named<'a>>, recipe: Recipe) -> Vec<Named<'a>> {
     named.sort_by(|a, b| {
         a.group.driver.cmp(&b.group.driver).then_with(|| a.group.line.slope.total_cmp(&b.group.line.slope))
@@ -161,7 +160,7 @@ fn merge<'a>(mut named: Vec<Named<'a>>, recipe: Recipe) -> Vec<Named<'a>> {
     merged
 }
 
-/// Whether two lines are near each other at the ends and in the middle of the sizes of both.
+/// Whether two lines are similar at the ends and in the middle of the sizes of both.
 fn is_similar(a: &Named<'_>, b: &Named<'_>) -> bool {
     if a.group.driver != b.group.driver {
         return false;
@@ -174,8 +173,7 @@ fn is_similar(a: &Named<'_>, b: &Named<'_>) -> bool {
     })
 }
 
-/// The kernels of layers by the octaves of their shapes: of several lists in one class the
-/// commonest.
+/// Kernels of layers by the octaves of their shapes; the most common list of each class.
 fn table(rows: &[&Row], place: &BTreeMap<&str, usize>) -> Vec<Entry> {
     let mut classes: BTreeMap<Vec<i8>, BTreeMap<Vec<usize>, usize>> = BTreeMap::new();
     for row in rows {
