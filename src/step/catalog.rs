@@ -69,6 +69,9 @@ impl Catalog {
     }
 
     /// The GPU whose slug or name is `name`, ignoring case.
+    ///
+    /// # Errors
+    /// [`UnknownGpu`] with the nearest slugs.
     pub fn find(&self, name: &str) -> Result<&GpuSpec, UnknownGpu> {
         let wanted = name.trim().to_lowercase();
         self.gpus

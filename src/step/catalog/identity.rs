@@ -121,6 +121,9 @@ impl GpuSpec {
 impl Catalog {
     /// The GPU of a recording, from its name and specifications. Without a name, the specifications must match exactly
     /// one GPU.
+    ///
+    /// # Errors
+    /// [`Unrecognised`] with the reason.
     pub fn recognise(&self, identity: &DeviceIdentity) -> Result<&GpuSpec, Unrecognised> {
         let name = text::clean(identity.name.trim(), 120);
         let name = if name.is_empty() { identity.figures() } else { name };
