@@ -1,10 +1,10 @@
 //! Facts on a running or finished job: time left, cost, and the same run on other GPUs.
 //!
 //! - time left = steps left × mean step time; its range is that of the paces that the job has sustained
-//! ([`Times::pace`](habitat_recorder::live::Times))
+//!   ([`Times::pace`](habitat_recorder::live::Times))
 //! - cost so far = hours since the job's start × price of the machine
 //! - the same run elsewhere = all steps × the step predicted there, at the price of the cheapest on-demand offer,
-//! without set-up
+//!   without set-up
 
 use super::verdict::{self, MemoryUse, Verdict, verdict};
 use super::{format, ranks};

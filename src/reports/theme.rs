@@ -224,14 +224,6 @@ const ANSI_NAMES: [&str; 16] = [
     "bright-white",
 ];
 
-/// Shipped themes.
-const SHIPPED: [&str; 4] = [
-    include_str!("../../themes/dark.toml"),
-    include_str!("../../themes/light.toml"),
-    include_str!("../../themes/high-contrast.toml"),
-    include_str!("../../themes/none.toml"),
-];
-
 /// A palette colour, and its equivalent among 16 colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Paint {

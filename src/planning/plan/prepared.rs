@@ -41,8 +41,8 @@ pub struct Prepared {
 impl Prepared {
     /// Builds configurations from predictions, offers and the goal. Ignores the goal's deadline and budget.
     ///
+    /// # Errors
     /// [`PlanError`] for a missing batch size or sequence length, zero work or parts, or an assumption out of range.
-    /// assumption out of its range.
     pub fn new(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Result<Self, PlanError> {
         if goal.max_parts == 0 {
             return Err(PlanError::NoParts);

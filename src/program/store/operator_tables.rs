@@ -3,9 +3,9 @@
 //! Reads two formats, both FP32 in CSV, compressed or not, distinguished by their headings:
 //!
 //! - `NeuSight`'s (`latency_ms`, `gpu` by slug, `split`): device time from events, forward pass, with the main kernel's
-//! launch if recorded;
+//!   launch if recorded;
 //! - `MLPredict`'s (`ms_median`; `conv` and `dense`): host time of one run in `TensorFlow`. Only forward rows
-//! (`optimizer` none) are read. The time includes the activation, the bias and the host's overhead per run.
+//!   (`optimizer` none) are read. The time includes the activation, the bias and the host's overhead per run.
 //!   activation, the bias and what a run costs the host.
 
 use std::collections::BTreeMap;

@@ -13,11 +13,6 @@ use super::private::{self, Private, PrivateError};
 
 /// File name of the library.
 pub const FILE: &str = "libhabitat_cupti.so";
-/// The library embedded in this program (`build.rs`).
-#[cfg(has_recorder)]
-const CARRIED: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/libhabitat_cupti.so")));
-#[cfg(not(has_recorder))]
-const CARRIED: Option<&[u8]> = None;
 /// Variable with the library's path, which replaces the search.
 pub const VARIABLE: &str = "HABITAT_TUI_CUPTI";
 /// Variable that makes the CUDA driver load a library.

@@ -185,7 +185,7 @@ impl std::fmt::Display for Refusal {
             "old_python" => write!(f, "Python {what} is too old; tracing by shapes needs 3.8 or newer")?,
             "no_module" => write!(f, "{what}: no such module; run this where it can be imported, or name its file")?,
             "trains_at_import" => {
-                write!(f, "{what}: trains when it is imported; put the training under `if __name__ == \"__main__\":`")?
+                write!(f, "{what}: trains when it is imported; put the training under `if __name__ == \"__main__\":`")?;
             }
             "rebuilds" => write!(
                 f,
