@@ -6,7 +6,6 @@
 //!   launch if recorded;
 //! - `MLPredict`'s (`ms_median`; `conv` and `dense`): host time of one run in `TensorFlow`. Only forward rows
 //!   (`optimizer` none) are read. The time includes the activation, the bias and the host's overhead per run.
-//!   activation, the bias and what a run costs the host.
 
 use std::collections::BTreeMap;
 use std::io::Read;
