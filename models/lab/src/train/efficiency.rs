@@ -124,7 +124,7 @@ fn card(data: &Data, folds: &Folds, evaluations: &[Evaluation]) -> Result<Vec<u8
     }
     // The ratios of two GPUs.
     for note in evaluations.get(2).into_iter().flat_map(Evaluation::notes) {
-        writeln!(card, "\nOf two GPUs, {note}.")?;
+        writeln!(card, "\nIn pairs of GPUs, {note}.")?;
     }
     writeln!(
         card,
