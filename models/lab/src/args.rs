@@ -75,7 +75,7 @@ pub struct TrainArgs {
     pub out: Option<PathBuf>,
     /// Also write every table of errors, by GPU, source and kind, to this file (Markdown); the card
     /// beside the weights has the totals.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["habitat", "black_box"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "habitat")]
     pub tables: Option<PathBuf>,
     /// Only these operators.
     #[arg(long, requires = "habitat", value_name = "NAME", value_delimiter = ',', value_enum)]

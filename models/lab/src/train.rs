@@ -22,7 +22,7 @@ pub(crate) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
     let dir = cli::weights_folder(args.out.as_deref(), &cli::settings(&paths)?, &paths);
     std::fs::create_dir_all(&dir).map_err(|source| StoreError::Write { path: dir.clone(), source })?;
     if let Some(tables) = &args.black_box {
-        return black_box::run(tables, &dir, args.force, &catalog, out);
+        return black_box::run((tables, args.tables.as_deref()), &dir, args.force, &catalog, out);
     }
     if let Some(steps) = &args.efficiency {
         let files = (steps.as_path(), args.recorded.as_deref(), args.tables.as_deref());

@@ -65,19 +65,21 @@ impl OperatorErrors {
     }
 }
 
-/// The errors that a card of the black-box model tells.
-pub(crate) fn write_black_box(
-    dir: &Path,
-    rows: &[Recorded],
-    args: &BlackBoxArgs,
-    catalog: &Catalog,
-    out: &mut dyn Write,
-) -> Result<(), CliError> {
-    for (index, evaluation) in black_box::within(dir, rows, args, catalog)?.iter().enumerate() {
-        if index > 0 {
-            writeln!(out)?;
-        }
-        evaluation.write_markdown(&|_| true, out)?;
+/// Errors of the black-box model: networks, families and kinds of operators left out, and sizes in between.
+pub(crate) fn black_box(dir: &Path, rows: &[Recorded], catalog: &Catalog) -> Result<Vec<Evaluation>, CliError> {
+    let args = BlackBoxArgs { families: true, kinds: true, ..BlackBoxArgs::default() };
+    black_box::within(dir, rows, &args, catalog)
+}
+
+/// The short table of the card of the black-box model.
+pub(crate) fn write_black_box(evaluations: &[Evaluation], out: &mut dyn Write) -> Result<(), CliError> {
+    // All, and each network, family or kind; not each pair of GPUs.
+    let keep = |group: &str| !group.contains('→') && !group.starts_with("from ");
+    for (evaluation, heading) in
+        evaluations.iter().zip(["network left out", "family left out", "kind of operator left out"])
+    {
+        writeln!(out)?;
+        evaluation.write_summary(&keep, &[("black box", heading)], out)?;
     }
     Ok(())
 }
