@@ -73,6 +73,10 @@ pub struct TrainArgs {
     /// Folder to write weights and cards to (default: where predictions look for them).
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Also write every table of errors, by GPU, source and kind, to this file (Markdown); the card
+    /// beside the weights has the totals.
+    #[arg(long, value_name = "FILE", conflicts_with = "habitat")]
+    pub tables: Option<PathBuf>,
     /// Only these operators.
     #[arg(long, requires = "habitat", value_name = "NAME", value_delimiter = ',', value_enum)]
     pub operators: Vec<KindArg>,

@@ -36,7 +36,7 @@ use crate::args::{EvaluateArgs, EvaluateOn};
 use crate::models::ModelsByGpu;
 use crate::train::operators;
 use few::FEW;
-use tally::Evaluation;
+pub(crate) use tally::Evaluation;
 
 pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();

@@ -22,10 +22,11 @@ pub(crate) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
     let dir = cli::weights_folder(args.out.as_deref(), &cli::settings(&paths)?, &paths);
     std::fs::create_dir_all(&dir).map_err(|source| StoreError::Write { path: dir.clone(), source })?;
     if let Some(tables) = &args.black_box {
-        return black_box::run(tables, &dir, args.force, &catalog, out);
+        return black_box::run((tables, args.tables.as_deref()), &dir, args.force, &catalog, out);
     }
     if let Some(steps) = &args.efficiency {
-        return efficiency::run((steps, args.recorded.as_deref()), &dir, args.force, &catalog, out);
+        let files = (steps.as_path(), args.recorded.as_deref(), args.tables.as_deref());
+        return efficiency::run(files, &dir, args.force, &catalog, out);
     }
     let Some(data) = &args.data else {
         return Err(CliError::Refused("missing data: give --data DIR or --black-box DIR".to_owned()));
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
         if weights.exists() && !args.force {
             return Err(StoreError::Exists { path: weights }.into());
         }
-        return operators::run((data, &args.collected), &dir, args.seed, &catalog, out);
+        return operators::run((data, &args.collected, args.tables.as_deref()), &dir, args.seed, &catalog, out);
     }
     habitat::run(args, data, &dir, &catalog, out)
 }

@@ -33,8 +33,14 @@ fn operator_models_are_trained_evaluated_and_go_on_where_they_stopped() {
     let folder = Folder::new();
     folder.write("data/neusight/ops/linear.csv", &law(800));
     let read = |name: &str| std::fs::read(folder.0.path().join(name)).unwrap();
-    let said = folder.ok(&["train", "--data", "data", "--out", "one"]);
+    let said = folder.ok(&["train", "--data", "data", "--out", "one", "--tables", "errors.md"]);
     assert!(said.contains("3 GPUs, 1 files"), "{said}");
+    // The card has the totals, the file of tables each GPU.
+    let text = |name: &str| String::from_utf8(read(name)).unwrap();
+    let (card, tables) = (text("one/operators.md"), text("errors.md"));
+    assert!(card.lines().any(|line| line.starts_with("| linear | 240 | ")), "{card}");
+    assert!(card.lines().count() < 100 && !card.contains(" on t4"), "{card}");
+    assert!(tables.contains("| linear on v100-pcie-32gb | learned, shapes alone |"), "{tables}");
     let names = ["operators", "without/v100-pcie-32gb", "without/a100-sxm4-40gb", "without/h100-sxm5-80gb"]
         .map(|name| format!("{name}.safetensors"));
     let bytes = names.clone().map(|name| read(&format!("one/{name}")));

@@ -8,40 +8,78 @@ use habitat_tui::cli::CliError;
 use habitat_tui::predict::blackbox::Recorded;
 
 use super::few::FEW;
+use super::tally::Evaluation;
 use super::{black_box, ops, steps};
 use crate::args::BlackBoxArgs;
 use crate::models::ModelsByGpu;
 
-/// The errors that a card of weights tells: operators and steps by models that did not see
-/// the GPU, and steps by those that did.
-pub(crate) fn write(data: &Path, catalog: &Catalog, models: &ModelsByGpu, out: &mut dyn Write) -> Result<(), CliError> {
-    let learned = |method: &str| method.starts_with("learned");
-    let (tables, profiles) = (data.join("neusight/ops"), data.join("neusight/steps"));
-    writeln!(out, "### Operators\n")?;
-    ops::evaluate(&tables, &FEW, catalog, models)?.write_markdown(&learned, out)?;
-    if profiles.is_dir() {
-        writeln!(out, "\n### Steps\n")?;
-        steps::evaluate(&profiles, catalog, models)?.write_markdown(&|_| true, out)?;
-        let seen = ModelsByGpu { shipped: models.shipped.clone(), ..ModelsByGpu::default() };
-        writeln!(out, "\n### Steps, GPU seen in training\n")?;
-        steps::evaluate(&profiles, catalog, &seen)?.write_markdown(&|method| method == "shapes alone", out)?;
-    }
-    Ok(())
+/// Errors of the operator models: operators, and steps by models that did not see the GPU and by those that did.
+pub(crate) struct OperatorErrors {
+    operators: Evaluation,
+    /// Steps on GPUs left out, then on GPUs that were trained on.
+    steps: Option<[Evaluation; 2]>,
 }
 
-/// The errors that a card of the black-box model tells.
-pub(crate) fn write_black_box(
-    dir: &Path,
-    rows: &[Recorded],
-    args: &BlackBoxArgs,
-    catalog: &Catalog,
-    out: &mut dyn Write,
-) -> Result<(), CliError> {
-    for (index, evaluation) in black_box::within(dir, rows, args, catalog)?.iter().enumerate() {
-        if index > 0 {
-            writeln!(out)?;
-        }
-        evaluation.write_markdown(&|_| true, out)?;
+impl OperatorErrors {
+    pub(crate) fn evaluate(data: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Self, CliError> {
+        let (tables, profiles) = (data.join("neusight/ops"), data.join("neusight/steps"));
+        let operators = ops::evaluate(&tables, &FEW, catalog, models)?;
+        let seen = ModelsByGpu { shipped: models.shipped.clone(), ..ModelsByGpu::default() };
+        let is_there = profiles.is_dir();
+        let steps = is_there
+            .then(|| {
+                Ok::<_, CliError>([
+                    steps::evaluate(&profiles, catalog, models)?,
+                    steps::evaluate(&profiles, catalog, &seen)?,
+                ])
+            })
+            .transpose()?;
+        Ok(Self { operators, steps })
+    }
+
+    /// The short tables of the card.
+    pub(crate) fn write_summary(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        let methods = [
+            ("learned, shapes alone", "from shapes"),
+            ("learned, with the origin", "measured on another GPU"),
+            ("learned, 20 measured alike", "after 20 measured on the GPU"),
+        ];
+        self.operators.write_summary(&|group| !group.contains(" on "), &methods, out)?;
+        let Some([left_out, seen]) = &self.steps else { return Ok(()) };
+        writeln!(out, "\nWhole steps, GPU left out:\n")?;
+        let methods = [("shapes alone", "from shapes"), ("from another GPU", "from the step on another GPU")];
+        left_out.write_summary(&|_| true, &methods, out)?;
+        writeln!(out, "\nWhole steps, GPU among the training data (not a forecast):\n")?;
+        seen.write_summary(&|group| !group.contains('→'), &methods[..1], out)
+    }
+
+    /// All rows, by GPU and method.
+    pub(crate) fn write_all(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        writeln!(out, "### Operators\n")?;
+        self.operators.write_markdown(&|method| method.starts_with("learned"), out)?;
+        let Some([left_out, seen]) = &self.steps else { return Ok(()) };
+        writeln!(out, "\n### Steps\n")?;
+        left_out.write_markdown(&|_| true, out)?;
+        writeln!(out, "\n### Steps, GPU seen in training\n")?;
+        seen.write_markdown(&|method| method == "shapes alone", out)
+    }
+}
+
+/// Errors of the black-box model: networks, families and kinds of operators left out, and sizes in between.
+pub(crate) fn black_box(dir: &Path, rows: &[Recorded], catalog: &Catalog) -> Result<Vec<Evaluation>, CliError> {
+    let args = BlackBoxArgs { families: true, kinds: true, ..BlackBoxArgs::default() };
+    black_box::within(dir, rows, &args, catalog)
+}
+
+/// The short table of the card of the black-box model.
+pub(crate) fn write_black_box(evaluations: &[Evaluation], out: &mut dyn Write) -> Result<(), CliError> {
+    // All, and each network, family or kind; not each pair of GPUs.
+    let keep = |group: &str| !group.contains('→') && !group.starts_with("from ");
+    for (evaluation, heading) in
+        evaluations.iter().zip(["network left out", "family left out", "kind of operator left out"])
+    {
+        writeln!(out)?;
+        evaluation.write_summary(&keep, &[("black box", heading)], out)?;
     }
     Ok(())
 }

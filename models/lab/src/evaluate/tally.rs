@@ -175,26 +175,75 @@ impl Evaluation {
         writeln!(out, "| group | method | cases | mean | median | 90 % | worst | in range |")?;
         writeln!(out, "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")?;
         for row in self.rows.as_array().into_iter().flatten() {
-            let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
-            if !keep(&text("method")) {
+            if !keep(text(row, "method")) {
                 continue;
             }
-            let share = |key: &str| row[key].as_f64().map_or_else(|| "–".to_owned(), format::percent);
             writeln!(
                 out,
                 "| {} | {} | {} | {} | {} | {} | {} | {} |",
-                text("group"),
-                text("method"),
+                text(row, "group"),
+                text(row, "method"),
                 row["pairs"],
-                share("mean_absolute_error"),
-                share("median_absolute_error"),
-                share("p90_absolute_error"),
-                share("worst_absolute_error"),
-                share("coverage")
+                share(row, "mean_absolute_error"),
+                share(row, "median_absolute_error"),
+                share(row, "p90_absolute_error"),
+                share(row, "worst_absolute_error"),
+                share(row, "coverage")
             )?;
         }
         Ok(())
     }
+
+    /// A short table for a card: a row for each group that `keep` picks, and for each of `methods` (its name here, and
+    /// the heading there) mean · 90th percentile · share in range.
+    pub(crate) fn write_summary(
+        &self,
+        keep: &dyn Fn(&str) -> bool,
+        methods: &[(&str, &str)],
+        out: &mut dyn Write,
+    ) -> Result<(), CliError> {
+        let headings: Vec<&str> = methods.iter().map(|(_, heading)| *heading).collect();
+        writeln!(out, "| | n | {} |", headings.join(" | "))?;
+        writeln!(out, "| --- | ---: |{}", " ---: |".repeat(methods.len()))?;
+        let rows: Vec<&Value> = self.rows.as_array().into_iter().flatten().collect();
+        let mut last = "";
+        for group in rows.iter().map(|row| text(row, "group")).filter(|group| keep(group)) {
+            if group == last {
+                continue;
+            }
+            last = group;
+            let of_group =
+                |method: &str| rows.iter().find(|row| text(row, "group") == group && text(row, "method") == method);
+            // Methods are judged on the same cases, except where few measured ones are left out of them.
+            let Some(first) = methods.iter().find_map(|(method, _)| of_group(method)) else { continue };
+            write!(out, "| {group} | {} |", first["pairs"])?;
+            for (method, _) in methods {
+                let cell = of_group(method).map_or_else(
+                    || "–".to_owned(),
+                    |row| {
+                        ["mean_absolute_error", "p90_absolute_error", "coverage"].map(|key| share(row, key)).join(" · ")
+                    },
+                );
+                write!(out, " {cell} |")?;
+            }
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
+    /// Remarks on all rows together.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+fn text<'a>(row: &'a Value, key: &str) -> &'a str {
+    row[key].as_str().unwrap_or_default()
+}
+
+/// A share of a row in percent, `–` if the row has none.
+fn share(row: &Value, key: &str) -> String {
+    row[key].as_f64().map_or_else(|| "–".to_owned(), format::percent)
 }
 
 /// Prints evaluations one after the other; 1 where none of them has a row.

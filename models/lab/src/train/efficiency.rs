@@ -8,7 +8,9 @@ use habitat_tui::cli::CliError;
 use habitat_tui::store::{self, EFFICIENCY, Limit, StoreError};
 
 use super::sha256;
+use crate::evaluate::Evaluation;
 use crate::evaluate::published::{self, Judge};
+use crate::learn::efficiency::folds::Folds;
 use crate::models::ModelsByGpu;
 use crate::published::{Extent, PublishedStep, read_all};
 
@@ -16,7 +18,7 @@ use crate::published::{Extent, PublishedStep, read_all};
 const CARD: &str = "efficiency.md";
 
 pub(super) fn run(
-    (file, recorded): (&Path, Option<&Path>),
+    (file, recorded, tables): (&Path, Option<&Path>, Option<&Path>),
     dir: &Path,
     force: bool,
     catalog: &Catalog,
@@ -40,36 +42,20 @@ pub(super) fn run(
     let mut json = serde_json::to_vec_pretty(&folds.all).map_err(CliError::other)?;
     json.push(b'\n');
     store::save_atomically(&path, &json, true)?;
-    let mut card = Vec::new();
-    writeln!(
-        card,
-        "# Efficiency in mixed and reduced precision\n\n\
-         Written by `habitat-lab train --efficiency steps.jsonl.zst --recorded DIR --force --out models` with\n\
-         `{EFFICIENCY}`; the same steps and catalog give the same bytes. What the terms stand for is in `src/predict/efficiency/terms.rs`.\n\n\
-         {} terms of arithmetic and {} of traffic, fitted to {} published steps on {} GPUs\n\
-         (DeepLearningExamples, Lambda's logs, timm's tables and others, and steps recorded here, named in\n\
-         `models/lab/steps/README.md`), whose parts are learned from too where they were recorded, and {}\n\
-         operators that were measured alone. {} steps by other frameworks than PyTorch, whose operators they are\n\
-         predicted from, are evaluated and not learned from.\n\
-         SHA-256 of the file `{}`.\n\n\
-         Steps in FP32 are answered by the operator models, their convolutions by a mean of both. What whole\n\
-         training iterations in FP32 take of the sum of their operators is learned here too (`iterations`).\n\n\
-         ## Errors\n",
-        folds.all.compute.len(),
-        folds.all.memory.len(),
-        learned,
-        folds.all.steps.boards.len(),
-        operators,
-        elsewhere,
-        sha256(&store::read_as_it_is(file, Limit::WEIGHTS)?),
-    )?;
-    for (index, evaluation) in published::evaluations(&steps, &folds, &judge)?.iter().enumerate() {
-        if index > 0 {
-            writeln!(card)?;
+    let evaluations = published::evaluations(&steps, &folds, &judge)?;
+    let data = Data { learned, operators, elsewhere, hash: sha256(&store::read_as_it_is(file, Limit::WEIGHTS)?) };
+    store::save_atomically(&dir.join(CARD), &card(&data, &folds, &evaluations)?, true)?;
+    if let Some(path) = tables {
+        let mut text = Vec::new();
+        writeln!(text, "# Errors of the efficiency model\n")?;
+        for (index, evaluation) in evaluations.iter().enumerate() {
+            if index > 0 {
+                writeln!(text)?;
+            }
+            evaluation.write_markdown(&|_| true, &mut text)?;
         }
-        evaluation.write_markdown(&|_| true, &mut card)?;
+        store::save_atomically(path, &text, true)?;
     }
-    store::save_atomically(&dir.join(CARD), &card, true)?;
     writeln!(
         out,
         "{} steps on {} GPUs and {operators} operators; {EFFICIENCY} and {CARD} in {}",
@@ -78,4 +64,77 @@ pub(super) fn run(
         dir.display()
     )?;
     Ok(0)
+}
+
+/// What the model was made from.
+struct Data {
+    /// Steps that are learned from, operators measured alone, and steps by other frameworks.
+    learned: usize,
+    operators: usize,
+    elsewhere: usize,
+    /// SHA-256 of the published steps.
+    hash: String,
+}
+
+/// The card of the model, a page.
+fn card(data: &Data, folds: &Folds, evaluations: &[Evaluation]) -> Result<Vec<u8>, CliError> {
+    let Data { learned, operators, elsewhere, hash } = data;
+    let mut card = Vec::new();
+    writeln!(
+        card,
+        "# Efficiency model\n\n\
+         Times of whole steps and operators in FP16, BF16, TF32 and FP8, and of convolutions in FP32: the time of the\n\
+         arithmetic and of the traffic at the rates that the GPU sustains, each times a factor. Factors depend on\n\
+         the kind of operator, its direction, memory layout, sizes, kernel and the GPU. {} terms of arithmetic and\n\
+         {} of traffic; `src/predict/efficiency/terms.rs` explains them. `{EFFICIENCY}` also has the ratio of\n\
+         whole FP32 training iterations to the sum of their operators (`iterations`).\n\n\
+         ## Train\n\n    \
+         habitat-lab train --efficiency STEPS/steps.jsonl.zst --recorded models/lab/samples/recorded --force --out models --tables efficiency-errors.md\n\n\
+         writes `{EFFICIENCY}` and this card; the same steps and catalog give the same bytes. `--tables FILE` also\n\
+         writes every table of errors, by GPU, source, release and design; `habitat-lab evaluate published` prints\n\
+         them. The committed steps are `models/lab/samples/published/steps.jsonl.zst`.\n\n\
+         ## Data\n\n\
+         {learned} steps on {} GPUs: published ones (timm's tables, Lambda's logs and table, NVIDIA's\n\
+         DeepLearningExamples, cudnn-frontend and others) and steps recorded by this project on an H100 and an H200, whose\n\
+         operators are learned from too. {operators} operators that were measured alone. {elsewhere} steps by other\n\
+         frameworks than PyTorch are evaluated and not learned from. SHA-256 of the published steps\n\
+         `{}`.\n\n\
+         Licences: timm, DeepLearningExamples, aiconfigurator-core, XLA and DeepBench Apache-2.0 or BSD; cudnn-frontend\n\
+         MIT. Lambda's logs and u39kun's benchmark name no licence: their figures alone are used. Recorded steps have\n\
+         the licence of this project. [models/lab/steps](lab/steps/README.md) has the sources.\n\n\
+         ## Errors\n\n\
+         Absolute relative errors: mean · p90 · share in the 80 % range. A network is left out with its whole design.\n\
+         FP32 is predicted by the operator models, its convolutions by a mean of both. \"Collected\" operators have\n\
+         random sizes, which few networks have.\n",
+        folds.all.compute.len(),
+        folds.all.memory.len(),
+        folds.all.steps.boards.len(),
+        hash,
+    )?;
+    let methods = [
+        ("learned, network left out", "network left out"),
+        ("learned, GPU left out", "GPU left out"),
+        ("learned, both left out", "both left out"),
+        ("roofline", "roofline"),
+    ];
+    // All of a mode and precision; the others name a GPU, a source or a design.
+    let is_total = |group: &str| !group.contains([':', '→']) && group.matches(',').count() == 1;
+    if let Some(whole) = evaluations.first() {
+        whole.write_summary(&is_total, &methods, &mut card)?;
+    }
+    // The ratios of two GPUs.
+    for note in evaluations.get(2).into_iter().flat_map(Evaluation::notes) {
+        writeln!(card, "\nIn pairs of GPUs, {note}.")?;
+    }
+    writeln!(
+        card,
+        "\n## Limits\n\n\
+         - No step on an AMD GPU or in FP8, two through `torch.compile`: wider ranges.\n\
+         - Most steps in FP16 ran on an RTX 3090 or 5090; all inference steps are image networks. BF16 ran on\n  \
+           an H100 and an H200 alone.\n\
+         - Old releases of PyTorch and steps by other frameworks take longer than predicted.\n\
+         - Steps that wait for their CPU are predicted too fast; the range and a warning allow for it.\n\
+         - Depthwise 9 × 9 convolutions, DarkNet, ConvNeXt in TF32 and operators of random sizes err most."
+    )?;
+    Ok(card)
 }
