@@ -680,7 +680,7 @@ fn gpus_are_named_as_people_type_them() {
     let several = bench.run(&["predict", "t.json", "--json", "--to", "h100"]);
     assert_eq!(
         text(&several.stderr),
-        "--to h100: all of h100-96gb-hbm2e-500w, h100-nvl, h100-pcie-80gb, h100-sxm5-80gb\n"
+        "--to h100: matches h100-96gb-hbm2e-500w, h100-nvl, h100-pcie-80gb, h100-sxm5-80gb\n"
     );
     let rows = |args: &[&str]| bench.ok(args).lines().count() - 1;
     assert_eq!(rows(&["gpus", "a100-80", "--csv"]), 2);
@@ -753,7 +753,7 @@ fn themes_of_ones_own_are_taken_by_name_and_by_file() {
         assert!(std::fs::read_to_string(bench.path(picture)).unwrap().contains("#abcdef"), "{asked}");
     }
     let error = bench.error(&["--theme", "nimble", "--screenshot", "x.svg"]);
-    assert!(error.contains("no theme \"nimble\"; there are dark, light, high-contrast, none, mine"), "{error}");
+    assert!(error.contains("unknown theme \"nimble\"; available: dark, light, high-contrast, none, mine"), "{error}");
     assert!(error.contains(path(&bench.path("config/themes"))), "{error}");
     let error = bench.error(&["--theme", "gone.toml", "--screenshot", "x.svg"]);
     assert!(error.contains("gone.toml: no such file"), "{error}");

@@ -105,7 +105,7 @@ fn a_command_that_ends_before_its_training_is_named(python: &str) {
 fn a_search_path_that_the_job_sets_anew_is_named(python: &str) {
     for (prefix, words) in [
         ("PYTHONPATH=src '{python}' t.py", "Write `PYTHONPATH=src:$PYTHONPATH`"),
-        ("'{python}' -E t.py", "`-E` shuts the hook out"),
+        ("'{python}' -E t.py", "`-E` disables the hook"),
         ("env -i '{python}' t.py", "HABITAT_TUI_SOCKET"),
     ] {
         let place = Place::new();

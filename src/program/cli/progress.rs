@@ -180,7 +180,7 @@ mod tests {
     fn lines() {
         let mut progress = Progress::new("linear");
         progress.terminal = false;
-        assert_eq!(progress.line(3, 3, "loss 0.1"), "linear 3/3  loss 0.1  0 s gone, about 0 s left");
+        assert_eq!(progress.line(3, 3, "loss 0.1"), "linear 3/3  loss 0.1  0 s elapsed, about 0 s left");
         progress.terminal = true;
         assert!(progress.line(6, 12, "").starts_with("linear [############............] 6/12"));
     }

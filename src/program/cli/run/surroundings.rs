@@ -240,7 +240,7 @@ mod tests {
             (&["sbatch", "job.sbatch"][..], "`sbatch` queues the training"),
             (&["bash", "-c", "cd run && /usr/bin/sbatch --wait job.sbatch"], "`sbatch` queues the training"),
             (&["env", "A=1", "qsub", "job"], "`qsub` queues"),
-            (&["docker", "run", "-d", "image", "python", "train.py"], "in a container and ends"),
+            (&["docker", "run", "-d", "image", "python", "train.py"], "in a container and exits"),
             (&["sh", "-c", "podman run --rm -it image python train.py"], "in a container, which"),
             (&["tmux", "new", "-d", "python train.py"], "under its own server"),
             (&["ssh", "node", "python", "train.py"], "on another machine"),
@@ -283,7 +283,7 @@ mod tests {
         let said = job.reason(End::Well).unwrap();
         assert!(said.contains("process 5") && said.contains("`PYTHONPATH=src:$PYTHONPATH`"), "{said}");
         job.scan.without_hook.remove(0);
-        assert!(job.reason(End::Failed).unwrap().contains("`-I` shuts the hook out"));
+        assert!(job.reason(End::Failed).unwrap().contains("`-I` disables the hook"));
         // A helper process; the training is another Python process.
         job.hear(7, hello(Stage::Python));
         assert_eq!(job.reason(End::Well), None);
