@@ -3,7 +3,9 @@
 //! Step time = device time of the operations on the destination, less the overlap seen on the origin, plus the time
 //! that the device waits for the host. That wait is kept unchanged unless [`Host`] changes it. Communication operations
 //! of a multi-GPU recording are left out, also on the recording GPU: predictions are for one GPU, and [`scale`] adds
-//! the others.
+//! the others. [`learn`] fits models to the user's own data.
+//!
+//! It must not know: formats of traces, prices, files, terminals. The program hands it the weights.
 
 mod base;
 pub mod batches;

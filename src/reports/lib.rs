@@ -1,7 +1,9 @@
 //! Reports as JSON, CSV, Markdown, TOML and plain tables.
 //!
 //! Every figure of the screens is available here without a terminal. Forms for people round numbers; JSON, CSV and TOML
-//! keep them whole.
+//! keep them whole. [`theme`] has the roles of cells and their colours.
+//!
+//! It must not know: the command line, files, a terminal.
 
 pub mod answer;
 pub mod batches;

@@ -3,11 +3,13 @@
 //! A `Trace` holds the ranges of host threads (operator calls with typed arguments, modules, named parts), the calls
 //! that launch work, the work of devices (kernel, copy, set), the ranges that mark steps, and the devices. Times are
 //! microseconds on one clock. Each reader is a folder: [`kineto`] (PyTorch's profiler, and the CUPTI recorder in
-//! `profiler/cupti`, which writes the same JSON), [`nsight`] and [`xplane`]. `profile/builder` makes the profile and
-//! knows none of the formats.
+//! `profiler/cupti`, which writes the same JSON), [`nsight`] and [`xplane`]. `builder` makes the profile and knows
+//! none of the formats; [`import`] brings both together.
 //!
 //! A record takes about 50 bytes: texts, arguments and launch configurations are interned. Readers stay within a budget
 //! of records. If a recording exceeds it, they keep a few whole steps from its middle, so memory is bounded.
+//!
+//! It must not know: GPUs of the catalog, predictions, prices, files, terminals.
 
 mod arguments;
 mod builder;

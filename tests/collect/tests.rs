@@ -53,7 +53,10 @@ fn rows_correct_predictions_for_their_gpu() {
     assert_eq!(on_t4(&folder, &[]).0, after);
     folder.write("config/measured/notes.csv", "a,b\n1,2\n");
     let text = folder.error(&["predict", "step.json"]);
-    assert!(text.contains("notes.csv: neither written by `habitat-tui collect` nor named like an operator table"), "{text}");
+    assert!(
+        text.contains("notes.csv: neither written by `habitat-tui collect` nor named like an operator table"),
+        "{text}"
+    );
 }
 
 fn rows_that_teach_nothing_are_refused() {

@@ -424,7 +424,10 @@ mod tests {
         let on = |count| JobsFile::parse(&format!("{jobs}[[machine]]\ngpu = \"l4\"\ncount = {count}\n"));
         assert!(on(50).is_ok());
         let said_of_pairs = on(51).unwrap_err().to_string();
-        assert!(said_of_pairs.starts_with("line 4001: 1000 jobs on 51 machines: at most 50000 pairs"), "{said_of_pairs}");
+        assert!(
+            said_of_pairs.starts_with("line 4001: 1000 jobs on 51 machines: at most 50000 pairs"),
+            "{said_of_pairs}"
+        );
         let many = said(&"[[job]]\n".repeat(MOST_JOBS + 1));
         assert!(many.starts_with("line 1001: 1001 jobs, but at most 1000"), "{many}");
         assert!(said("[[job]]\nname = 7").starts_with("line 1: name: 7 is not a string"));

@@ -243,8 +243,8 @@ fn card(data: &Data, seed: u64, size: u64, errors: &OperatorErrors) -> Result<Ve
         "# Operator models\n\n\
          Times of single operators in FP32 on any GPU: products, batched products, convolutions, softmax,\n\
          normalisation and elementwise. time = launch + bound / (use · gpu): `bound` is the time at the rates that\n\
-         the GPU sustains (`src/predict/rate.rs`), `use` a bounded utilisation by four small networks from\n\
-         scale-free features (`src/predict/features.rs`), `gpu` a factor of a measured GPU.\n\n\
+         the GPU sustains (`src/prediction/rate.rs`), `use` a bounded utilisation by four small networks from\n\
+         scale-free features (`src/prediction/features.rs`), `gpu` a factor of a measured GPU.\n\n\
          ## Train\n\n    \
          habitat-lab train --data DIR --seed {seed} --out models --force --tables operator-errors.md\n\n\
          writes the weights ({:.1} MB in all) and this card. The same data and seed give the same bytes.\n\
