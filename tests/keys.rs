@@ -364,7 +364,7 @@ fn the_timeline_tells_what_lies_under_its_cursor() {
     use habitat_tui::app::screen::profile::timeline::{View, cells, shown, under};
     let device = |pressed: &str| under(&after(pressed))[0].1.clone();
     // It begins in the longest wait.
-    assert_eq!(device("2 T"), "waits for 1.7 ms, 0.000–1.700 ms; the CPU was in enumerate(DataLoader) for 1.6 ms");
+    assert_eq!(device("2 T"), "idle for 1.7 ms, 0.000–1.700 ms; the CPU was in enumerate(DataLoader) for 1.6 ms");
     assert!(device("2 T L").starts_with("mm, forward, compute, 1.800–3.800 ms"), "{}", device("2 T L"));
     assert_eq!(device("2 T L h h h h h h h h"), device("2 T"));
     // Half as much is shown about the cursor, and as much again.
@@ -843,7 +843,7 @@ fn a_slider_moves_over_batch_sizes_and_lets_plans_use_one() {
     let app = after("3 B l l enter");
     assert_eq!((app.chosen.batch, sizes(&app)), (Some(Some(32)), vec![32]));
     assert!(app.command().contains("--batch-sizes 32"), "{}", app.command());
-    assert!(app.message.as_ref().unwrap().1.contains("a batch of 32 on each GPU"), "{:?}", app.message);
+    assert!(app.message.as_ref().unwrap().1.contains("a batch of 32 per GPU"), "{:?}", app.message);
     let app = after("3 B l l enter 0 enter");
     // The shares of the recorded one stay: several GPUs keep the global batch with them.
     assert_eq!((app.chosen.batch, sizes(&app)), (Some(None), vec![1, 2, 4, 8]));

@@ -144,10 +144,10 @@ fn arrows_between_crates() {
         ("step", "base"),
         ("traces", "base step"),
         ("prediction", "base step models"),
-        ("planning", "base step prediction"),
+        ("planning", "base prediction"),
         ("recorder", "base step traces profiler"),
-        ("reports", "base step traces prediction planning recorder themes"),
-        ("screens", "base step traces prediction planning recorder reports"),
+        ("reports", "base step prediction planning recorder themes"),
+        ("screens", "base step prediction planning recorder reports"),
     ] {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name).join("Cargo.toml");
         let manifest = std::fs::read_to_string(manifest).unwrap();

@@ -200,7 +200,7 @@ fn quotas_of_the_settings_hold_and_are_in_the_reason() {
         "4 GPUs, more than the quota of 1 at aws, virginia, t4, spot"
     );
     assert!(!reason("aws/us-east-1/g4dn.12xlarge/on-demand").contains("quota"));
-    assert!(refused(&folder, &["--providers", "lab"]).contains("--providers and quota: lab is named"));
+    assert!(refused(&folder, &["--providers", "lab"]).contains("--providers and quota: lab is listed"));
     for (wrong, said) in [
         ("[[plan.quota]]\nprovider = \"awz\"\ngpus = 1\n", "config.toml: unknown provider \"awz\""),
         (

@@ -179,7 +179,7 @@ fn the_global_batch_is_kept_and_stands_in_every_form() {
     );
     assert!(lines.next().unwrap().contains(",64,4,1024,1000,1,none,"), "{csv}");
     let text = folder.ok(&asked);
-    assert!(text.contains("batch: 64 samples a GPU × 4 GPUs × 4 accumulated = 1,024; 1,000 steps"), "{text}");
+    assert!(text.contains("batch: 64 samples per GPU × 4 GPUs × 4 accumulated = 1,024; 1,000 steps"), "{text}");
     assert!(text.contains("4 batches per GPU and update, gradients exchanged once; 4 GPUs:"), "{text}");
     let markdown = folder.ok(&with(&["--markdown"]));
     assert!(markdown.contains("64 samples per GPU × 4 GPUs × 4 accumulated"), "{markdown}");

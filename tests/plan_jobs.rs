@@ -142,7 +142,7 @@ fn what_is_wrong_names_the_file_the_line_and_the_remedy() {
     assert!(origin.contains("origin = \"GPU\""), "{origin}");
     let several = refused(&format!("{JOB}[[machine]]\ngpu = \"v100\"\n"));
     assert!(
-        several.contains("line 5: machine \"v100\": gpu: v100 may be ") && several.contains("v100-sxm2-16gb"),
+        several.contains("line 5: machine \"v100\": gpu: v100 matches ") && several.contains("v100-sxm2-16gb"),
         "{several}"
     );
     assert!(refused(&format!("deadline = 0\n{JOB}")).contains("leaves no time for any work"));

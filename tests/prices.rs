@@ -251,7 +251,7 @@ fn places_without_prices_are_named() {
     assert!(ftp.contains("--from ftp://…: only http and https are supported"), "{ftp}");
     std::fs::create_dir(bench.path("empty")).unwrap();
     for (from, said) in [
-        (bench.path("empty").to_str().unwrap().to_owned(), "empty: has no prices: no CSV"),
+        (bench.path("empty").to_str().unwrap().to_owned(), "empty: has no prices: expected CSV"),
         (bench.path("nothing.csv").to_str().unwrap().to_owned(), "nothing.csv: no such file"),
         (bench.write("..x.csv", catalog(1.0)), "unknown provider of the catalog"),
         (bench.write("a b.csv", catalog(1.0)), "invalid name \"a b\""),
@@ -445,7 +445,7 @@ fn without_a_network_there_is_one_error() {
         assert_eq!(said.trim_end().lines().count(), 1, "{said}");
         let first = address.replace("{provider}", "acecloud");
         assert!(said.starts_with(&format!("error: {first}: {why}")), "{said}");
-        assert!(said.contains("the prices stay as they are") && said.contains("--from FILE"), "{said}");
+        assert!(said.contains("prices are unchanged") && said.contains("--from FILE"), "{said}");
     }
     assert!(!bench.path("config/pricing/lambda.toml").exists());
 }
@@ -519,7 +519,7 @@ fn a_part_of_other_content_is_not_continued() {
     assert!(bench.prices("lambda").contains("on_demand_usd_per_hour = 1.3"));
     // Without a tag nobody can tell, and nothing is kept.
     let server = Server::new(vec![("/verda.csv", Answer::ok(&catalog(1.2)).cut_off_once(100))]);
-    assert!(bench.refused(&server.url("/verda.csv"), &[]).contains("the next run begins anew"));
+    assert!(bench.refused(&server.url("/verda.csv"), &[]).contains("the next run starts over"));
     assert_eq!(bench.parts(), 0);
 }
 

@@ -30,7 +30,7 @@ fn a_deadline_may_be_a_date() {
     assert!(said.starts_with("Deadline: Friday 4 December 2026, 18:00 UTC, 7 days from now\n"), "{said}");
     assert!(!place.ok(&["plan", "--steps", "1k", "--deadline", "24h"]).contains("Deadline: "));
     let past = place.error(&["plan", "--steps", "1k", "--deadline", "2026-11-20"]);
-    assert!(past.contains("the end of Friday 20 November 2026 (UTC), which is past"), "{past}");
+    assert!(past.contains("the end of Friday 20 November 2026 (UTC), which is in the past"), "{past}");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_gpu_that_does_not_exist_has_near_ones() {
     let error = place.error(&["predict", "--to", "4090ti"]);
     assert!(error.contains("(near: rtx-4090, rtx-4080"), "{error}");
     let several = place.run(&["predict", "--csv", "--to", "a100-80gb"]);
-    assert_eq!(String::from_utf8_lossy(&several.stderr), "--to a100-80gb: all of a100-pcie-80gb, a100-sxm4-80gb\n");
+    assert_eq!(String::from_utf8_lossy(&several.stderr), "--to a100-80gb: matches a100-pcie-80gb, a100-sxm4-80gb\n");
 }
 
 #[test]

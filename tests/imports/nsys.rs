@@ -343,7 +343,7 @@ fn the_program_opens_an_export_and_says_what_it_cannot() {
     made.folder.write("t.json", "{\"traceEvents\": []}");
     assert!(error(&["import", "t.json", "-o", "q.habitat.json", "--device", "0"]).contains("--device"));
     assert!(
-        error(&["import", "report.sqlite", "-o", "q.habitat.json", "--shapes-only"]).contains("is no PyTorch trace")
+        error(&["import", "report.sqlite", "-o", "q.habitat.json", "--shapes-only"]).contains("is not a PyTorch trace")
     );
     assert!(error(&["import", "t.json", "report.sqlite", "-o", "q.habitat.json"]).contains("different formats"));
 }

@@ -507,7 +507,7 @@ fn ranges_of_a_program_say_phases_and_parts() {
     assert_eq!(of("k1", Phase::Forward).as_deref(), Some("layer"));
     assert_eq!(of("k2", Phase::Optimizer), None);
     let notes = &import.profile.recording.as_ref().unwrap().notes;
-    assert!(notes.iter().any(|note| note.starts_with("kernels alone")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.starts_with("kernels only")), "{notes:?}");
 }
 
 const LINEAR: &str = r#""Input Dims": [[4], [2, 3], [3, 4]], "Input type": ["float", "float", "float"]"#;

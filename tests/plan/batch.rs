@@ -127,7 +127,7 @@ fn a_step_too_large_says_with_which_batch_it_would_fit() {
     let memory = &mut step.predictions[0].memory;
     (memory.fits, memory.needed, memory.largest_batch) = (Fits::No, Bytes::new(18.2 * GIB).ok(), Some(20));
     let said = |step: &Predictions, goal: &Goal| planned(step, &machines(&[8]), goal).rejected[0].reason.clone();
-    let needs = "needs 18.2 GB, the GPU has 14.7 of 16 to use; ";
+    let needs = "needs 18.2 GB; the GPU has 14.7 of 16 GB available; ";
     assert_eq!(
         said(&step, &steps(10, None)),
         format!("{needs}16 samples per GPU would fit: accumulation ×2 keeps the global batch of 256")

@@ -51,8 +51,8 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
         (RejectionKind::UnusablePrice, "suspect price: below list"),
         (RejectionKind::UnknownGpu, "GPU not in the catalog, or ambiguous: Mystery 9000"),
         (RejectionKind::NoPrediction, "no prediction for unpredicted"),
-        (RejectionKind::Memory, "needs 18.2 GB, the GPU has 14.7 of 16 to use"),
-        (RejectionKind::MemoryUnknown, "not known whether it fits: no peak memory in the profile"),
+        (RejectionKind::Memory, "needs 18.2 GB; the GPU has 14.7 of 16 GB available"),
+        (RejectionKind::MemoryUnknown, "unknown whether it fits: no peak memory in the profile"),
         (RejectionKind::NoPrediction, "2 GPUs: unknown parameter count and gradient size; pass --parameters"),
         (RejectionKind::Limits, "region mars-1 is not among those allowed"),
         (RejectionKind::Deadline, "takes up to 24 h, 20 h more than the deadline"),
@@ -436,7 +436,7 @@ fn the_least_change_of_a_number_is_named() {
         (goal.deadline, goal.budget) = (None, Some(usd(9.0)));
         goal.limits.min_gpus = 16;
     };
-    assert!(says(&by(&cheap), "allow 8 GPUs and more (8 × good"), "{:?}", by(&cheap).reasons);
+    assert!(says(&by(&cheap), "allow 8 or more GPUs (8 × good"), "{:?}", by(&cheap).reasons);
     // Two limits that are both in the way: neither helps alone.
     let both = by(&|goal| (goal.limits.max_gpus, goal.limits.max_price) = (Some(2), UsdPerHour::new(2.5).ok()));
     assert!(says(&both, "lifting a single limit on offers does not help"), "{:?}", both.reasons);

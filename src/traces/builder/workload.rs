@@ -231,7 +231,8 @@ impl Products {
 
     /// Reason for an unknown type; `None` without kernels that may be products.
     fn doubt(&self) -> Option<String> {
-        let known: f64 = self.by_type.values().sum();
+        // The sum of no numbers is -0.
+        let known = self.by_type.values().sum::<f64>().abs();
         (self.unknown > 0.0).then(|| {
             format!(
                 "{:.0} % of the GPU's time is in kernels without an element type in their names, {:.1} % in products of a known type",
