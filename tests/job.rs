@@ -281,7 +281,7 @@ fn a_job_that_was_asked_to_end_is_pushed_only_by_choice() {
     assert!(!drawn.contains("can keep running") && drawn.contains("the screens close once"), "{drawn}");
     stopping.push(Msg::Key(keys("ctrl-c")[0]));
     let asked = picture(stopping, (80, 24));
-    assert!(asked.contains("sent SIGTERM"), "{asked}");
+    assert!(asked.contains("SIGTERM; 15 s later SIGKILL"), "{asked}");
 }
 
 /// `x` cancels what is computed. Beside a job it asks, and neither stops it nor does nothing.

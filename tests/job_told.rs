@@ -127,6 +127,6 @@ fn an_own_machine_with_that_gpu_has_its_price() {
     assert!(one.contains("$0.105 so far") && one.contains("1.5 h at $0.070/h, own machine workstation"), "{one}");
     assert!(one.contains("left     unknown: pass `run --total-steps N`"), "{one}");
     for unknown in [drawn(&[]), drawn(&["first", "second"])] {
-        assert!(unknown.contains("cost     unknown"), "no own machine, or several: {unknown}");
+        assert!(unknown.contains("cost     pass --total-steps and --price"), "no own machine, or several: {unknown}");
     }
 }

@@ -54,7 +54,7 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
         (RejectionKind::Memory, "needs 18.2 GB; the GPU has 14.7 of 16 GB available"),
         (RejectionKind::MemoryUnknown, "unknown whether it fits: no peak memory in the profile"),
         (RejectionKind::NoPrediction, "2 GPUs: unknown parameter count and gradient size; pass --parameters"),
-        (RejectionKind::Limits, "region mars-1 is not among those allowed"),
+        (RejectionKind::Limits, "region mars-1 is not among the allowed ones"),
         (RejectionKind::Deadline, "takes up to 24 h, 20 h more than the deadline"),
         (RejectionKind::Budget, "costs $300.00, $250.00 more than the budget"),
         (RejectionKind::Dominated, "costs $9.00 in 3 h, $3.00 more than the plan"),
