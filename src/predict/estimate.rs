@@ -311,7 +311,7 @@ impl GpuFacts {
 pub struct MemoryFit {
     /// The answer.
     pub fits: Fits,
-    /// What the step needs, if that is known; the least if its numbers become narrower.
+    /// What the step needs, if that is known; the least if it was recorded in other numbers.
     pub needed: Option<Bytes>,
     /// What it needs in forward and backward beside its state, where that is known.
     pub working: Option<Working>,
@@ -328,7 +328,7 @@ pub struct MemoryFit {
     pub states: Option<ModelStates>,
     /// What of it the forward pass keeps, where kinds of memory are told.
     pub activations: Option<Activations>,
-    /// The same with every number as small as it may become, of a step that is predicted in narrower numbers
+    /// The same with every number as small as it may be, of a step that is predicted in narrower or wider numbers
     /// than it was recorded in.
     pub narrowest: Option<Box<Self>>,
 }

@@ -10,10 +10,11 @@ mod line;
 mod states;
 
 use crate::catalog::GpuSpec;
-use crate::profile::{DType, MemorySource, Mode, Operation, Phase, Profile, Working};
+use crate::profile::{DType, MemorySource, Mode, Operation, Phase, Profile, Working, Workload};
 use crate::units::{Bytes, GIB};
 
 use super::estimate::{Fits, MemoryFit};
+use super::precision::Change;
 use super::rate::Rates;
 use super::sharding::{Activations, ModelStates};
 use crate::op::{Family, family, volume};
@@ -37,10 +38,10 @@ pub struct MemoryNeed {
     least_of: &'static str,
     most: Option<Bytes>,
     ran_on: Option<(String, Bytes)>,
-    /// Tensors may be twice as large as recorded.
+    /// Whether it is the need of a step that was recorded in narrower numbers.
     widened: bool,
-    /// The same step with every number as small as it may become, if it is predicted in narrower
-    /// numbers than it was recorded in.
+    /// The least need of a step that is predicted in narrower or wider numbers than it was recorded in;
+    /// the other fields are then the most that it needs.
     narrowest: Option<Box<Self>>,
     /// Where the peak is from a line over batch sizes: in words.
     by_line: Option<&'static str>,
@@ -54,14 +55,15 @@ pub struct MemoryNeed {
     working: Option<Working>,
 }
 
-/// How small a step may become whose numbers become narrower.
+/// What another width of its numbers makes of the memory of a step: at least and at most, in times of what was
+/// recorded.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Narrowing {
-    /// Parameters, gradients and optimizer state: at least this times what was recorded.
-    pub states: f64,
-    /// Activations and everything else: at least this times what was recorded.
-    pub rest: f64,
-    /// What copies of the weights in the narrow type take beside them, at most.
+pub struct Resized {
+    /// Parameters, gradients and optimizer state.
+    pub states: [f64; 2],
+    /// Activations and everything else.
+    pub rest: [f64; 2],
+    /// What copies of the weights in the other type take beside them, at most.
     pub copies: Bytes,
 }
 
@@ -118,44 +120,49 @@ impl MemoryNeed {
         }
     }
 
-    /// The need in 32 bits of a step that was recorded in 16: at most twice as much, and
-    /// nothing is said by where it ran.
+    /// The need of a step in the numbers that it is predicted in.
+    pub(super) fn changed(&self, change: Option<&Change>, workload: &Workload) -> Self {
+        change.and_then(|change| change.resized(workload)).map_or_else(|| self.clone(), |by| self.resized(by))
+    }
+
+    /// The need of a step in narrower or wider numbers: at most the widest throughout and the copies of its
+    /// weights, at least the narrowest. Where it ran says nothing of wider numbers.
     #[must_use]
-    pub fn in_32_bits(&self) -> Self {
+    pub fn resized(&self, by: Resized) -> Self {
+        let Resized { states, rest, copies } = by;
+        let is_wider = states[1] > 1.0 || rest[1] > 1.0;
+        let ran_on = self.ran_on.clone().filter(|_| !is_wider);
+        let narrowest = Self { ran_on: ran_on.clone(), ..self.scaled(states[0], rest[0]) };
+        let widest = self.scaled(states[1], rest[1]);
+        let with_copies = |kept: ModelStates| ModelStates { parameters: kept.parameters + copies, ..kept };
         Self {
-            most: self.most.map(|most| most * 2.0),
-            ran_on: None,
-            widened: true,
-            states: None,
-            activations: None,
-            working: None,
-            ..self.clone()
+            peak: widest.peak.map(|peak| peak + copies),
+            most: widest.most.map(|most| most + copies),
+            states: widest.states.map(with_copies),
+            line: widest.line.map(|line| line.with(copies)),
+            least: narrowest.least,
+            ran_on,
+            widened: is_wider,
+            narrowest: Some(Box::new(narrowest)),
+            ..widest
         }
     }
 
-    /// The need of a step whose numbers become narrower: at most what was recorded and the copies of its
-    /// weights, at least the smallest numbers throughout.
-    #[must_use]
-    pub fn narrowed(&self, by: Narrowing) -> Self {
-        let Narrowing { states, rest, copies } = by;
+    /// The same with state and everything else so many times as large, the process aside.
+    fn scaled(&self, states: f64, rest: f64) -> Self {
         let context = Bytes::known(CONTEXT_BYTES);
-        let smaller = |kept: ModelStates| ModelStates {
-            parameters: kept.parameters * states,
-            gradients: kept.gradients * states,
-            optimizer: kept.optimizer * states,
-            ..kept
+        // What is not told apart may be either.
+        let either = if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) };
+        let all = |bytes: Bytes, times: f64| bytes.checked_sub(context).unwrap_or_default() * times + context;
+        let peak = |peak: Bytes| match &self.states {
+            Some(kept) => all(peak.checked_sub(kept.total()).unwrap_or_default(), rest) + kept.total() * states,
+            None => all(peak, either),
         };
-        let least = |peak: Bytes| match &self.states {
-            Some(kept) => {
-                let beside = peak.checked_sub(kept.total() + context).unwrap_or_default();
-                kept.total() * states + beside * rest + context
-            }
-            None => peak.checked_sub(context).unwrap_or_default() * states.min(rest) + context,
-        };
-        let narrowest = Self {
-            peak: self.peak.map(least),
-            least: self.least.map(|bytes| bytes * states),
-            states: self.states.map(smaller),
+        Self {
+            peak: self.peak.map(peak),
+            least: self.least.map(|bytes| all(bytes, states)),
+            most: self.most.map(|bytes| all(bytes, either)),
+            states: self.states.map(|kept| kept.times(states)),
             activations: self
                 .activations
                 .map(|Activations { least, most }| Activations { least: least * rest, most: most * rest }),
@@ -164,15 +171,7 @@ impl MemoryNeed {
                 activations: working.activations * rest,
                 temporary: working.temporary * rest,
             }),
-            ..self.clone()
-        };
-        let with_copies = |kept: ModelStates| ModelStates { parameters: kept.parameters + copies, ..kept };
-        Self {
-            peak: self.peak.map(|peak| peak + copies),
-            most: self.most.map(|most| most + copies),
-            states: self.states.map(with_copies),
-            least: narrowest.least,
-            narrowest: Some(Box::new(narrowest)),
+            line: self.line.map(|line| line.scaled(states, rest)),
             ..self.clone()
         }
     }
@@ -186,7 +185,7 @@ impl MemoryNeed {
     pub fn fit(&self, rates: &Rates<'_>) -> MemoryFit {
         let (usable, gpu) = (rates.usable_memory.value, rates.gpu);
         // Of a peak both ends are known.
-        let at_most = self.peak.filter(|_| !self.widened).or(self.most);
+        let at_most = self.peak.or(self.most);
         let (states, activations) = (self.states, self.activations);
         let answer = |fits, needed, reason| MemoryFit {
             fits,
@@ -201,21 +200,6 @@ impl MemoryNeed {
             narrowest: None,
         };
         let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
-        if let Some(needed) = self.peak.filter(|_| self.widened) {
-            let most = needed * 2.0;
-            let (fits, limit) = if most.get() <= usable.get() {
-                (Fits::Yes, "at most")
-            } else if needed.get() > usable.get() {
-                (Fits::No, "does not fit: may need up to")
-            } else {
-                (Fits::Unknown, "may need up to")
-            };
-            return answer(
-                fits,
-                None,
-                format!("{limit} {} GB, twice what was {} in 16 bits; {available}", gib(most), word(self.source)),
-            );
-        }
         if let (Some(most), Some(narrowest)) = (self.peak, &self.narrowest) {
             let least = narrowest.fit(rates);
             let bytes = least.needed.unwrap_or(most);
@@ -227,8 +211,11 @@ impl MemoryNeed {
                 (Fits::Unknown, "may fit: needs")
             };
             let source = self::word(self.source);
-            let reason = format!("{word} {} to {} GB, {source} in wider numbers; {available}", gib(bytes), gib(most));
-            return MemoryFit { narrowest: Some(Box::new(least)), ..answer(fits, Some(bytes), reason) };
+            let recorded = if self.widened { "in narrower numbers" } else { "in wider numbers" };
+            let reason = format!("{word} {} to {} GB, {source} {recorded}; {available}", gib(bytes), gib(most));
+            let smaller = self.line.filter(|_| fits == Fits::No);
+            let largest_batch = smaller.and_then(|line| line.largest(rates));
+            return MemoryFit { largest_batch, narrowest: Some(Box::new(least)), ..answer(fits, Some(bytes), reason) };
         }
         if let Some(needed) = self.peak {
             let (fits, word) =

@@ -91,6 +91,17 @@ impl ModelStates {
         self.parameters + self.gradients + self.optimizer
     }
 
+    /// Each part so many times as large.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            parameters: self.parameters * factor,
+            gradients: self.gradients * factor,
+            optimizer: self.optimizer * factor,
+            ..self
+        }
+    }
+
     /// What each of so many GPUs keeps.
     pub fn on_each(&self, sharding: Sharding, gpus: u32) -> Bytes {
         let share = 1.0 / f64::from(gpus.max(1));
@@ -190,8 +201,8 @@ impl MemoryFit {
         Self { largest_batch: None, ..self.of_share(needed, at_most, &how, states.is_assumed) }
     }
 
-    /// A share of a step whose numbers become narrower: what the narrowest numbers need at least, and at most
-    /// what those recorded need.
+    /// A share of a step in narrower or wider numbers than recorded: what the narrowest numbers need at least,
+    /// and the widest at most.
     fn between(&self, least: &Self, share: impl Fn(&Self) -> Self) -> Self {
         let widest = share(&Self { narrowest: None, needed: self.at_most, ..self.clone() });
         let fits = match (widest.fits, least.fits) {
@@ -202,7 +213,7 @@ impl MemoryFit {
         let reason = match (fits, least.needed) {
             (Fits::Unknown, Some(bytes)) => {
                 let least = bytes.get() / GIB;
-                format!("may fit: at least {least:.1} GB in narrower numbers; as recorded, {}", widest.reason)
+                format!("may fit: at least {least:.1} GB in the narrowest numbers; in the widest, {}", widest.reason)
             }
             (Fits::No, _) => least.reason.clone(),
             _ => widest.reason.clone(),

@@ -4,9 +4,10 @@ use std::fmt;
 
 use super::states::{by_kind, states};
 use super::{CONTEXT_BYTES, MemoryNeed, source_of, within, word, working};
+use crate::predict::precision::Change;
 use crate::predict::rate::Rates;
 use crate::predict::sharding::ModelStates;
-use crate::profile::{MemorySource, Profile, Working};
+use crate::profile::{MemorySource, Profile, Working, Workload};
 use crate::regress::line::{Line, Point};
 use crate::units::Bytes;
 
@@ -94,6 +95,41 @@ impl MemoryLine {
         let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
         let (source, peaks) = (Source::AtMost, MemorySource::Computed);
         Some(Self { fixed, per_sample, other: None, working: None, source, peaks, states: None })
+    }
+
+    /// The most that the step needs in the numbers that it is predicted in.
+    pub(in crate::predict) fn changed(&self, change: Option<&Change>, workload: &Workload) -> Self {
+        let resized = change.and_then(|change| change.resized(workload));
+        resized.map_or(*self, |by| self.scaled(by.states[1], by.rest[1]).with(by.copies))
+    }
+
+    /// The line of the same step with state and everything else so many times as large.
+    pub(super) fn scaled(&self, states: f64, rest: f64) -> Self {
+        // What does not grow and is not known to be state may be either.
+        let of_state = self.states.map_or(Bytes::ZERO, |states| states.total()).min(self.fixed);
+        let beside = self.fixed.checked_sub(of_state).unwrap_or_default();
+        let unsure = if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) };
+        let working = |(batch, working): (u64, Working)| {
+            let gradients = working.gradients * states;
+            (batch, Working { gradients, activations: working.activations * rest, temporary: working.temporary * rest })
+        };
+        Self {
+            fixed: of_state * states + beside * unsure,
+            per_sample: self.per_sample * rest,
+            other: self.other.map(|[fixed, per_sample]| [fixed * unsure, per_sample * rest]),
+            working: self.working.map(working),
+            states: self.states.map(|kept| kept.times(states)),
+            ..*self
+        }
+    }
+
+    /// The line with so much more at every batch size.
+    pub(super) fn with(&self, more: Bytes) -> Self {
+        Self {
+            fixed: self.fixed + more,
+            other: self.other.map(|[fixed, per_sample]| [fixed + more, per_sample]),
+            ..*self
+        }
     }
 
     /// The peak at a batch size, without the context of the process.

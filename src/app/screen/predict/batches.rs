@@ -120,15 +120,21 @@ pub fn place(app: &App) -> Option<f64> {
 
 /// What a step at a batch size needs of the memory, and what there is, in bytes; with whether it needs at most that.
 pub fn memory(sweep: &Sweep, row: &SweepRow) -> Option<([Bytes; 2], bool)> {
-    let line = sweep.memory.filter(|_| row.memory.needed.is_none());
-    let needed = row.memory.needed.or_else(|| line.map(|line| line.with_context(row.batch)))?;
-    Some(([needed, row.memory.usable], line.is_some_and(|line| line.is_upper_bound())))
+    let fit = &row.memory;
+    let exact = fit.needed.filter(|_| fit.narrowest.is_none());
+    let needed = exact.or(fit.at_most)?;
+    Some(([needed, fit.usable], is_upper_bound(sweep, row)))
+}
+
+/// Whether the memory that is told is the most that the step needs.
+fn is_upper_bound(sweep: &Sweep, row: &SweepRow) -> bool {
+    row.memory.narrowest.is_some() || sweep.memory.is_some_and(|line| line.is_upper_bound())
 }
 
 /// The largest batch that fits, in words.
 pub fn largest_words(sweep: &Sweep, on: &GpuSweep) -> Option<String> {
     let batch = format::grouped(on.largest? as f64);
-    Some(if sweep.memory.is_some_and(|line| line.is_upper_bound()) {
+    Some(if on.rows.iter().any(|row| is_upper_bound(sweep, row)) {
         format!("a batch of {batch} fits; larger is not known")
     } else {
         format!("largest batch that fits: {batch}")
