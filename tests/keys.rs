@@ -190,6 +190,25 @@ fn filters_follow_and_escape_restores() {
     assert_eq!(shown("3 / m e m o r y > = 3 2 enter"), ["h100-sxm5-80gb", "v100-pcie-32gb"]);
     assert_eq!(shown("3 / s t e p < 1 2 space $ < 2 enter"), ["v100-pcie-32gb"]);
     assert_eq!(shown("3 / v e n d o r = a m d enter"), [""; 0]);
+    // The selected row stays the same when Esc clears the filter, or restores the one before.
+    let gpus = |text: &str| after(text).predict.difference.unwrap().gpus.unwrap().each_ref().map(ToString::to_string);
+    assert_eq!(gpus("3 / l 4 enter D"), ["v100-pcie-32gb", "l4"]);
+    assert_eq!(gpus("3 / l 4 enter D esc esc D"), ["v100-pcie-32gb", "l4"]);
+    assert_eq!(gpus("3 G k / h 1 0 0 esc D"), gpus("3 G k D"));
+    assert_ne!(gpus("3 G k D"), gpus("3 D"));
+    for (start, list, typed) in [
+        ("2 G", "the profile", "m m"),
+        ("3 enter G", "the operations of a GPU", "m m"),
+        ("4 tab G", "the plan", "h 1 0 0"),
+    ] {
+        let key = |text: &str| {
+            let app = after(text);
+            app.screen.behaviour().selected_key(&app).unwrap_or_else(|| panic!("{list}: no row"))
+        };
+        assert_eq!(key(&format!("{start} / {typed} esc")), key(start), "{list}");
+        let filtered = format!("{start} / {typed} enter G");
+        assert_eq!(key(&format!("{filtered} esc")), key(&filtered), "{list}");
+    }
     // A letter that is a key types in the filter.
     assert_eq!(after("3 / q").predict.list.filter, "q");
 }
@@ -290,8 +309,11 @@ fn two_recordings_stand_beside_each_other() {
     // The waterfall from the other to this one.
     let app = after("2 D");
     let table = app.screen.behaviour().table(&app).unwrap();
-    let change = |row: usize| table.rows[row].iter().rev().nth(1).unwrap().text.parse::<f64>();
+    let place = |heading: &str| table.columns.iter().position(|column| column.heading == heading).unwrap();
+    let change = |row: usize| table.rows[row][place("change, ms")].text.parse::<f64>();
     let sum: f64 = (1..table.len() - 1).map(|row| change(row).unwrap()).sum();
+    // Their batches are unlike.
+    assert!(table.rows[1][place("a sample, µs")].text.contains(" → "), "{table:?}");
     assert!((sum - 0.5).abs() < 0.01 * table.len() as f64, "{sum}");
     assert!(app.unavailable(Action::Filter).is_some() && app.unavailable(Action::Group).is_some());
     assert_eq!(after("2 D j").profile.difference.unwrap().list.selected, 1);

@@ -90,10 +90,8 @@ impl App {
         }
         match key.code {
             Code::Esc => {
-                if let Some(Modal::Filter { before, .. }) = self.modal.take()
-                    && let Some(list) = self.screen.behaviour().list_mut(self)
-                {
-                    list.filter = before;
+                if let Some(Modal::Filter { before, selected, .. }) = self.modal.take() {
+                    self.filter_again(before, selected.as_deref());
                 }
                 return;
             }

@@ -34,6 +34,8 @@ pub enum Modal {
         input: Input,
         /// The filter before, restored by Esc.
         before: String,
+        /// The row selected before, restored with it ([`Behaviour::selected_key`](super::screen::behaviour::Behaviour)).
+        selected: Option<String>,
     },
     /// The value of a slider.
     Value {

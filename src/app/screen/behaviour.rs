@@ -42,6 +42,17 @@ pub trait Behaviour {
         None
     }
 
+    /// What the selected row is of, whatever the filter and the order; `None` without a row, or where rows are not
+    /// told apart so.
+    fn selected_key(&self, _app: &App) -> Option<String> {
+        None
+    }
+
+    /// The place of the row with this key among those shown.
+    fn place_of(&self, _app: &App, _key: &str) -> Option<usize> {
+        None
+    }
+
     /// What the list can be sorted by, in the order of the key.
     fn sorts(&self, _app: &App) -> &'static [&'static str] {
         &[]

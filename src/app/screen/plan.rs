@@ -180,6 +180,14 @@ impl Behaviour for PlanScreen {
         app.planner.pane = Pane::Lower;
     }
 
+    fn selected_key(&self, app: &App) -> Option<String> {
+        lists::offers(app).get(app.planner.list.selected).map(ToString::to_string)
+    }
+
+    fn place_of(&self, app: &App, key: &str) -> Option<usize> {
+        lists::offers(app).iter().position(|offer| offer.as_str() == key)
+    }
+
     fn sorts(&self, app: &App) -> &'static [&'static str] {
         match app.planner.lower {
             Lower::Alternatives => &ALTERNATIVES_BY,

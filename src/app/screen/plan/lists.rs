@@ -4,6 +4,7 @@ use super::{Lower, confidence, gpus_words};
 use crate::app::App;
 use crate::app::list::ListState;
 use crate::plan::{Part, Rejection};
+use crate::pricing::OfferId;
 
 /// What the alternatives are sorted by.
 pub(super) const ALTERNATIVES_BY: [&str; 5] = ["the best first", "cost", "time", "$/h", "GPUs"];
@@ -35,6 +36,15 @@ pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
         all.reverse();
     }
     all
+}
+
+/// The offers of the lower pane where it is a list that is filtered.
+pub(super) fn offers(app: &App) -> Vec<&OfferId> {
+    match app.planner.lower {
+        Lower::Alternatives => candidates(app).into_iter().map(|(part, _)| &part.offer).collect(),
+        Lower::Rejected => rejected(app).into_iter().map(|one| &one.offer).collect(),
+        Lower::Beside | Lower::Timeline | Lower::Chart | Lower::Notes => Vec::new(),
+    }
 }
 
 /// Whether an offer passes a filter of words and figures: `lambda`, `4090 cost<100`.
