@@ -18,7 +18,7 @@ use super::{format, ranks, waits};
 use crate::live::{Snapshot, Waiting};
 use crate::op::Family;
 use crate::profile::breakdown::{Breakdown, GroupBy};
-use crate::profile::{Execution, Operation, Phase, Precision, Profile};
+use crate::profile::{Execution, OP_LIST, Operation, Phase, Precision, Profile, TRACE_OF_SHAPES};
 use crate::units::{Bytes, Micros};
 
 /// Share of the time of the last steps from which on data hold them up.
@@ -115,8 +115,8 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
         return Ok(loading);
     }
     let Some(recorded) = recorded else {
-        let why = if profile.is_some() {
-            "the recorded step has no times of a GPU"
+        let why = if let Some(profile) = profile {
+            untimed(profile)
         } else if seen.is_over() {
             "no step was recorded"
         } else {
@@ -159,6 +159,18 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
 /// Why that is not known.
 pub fn of_profile(profile: &Profile, memory: Option<MemoryUse>) -> Result<Verdict, String> {
     verdict(&Snapshot::default(), Some(profile), memory)
+}
+
+/// Why a step without times of a GPU has none.
+fn untimed(profile: &Profile) -> &'static str {
+    let source = profile.recording.as_ref().map_or("", |recording| &recording.source);
+    if source.starts_with(TRACE_OF_SHAPES) {
+        "traced from shapes, nothing was timed"
+    } else if source.starts_with(OP_LIST) {
+        "an op list, nothing was timed"
+    } else {
+        "the recorded step has no times of a GPU"
+    }
 }
 
 /// The verdict on a recorded step that waits for its data.
@@ -454,6 +466,22 @@ mod tests {
             let found = verdict(&seen, profile.as_ref(), memory).unwrap();
             assert_eq!((found.bound, found.to_string().as_str()), (bound, words));
         }
+    }
+
+    /// Of a step that never ran, nothing was recorded.
+    #[test]
+    fn a_step_without_times_says_why() {
+        let mut step = profile(0, "fp32", &[("aten::mm", 0)]);
+        step.origin = None;
+        step.step = None;
+        let mut of = |source: &str| {
+            let recording = format!(r#"{{"source": "{source}"}}"#);
+            step.recording = serde_json::from_str(&recording).ok();
+            of_profile(&step, None).unwrap_err()
+        };
+        assert_eq!(of("trace of shapes, torch 2.15.0"), "not known: traced from shapes, nothing was timed");
+        assert_eq!(of("op list"), "not known: an op list, nothing was timed");
+        assert_eq!(of("kineto trace, shapes only"), "not known: the recorded step has no times of a GPU");
     }
 
     /// The timeline of a file shows what the host did while the GPU waited.
