@@ -2,14 +2,25 @@
 //! goes through here, but for the screens: names and texts of files may hold what moves the
 //! cursor, hides text or does worse, so it is taken out here, once, whatever it is part of.
 
+mod pager;
+
 use std::fmt;
 use std::io::{self, BufWriter, Stderr, StdoutLock, Write};
 
 use crate::text::{to_screen, unsafe_to_show};
 
+pub use pager::page;
+
+/// Columns and rows of the terminal on standard output; `None` if that is no terminal.
+pub fn size() -> Option<[u16; 2]> {
+    terminal_size::terminal_size_of(io::stdout())
+        .map(|(width, height)| [width.0, height.0])
+        .filter(|size| size.iter().all(|cells| *cells > 0))
+}
+
 /// Cells of a line of the terminal on standard output; `None` if that is no terminal.
 pub fn width() -> Option<u16> {
-    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0).filter(|width| *width > 0)
+    size().map(|[columns, _]| columns)
 }
 
 /// Standard output, buffered and cleaned.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{FileArgs, TableForm};
+use super::{FileArgs, PagerArgs, TableForm};
 use crate::profile::breakdown::GroupBy;
 use crate::settings::values;
 
@@ -28,6 +28,9 @@ pub struct DiffArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
     /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,

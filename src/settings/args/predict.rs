@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{BlackBoxArgs, FileArgs, InputArgs, ModelArgs, OwnArgs, RecordedArgs, TableForm};
+use super::{BlackBoxArgs, FileArgs, InputArgs, ModelArgs, OwnArgs, PagerArgs, RecordedArgs, TableForm};
 use crate::predict::{Host, MethodChoice};
 use crate::profile::Sample;
 use crate::settings::values::{self, BatchSizes};
@@ -55,6 +55,9 @@ pub struct PredictArgs {
     /// the two GPUs compared.
     #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with = "all_methods")]
     pub html: Option<PathBuf>,
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
     /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
@@ -124,6 +127,9 @@ pub struct PlanArgs {
     /// and all assumptions.
     #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with = "frontier")]
     pub html: Option<PathBuf>,
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
     /// Write to this file instead of standard output.
     ///
     /// As a flag says, else by its ending (.json, .csv, .md), else TOML. Several parts become numbered
@@ -136,6 +142,14 @@ pub struct PlanArgs {
     /// List every rejected offer (the text shows a few, TOML counts them by kind).
     #[arg(long, alias = "all", help_heading = "Output")]
     pub rejected: bool,
+}
+
+impl PlanArgs {
+    /// Whether text for people goes to standard output.
+    pub const fn is_text(&self) -> bool {
+        let has_form = self.json || self.toml || self.csv || self.markdown || self.export.is_some();
+        !has_form && self.output.is_none()
+    }
 }
 
 /// Arguments of `plan-jobs`.
@@ -156,6 +170,9 @@ pub struct PlanJobsArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
     /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
@@ -176,6 +193,9 @@ pub struct CompareArgs {
     /// As JSON (habitat-outcome, version 1).
     #[arg(long)]
     pub json: bool,
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
     /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
@@ -196,8 +216,7 @@ pub enum ExportTool {
 #[derive(Debug, Args)]
 pub struct BatchesArgs {
     /// Profiles (or traces) of one workload at two or more batch sizes: a line. One alone: its
-    /// shapes scaled.
-    #[arg(required_unless_present = "sample")]
+    /// shapes scaled. None: the embedded sample.
     pub files: Vec<PathBuf>,
     /// An embedded sample if no files are given.
     #[arg(long, value_name = "NAME", value_enum, conflicts_with = "files")]
@@ -226,6 +245,9 @@ pub struct BatchesArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
     /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use jiff::civil::Date;
 
-use super::{FileArgs, TableForm};
+use super::{FileArgs, PagerArgs, TableForm};
 use crate::settings::values;
 
 /// Arguments of `prices`.
@@ -42,6 +42,9 @@ pub struct PricesListArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
     /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,

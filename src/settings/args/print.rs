@@ -39,6 +39,17 @@ pub struct FileArgs {
     pub force: bool,
 }
 
+/// Whether long text is paged.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct PagerArgs {
+    /// Print at once, without a pager, what is longer than the terminal.
+    ///
+    /// The pager is that of HABITAT_TUI_PAGER or PAGER, else `less -FRX`. Nothing is paged that goes to a pipe or a
+    /// file, nor JSON, CSV or Markdown.
+    #[arg(long, help_heading = "Output")]
+    pub no_pager: bool,
+}
+
 impl FileArgs {
     /// What the name of the file ends with, without that of a compression, in small letters.
     pub fn ending(path: &Path) -> Option<String> {
@@ -73,6 +84,9 @@ pub struct GpusArgs {
     /// Print the catalog file of one GPU, to start your own from.
     #[arg(long, value_name = "GPU", conflicts_with_all = ["filter", "json", "csv", "markdown"])]
     pub toml: Option<String>,
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
     /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
@@ -95,6 +109,9 @@ pub struct OffersArgs {
     /// Output form.
     #[command(flatten)]
     pub form: TableForm,
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
     /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
