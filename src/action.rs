@@ -213,6 +213,8 @@ actions! {
         Doubted "plan.doubted" ["U"] "" PlanScreen "Accept prices that something speaks against, or not";
         Platform "plan.platform" ["V"] "" PlanScreen "Accept GPUs of other vendors and ARM hosts, or not";
         GlobalBatch "plan.batch" ["N"] "" PlanScreen "Accept another global batch than the recorded one, or not";
+        Providers "plan.providers" ["f"] "" PlanScreen "Choose the providers that the plan may use";
+        Regions "plan.regions" ["A"] "" PlanScreen "Choose the regions, countries or continents that the plan may use";
         Confidence "plan.confidence" ["c"] "confidence" PlanScreen "Meet the deadline at the expected or the high end";
         Parts "plan.parts" ["m"] "parts" PlanScreen "How many parts may follow one another";
         Undo "plan.undo" ["u"] "undo" Changed "Undo the last change of the goal";

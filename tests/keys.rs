@@ -496,6 +496,41 @@ fn toggles_change_the_goal_and_the_plan() {
 }
 
 #[test]
+fn providers_and_regions_are_chosen_from_lists() {
+    let limits = |text: &str| {
+        let limits = after(text).setup.goal.limits;
+        (limits.providers, limits.regions)
+    };
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    // Enter allows what is selected or no longer does, and the dialog stays open.
+    let app = after("4 f a l p h a enter");
+    assert_eq!(app.setup.goal.limits.providers, ["alpha"]);
+    assert!(app.plan.value().unwrap().parts.iter().all(|part| part.provider == "alpha"));
+    assert!(matches!(app.modal, Some(Modal::Places { .. })));
+    assert!(app.command().contains("--providers alpha"), "{}", app.command());
+    assert_eq!(limits("4 f a l p h a enter enter"), (names(&[]), names(&[])));
+    // The first row stands for all, the others are the providers by name.
+    assert_eq!(limits("4 f down enter down enter").0, ["alpha", "beta"]);
+    assert_eq!(limits("4 f down enter down enter up up enter").0, names(&[]));
+    assert_eq!(limits("4 f d o w n enter").0, names(&[]));
+    // Regions by continent, and by their own name.
+    assert_eq!(limits("4 A e u r o p e enter").1, ["europe"]);
+    assert!(!after("4 A e u r o p e enter").plan.value().unwrap().parts.is_empty());
+    assert_eq!(limits("4 A e u - 1 enter").1, ["eu-1"]);
+    // Where nothing is offered nothing can be chosen.
+    assert_eq!(limits("4 A a s i a enter").1, names(&[]));
+    assert_eq!(limits("4 f a l p h a enter esc u").0, names(&[]));
+    // What excludes a provider goes when it is allowed.
+    let mut launch = launch();
+    launch.setup.goal.limits.exclude_providers = names(&["alpha"]);
+    let (app, _) = render(&launch, &keys("4 f a l p h a enter"), (80, 24));
+    assert!(app.setup.goal.limits.exclude_providers.is_empty());
+    // What is chosen stands above the sliders.
+    let shown = common::text(&render(&launch, &keys("4 f b e t a enter esc"), (80, 24)).1);
+    assert!(shown.contains("f providers: beta · A regions: all"), "{shown}");
+}
+
+#[test]
 fn focus_flows_between_the_panes_of_the_plan() {
     assert_eq!(after("4 j j j j").planner.pane, Pane::Lower);
     assert_eq!(after("4 j j j j j k k").planner.pane, Pane::Goal);
@@ -962,7 +997,7 @@ fn before(action: Action) -> &'static str {
         A::Up | A::PageUp | A::Top => "3 j j",
         A::Left | A::Right | A::FarLeft | A::FarRight | A::Increase | A::Decrease | A::SetValue => "4",
         A::NextPane | A::PreviousPane | A::Objective | A::OnDemand | A::Spot | A::Confidence => "4",
-        A::Marketplace | A::Doubted | A::Platform | A::GlobalBatch => "4",
+        A::Marketplace | A::Doubted | A::Platform | A::GlobalBatch | A::Providers | A::Regions => "4",
         A::Parts | A::Lower => "4",
         A::NoLimit | A::Undo => "4 j = 5 enter",
         A::Origin => "esc 3",

@@ -2,6 +2,7 @@
 
 use crate::action::{ACTIONS, Group, Spec};
 use crate::app::input::Input;
+use crate::app::screen::plan::{Choice, Places};
 use crate::app::slider::Knob;
 use crate::app::{App, Tone};
 use crate::predict::origin::Candidates;
@@ -84,6 +85,17 @@ pub enum Modal {
         /// First line shown.
         scroll: usize,
     },
+    /// Providers or regions that the plan may use.
+    Places {
+        /// Which of the two.
+        places: Places,
+        /// What there is to choose.
+        choices: Vec<Choice>,
+        /// Words searched for.
+        input: Input,
+        /// Position among what is found.
+        selected: usize,
+    },
     /// The path of an export.
     Export {
         /// The form.
@@ -157,6 +169,7 @@ impl Modal {
             Self::Value { .. } => &[("enter", "set"), ("esc", "close")],
             Self::Methods { .. } => &[("enter", "use everywhere"), ("↑↓", "choose"), ("esc", "close")],
             Self::Origin { .. } => &[("enter", "choose it"), ("↑↓", "move"), ("esc", "close")],
+            Self::Places { .. } => &[("enter", "allow or not"), ("↑↓", "choose"), ("esc", "close")],
             Self::Leave { .. } => {
                 &[("enter", "do it"), ("↑↓", "choose"), ("l", "leave running"), ("s", "stop"), ("esc", "stay")]
             }
@@ -168,6 +181,7 @@ impl Modal {
     pub const fn selected_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::Palette { selected, .. }
+            | Self::Places { selected, .. }
             | Self::Methods { selected, .. }
             | Self::Origin { selected, .. }
             | Self::Leave { selected } => Some(selected),
@@ -192,6 +206,7 @@ impl Modal {
             | Self::Leave { .. } => None,
             Self::Help { input, .. }
             | Self::Palette { input, .. }
+            | Self::Places { input, .. }
             | Self::Filter { input, .. }
             | Self::Value { input, .. }
             | Self::Export { input, .. } => Some(input),

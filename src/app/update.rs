@@ -172,7 +172,8 @@ impl App {
                 }
             }
             Action::Close => {
-                if !screen.close(self) {
+                let closed = screen.close(self);
+                if !closed {
                     let selected = screen.selected_key(self);
                     self.filter_again(String::new(), selected.as_deref());
                 }

@@ -267,6 +267,12 @@ fn place_of_one(provider: &str, region: &str) -> Option<&'static str> {
     Some(STATES.iter().find(|(_, name)| *name == state).map_or(country, |(code, _)| *code))
 }
 
+/// Names that a filter takes for several regions: continents, then countries.
+pub fn areas() -> impl Iterator<Item = &'static str> {
+    let countries = COUNTRIES.iter().filter_map(|(.., names)| names.first().copied());
+    CONTINENTS.iter().map(|(_, name)| *name).chain(countries.filter(|name| *name != "africa"))
+}
+
 /// A region as it is shown: hosts of marketplaces that do not name their town leave its place in the
 /// name empty (`, US, NA`).
 pub fn shown(region: &str) -> &str {

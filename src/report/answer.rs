@@ -79,7 +79,7 @@ impl Picks {
             })
             .collect();
         let is_firm = |pick: &&Pick| pick.offer.as_ref().is_some_and(|priced| priced.offer.trust.is_firm());
-        let priced = any.iter().filter(|pick| pick.offer.is_some()).count();
+        let with_offer = any.iter().filter(|pick| pick.offer.is_some()).count();
         let quickest = |picks: &mut dyn Iterator<Item = &Pick>| {
             picks
                 .filter(|pick| usable(&all[pick.index]))
@@ -113,9 +113,9 @@ impl Picks {
             unoffered: fastest_of_all.filter(|pick| is_other(pick, fastest.as_ref())),
             doubted: most.filter(|most| best_value.as_ref().is_some_and(|best| worth(most) > worth(best))),
             recorded,
-            priced,
+            priced: with_offer,
             firm: firm.len(),
-            cheapest_not_firm: priced - any.iter().filter(is_firm).count(),
+            cheapest_not_firm: with_offer - any.iter().filter(is_firm).count(),
             fastest,
             best_value,
         }

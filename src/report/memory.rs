@@ -316,6 +316,8 @@ mod tests {
     /// Of the samples and GPUs that a plan finds something for, the advice after a change of precision names the same.
     #[test]
     fn a_change_of_precision_keeps_the_advice() {
+        use crate::profile::Precision::{Bf16, Fp8, Fp16, Fp32};
+
         let catalog = crate::catalog::Catalog::new(crate::store::bundled::gpus());
         let advice = |sample, gpu: &str, precision| {
             let options = crate::predict::Options {
@@ -327,7 +329,6 @@ mod tests {
             let found = crate::predict::predict(&profile, &catalog, &options).unwrap();
             remedies(&found.predictions[0], &found.workload).unwrap()
         };
-        use crate::profile::Precision::{Bf16, Fp8, Fp16, Fp32};
         let bert = crate::profile::Sample::BertLargeH100;
         for precision in [Some(Bf16), Some(Fp16), Some(Fp8), Some(Fp32)] {
             let said = advice(bert, "rtx-3060", precision);

@@ -4,11 +4,14 @@ mod beside;
 mod goal;
 mod lists;
 pub mod offer;
+mod places;
 
 pub use beside::{beside_table, beside_words};
 pub use goal::{knob_words, ladder, set_date, set_knob, set_work, slide, toggles, value, work_words};
 use lists::{ALTERNATIVES_BY, REJECTED_BY};
 pub use lists::{candidates, rejected};
+pub(in crate::app) use places::toggle as toggle_place;
+pub use places::{Choice, Places, found, is_allowed};
 
 use crate::action::{Action, Needs};
 use crate::app::App;
@@ -139,6 +142,11 @@ impl Behaviour for PlanScreen {
             | Action::Parts => {
                 goal::toggle(app, action);
                 app.start_plan(effects);
+            }
+            Action::Providers | Action::Regions => {
+                let places = if action == Action::Providers { Places::Providers } else { Places::Regions };
+                let choices = places::choices(app, places);
+                app.modal = Some(Modal::Places { places, choices, input: Input::default(), selected: 0 });
             }
             Action::Undo => {
                 if let Some(goal) = app.planner.earlier.pop() {

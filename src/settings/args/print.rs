@@ -44,7 +44,7 @@ pub struct FileArgs {
 pub struct PagerArgs {
     /// Print at once, without a pager, what is longer than the terminal.
     ///
-    /// The pager is that of HABITAT_TUI_PAGER or PAGER, else `less -FRX`. Nothing is paged that goes to a pipe or a
+    /// The pager is that of `HABITAT_TUI_PAGER` or `PAGER`, else `less -FRX`. Nothing is paged that goes to a pipe or a
     /// file, nor JSON, CSV or Markdown.
     #[arg(long, help_heading = "Output")]
     pub no_pager: bool,
