@@ -11,7 +11,7 @@ use crate::text::{to_screen, unsafe_to_show};
 
 pub use pager::page;
 
-/// Columns and rows of the terminal on standard output; `None` if that is no terminal.
+/// Columns and rows of the terminal on standard output; `None` if the output goes elsewhere.
 pub fn size() -> Option<[u16; 2]> {
     terminal_size::terminal_size_of(io::stdout())
         .map(|(width, height)| [width.0, height.0])

@@ -51,7 +51,7 @@ fn three() -> Folder {
     folder
 }
 
-/// As `predict` does; what it is of stands in the text.
+/// As `predict` does, and the text names the sample.
 #[test]
 fn without_a_file_it_is_of_the_embedded_sample() {
     let folder = Folder::new();

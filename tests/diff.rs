@@ -105,7 +105,7 @@ fn it_is_printed_in_every_form() {
     assert!(markdown.contains("- The step takes 1.0 ms") && markdown.contains("| operation | phase |"), "{markdown}");
 }
 
-/// With unlike batches the times of a step tell little: those of a sample stand beside them.
+/// Steps with different batches are compared by the time of a sample.
 #[test]
 fn unlike_batches_are_compared_by_the_sample() {
     let folder = folder();
@@ -127,7 +127,7 @@ fn unlike_batches_are_compared_by_the_sample() {
     assert_eq!((steps[1]["batch_size"].as_u64(), number(&steps[0]["sample_time_us"])), (Some(128), 15.625));
     let csv = folder.ok(&[&args[..], &["--csv"]].concat());
     assert!(csv.lines().any(|line| line.starts_with("aten::mm") && line.ends_with(",9.375,5.46875")), "{csv}");
-    // With like batches there is no such column, and without a batch no time of a sample.
+    // The column is left out for equal batches and for unknown ones.
     assert!(!folder.ok(&TWO).contains("a sample"));
     folder.write("unknown.habitat.json", &second.replace(r#", "batch_size": 64"#, ""));
     let unknown = ["diff", "old.habitat.json", "unknown.habitat.json"];

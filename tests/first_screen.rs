@@ -159,8 +159,8 @@ fn a_gpu_that_needs_micro_batches_is_named_with_them() {
     assert!(shown.contains("the step fits on no GPU (needs 28.9 GB), but micro-batches of up to 8 do"), "{shown}");
 }
 
-/// What stands under the table says of as many prices that they are not firm as the table marks, and a GPU that
-/// holds the step in micro-batches only is told from one that does not hold it.
+/// The sentence on prices counts as many prices that are not firm as the table marks, and the table shows the
+/// micro-batch that fits.
 #[test]
 fn the_table_agrees_with_what_is_said_of_it() {
     let folder = Folder::new();

@@ -517,7 +517,7 @@ fn providers_and_regions_are_chosen_from_lists() {
     assert_eq!(limits("4 A e u r o p e enter").1, ["europe"]);
     assert!(!after("4 A e u r o p e enter").plan.value().unwrap().parts.is_empty());
     assert_eq!(limits("4 A e u - 1 enter").1, ["eu-1"]);
-    // Where nothing is offered nothing can be chosen.
+    // A region without offers cannot be chosen.
     assert_eq!(limits("4 A a s i a enter").1, names(&[]));
     assert_eq!(limits("4 f a l p h a enter esc u").0, names(&[]));
     // What excludes a provider goes when it is allowed.

@@ -301,7 +301,7 @@ fn tables_fit_the_terminal() {
     assert!(rows.len() == 2 && rows[0].contains("130.4 ms"), "{shown}");
 }
 
-/// A pager that tells that it ran, and how many lines it was given.
+/// A pager that prints how many lines it got.
 const COUNTS: &str = "echo \"paged $(wc -l) lines\"";
 
 fn printed(arguments: &[&str], variables: &[(&str, &str)]) -> String {
@@ -317,7 +317,7 @@ fn what_is_longer_than_the_terminal_is_paged() {
         let lines = text.strip_prefix("paged ").and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
         assert!(lines.is_some_and(|lines| lines >= 30), "{arguments:?}: {text}");
     }
-    // What fits is not, nor what is asked for at once or is for programs.
+    // Short text, --no-pager and forms for programs are not paged.
     for arguments in [
         &["gpus", "h100"][..],
         &["batches"],
@@ -342,7 +342,7 @@ fn what_is_longer_than_the_terminal_is_paged() {
     assert!(printed(&["gpus"], &[("PAGER", "cat"), ("HABITAT_TUI_PAGER", COUNTS)]).starts_with("paged "));
 }
 
-/// Nothing is lost where the pager is missing or fails, and one that is left early is no error.
+/// The whole text follows if the pager is missing or fails. Leaving it early is not an error.
 #[test]
 fn a_pager_that_fails_costs_nothing() {
     for pager in ["no-such-pager-here", "exit 3", "kill -SEGV $$"] {

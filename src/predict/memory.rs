@@ -126,7 +126,7 @@ impl MemoryNeed {
     }
 
     /// The need of a step in narrower or wider numbers: at most the widest throughout and the copies of its
-    /// weights, at least the narrowest. Where it ran says nothing of wider numbers.
+    /// weights, at least the narrowest. The GPU that it ran on is no evidence for wider numbers.
     #[must_use]
     pub fn resized(&self, by: Resized) -> Self {
         let Resized { states, rest, copies } = by;
@@ -148,10 +148,10 @@ impl MemoryNeed {
         }
     }
 
-    /// The same with state and everything else so many times as large, the process aside.
+    /// The same need with the state scaled by `states` and everything else by `rest`, without the process's own memory.
     fn scaled(&self, states: f64, rest: f64) -> Self {
         let context = Bytes::known(CONTEXT_BYTES);
-        // What is not told apart may be either.
+        // Without the state's size, the need may scale by either factor.
         let either = if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) };
         let all = |bytes: Bytes, times: f64| bytes.checked_sub(context).unwrap_or_default() * times + context;
         let peak = |peak: Bytes| match &self.states {

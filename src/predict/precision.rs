@@ -84,7 +84,7 @@ impl Change {
         Some(change)
     }
 
-    /// The change of the numbers alone, which says what memory the step needs; `None` where nothing changes.
+    /// The change of precision alone, without its operations: enough to resize the memory. `None` if the precision stays.
     pub(super) fn of_numbers(profile: &Profile, to: Option<Precision>) -> Option<Self> {
         let to = to?;
         let recorded = profile.workload.precision;

@@ -91,7 +91,7 @@ impl ModelStates {
         self.parameters + self.gradients + self.optimizer
     }
 
-    /// Each part so many times as large.
+    /// Each part scaled by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self {

@@ -313,7 +313,7 @@ fn words(provider: &str, region: &str) -> BTreeSet<String> {
     }
     let of_continent: Vec<String> = CONTINENTS
         .iter()
-        .filter(|(code, name)| words.contains(*code) || words.contains(*name))
+        .filter(|(code, name)| words.iter().any(|word| is_same(word, code) || is_same(word, name)))
         .flat_map(|(code, name)| [(*code).to_owned(), (*name).to_owned()])
         .collect();
     words.extend(of_continent);

@@ -237,7 +237,7 @@ fn offer_words(predictions: &Predictions, pick: &Pick) -> String {
     format!("{} {price}{each}{doubt}{platform}", clean(&offer.provider, 16))
 }
 
-/// That it is not known whether the step fits, where it is not.
+/// A remark for a GPU if it is not known whether the step fits.
 fn may_fit(prediction: &Prediction) -> &'static str {
     if prediction.memory.fits == Fits::Unknown { ", not known whether it fits" } else { "" }
 }

@@ -113,14 +113,14 @@ pub fn table(difference: &Difference<'_>) -> Table {
     table
 }
 
-/// Whether a waterfall has the times of one sample, with the batch sizes of both steps.
+/// How a waterfall shows the times of one sample.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Samples {
     /// It has none.
     None,
     /// Both in a column for people.
     Words([u64; 2]),
-    /// A column each for CSV; empty where the batch size is not known.
+    /// A column each for CSV, empty if the batch size is not known.
     Figures([Option<u64>; 2]),
 }
 
@@ -151,7 +151,7 @@ impl Samples {
     }
 }
 
-/// A figure of three digits; what runs side by side is less than nothing.
+/// A figure of three digits. Overlap of operations makes it negative.
 fn signed_number(us: f64) -> String {
     if us < 0.0 { format!("-{}", format::number(-us)) } else { format::number(us) }
 }

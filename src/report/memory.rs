@@ -56,9 +56,9 @@ enum Remedy {
 }
 
 /// The changes with which a step would fit that does not, judged by the parts of its memory: a smaller
-/// micro-batch, activation checkpointing, an optimizer with 8-bit state, sharding. Of a step in other numbers than
-/// recorded, those that are enough for the most that it needs, then those that are enough for the least. `None` for a
-/// step that fits, or of which too little is known.
+/// micro-batch, activation checkpointing, an optimizer with 8-bit state, sharding. For a step in another
+/// precision than recorded: first the changes that are enough for the most that it may need, then those that are enough
+/// for the least. `None` for a step that fits, or if too little is known.
 pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> {
     let fit = &prediction.memory;
     let needed = fit.needed.filter(|_| fit.fits == Fits::No)?;
@@ -313,7 +313,7 @@ mod tests {
         (prediction, found.workload)
     }
 
-    /// Of the samples and GPUs that a plan finds something for, the advice after a change of precision names the same.
+    /// After a change of precision the advice still names the micro-batch that a plan would use.
     #[test]
     fn a_change_of_precision_keeps_the_advice() {
         use crate::profile::Precision::{Bf16, Fp8, Fp16, Fp32};
@@ -340,7 +340,7 @@ mod tests {
         let resnet = crate::profile::Sample::ResNet50H200;
         let wide = advice(resnet, "rtx-3060", Some(Fp32));
         assert!(wide.contains("micro-batch of 64") && wide.contains("activation checkpointing"), "{wide}");
-        // A step keeps its precision where the GPU has no rate for another.
+        // A GPU without a rate for the precision keeps the recorded one.
         assert!(advice(bert, "t4", Some(Bf16)).contains("a micro-batch of "));
     }
 

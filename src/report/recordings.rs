@@ -78,10 +78,10 @@ pub struct RecordedJson<'a> {
     pub name: &'a str,
     /// Measured time of one step, median.
     pub step_time_us: f64,
-    /// Samples of one step, where they are known.
+    /// Samples of one step, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u64>,
-    /// Time of one sample, where the batch size is known.
+    /// Time of one sample, if the batch size is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample_time_us: Option<f64>,
     /// Shortest and longest of the steps measured, where there were several.
@@ -282,7 +282,7 @@ fn waiting(difference: &Difference<'_, Profile>) -> Option<String> {
     }
 }
 
-/// The batch sizes of both steps, where they are known and differ.
+/// The batch sizes of both steps, if they are known and differ.
 fn unlike_batches(difference: &Difference<'_, Profile>) -> Option<[u64; 2]> {
     let [Some(one), Some(other)] = batches(difference) else { return None };
     (one != other).then_some([one, other])

@@ -468,7 +468,7 @@ mod tests {
         }
     }
 
-    /// Of a step that never ran, nothing was recorded.
+    /// The first line says why there are no times.
     #[test]
     fn a_step_without_times_says_why() {
         let mut step = profile(0, "fp32", &[("aten::mm", 0)]);

@@ -30,7 +30,7 @@ pub fn page(text: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Lines of a terminal with so many columns that the text takes.
+/// Lines that the text takes on a terminal of `columns` columns.
 fn lines(text: &[u8], columns: u16) -> usize {
     let columns = usize::from(columns.max(1));
     String::from_utf8_lossy(text).lines().map(|line| line.width().div_ceil(columns).max(1)).sum()
@@ -79,7 +79,7 @@ impl Pager {
         command
     }
 
-    /// Whether it has shown the text. Why not is said, unless it is the usual one and missing.
+    /// Whether it has shown the text. If not, a message says why, except if `less` is not installed.
     fn shows(&self, text: &[u8]) -> bool {
         // Ctrl-C is for the pager, and must not end us before it.
         #[cfg(unix)]
@@ -123,7 +123,7 @@ fn is_left(status: ExitStatus) -> bool {
         use std::os::unix::process::ExitStatusExt;
 
         use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
-        // A shell tells the signal by the exit code.
+        // A shell reports a signal as 128 plus its number.
         let signal = status.signal().or_else(|| status.code()?.checked_sub(128));
         status.success() || signal.is_some_and(|signal| [SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM].contains(&signal))
     }

@@ -42,8 +42,8 @@ pub trait Behaviour {
         None
     }
 
-    /// What the selected row is of, whatever the filter and the order; `None` without a row, or where rows are not
-    /// told apart so.
+    /// A name for the selected row that does not depend on filter and order; `None` without a row, or if the list has
+    /// no such names.
     fn selected_key(&self, _app: &App) -> Option<String> {
         None
     }

@@ -103,9 +103,9 @@ impl MemoryLine {
         resized.map_or(*self, |by| self.scaled(by.states[1], by.rest[1]).with(by.copies))
     }
 
-    /// The line of the same step with state and everything else so many times as large.
+    /// The line with the state scaled by `states` and everything else by `rest`.
     pub(super) fn scaled(&self, states: f64, rest: f64) -> Self {
-        // What does not grow and is not known to be state may be either.
+        // A fixed part that is not known to be state may scale by either factor.
         let of_state = self.states.map_or(Bytes::ZERO, |states| states.total()).min(self.fixed);
         let beside = self.fixed.checked_sub(of_state).unwrap_or_default();
         let unsure = if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) };
@@ -123,7 +123,7 @@ impl MemoryLine {
         }
     }
 
-    /// The line with so much more at every batch size.
+    /// The line with `more` added at every batch size.
     pub(super) fn with(&self, more: Bytes) -> Self {
         Self {
             fixed: self.fixed + more,

@@ -38,7 +38,7 @@ pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
     all
 }
 
-/// The offers of the lower pane where it is a list that is filtered.
+/// The offers of the lower pane, if it shows a list that can be filtered.
 pub(super) fn offers(app: &App) -> Vec<&OfferId> {
     match app.planner.lower {
         Lower::Alternatives => candidates(app).into_iter().map(|(part, _)| &part.offer).collect(),

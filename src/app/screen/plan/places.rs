@@ -24,7 +24,7 @@ impl Places {
         }
     }
 
-    /// Those that a goal allows; none where all are allowed.
+    /// Those that a goal names; empty if it allows all.
     pub fn allowed(self, limits: &Limits) -> &[String] {
         match self {
             Self::Providers => &limits.providers,
@@ -49,11 +49,11 @@ pub struct Choice {
     pub name: String,
     /// Offers there that can be used.
     pub offers: usize,
-    /// Whether it is listed only where its name is searched for: one region of many.
+    /// Whether it is listed only if a search finds it: a single region.
     pub is_small: bool,
 }
 
-/// All that there is to choose, that of the offers first that stands for all.
+/// All choices. The first has an empty name and means all offers.
 pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
     let mut regions: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for offer in app.setup.prices.offers().iter().filter(|offer| offer.unusable.is_none()) {
@@ -80,7 +80,7 @@ pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
         }
     }
     all.retain(|choice| choice.offers > 0);
-    // What is allowed without an offer can be taken back.
+    // The goal may name something without an offer, which the user can take back.
     for name in places.allowed(&app.goal().limits) {
         if !all.iter().any(|choice| choice.name.eq_ignore_ascii_case(name)) {
             all.push(choice(name, 0, false));
@@ -100,7 +100,7 @@ pub fn found<'c>(app: &App, places: Places, choices: &'c [Choice], query: &str) 
     choices.iter().filter(has).collect()
 }
 
-/// Whether a choice is among those that the goal allows by name; of all of them, whether none is named.
+/// Whether the goal names a choice. For the choice of all offers: whether the goal names none.
 pub fn is_allowed(app: &App, places: Places, choice: &Choice) -> bool {
     let allowed = places.allowed(&app.goal().limits);
     if choice.name.is_empty() {
@@ -109,7 +109,7 @@ pub fn is_allowed(app: &App, places: Places, choice: &Choice) -> bool {
     allowed.iter().any(|name| name.eq_ignore_ascii_case(&choice.name))
 }
 
-/// Allows a choice beside those that are allowed already, or no longer; that of all of them takes the limit away.
+/// Adds a choice to those that the goal names, or takes it out. The choice of all offers removes the limit.
 pub(in crate::app) fn toggle(app: &mut App, places: Places, choice: &Choice) {
     let was_allowed = is_allowed(app, places, choice);
     let limits = &mut app.setup.goal.limits;

@@ -126,7 +126,7 @@ pub fn memory(sweep: &Sweep, row: &SweepRow) -> Option<([Bytes; 2], bool)> {
     Some(([needed, fit.usable], is_upper_bound(sweep, row)))
 }
 
-/// Whether the memory that is told is the most that the step needs.
+/// Whether the memory shown is an upper bound.
 fn is_upper_bound(sweep: &Sweep, row: &SweepRow) -> bool {
     row.memory.narrowest.is_some() || sweep.memory.is_some_and(|line| line.is_upper_bound())
 }

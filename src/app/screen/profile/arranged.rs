@@ -79,7 +79,7 @@ impl Arranged {
         self.rows.get(row).copied()
     }
 
-    /// The row of an entry, where it is shown.
+    /// The row of an entry, if it is shown.
     pub(super) fn place_of(&self, entry: usize) -> Option<usize> {
         self.rows.iter().position(|at| *at == entry)
     }
