@@ -19,7 +19,7 @@ use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::live::{Job, Wanted};
 use habitat_tui::plan::{PlanStatus, Work};
 use habitat_tui::predict::{Fits, Host, MethodChoice, Precision};
-use habitat_tui::pricing::Tier;
+use habitat_tui::pricing::{PriceBook, Tier};
 use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::profile::{Operation, Profile};
 use habitat_tui::report::jobs::JobsForm;
@@ -517,11 +517,20 @@ fn providers_and_regions_are_chosen_from_lists() {
     assert_eq!(limits("4 A e u r o p e enter").1, ["europe"]);
     assert!(!after("4 A e u r o p e enter").plan.value().unwrap().parts.is_empty());
     assert_eq!(limits("4 A e u - 1 enter").1, ["eu-1"]);
+    // The command separates regions by commas, so their names have none.
+    let mut launch = launch();
+    let prices = launch.setup.prices.offers().iter().cloned().map(|mut offer| {
+        offer.region = ", Utah, US".to_owned();
+        offer
+    });
+    launch.setup.prices = Arc::new(PriceBook::new(prices.collect::<Vec<_>>()));
+    let (app, _) = render(&launch, &keys("4 A u t a h enter"), (80, 24));
+    assert_eq!(app.setup.goal.limits.regions, ["Utah US"]);
+    assert!(app.setup.prices.offers()[0].is_in("Utah US") && app.command().contains("--regions 'Utah US'"));
     // A region without offers cannot be chosen.
     assert_eq!(limits("4 A a s i a enter").1, names(&[]));
     assert_eq!(limits("4 f a l p h a enter esc u").0, names(&[]));
     // What excludes a provider goes when it is allowed.
-    let mut launch = launch();
     launch.setup.goal.limits.exclude_providers = names(&["alpha"]);
     let (app, _) = render(&launch, &keys("4 f a l p h a enter"), (80, 24));
     assert!(app.setup.goal.limits.exclude_providers.is_empty());

@@ -246,7 +246,8 @@ fn places(
         let style = choice(painter, line, index, selected, if is_on { Role::Text } else { Role::Muted });
         let sign = painter.glyphs.switch[usize::from(is_on)];
         let name = if one.name.is_empty() { format!("all {}", places.name()) } else { clean(&one.name, 60) };
-        let offers = format!("{} offers", format::grouped(one.offers as f64));
+        let plural = if one.offers == 1 { "" } else { "s" };
+        let offers = format!("{} offer{plural}", format::grouped(one.offers as f64));
         let x = line.right().saturating_sub(offers.width() as u16);
         painter.styled(line.x + 2, line.y, x.saturating_sub(line.x + 3), &format!("{sign} {name}"), style);
         painter.styled(x, line.y, offers.width() as u16, &offers, style);

@@ -1,6 +1,6 @@
 //! The providers and regions that a plan may use, to choose from a list.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::app::App;
 use crate::plan::Limits;
@@ -73,10 +73,10 @@ pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
         Places::Regions => {
             let of = |name: &str| offers(&|provider: &str, region: &str| region::is_named(provider, region, name));
             all.extend(region::areas().map(|area| choice(area, of(area), false)));
-            let mut names: Vec<&str> = regions.keys().map(|(_, region)| region::shown(region)).collect();
-            names.sort_unstable();
-            names.dedup();
-            all.extend(names.into_iter().map(|name| choice(name, of(name), true)));
+            // The command line separates regions by commas; filters do without those within a name.
+            let names: BTreeSet<String> =
+                regions.keys().map(|(_, region)| region::shown(region).replace(',', "")).collect();
+            all.extend(names.iter().map(|name| choice(name, of(name), true)));
         }
     }
     all.retain(|choice| choice.offers > 0);
