@@ -51,6 +51,18 @@ fn three() -> Folder {
     folder
 }
 
+/// As `predict` does, and the text names the sample.
+#[test]
+fn without_a_file_it_is_of_the_embedded_sample() {
+    let folder = Folder::new();
+    let text = folder.ok(&["batches"]);
+    assert!(text.starts_with("embedded sample: BERT-large"), "{text}");
+    assert!(text.contains("(not your program)") && text.contains("recorded at batch 32"), "{text}");
+    let other = folder.ok(&["batches", "--sample", "resnet50-h200", "--markdown"]);
+    assert!(other.starts_with("embedded sample: ResNet-50 in BF16"), "{other}");
+    assert_eq!(folder.json(&["batches"])["recorded_batch_sizes"], serde_json::json!([32]));
+}
+
 #[test]
 fn several_recorded_batch_sizes_give_lines() {
     let folder = three();
@@ -150,7 +162,6 @@ fn profiles_that_do_not_belong_together_are_refused() {
             .contains("a single file")
     );
     assert!(folder.error(&["batches", "b16.habitat.json", "--at", "0"]).contains("at least one sample"));
-    assert!(folder.run(&["batches"]).status.code() == Some(2));
     assert!(folder.ok(&["batches", "none.habitat.json", "--batch-size", "48", "--at", "96"]).contains("shapes scaled"));
 }
 

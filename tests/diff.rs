@@ -97,12 +97,42 @@ fn it_is_printed_in_every_form() {
     let unknown = folder.ok(&["diff", "old.habitat.json", "unknown.habitat.json"]);
     assert!(unknown.contains("not comparable: batch size 64, then unknown"), "{unknown}");
     let csv = folder.ok(&[&TWO[..], &["--csv"]].concat());
-    let head =
-        "name,phase,matched,first_inputs,second_inputs,first_count,second_count,first_us,second_us,difference_us";
+    let head = "name,phase,matched,first_inputs,second_inputs,first_count,second_count,first_us,second_us,difference_us,\
+         first_us_per_sample,second_us_per_sample";
     assert_eq!((csv.lines().next(), csv.lines().count()), (Some(head), 8), "{csv}");
-    assert!(csv.contains("aten::mm,forward,same,[64×8] [8×8],[64×8] [8×8],2,2,600,700,100"), "{csv}");
+    assert!(csv.contains("aten::mm,forward,same,[64×8] [8×8],[64×8] [8×8],2,2,600,700,100,9.375,10.9375"), "{csv}");
     let markdown = folder.ok(&[&TWO[..], &["--markdown"]].concat());
     assert!(markdown.contains("- The step takes 1.0 ms") && markdown.contains("| operation | phase |"), "{markdown}");
+}
+
+/// Steps with different batches are compared by the time of a sample.
+#[test]
+fn unlike_batches_are_compared_by_the_sample() {
+    let folder = folder();
+    let second = std::fs::read_to_string(folder.0.path().join("new.habitat.json")).unwrap();
+    folder.write("large.habitat.json", &second.replace(r#""batch_size": 64"#, r#""batch_size": 128"#));
+    let args = ["diff", "old.habitat.json", "large.habitat.json"];
+    let text = folder.ok(&args);
+    for words in ["batch size 64, then 128", "A sample takes", "a sample, µs"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // 1,000 µs of 64 samples, 1,120 of 128; the product takes 600 and 700.
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+    assert!(row("first step").contains(" 15.6"), "{text}");
+    assert!(row("second step").contains(" 8.75"), "{text}");
+    assert!(row("mm").contains("9.38 → 5.47"), "{text}");
+    let markdown = folder.ok(&[&args[..], &["--markdown"]].concat());
+    assert!(markdown.contains("| a sample, µs |") && markdown.contains("9.38 → 5.47"), "{markdown}");
+    let steps = &folder.json(&args)["steps"];
+    assert_eq!((steps[1]["batch_size"].as_u64(), number(&steps[0]["sample_time_us"])), (Some(128), 15.625));
+    let csv = folder.ok(&[&args[..], &["--csv"]].concat());
+    assert!(csv.lines().any(|line| line.starts_with("aten::mm") && line.ends_with(",9.375,5.46875")), "{csv}");
+    // The column is left out for equal batches and for unknown ones.
+    assert!(!folder.ok(&TWO).contains("a sample"));
+    folder.write("unknown.habitat.json", &second.replace(r#", "batch_size": 64"#, ""));
+    let unknown = ["diff", "old.habitat.json", "unknown.habitat.json"];
+    assert!(!folder.ok(&unknown).contains("a sample, µs"));
+    assert!(folder.json(&unknown)["steps"][1]["sample_time_us"].is_null());
 }
 
 /// Text lists what makes most of the difference, and the others together; --all lists them all.

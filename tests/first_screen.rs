@@ -6,12 +6,16 @@ mod common;
 #[path = "common/program.rs"]
 mod program;
 
+use std::sync::Arc;
+
 use common::{keys, launch, text};
+use habitat_tui::launch::engine;
 use habitat_tui::predict::{Options, Predictions, predict};
 use habitat_tui::pricing::{Offer, PriceBook};
 use habitat_tui::report::answer::{self, Picks};
+use habitat_tui::report::plan_toml::Request;
 use habitat_tui::tui::{Launch, render};
-use habitat_tui::units::GpuSlug;
+use habitat_tui::units::{Bytes, GpuSlug};
 use program::Folder;
 use unicode_width::UnicodeWidthStr;
 
@@ -132,6 +136,54 @@ fn the_best_value_is_at_a_firm_price_and_a_better_one_in_doubt_is_named() {
     assert!(best.answer.starts_with("H100 SXM5 80GB  "), "{best:?}");
     assert!(best.detail.last().unwrap().starts_with("L4: "), "{best:?}");
     assert!(best.detail.last().unwrap().contains("in doubt: no date"), "{best:?}");
+}
+
+/// An offer whose GPU holds the step in micro-batches only is recommended with that beside it.
+#[test]
+fn a_gpu_that_needs_micro_batches_is_named_with_them() {
+    let mut launch = launch();
+    let mut profile = (*launch.setup.profile).clone();
+    profile.step.as_mut().unwrap().peak_memory_bytes = Bytes::new(30e9).ok();
+    let of_l4 = launch.setup.prices.offers().iter().filter(|offer| offer.gpu.as_ref().unwrap().as_str() == "l4");
+    let prices = Arc::new(PriceBook::new(of_l4.cloned().collect::<Vec<_>>()));
+    let options = Options { targets: vec![GpuSlug::new("l4").unwrap()], ..Options::default() };
+    launch.engine = engine(&launch.setup.catalog, &prices, (options, Vec::new()), Request::default());
+    (launch.setup.profile, launch.setup.prices) = (Arc::new(profile), prices);
+    for (global_batch, fits) in [
+        (None, "l4 beta · eu-1 on-demand · fits only with a batch of 8"),
+        (Some(16), "fits only in 2 micro-batches of 8"),
+    ] {
+        launch.setup.goal.global_batch = global_batch;
+        let shown = picture(&launch, "1", (80, 24));
+        let is_between = |c: char| c.is_whitespace() || c == '│';
+        let words: Vec<&str> = shown.split(is_between).filter(|word| !word.is_empty()).collect();
+        assert!(words.join(" ").contains(fits), "{shown}");
+    }
+    let shown = picture(&launch, "1", (200, 60));
+    assert!(shown.contains("the step fits on no GPU (needs 28.9 GB), but micro-batches of up to 8 do"), "{shown}");
+}
+
+/// The sentence on prices counts as many prices that are not firm as the table marks, and the table shows the
+/// micro-batch that fits.
+#[test]
+fn the_table_agrees_with_what_is_said_of_it() {
+    let folder = Folder::new();
+    let printed = folder.ok(&["predict"]);
+    let rows: Vec<Vec<&str>> = printed
+        .lines()
+        .skip_while(|line| !line.starts_with("GPU "))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+        .collect();
+    let marked = rows.iter().filter(|row| row[5].ends_with('?')).count();
+    assert!(marked > 0, "{printed}");
+    assert!(printed.contains(&format!("the cheapest price of {marked} is not firm (marked ?)")), "{printed}");
+    let fits = |gpu: &str| rows.iter().find(|row| row[0] == gpu).unwrap()[7];
+    assert_eq!([fits("a100-sxm4-80gb"), fits("rtx-a4000"), fits("rtx-3060")], ["yes", "≤ 8", "≤ 8"]);
+    assert!(printed.contains("note: fits ≤ N: the batch of 32 does not fit, micro-batches of up to N"), "{printed}");
+    let found = folder.json(&["predict", "--to", "rtx-a4000"]);
+    assert_eq!(found["predictions"][0]["fits_in_memory"], "no");
 }
 
 /// Every key of a screen is named in the footer, or counted there.

@@ -19,7 +19,7 @@ use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::live::{Job, Wanted};
 use habitat_tui::plan::{PlanStatus, Work};
 use habitat_tui::predict::{Fits, Host, MethodChoice, Precision};
-use habitat_tui::pricing::Tier;
+use habitat_tui::pricing::{PriceBook, Tier};
 use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::profile::{Operation, Profile};
 use habitat_tui::report::jobs::JobsForm;
@@ -190,6 +190,25 @@ fn filters_follow_and_escape_restores() {
     assert_eq!(shown("3 / m e m o r y > = 3 2 enter"), ["h100-sxm5-80gb", "v100-pcie-32gb"]);
     assert_eq!(shown("3 / s t e p < 1 2 space $ < 2 enter"), ["v100-pcie-32gb"]);
     assert_eq!(shown("3 / v e n d o r = a m d enter"), [""; 0]);
+    // The selected row stays the same when Esc clears the filter, or restores the one before.
+    let gpus = |text: &str| after(text).predict.difference.unwrap().gpus.unwrap().each_ref().map(ToString::to_string);
+    assert_eq!(gpus("3 / l 4 enter D"), ["v100-pcie-32gb", "l4"]);
+    assert_eq!(gpus("3 / l 4 enter D esc esc D"), ["v100-pcie-32gb", "l4"]);
+    assert_eq!(gpus("3 G k / h 1 0 0 esc D"), gpus("3 G k D"));
+    assert_ne!(gpus("3 G k D"), gpus("3 D"));
+    for (start, list, typed) in [
+        ("2 G", "the profile", "m m"),
+        ("3 enter G", "the operations of a GPU", "m m"),
+        ("4 tab G", "the plan", "h 1 0 0"),
+    ] {
+        let key = |text: &str| {
+            let app = after(text);
+            app.screen.behaviour().selected_key(&app).unwrap_or_else(|| panic!("{list}: no row"))
+        };
+        assert_eq!(key(&format!("{start} / {typed} esc")), key(start), "{list}");
+        let filtered = format!("{start} / {typed} enter G");
+        assert_eq!(key(&format!("{filtered} esc")), key(&filtered), "{list}");
+    }
     // A letter that is a key types in the filter.
     assert_eq!(after("3 / q").predict.list.filter, "q");
 }
@@ -290,8 +309,11 @@ fn two_recordings_stand_beside_each_other() {
     // The waterfall from the other to this one.
     let app = after("2 D");
     let table = app.screen.behaviour().table(&app).unwrap();
-    let change = |row: usize| table.rows[row].iter().rev().nth(1).unwrap().text.parse::<f64>();
+    let place = |heading: &str| table.columns.iter().position(|column| column.heading == heading).unwrap();
+    let change = |row: usize| table.rows[row][place("change, ms")].text.parse::<f64>();
     let sum: f64 = (1..table.len() - 1).map(|row| change(row).unwrap()).sum();
+    // Their batches are unlike.
+    assert!(table.rows[1][place("a sample, µs")].text.contains(" → "), "{table:?}");
     assert!((sum - 0.5).abs() < 0.01 * table.len() as f64, "{sum}");
     assert!(app.unavailable(Action::Filter).is_some() && app.unavailable(Action::Group).is_some());
     assert_eq!(after("2 D j").profile.difference.unwrap().list.selected, 1);
@@ -471,6 +493,50 @@ fn toggles_change_the_goal_and_the_plan() {
     let infeasible = after("4 j j = 0 . 5 enter");
     assert_eq!(infeasible.plan.value().unwrap().status, PlanStatus::Infeasible);
     assert!(infeasible.unavailable(habitat_tui::action::Action::Export).is_some());
+}
+
+#[test]
+fn providers_and_regions_are_chosen_from_lists() {
+    let limits = |text: &str| {
+        let limits = after(text).setup.goal.limits;
+        (limits.providers, limits.regions)
+    };
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    // Enter allows what is selected or no longer does, and the dialog stays open.
+    let app = after("4 f a l p h a enter");
+    assert_eq!(app.setup.goal.limits.providers, ["alpha"]);
+    assert!(app.plan.value().unwrap().parts.iter().all(|part| part.provider == "alpha"));
+    assert!(matches!(app.modal, Some(Modal::Places { .. })));
+    assert!(app.command().contains("--providers alpha"), "{}", app.command());
+    assert_eq!(limits("4 f a l p h a enter enter"), (names(&[]), names(&[])));
+    // The first row stands for all, the others are the providers by name.
+    assert_eq!(limits("4 f down enter down enter").0, ["alpha", "beta"]);
+    assert_eq!(limits("4 f down enter down enter up up enter").0, names(&[]));
+    assert_eq!(limits("4 f d o w n enter").0, names(&[]));
+    // Regions by continent, and by their own name.
+    assert_eq!(limits("4 A e u r o p e enter").1, ["europe"]);
+    assert!(!after("4 A e u r o p e enter").plan.value().unwrap().parts.is_empty());
+    assert_eq!(limits("4 A e u - 1 enter").1, ["eu-1"]);
+    // The command separates regions by commas, so their names have none.
+    let mut launch = launch();
+    let prices = launch.setup.prices.offers().iter().cloned().map(|mut offer| {
+        offer.region = ", Utah, US".to_owned();
+        offer
+    });
+    launch.setup.prices = Arc::new(PriceBook::new(prices.collect::<Vec<_>>()));
+    let (app, _) = render(&launch, &keys("4 A u t a h enter"), (80, 24));
+    assert_eq!(app.setup.goal.limits.regions, ["Utah US"]);
+    assert!(app.setup.prices.offers()[0].is_in("Utah US") && app.command().contains("--regions 'Utah US'"));
+    // A region without offers cannot be chosen.
+    assert_eq!(limits("4 A a s i a enter").1, names(&[]));
+    assert_eq!(limits("4 f a l p h a enter esc u").0, names(&[]));
+    // What excludes a provider goes when it is allowed.
+    launch.setup.goal.limits.exclude_providers = names(&["alpha"]);
+    let (app, _) = render(&launch, &keys("4 f a l p h a enter"), (80, 24));
+    assert!(app.setup.goal.limits.exclude_providers.is_empty());
+    // What is chosen stands above the sliders.
+    let shown = common::text(&render(&launch, &keys("4 f b e t a enter esc"), (80, 24)).1);
+    assert!(shown.contains("f providers: beta · A regions: all"), "{shown}");
 }
 
 #[test]
@@ -940,7 +1006,7 @@ fn before(action: Action) -> &'static str {
         A::Up | A::PageUp | A::Top => "3 j j",
         A::Left | A::Right | A::FarLeft | A::FarRight | A::Increase | A::Decrease | A::SetValue => "4",
         A::NextPane | A::PreviousPane | A::Objective | A::OnDemand | A::Spot | A::Confidence => "4",
-        A::Marketplace | A::Doubted | A::Platform | A::GlobalBatch => "4",
+        A::Marketplace | A::Doubted | A::Platform | A::GlobalBatch | A::Providers | A::Regions => "4",
         A::Parts | A::Lower => "4",
         A::NoLimit | A::Undo => "4 j = 5 enter",
         A::Origin => "esc 3",

@@ -287,11 +287,12 @@ fn one_crate_one_place() {
         (
             vec!["signal_hook"],
             vec![
-                "recorder/capture/launch.rs",
-                "recorder/capture/log.rs",
-                "recorder/capture/signals.rs",
-                "screens/tui/pause.rs",
-                "screens/tui/runner.rs",
+                "capture/launch.rs",
+                "capture/log.rs",
+                "capture/signals.rs",
+                "terminal/pager.rs",
+                "tui/pause.rs",
+                "tui/runner.rs",
             ],
         ),
     ] {

@@ -508,7 +508,7 @@ fn from_16_bits_to_32_memory_is_not_taken_as_recorded() {
 /// A step with 12 GB of state and 8 GB beside it, by the precision that it was recorded in and the one
 /// predicted: what it needs at least and at most, in GB.
 #[test]
-fn a_step_in_narrower_numbers_keeps_what_stays_wide() {
+fn a_step_in_other_numbers_keeps_what_stays_as_wide() {
     let memory = r#"{"peak_memory_bytes": 20000000000, "memory": {"source": "recorded", "parameters_bytes": 3000000000,
         "gradients_bytes": 3000000000, "optimizer_state_bytes": 6000000000, "activations_bytes": 8000000000, "temporary_bytes": 0}}"#;
     let need = |from: Precision, to: Precision| {
@@ -527,6 +527,11 @@ fn a_step_in_narrower_numbers_keeps_what_stays_wide() {
         (Precision::Fp32, Precision::AmpBf16, [16.0, 20.0]),
         (Precision::Fp32, Precision::Bf16, [10.0, 20.0]),
         (Precision::AmpBf16, Precision::Bf16, [14.0, 20.0]),
+        // Autocast keeps the state in 32 bits.
+        (Precision::AmpBf16, Precision::Fp32, [20.0, 28.0]),
+        (Precision::Bf16, Precision::Fp32, [20.0, 40.0]),
+        (Precision::Bf16, Precision::AmpBf16, [20.0, 32.0]),
+        (Precision::Fp8, Precision::Bf16, [20.0, 28.0]),
     ] {
         let found = need(from, to).map(Option::unwrap);
         assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{from} to {to}: {found:?}");

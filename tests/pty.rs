@@ -300,3 +300,75 @@ fn tables_fit_the_terminal() {
         shown.lines().filter(|line| line.starts_with("h100-sxm5-80gb") || line.starts_with("l4 ")).collect();
     assert!(rows.len() == 2 && rows[0].contains("130.4 ms"), "{shown}");
 }
+
+/// A pager that prints how many lines it got.
+const COUNTS: &str = "echo \"paged $(wc -l) lines\"";
+
+fn printed(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let mut terminal = Terminal::open(PROGRAM, arguments, variables);
+    assert!(terminal.ends() <= 1, "{}", terminal.text());
+    terminal.written_text()
+}
+
+#[test]
+fn what_is_longer_than_the_terminal_is_paged() {
+    for arguments in [&["gpus"][..], &["predict"], &["plan", "--steps", "1k"], &["prices"], &["offers"]] {
+        let text = printed(arguments, &[("PAGER", COUNTS)]);
+        let lines = text.strip_prefix("paged ").and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
+        assert!(lines.is_some_and(|lines| lines >= 30), "{arguments:?}: {text}");
+    }
+    // Short text, --no-pager and forms for programs are not paged.
+    for arguments in [
+        &["gpus", "h100"][..],
+        &["batches"],
+        &["gpus", "--no-pager"],
+        &["prices", "list", "--no-pager"],
+        &["gpus", "--json"],
+        &["gpus", "--csv"],
+        &["plan", "--steps", "1k", "--toml"],
+    ] {
+        let text = printed(arguments, &[("PAGER", COUNTS)]);
+        assert!(!text.contains("paged "), "{arguments:?}: {text}");
+    }
+    for variables in [
+        &[("PAGER", "cat")][..],
+        &[("PAGER", "")],
+        &[("PAGER", COUNTS), ("HABITAT_TUI_PAGER", "cat")],
+        &[("PAGER", COUNTS), ("TERM", "dumb")],
+    ] {
+        let text = printed(&["gpus"], variables);
+        assert!(text.starts_with("GPU ") && text.contains("rtx-4090"), "{variables:?}: {text}");
+    }
+    assert!(printed(&["gpus"], &[("PAGER", "cat"), ("HABITAT_TUI_PAGER", COUNTS)]).starts_with("paged "));
+}
+
+/// The whole text follows if the pager is missing or fails. Leaving it early is not an error.
+#[test]
+fn a_pager_that_fails_costs_nothing() {
+    for pager in ["no-such-pager-here", "exit 3", "kill -SEGV $$"] {
+        let text = printed(&["gpus"], &[("PAGER", pager)]);
+        assert!(text.contains(&format!("the pager `{pager}` failed")), "{pager}: {text}");
+        assert!(text.contains("\nGPU ") && text.contains("rtx-4090"), "{pager}: {text}");
+    }
+    for pager in ["head -n 1", "true", "kill -INT $$", "exit 141"] {
+        let mut terminal = Terminal::open(PROGRAM, &["offers"], &[("PAGER", pager)]);
+        assert_eq!(terminal.ends(), 0, "{pager}: {}", terminal.text());
+        assert!(terminal.written_text().lines().count() <= 1, "{pager}: {}", terminal.text());
+    }
+    // Without any, as in a system without `less`.
+    let alone = tempfile::tempdir().unwrap();
+    let path = alone.path().to_str().unwrap();
+    let text = printed(&["gpus"], &[("PATH", path)]);
+    assert!(text.starts_with("GPU ") && text.contains("rtx-4090"), "{text}");
+}
+
+/// Ctrl-C in the pager does not end the program before it.
+#[test]
+fn keys_belong_to_the_pager() {
+    let pager = "trap 'echo interrupted; exit' INT; echo waits; while :; do sleep 0.1; done";
+    let mut terminal = Terminal::open(PROGRAM, &["gpus"], &[("PAGER", pager)]);
+    terminal.sees("waits");
+    terminal.press("\x03");
+    terminal.sees("interrupted");
+    assert_eq!(terminal.ends(), 0);
+}

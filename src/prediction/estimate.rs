@@ -306,7 +306,7 @@ impl GpuFacts {
 pub struct MemoryFit {
     /// Verdict.
     pub fits: Fits,
-    /// Memory need of the step, if known; the minimum if its numbers may become narrower.
+    /// What the step needs, if that is known; the least if it was recorded in other numbers.
     pub needed: Option<Bytes>,
     /// Memory of forward and backward beside the state, if known.
     pub working: Option<Working>,
@@ -322,7 +322,8 @@ pub struct MemoryFit {
     pub states: Option<ModelStates>,
     /// Activations that the forward pass keeps, if kinds of memory were recorded.
     pub activations: Option<Activations>,
-    /// The same with every number as narrow as possible, for a step predicted in a narrower precision than recorded.
+    /// The same with every number as small as it may be, of a step that is predicted in narrower or wider numbers
+    /// than it was recorded in.
     pub narrowest: Option<Box<Self>>,
 }
 

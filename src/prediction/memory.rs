@@ -10,9 +10,10 @@ mod states;
 
 use habitat_base::units::{Bytes, GIB};
 use habitat_step::catalog::GpuSpec;
-use habitat_step::profile::{DType, MemorySource, Mode, Operation, Phase, Profile, Working};
+use habitat_step::profile::{DType, MemorySource, Mode, Operation, Phase, Profile, Working, Workload};
 
 use super::estimate::{Fits, MemoryFit};
+use super::precision::Change;
 use super::rate::Rates;
 use super::sharding::{Activations, ModelStates};
 use habitat_step::op::{Family, family, volume};
@@ -36,9 +37,10 @@ pub struct MemoryNeed {
     least_of: &'static str,
     most: Option<Bytes>,
     ran_on: Option<(String, Bytes)>,
-    /// Whether tensors may be twice as large as recorded.
+    /// Whether it is the need of a step that was recorded in narrower numbers.
     widened: bool,
-    /// The same step with every number as narrow as possible, if it is predicted in a narrower precision than recorded.
+    /// The least need of a step that is predicted in narrower or wider numbers than it was recorded in;
+    /// the other fields are then the most that it needs.
     narrowest: Option<Box<Self>>,
     /// Source of the peak in words, if it is from a line over batch sizes.
     by_line: Option<&'static str>,
@@ -52,14 +54,15 @@ pub struct MemoryNeed {
     working: Option<Working>,
 }
 
-/// Possible reduction of a step in a narrower precision.
+/// What another width of its numbers makes of the memory of a step: at least and at most, in times of what was
+/// recorded.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Narrowing {
-    /// Minimum factor on parameters, gradients and optimizer state.
-    pub states: f64,
-    /// Minimum factor on activations and everything else.
-    pub rest: f64,
-    /// Maximum size of additional weight copies in the narrow type.
+pub struct Resized {
+    /// Parameters, gradients and optimizer state.
+    pub states: [f64; 2],
+    /// Activations and everything else.
+    pub rest: [f64; 2],
+    /// What copies of the weights in the other type take beside them, at most.
     pub copies: Bytes,
 }
 
@@ -115,44 +118,49 @@ impl MemoryNeed {
         }
     }
 
-    /// Need in 32 bits of a step recorded in 16 bits: at most twice as much. That it ran on its origin is no longer
-    /// evidence.
+    /// The need of a step in the numbers that it is predicted in.
+    pub(super) fn changed(&self, change: Option<&Change>, workload: &Workload) -> Self {
+        change.and_then(|change| change.resized(workload)).map_or_else(|| self.clone(), |by| self.resized(by))
+    }
+
+    /// The need of a step in narrower or wider numbers: at most the widest throughout and the copies of its
+    /// weights, at least the narrowest. The GPU that it ran on is no evidence for wider numbers.
     #[must_use]
-    pub fn in_32_bits(&self) -> Self {
+    pub fn resized(&self, by: Resized) -> Self {
+        let Resized { states, rest, copies } = by;
+        let is_wider = states[1] > 1.0 || rest[1] > 1.0;
+        let ran_on = self.ran_on.clone().filter(|_| !is_wider);
+        let narrowest = Self { ran_on: ran_on.clone(), ..self.scaled(states[0], rest[0]) };
+        let widest = self.scaled(states[1], rest[1]);
+        let with_copies = |kept: ModelStates| ModelStates { parameters: kept.parameters + copies, ..kept };
         Self {
-            most: self.most.map(|most| most * 2.0),
-            ran_on: None,
-            widened: true,
-            states: None,
-            activations: None,
-            working: None,
-            ..self.clone()
+            peak: widest.peak.map(|peak| peak + copies),
+            most: widest.most.map(|most| most + copies),
+            states: widest.states.map(with_copies),
+            line: widest.line.map(|line| line.with(copies)),
+            least: narrowest.least,
+            ran_on,
+            widened: is_wider,
+            narrowest: Some(Box::new(narrowest)),
+            ..widest
         }
     }
 
-    /// Need of a step in a narrower precision: at most the recorded need plus copies of the weights, at least
-    /// everything in the smallest numbers.
-    #[must_use]
-    pub fn narrowed(&self, by: Narrowing) -> Self {
-        let Narrowing { states, rest, copies } = by;
+    /// The same need with the state scaled by `states` and everything else by `rest`, without the process's own memory.
+    fn scaled(&self, states: f64, rest: f64) -> Self {
         let context = Bytes::known(CONTEXT_BYTES);
-        let smaller = |kept: ModelStates| ModelStates {
-            parameters: kept.parameters * states,
-            gradients: kept.gradients * states,
-            optimizer: kept.optimizer * states,
-            ..kept
+        // Without the state's size, the need may scale by either factor.
+        let either = if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) };
+        let all = |bytes: Bytes, times: f64| bytes.checked_sub(context).unwrap_or_default() * times + context;
+        let peak = |peak: Bytes| match &self.states {
+            Some(kept) => all(peak.checked_sub(kept.total()).unwrap_or_default(), rest) + kept.total() * states,
+            None => all(peak, either),
         };
-        let least = |peak: Bytes| match &self.states {
-            Some(kept) => {
-                let beside = peak.checked_sub(kept.total() + context).unwrap_or_default();
-                kept.total() * states + beside * rest + context
-            }
-            None => peak.checked_sub(context).unwrap_or_default() * states.min(rest) + context,
-        };
-        let narrowest = Self {
-            peak: self.peak.map(least),
-            least: self.least.map(|bytes| bytes * states),
-            states: self.states.map(smaller),
+        Self {
+            peak: self.peak.map(peak),
+            least: self.least.map(|bytes| all(bytes, states)),
+            most: self.most.map(|bytes| all(bytes, either)),
+            states: self.states.map(|kept| kept.times(states)),
             activations: self
                 .activations
                 .map(|Activations { least, most }| Activations { least: least * rest, most: most * rest }),
@@ -161,15 +169,7 @@ impl MemoryNeed {
                 activations: working.activations * rest,
                 temporary: working.temporary * rest,
             }),
-            ..self.clone()
-        };
-        let with_copies = |kept: ModelStates| ModelStates { parameters: kept.parameters + copies, ..kept };
-        Self {
-            peak: self.peak.map(|peak| peak + copies),
-            most: self.most.map(|most| most + copies),
-            states: self.states.map(with_copies),
-            least: narrowest.least,
-            narrowest: Some(Box::new(narrowest)),
+            line: self.line.map(|line| line.scaled(states, rest)),
             ..self.clone()
         }
     }
@@ -182,8 +182,8 @@ impl MemoryNeed {
     /// Decides for one GPU, with the reason.
     pub fn fit(&self, rates: &Rates<'_>) -> MemoryFit {
         let (usable, gpu) = (rates.usable_memory.value, rates.gpu);
-        // A peak is both ends of the need.
-        let at_most = self.peak.filter(|_| !self.widened).or(self.most);
+        // Of a peak both ends are known.
+        let at_most = self.peak.or(self.most);
         let (states, activations) = (self.states, self.activations);
         let answer = |fits, needed, reason| MemoryFit {
             fits,
@@ -197,22 +197,7 @@ impl MemoryNeed {
             working: self.working,
             narrowest: None,
         };
-        let available = format!("{} of {} GB usable", gib(usable), gib(gpu.memory));
-        if let Some(needed) = self.peak.filter(|_| self.widened) {
-            let most = needed * 2.0;
-            let (fits, limit) = if most.get() <= usable.get() {
-                (Fits::Yes, "at most")
-            } else if needed.get() > usable.get() {
-                (Fits::No, "does not fit: may need up to")
-            } else {
-                (Fits::Unknown, "may need up to")
-            };
-            return answer(
-                fits,
-                None,
-                format!("{limit} {} GB, twice the peak {} in 16 bits; {available}", gib(most), word(self.source)),
-            );
-        }
+        let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
         if let (Some(most), Some(narrowest)) = (self.peak, &self.narrowest) {
             let least = narrowest.fit(rates);
             let bytes = least.needed.unwrap_or(most);
@@ -224,9 +209,11 @@ impl MemoryNeed {
                 (Fits::Unknown, "may fit: needs")
             };
             let source = self::word(self.source);
-            let reason =
-                format!("{word} {} to {} GB, {source} in a wider precision; {available}", gib(bytes), gib(most));
-            return MemoryFit { narrowest: Some(Box::new(least)), ..answer(fits, Some(bytes), reason) };
+            let recorded = if self.widened { "in narrower numbers" } else { "in wider numbers" };
+            let reason = format!("{word} {} to {} GB, {source} {recorded}; {available}", gib(bytes), gib(most));
+            let smaller = self.line.filter(|_| fits == Fits::No);
+            let largest_batch = smaller.and_then(|line| line.largest(rates));
+            return MemoryFit { largest_batch, narrowest: Some(Box::new(least)), ..answer(fits, Some(bytes), reason) };
         }
         if let Some(needed) = self.peak {
             let (fits, word) =

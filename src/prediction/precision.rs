@@ -19,7 +19,7 @@ use habitat_step::profile::{DType, Mode, Operation, Phase, Precision, Profile, W
 use super::decoded::Decoded;
 use super::efficiency::{Board, Efficiency, WithTf32};
 use super::estimate::{Estimate, OperationPrediction};
-use super::memory::Narrowing;
+use super::memory::Resized;
 use super::rate::Rates;
 use super::roofline::roofline;
 use habitat_step::op::name::{self, Form, Name, NormalisationForm};
@@ -67,13 +67,8 @@ impl Change {
         decoded: &[Decoded<'_>],
         efficiency: Option<&Efficiency>,
     ) -> Option<Self> {
-        let to = to?;
-        let recorded = profile.workload.precision;
-        let from = recorded.unwrap_or_else(|| infer(&profile.operations));
-        if from == to {
-            return None;
-        }
-        let mut change = Self { from, to, recorded: recorded.is_some(), operations: Vec::new() };
+        let mut change = Self::of_numbers(profile, to)?;
+        let Self { from, to, .. } = change;
         change.operations = decoded.iter().map(|one| change.changed(one, efficiency)).collect();
         if autocasts(to) && is_wide(from) {
             let added = casts::added(decoded, profile.workload.parameter_count);
@@ -86,7 +81,15 @@ impl Change {
         Some(change)
     }
 
-    /// Requested precision.
+    /// The change of precision alone, without its operations: enough to resize the memory. `None` if the precision stays.
+    pub(super) fn of_numbers(profile: &Profile, to: Option<Precision>) -> Option<Self> {
+        let to = to?;
+        let recorded = profile.workload.precision;
+        let from = recorded.unwrap_or_else(|| infer(&profile.operations));
+        (from != to).then(|| Self { from, to, recorded: recorded.is_some(), operations: Vec::new() })
+    }
+
+    /// The precision asked for.
     pub(super) const fn to(&self) -> Precision {
         self.to
     }
@@ -96,19 +99,17 @@ impl Change {
         format!("predicted in {}, recorded in {}", self.to, self.from)
     }
 
-    /// Whether tensors may become larger than recorded.
-    pub(super) const fn widens(&self) -> bool {
-        !is_wide(self.from) && is_wide(self.to)
-    }
-
-    /// Possible reduction of memory, if numbers become narrower.
+    /// What the change makes of the memory of the step; `None` if the numbers are as wide as before.
     ///
-    /// Training in FP8 keeps weights, gradients and optimizer state, and adds the weights in 8 bits with their
-    /// transposes (Transformer Engine; autocast to 16 bits has copies as large). Activations that are not inputs of
-    /// products stay in 16 bits: at least half, or a quarter, of the recorded size.
-    pub(super) fn narrowing(&self, workload: &Workload) -> Option<Narrowing> {
-        let keeps_states = self.to == Precision::Fp8 && workload.mode == Mode::Training;
+    /// Training in FP8 keeps weights, gradients and optimizer state as they were, adds the weights in 8 bits and
+    /// their transposes (Transformer Engine; autocast to 16 bits has copies as large), and keeps activations
+    /// that are not inputs of products in 16 bits: at least half, or a quarter, of what was recorded.
+    pub(super) fn resized(&self, workload: &Workload) -> Option<Resized> {
+        let is_training = workload.mode == Mode::Training;
+        let to_fp8 = self.to == Precision::Fp8 && is_training;
         let states = |precision| match precision {
+            // Weights in 16 bits or in 32.
+            Precision::Fp8 if is_training => 2.0,
             Precision::Fp8 => 1.0,
             Precision::Fp16 | Precision::Bf16 => 2.0,
             _ => 4.0,
@@ -118,15 +119,15 @@ impl Change {
             _ if is_wide(precision) => 4.0,
             _ => 2.0,
         };
-        let times = |bytes: fn(Precision) -> f64| (bytes(self.to) / bytes(self.from)).min(1.0);
-        let copies = if keeps_states && !mixes(self.from) { 2.0 } else { 0.0 };
+        let ends = |of_to: f64, of_from: f64| [(of_to / of_from).min(1.0), (of_to / of_from).max(1.0)];
+        let copies = if to_fp8 && !mixes(self.from) { 2.0 } else { 0.0 };
         let parameters = workload.parameter_count.unwrap_or(0) as f64;
-        let narrowing = Narrowing {
-            states: if keeps_states { 1.0 } else { times(states) },
-            rest: times(rest),
+        let resized = Resized {
+            states: if to_fp8 { [1.0, 1.0] } else { ends(states(self.to), states(self.from)) },
+            rest: ends(rest(self.to), rest(self.from)),
             copies: Bytes::known(parameters * copies),
         };
-        (narrowing.states < 1.0 || narrowing.rest < 1.0).then_some(narrowing)
+        (resized.states != [1.0, 1.0] || resized.rest != [1.0, 1.0]).then_some(resized)
     }
 
     /// Notes that apply to every GPU.

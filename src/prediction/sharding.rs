@@ -89,7 +89,18 @@ impl ModelStates {
         self.parameters + self.gradients + self.optimizer
     }
 
-    /// State of each of `gpus` GPUs.
+    /// Each part scaled by `factor`.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            parameters: self.parameters * factor,
+            gradients: self.gradients * factor,
+            optimizer: self.optimizer * factor,
+            ..self
+        }
+    }
+
+    /// What each of so many GPUs keeps.
     pub fn on_each(&self, sharding: Sharding, gpus: u32) -> Bytes {
         let share = 1.0 / f64::from(gpus.max(1));
         let of = |bytes: Bytes, from: Sharding| if sharding >= from { bytes * share } else { bytes };
@@ -187,8 +198,8 @@ impl MemoryFit {
         Self { largest_batch: None, ..self.of_share(needed, at_most, &how, states.is_assumed) }
     }
 
-    /// Fit of a share of a step in a narrower precision: at least the need of the narrowest numbers, at most that of
-    /// the recorded ones.
+    /// A share of a step in narrower or wider numbers than recorded: what the narrowest numbers need at least,
+    /// and the widest at most.
     fn between(&self, least: &Self, share: impl Fn(&Self) -> Self) -> Self {
         let widest = share(&Self { narrowest: None, needed: self.at_most, ..self.clone() });
         let fits = match (widest.fits, least.fits) {
@@ -199,7 +210,7 @@ impl MemoryFit {
         let reason = match (fits, least.needed) {
             (Fits::Unknown, Some(bytes)) => {
                 let least = bytes.get() / GIB;
-                format!("may fit: at least {least:.1} GB in the narrower precision; as recorded, {}", widest.reason)
+                format!("may fit: at least {least:.1} GB in the narrowest numbers; in the widest, {}", widest.reason)
             }
             (Fits::No, _) => least.reason.clone(),
             _ => widest.reason.clone(),

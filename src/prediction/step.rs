@@ -109,11 +109,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     if measured.is_some() && left_out.get() > 0.0 {
         notes.insert(0, host::DERIVED.to_owned());
     }
-    let mut memory = match (change, change.and_then(|change| change.narrowing(&profile.workload))) {
-        (Some(change), _) if change.widens() => need.in_32_bits().fit(rates),
-        (_, Some(narrowing)) => need.narrowed(narrowing).fit(rates),
-        _ => need.fit(rates),
-    };
+    let mut memory = need.changed(change, &profile.workload).fit(rates);
     if warnings.iter().any(|warning| warning.kind == WarningKind::Sharded) {
         may_fit(&mut memory, need);
     }

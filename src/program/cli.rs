@@ -80,6 +80,7 @@ pub fn run(mut cli: Cli) -> Result<Outcome, CliError> {
     if !matches!(cli.command, Some(Command::Completions(_) | Command::Man(_) | Command::Schema(_))) {
         check_folders()?;
     }
+    let is_paged = cli.command.as_ref().is_some_and(Command::is_paged);
     match cli.command.as_mut().and_then(Command::document) {
         Some(FileArgs { output: Some(path), force }) => {
             output::check_form(&path)?;
@@ -88,6 +89,18 @@ pub fn run(mut cli: Cli) -> Result<Outcome, CliError> {
             let outcome = command(cli, &mut text)?;
             store::save_atomically(&path, &text, force)?;
             Ok(outcome)
+        }
+        _ if is_paged && terminal::size().is_some() => {
+            let mut text = Vec::new();
+            let outcome = command(cli, &mut text);
+            if outcome.is_ok() {
+                terminal::page(&text)?;
+            } else {
+                let mut out = terminal::stdout();
+                out.write_all(&text)?;
+                out.flush()?;
+            }
+            outcome
         }
         _ => command(cli, &mut terminal::stdout()),
     }

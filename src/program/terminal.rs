@@ -1,14 +1,25 @@
 //! Printing. All output of this program to standard output and standard error, except for the screens, goes through
 //! this module. It removes control characters from names and texts of files, which could move the cursor or hide text.
 
+mod pager;
+
 use std::fmt;
 use std::io::{self, BufWriter, Stderr, StdoutLock, Write};
 
 use habitat_base::text::{to_screen, unsafe_to_show};
 
-/// Width of the terminal on standard output in cells; `None` if it is not a terminal.
+pub use pager::page;
+
+/// Columns and rows of the terminal on standard output; `None` if the output goes elsewhere.
+pub fn size() -> Option<[u16; 2]> {
+    terminal_size::terminal_size_of(io::stdout())
+        .map(|(width, height)| [width.0, height.0])
+        .filter(|size| size.iter().all(|cells| *cells > 0))
+}
+
+/// Cells of a line of the terminal on standard output; `None` if that is no terminal.
 pub fn width() -> Option<u16> {
-    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0).filter(|width| *width > 0)
+    size().map(|[columns, _]| columns)
 }
 
 /// Standard output, buffered and cleaned.

@@ -56,8 +56,12 @@ pub struct Picks {
     pub doubted: Option<Pick>,
     /// The GPU of the recording.
     pub recorded: Option<Pick>,
-    /// Number of GPUs with a firm price, and with any price.
-    pub priced: [usize; 2],
+    /// GPUs with an offer.
+    pub priced: usize,
+    /// GPUs with an offer at a firm price.
+    pub firm: usize,
+    /// GPUs whose cheapest offer has no firm price.
+    pub cheapest_not_firm: usize,
 }
 
 impl Picks {
@@ -74,6 +78,8 @@ impl Picks {
                 Some(Pick { index, offer })
             })
             .collect();
+        let is_firm = |pick: &&Pick| pick.offer.as_ref().is_some_and(|priced| priced.offer.trust.is_firm());
+        let with_offer = any.iter().filter(|pick| pick.offer.is_some()).count();
         let quickest = |picks: &mut dyn Iterator<Item = &Pick>| {
             picks
                 .filter(|pick| usable(&all[pick.index]))
@@ -107,7 +113,9 @@ impl Picks {
             unoffered: fastest_of_all.filter(|pick| is_other(pick, fastest.as_ref())),
             doubted: most.filter(|most| best_value.as_ref().is_some_and(|best| worth(most) > worth(best))),
             recorded,
-            priced: [firm.len(), any.iter().filter(|pick| pick.offer.is_some()).count()],
+            priced: with_offer,
+            firm: firm.len(),
+            cheapest_not_firm: with_offer - any.iter().filter(is_firm).count(),
             fastest,
             best_value,
         }
@@ -138,7 +146,7 @@ pub fn fastest(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     });
     let mut detail = vec![
         format!("{} · {}{}", range(&step), method_words(&step), times.unwrap_or_default()),
-        offer_words(predictions, pick),
+        format!("{}{}", offer_words(predictions, pick), may_fit(it)),
     ];
     detail.extend(picks.unoffered.as_ref().map(|other| {
         let it = &predictions.predictions[other.index];
@@ -155,7 +163,7 @@ pub fn best_value(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     let per_usd = pick.offer.as_ref()?.samples_per_usd?;
     let mut detail = vec![
         format!("{} · {}", format::short_range(per_usd.low, per_usd.high), method_words(&it.step.as_estimate())),
-        offer_words(predictions, pick),
+        format!("{}{}", offer_words(predictions, pick), may_fit(it)),
     ];
     detail.extend(picks.doubted.as_ref().and_then(|other| {
         let per_usd = other.offer.as_ref()?.samples_per_usd?.mid;
@@ -179,12 +187,18 @@ pub fn recorded(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     Some(Answer { question: "Recorded on", answer, detail })
 }
 
-/// Certainty of times and prices.
+/// Prices that nothing speaks against.
+const FIRM: &str = "firm prices (from the provider itself, not in doubt)";
+
+/// How sure times and prices are.
 fn certainty(predictions: &Predictions, picks: &Picks) -> String {
-    let [firm, any] = picks.priced;
-    let prices = match any {
-        0 => "no prices known".to_owned(),
-        _ => format!("firm prices (listed by the provider, not in doubt) for {firm} of {any} GPUs with an offer"),
+    let Picks { priced, firm, cheapest_not_firm, .. } = picks;
+    let prices = match (priced, cheapest_not_firm) {
+        (0, _) => "no prices".to_owned(),
+        (_, 0) => format!("{FIRM} for {firm} of {priced} GPUs with an offer"),
+        _ => format!(
+            "{FIRM} for {firm} of {priced} GPUs with an offer; the cheapest price of {cheapest_not_firm} is not firm (marked ?)"
+        ),
     };
     let warnings = match predictions.warnings().len() {
         0 => String::new(),
@@ -223,7 +237,12 @@ fn offer_words(predictions: &Predictions, pick: &Pick) -> String {
     format!("{} {price}{each}{doubt}{platform}", clean(&offer.provider, 16))
 }
 
-/// Name of the GPU without the remark in parentheses.
+/// A remark for a GPU if it is not known whether the step fits.
+fn may_fit(prediction: &Prediction) -> &'static str {
+    if prediction.memory.fits == Fits::Unknown { ", not known whether it fits" } else { "" }
+}
+
+/// The name of a GPU without its remarks in brackets.
 fn name(prediction: &Prediction) -> String {
     let name = &prediction.gpu.name;
     clean(name.split(" (").next().unwrap_or(name), 30)

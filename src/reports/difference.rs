@@ -108,18 +108,62 @@ pub fn table(difference: &Difference<'_>) -> Table {
         (vec![Cell::text(name), phase, Cell::styled(Role::Muted, part.counts[0])], part.times)
     };
     let parts = difference.parts.iter().map(part).collect();
-    let mut table = waterfall(&labels, difference.totals, parts, difference.rest);
-    "This method does not predict individual operations.".clone_into(&mut table.empty);
+    let mut table = waterfall(&labels, difference.totals, parts, difference.rest, Samples::None);
+    "This method does not predict single operations.".clone_into(&mut table.empty);
     table
 }
 
-/// Waterfall from one step to another: what each part adds, then the rest. Each part has its cells under `labels` (the
-/// first is its name) and its times in microseconds. Empty without parts.
+/// How a waterfall shows the times of one sample.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Samples {
+    /// It has none.
+    None,
+    /// Both in a column for people.
+    Words([u64; 2]),
+    /// A column each for CSV, empty if the batch size is not known.
+    Figures([Option<u64>; 2]),
+}
+
+impl Samples {
+    fn columns(self) -> Vec<Column> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Words(_) => vec![Column::figures("a sample, µs", 1)],
+            Self::Figures(_) => {
+                ["first_us_per_sample", "second_us_per_sample"].map(|key| Column::number("", key)).to_vec()
+            }
+        }
+    }
+
+    /// Of the times of both steps in microseconds, or of one of them.
+    fn cells(self, times: [Option<f64>; 2]) -> Vec<Cell> {
+        let each = |batches: [Option<u64>; 2]| {
+            [0, 1].map(|step: usize| Some(times[step]? / batches[step].filter(|batch| *batch > 0)? as f64))
+        };
+        match self {
+            Self::None => Vec::new(),
+            Self::Words(batches) => {
+                let words: Vec<String> = each(batches.map(Some)).into_iter().flatten().map(signed_number).collect();
+                vec![Cell::styled(Role::Muted, words.join(" → "))]
+            }
+            Self::Figures(batches) => each(batches).map(|us| Cell::maybe(us, Cell::text)).to_vec(),
+        }
+    }
+}
+
+/// A figure of three digits. Overlap of operations makes it negative.
+fn signed_number(us: f64) -> String {
+    if us < 0.0 { format!("-{}", format::number(-us)) } else { format::number(us) }
+}
+
+/// A waterfall from one step to another: what each part adds, its cells under `labels` (the first is its
+/// name) and its times in microseconds, then what is no part's. Empty without parts.
 pub(super) fn waterfall(
     labels: &[Column],
     totals: [Micros; 2],
     parts: Vec<(Vec<Cell>, [f64; 2])>,
     rest: [f64; 2],
+    samples: Samples,
 ) -> Table {
     let [first, second] = totals.map(Micros::get);
     let decimals = if first.max(second) < FINER { 3 } else { 2 };
@@ -130,12 +174,13 @@ pub(super) fn waterfall(
         if words.bytes().any(|c| matches!(c, b'1'..=b'9')) { words } else { words[1..].to_owned() }
     };
     let keyed = |key, column| Column { key, ..column };
-    let times = [
+    let mut times = vec![
         keyed("first_us", Column::figures("first, ms", 2)),
         keyed("second_us", Column::figures("second, ms", 2)),
         keyed("difference_us", Column::figures("change, ms", 0)),
-        Column::graphic("", 10, 1),
     ];
+    times.extend(samples.columns());
+    times.push(Column::graphic("", 10, 2));
     let mut table = Table::new(&[labels, &times].concat());
     if parts.is_empty() {
         return table;
@@ -165,6 +210,7 @@ pub(super) fn waterfall(
         let time = |us: Option<f64>| us.map_or_else(|| Cell::text(""), |us| Cell::new(millis(us), us));
         let mut cells = named(Cell::styled(Role::Title, name));
         cells.extend(of.map(time).into_iter().chain([Cell::text("")]));
+        cells.extend(samples.cells(of));
         (cells, Role::Busy)
     };
     let mut rows = vec![whole("first step", [Some(first), None])];
@@ -177,6 +223,7 @@ pub(super) fn waterfall(
         };
         cells.extend(times.map(|us| Cell::new(millis(us), us).role(Role::Muted)));
         cells.push(Cell::new(signed(change), change).role(role));
+        cells.extend(samples.cells(times.map(Some)));
         (cells, role)
     }));
     rows.push(whole("second step", [None, Some(second)]));

@@ -40,3 +40,7 @@ pub mod verdict;
 pub mod waits;
 
 pub use table::{Column, Table};
+
+#[cfg(test)]
+#[path = "../../tests/common/shipped.rs"]
+mod shipped;

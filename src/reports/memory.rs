@@ -46,68 +46,116 @@ const FREED_BY_CHECKPOINTS: f64 = 32.0 / 34.0;
 /// Largest number of GPUs to try for sharding.
 const MOST_SHARDED: u32 = 64;
 
-/// Changes with which the step would fit, judged from the parts of its memory: a smaller micro-batch, activation
-/// checkpointing, an optimizer with 8-bit state, sharding. `None` if the step fits or its memory is not known well
-/// enough.
+/// A kind of change that makes a step need less memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Remedy {
+    MicroBatch,
+    Checkpoints,
+    EightBits,
+    Sharding,
+}
+
+/// The changes with which a step would fit that does not, judged by the parts of its memory: a smaller
+/// micro-batch, activation checkpointing, an optimizer with 8-bit state, sharding. For a step in another
+/// precision than recorded: first the changes that are enough for the most that it may need, then those that are enough
+/// for the least. `None` for a step that fits, or if too little is known.
 pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> {
     let fit = &prediction.memory;
     let needed = fit.needed.filter(|_| fit.fits == Fits::No)?;
     let excess = needed.checked_sub(fit.usable)?;
-    let is_training = workload.mode == Mode::Training;
     let recomputes = prediction.transformer.is_some_and(|model| model.recomputes);
-    let can_recompute = is_training && !recomputes;
+    let words =
+        |found: &[(Remedy, String)]| found.iter().map(|(_, words)| words.as_str()).collect::<Vec<_>>().join(", or ");
+    let (sure, likely, excess) = match (&fit.narrowest, fit.at_most) {
+        (Some(narrowest), Some(at_most)) => {
+            let widest = MemoryFit { needed: Some(at_most), narrowest: None, ..fit.clone() };
+            let sure = found(&widest, workload, recomputes);
+            let mut likely = found(narrowest, workload, recomputes);
+            likely.retain(|(remedy, _)| sure.iter().all(|(other, _)| other != remedy));
+            let most = at_most.checked_sub(fit.usable).filter(|most| most.get() > excess.get());
+            (sure, likely, most.map_or_else(|| excess.to_string(), |most| format!("{excess} to {most}")))
+        }
+        _ => (found(fit, workload, recomputes), Vec::new(), excess.to_string()),
+    };
+    let too_much = format!("{excess} too much{}", parts_of(fit));
+    Some(match (&sure[..], &likely[..]) {
+        ([], []) => format!(
+            "{too_much}: none of checkpointing, an 8-bit optimizer, a smaller micro-batch and sharding is known to be enough; a GPU with more memory is"
+        ),
+        ([], likely) => format!("{too_much}; may fit with {}", words(likely)),
+        (sure, []) => format!("{too_much}; would fit with {}", words(sure)),
+        (sure, likely) => format!("{too_much}; would fit with {}; may fit with {}", words(sure), words(likely)),
+    })
+}
+
+/// The changes with which a step would fit that needs what `fit` says.
+fn found(fit: &MemoryFit, workload: &Workload, recomputes: bool) -> Vec<(Remedy, String)> {
+    let Some(excess) = fit.needed.and_then(|needed| needed.checked_sub(fit.usable)) else { return Vec::new() };
+    let can_recompute = workload.mode == Mode::Training && !recomputes;
     let kept = fit.activations.map(|kept| kept.least).or_else(|| beside_states(fit)).filter(|_| can_recompute);
     let kept = kept.filter(|kept| kept.get() > 0.0);
-    let is_known = fit.activations.is_some();
     let mut found = Vec::new();
-    match (workload.batch_size, fit.largest_batch) {
-        (Some(batch), Some(largest)) if (1..batch).contains(&largest) => {
-            // Only whole micro-batches give the same update.
-            let divides = |size: &u64| !is_training || batch.is_multiple_of(*size);
-            let size = (1..=largest).rev().find(divides).unwrap_or(1);
-            let how = if is_training {
-                format!(", accumulated {} times (plan --global-batch {batch} --batch-sizes {size})", batch / size)
-            } else {
-                String::new()
-            };
-            found.push(format!("a micro-batch of {size} instead of {batch}{how}"));
-        }
-        (Some(batch @ 2..), None)
-            if kept.is_some_and(|kept| kept.get() * (1.0 - 1.0 / batch as f64) >= excess.get()) =>
-        {
-            found.push("a smaller micro-batch with gradient accumulation".to_owned());
-        }
-        _ => {}
-    }
+    found.extend(micro_batch_words(fit, workload, kept, excess).map(|words| (Remedy::MicroBatch, words)));
     if let Some(kept) = kept.filter(|kept| (*kept * FREED_BY_CHECKPOINTS).get() >= excess.get()) {
-        let of = if is_known { format!("{kept} of activations") } else { format!("up to {kept} of activations") };
-        found.push(format!("activation checkpointing (has to free {excess} of {of}; up to a third more computation)"));
+        let up_to = if fit.activations.is_some() { "" } else { "up to " };
+        let words = format!(
+            "activation checkpointing (has to free {excess} of {up_to}{kept} of activations; computes up to a third more)"
+        );
+        found.push((Remedy::Checkpoints, words));
     }
     let eight_bits = eight_bit_saving(fit, workload);
     if let Some(saved) = eight_bits.filter(|saved| saved.get() > 0.0) {
         if saved.get() >= excess.get() {
-            found.push(format!("an 8-bit optimizer (saves about {saved} of its state)"));
+            found.push((Remedy::EightBits, format!("an 8-bit optimizer (saves about {saved} of its state)")));
         } else if let Some(kept) = kept.filter(|kept| (saved + *kept * FREED_BY_CHECKPOINTS).get() >= excess.get())
             && found.is_empty()
         {
-            found.push(format!(
+            let words = format!(
                 "activation checkpointing and an 8-bit optimizer together ({kept} of activations, about {saved} of optimizer state)"
-            ));
+            );
+            found.push((Remedy::Checkpoints, words));
         }
     }
     let counts =
         std::iter::successors(Some(2_u32), |gpus| gpus.checked_mul(2)).take_while(|gpus| *gpus <= MOST_SHARDED);
     let mut sharded = counts.flat_map(|gpus| Sharding::ALL[1..].iter().map(move |stage| (*stage, gpus)));
     if let Some((stage, gpus)) = sharded.find(|(stage, gpus)| fit.sharded(*stage, *gpus).fits == Fits::Yes) {
-        found.push(format!("--sharding {} on {gpus} GPUs or more", stage.name()));
+        found.push((Remedy::Sharding, format!("--sharding {} on {gpus} GPUs or more", stage.name())));
     }
-    let parts = parts_of(fit);
-    Some(match found.as_slice() {
-        [] => format!(
-            "{excess} too much{parts}: checkpointing, an 8-bit optimizer, a smaller micro-batch or sharding may not be enough; use a GPU with more memory"
-        ),
-        found => format!("{excess} too much{parts}; would fit with {}", found.join(", or ")),
-    })
+    found
+}
+
+/// The largest micro-batch with which a step would fit that does not, of a training one that divides the batch.
+/// `None` for a step that fits, or where memory over the batch size is not known.
+pub fn micro_batch(fit: &MemoryFit, workload: &Workload) -> Option<u64> {
+    let batch = workload.batch_size?;
+    let largest = fit.largest_batch.filter(|largest| fit.fits == Fits::No && (1..batch).contains(largest))?;
+    // Whole micro-batches make the same update.
+    let divides = |size: &u64| workload.mode != Mode::Training || batch.is_multiple_of(*size);
+    Some((1..=largest).rev().find(divides).unwrap_or(1))
+}
+
+/// A smaller micro-batch that fits: the size where memory over the batch is known, else the bare advice where what
+/// the forward pass keeps (`kept`) is more than `excess` is even with one sample.
+fn micro_batch_words(fit: &MemoryFit, workload: &Workload, kept: Option<Bytes>, excess: Bytes) -> Option<String> {
+    let batch = workload.batch_size?;
+    match micro_batch(fit, workload) {
+        Some(size) => {
+            let how = if workload.mode == Mode::Training {
+                format!(", accumulated {} times (plan --global-batch {batch} --batch-sizes {size})", batch / size)
+            } else {
+                String::new()
+            };
+            Some(format!("a micro-batch of {size} instead of {batch}{how}"))
+        }
+        None if batch > 1
+            && fit.largest_batch.is_none()
+            && kept.is_some_and(|kept| kept.get() * (1.0 - 1.0 / batch as f64) >= excess.get()) =>
+        {
+            Some("a smaller micro-batch with gradient accumulation".to_owned())
+        }
+        _ => None,
+    }
 }
 
 /// Writes the remedies as text, for at most a few of the selected GPUs on which the step does not fit.
@@ -149,7 +197,8 @@ fn beside_states(fit: &MemoryFit) -> Option<Bytes> {
 fn parts_of(fit: &MemoryFit) -> String {
     let mut parts = Vec::new();
     if let Some(states) = &fit.states {
-        parts.push(format!("parameters and gradients {}", states.parameters + states.gradients));
+        let most = if fit.narrowest.is_some() { "at most: " } else { "" };
+        parts.push(format!("{most}parameters and gradients {}", states.parameters + states.gradients));
         if states.optimizer.get() > 0.0 {
             let assumed = if states.is_assumed { " (assuming Adam)" } else { "" };
             parts.push(format!("optimizer state {}{assumed}", states.optimizer));
@@ -183,6 +232,7 @@ pub fn is_computed(profile: &Profile) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shipped;
     use habitat_base::units::GIB;
 
     #[test]
@@ -237,10 +287,7 @@ mod tests {
             "workload": {"name": "w", "mode": "training", "batch_size": 8, "parameter_count": 1000000000},
             "operations": [{"name": "aten::mm", "phase": "forward", "inputs": [[64, 64], [64, 64]], "dtype": "float32"}]}"#;
         let profile = Profile::from_json(json.as_bytes()).unwrap().0;
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../catalog/rtx-3090.toml");
-        let text = std::fs::read_to_string(file).unwrap();
-        let gpu = habitat_step::catalog::GpuSpec::parse(&text, habitat_step::catalog::Layer::Shipped).unwrap();
-        let catalog = habitat_step::catalog::Catalog::new(vec![gpu]);
+        let catalog = shipped::catalog();
         let options = habitat_prediction::Options {
             targets: vec![habitat_base::units::GpuSlug::new("rtx-3090").unwrap()],
             ..habitat_prediction::Options::default()
@@ -266,6 +313,37 @@ mod tests {
             narrowest: None,
         };
         (prediction, found.workload)
+    }
+
+    /// After a change of precision the advice still names the micro-batch that a plan would use.
+    #[test]
+    fn a_change_of_precision_keeps_the_advice() {
+        use habitat_step::profile::Precision::{Bf16, Fp8, Fp16, Fp32};
+
+        let catalog = shipped::catalog();
+        let advice = |sample: &str, gpu: &str, precision| {
+            let options = habitat_prediction::Options {
+                targets: vec![habitat_base::units::GpuSlug::new(gpu).unwrap()],
+                precision,
+                ..habitat_prediction::Options::default()
+            };
+            let profile = shipped::sample(sample);
+            let found = habitat_prediction::predict(&profile, &catalog, &options).unwrap();
+            remedies(&found.predictions[0], &found.workload).unwrap()
+        };
+        let bert = "bert-large-h100-b32";
+        for precision in [Some(Bf16), Some(Fp16), Some(Fp8), Some(Fp32)] {
+            let said = advice(bert, "rtx-3060", precision);
+            assert!(said.contains("would fit with a micro-batch of "), "{precision:?}: {said}");
+        }
+        let narrow = advice(bert, "rtx-3060", Some(Bf16));
+        assert!(narrow.contains("12.5 GB to ") && narrow.contains("a micro-batch of 8 instead of 32"), "{narrow}");
+        assert!(narrow.contains("or activation checkpointing"), "{narrow}");
+        let resnet = "resnet50-h200-b256";
+        let wide = advice(resnet, "rtx-3060", Some(Fp32));
+        assert!(wide.contains("micro-batch of 64") && wide.contains("activation checkpointing"), "{wide}");
+        // A GPU without a rate for the precision keeps the recorded one.
+        assert!(advice(bert, "t4", Some(Bf16)).contains("a micro-batch of "));
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
+use super::{format, memory};
 use habitat_base::text;
 use habitat_base::units::{Micros, OpenRange, Range, SamplesPerSecond};
-use habitat_planning::plan::value::best_value;
+use habitat_planning::plan::value::{Value, best_value};
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Prediction, Predictions, Warning};
 use habitat_step::profile::{Origin, Workload};
@@ -209,7 +209,7 @@ pub fn write_warnings(warnings: &[Warning], out: &mut dyn Write) -> io::Result<(
 /// A row for each GPU.
 pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
     let columns = [
-        Column::text("GPU", "gpu"),
+        Column::text("GPU", "gpu").cut_to(26),
         Column::number("step", "step_time_us_mid"),
         Column::number("low–high", "").dropped(1),
         Column::number("", "step_time_us_low"),
@@ -218,15 +218,17 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
         Column::number("samples/s", "throughput_samples_per_s_mid").dropped(4),
         Column::number("$/GPU-h", "usd_per_gpu_hour").dropped(2),
         Column::number("samples/$", "samples_per_usd_mid").dropped(2),
-        Column::text("fits", "fits_in_memory").dropped(3),
+        Column::text("fits", "fits_in_memory").dropped(1),
         Column::text("", "memory_reason"),
         Column::text("cheapest on-demand offer", "cheapest_offer").dropped(6).cut_to(24),
     ];
     let last = [Column::text("", "warnings"), Column::text("", "notes")];
     let mut table = Table::new(&[&columns[..], &TRUST, &last].concat());
-    for prediction in &predictions.predictions {
+    let values: Vec<_> = predictions.predictions.iter().map(|prediction| best_value(prediction, prices)).collect();
+    let is_doubted = |value: &Value<'_>| !value.offer.trust.is_firm();
+    let is_any_doubted = values.iter().flatten().any(is_doubted);
+    for (prediction, value) in predictions.predictions.iter().zip(&values) {
         let step = prediction.step.as_estimate();
-        let value = best_value(prediction, prices);
         let known = Some(step.range).filter(|range| range.mid.get() > 0.0);
         let range = if prediction.step.is_measured() && step.range.low == step.range.high {
             "measured".to_owned()
@@ -244,12 +246,20 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
                 Cell::new(format::number(rate.mid.get()), rate.mid.get())
             }),
             Cell::maybe(value.as_ref(), |value| {
-                Cell::new(format!("{:.2}", value.price_per_gpu.get()), value.price_per_gpu.get())
+                let mark = match (is_doubted(value), is_any_doubted) {
+                    (true, _) => "?",
+                    (false, true) => " ",
+                    (false, false) => "",
+                };
+                Cell::new(format!("{:.2}{mark}", value.price_per_gpu.get()), value.price_per_gpu.get())
             }),
             Cell::maybe(value.as_ref().and_then(|value| value.samples_per_usd), |per_usd| {
                 Cell::new(format::grouped(per_usd.mid), per_usd.mid)
             }),
-            Cell::text(prediction.memory.fits),
+            memory::micro_batch(&prediction.memory, &predictions.workload).map_or_else(
+                || Cell::text(prediction.memory.fits),
+                |most| Cell::new(format!("≤ {most}"), prediction.memory.fits),
+            ),
             Cell::text(&prediction.memory.reason),
             Cell::maybe(value.as_ref(), |value| Cell::text(&value.offer.id)),
         ];

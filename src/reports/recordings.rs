@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::difference::waterfall;
+use super::difference::{Samples, waterfall};
 use super::table::{Cell, Column, Table};
 use super::{format, summary};
 use crate::theme::Role;
@@ -78,7 +78,13 @@ pub struct RecordedJson<'a> {
     pub name: &'a str,
     /// Measured time of one step, median.
     pub step_time_us: f64,
-    /// Shortest and longest measured step, if there are several.
+    /// Samples of one step, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<u64>,
+    /// Time of one sample, if the batch size is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_time_us: Option<f64>,
+    /// Shortest and longest of the steps measured, where there were several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_time_range_us: Option<[f64; 2]>,
     /// Number of measured steps.
@@ -128,6 +134,8 @@ pub fn json<'a>(compared: &'a Recordings<'a>) -> RecordingsJson<'a> {
             file: labels[place],
             name: &profile.workload.name,
             step_time_us: difference.totals[place].get(),
+            batch_size: batches(difference)[place],
+            sample_time_us: batches(difference)[place].map(|batch| difference.totals[place].get() / batch as f64),
             step_time_range_us: spread(profile).map(|ends| ends.map(Micros::get)),
             samples: profile.step.as_ref().and_then(|step| step.samples),
         }
@@ -274,13 +282,19 @@ fn waiting(difference: &Difference<'_, Profile>) -> Option<String> {
     }
 }
 
-/// Time per sample in both recordings, if the batch sizes differ.
+/// The batch sizes of both steps, if they are known and differ.
+fn unlike_batches(difference: &Difference<'_, Profile>) -> Option<[u64; 2]> {
+    let [Some(one), Some(other)] = batches(difference) else { return None };
+    (one != other).then_some([one, other])
+}
+
+fn batches(difference: &Difference<'_, Profile>) -> [Option<u64>; 2] {
+    difference.steps.map(|profile| profile.workload.batch_size.filter(|batch| *batch > 0))
+}
+
+/// The time of one sample in both, where the batch sizes differ.
 fn per_sample(difference: &Difference<'_, Profile>) -> Option<String> {
-    let batches = difference.steps.map(|profile| profile.workload.batch_size.filter(|batch| *batch > 0));
-    let [Some(one), Some(other)] = batches else { return None };
-    if one == other {
-        return None;
-    }
+    let [one, other] = unlike_batches(difference)?;
     let [first, second] = [(0, one), (1, other)].map(|(step, batch)| difference.totals[step] * (1.0 / batch as f64));
     let change = format::signed_percent(second / first - 1.0);
     Some(format!("A sample takes {}, then {} ({change}).", format::time(first), format::time(second)))
@@ -323,7 +337,8 @@ pub fn table(compared: &Recordings<'_>, most: usize) -> Table {
         let times = [0, 1].map(|step: usize| others.iter().map(|part| part.times[step]).sum());
         parts.push((cells, times));
     }
-    waterfall(&labels, compared.difference.totals, parts, compared.difference.rest)
+    let samples = unlike_batches(&compared.difference).map_or(Samples::None, Samples::Words);
+    waterfall(&labels, compared.difference.totals, parts, compared.difference.rest, samples)
 }
 
 /// Table for CSV with a column for each figure.
@@ -341,7 +356,8 @@ pub fn csv_table(compared: &Recordings<'_>) -> Table {
         (cells, part.times)
     };
     let Difference { totals, parts, rest, .. } = &compared.difference;
-    waterfall(&labels, *totals, parts.iter().map(part).collect(), *rest)
+    let samples = Samples::Figures(batches(&compared.difference));
+    waterfall(&labels, *totals, parts.iter().map(part).collect(), *rest, samples)
 }
 
 /// Count in both steps: `4`, or `4 → 6` if they differ.

@@ -187,6 +187,11 @@ pub fn write_predictions(
     for note in &predictions.notes {
         writeln!(out, "note: {note}")?;
     }
+    let workload = &predictions.workload;
+    if predictions.predictions.iter().any(|one| memory::micro_batch(&one.memory, workload).is_some()) {
+        let batch = workload.batch_size.unwrap_or_default();
+        writeln!(out, "note: fits ≤ N: the batch of {batch} does not fit, micro-batches of up to N samples do")?;
+    }
     if predictions.workload.batch_size.is_none_or(|batch| batch == 0) {
         writeln!(out, "note: samples/s and samples/$ need the batch size: pass --batch-size N")?;
     }

@@ -19,7 +19,7 @@ use habitat_base::units::{Bytes, Micros};
 use habitat_recorder::live::{Snapshot, Waiting};
 use habitat_step::op::Family;
 use habitat_step::profile::breakdown::{Breakdown, GroupBy};
-use habitat_step::profile::{Execution, Operation, Phase, Precision, Profile};
+use habitat_step::profile::{Execution, OP_LIST, Operation, Phase, Precision, Profile, TRACE_OF_SHAPES};
 
 /// Share of the time of the last steps above which waiting for data is a bottleneck.
 pub const WAITING: f64 = 0.2;
@@ -115,8 +115,8 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
         return Ok(loading);
     }
     let Some(recorded) = recorded else {
-        let why = if profile.is_some() {
-            "recorded on a CPU or from shapes, without GPU timings"
+        let why = if let Some(profile) = profile {
+            untimed(profile)
         } else if seen.is_over() {
             "no step recorded"
         } else {
@@ -161,7 +161,19 @@ pub fn of_profile(profile: &Profile, memory: Option<MemoryUse>) -> Result<Verdic
     verdict(&Snapshot::default(), Some(profile), memory)
 }
 
-/// Verdict for a recorded step that waits for its data.
+/// Why a step without times of a GPU has none.
+fn untimed(profile: &Profile) -> &'static str {
+    let source = profile.recording.as_ref().map_or("", |recording| &recording.source);
+    if source.starts_with(TRACE_OF_SHAPES) {
+        "traced from shapes, nothing was timed"
+    } else if source.starts_with(OP_LIST) {
+        "an op list, nothing was timed"
+    } else {
+        "the recorded step has no times of a GPU"
+    }
+}
+
+/// The verdict on a recorded step that waits for its data.
 fn of_loading(profile: &Profile, recorded: Option<&Recorded>) -> Option<Verdict> {
     let loading = waits::loading(profile)?;
     let because = match recorded {
@@ -460,7 +472,23 @@ mod tests {
         }
     }
 
-    /// The timeline of a file shows what the host did while the GPU was idle.
+    /// The first line says why there are no times.
+    #[test]
+    fn a_step_without_times_says_why() {
+        let mut step = profile(0, "fp32", &[("aten::mm", 0)]);
+        step.origin = None;
+        step.step = None;
+        let mut of = |source: &str| {
+            let recording = format!(r#"{{"source": "{source}"}}"#);
+            step.recording = serde_json::from_str(&recording).ok();
+            of_profile(&step, None).unwrap_err()
+        };
+        assert_eq!(of("trace of shapes, torch 2.15.0"), "not known: traced from shapes, nothing was timed");
+        assert_eq!(of("op list"), "not known: an op list, nothing was timed");
+        assert_eq!(of("kineto trace, shapes only"), "not known: the recorded step has no times of a GPU");
+    }
+
+    /// The timeline of a file shows what the host did while the GPU waited.
     #[test]
     fn a_recorded_step_that_loads_data_waits_for_them() {
         let mut step = profile(55, "fp32", &[("aten::mm", 55)]);

@@ -211,9 +211,11 @@ actions! {
         Marketplace "plan.marketplace" ["a"] "" PlanScreen "Accept marketplace hosts, or not";
         Doubted "plan.doubted" ["U"] "" PlanScreen "Accept doubtful prices, or not";
         Platform "plan.platform" ["V"] "" PlanScreen "Accept GPUs of other vendors and ARM hosts, or not";
-        GlobalBatch "plan.batch" ["N"] "" PlanScreen "Accept a different global batch, or not";
-        Confidence "plan.confidence" ["c"] "confidence" PlanScreen "Meet the deadline with the expected time or its high end";
-        Parts "plan.parts" ["m"] "parts" PlanScreen "Most consecutive parts (spot, then on-demand)";
+        GlobalBatch "plan.batch" ["N"] "" PlanScreen "Accept another global batch than the recorded one, or not";
+        Providers "plan.providers" ["f"] "" PlanScreen "Choose the providers that the plan may use";
+        Regions "plan.regions" ["A"] "" PlanScreen "Choose the regions, countries or continents that the plan may use";
+        Confidence "plan.confidence" ["c"] "confidence" PlanScreen "Meet the deadline at the expected or the high end";
+        Parts "plan.parts" ["m"] "parts" PlanScreen "How many parts may follow one another";
         Undo "plan.undo" ["u"] "undo" Changed "Undo the last change of the goal";
         Lower "plan.lower" ["v"] "view" PlanScreen "Next view of the lower pane: alternatives, plan over time, cost against time, rejected offers, notes";
     }

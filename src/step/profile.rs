@@ -26,8 +26,8 @@ pub use read::{ProfileError, Warning};
 pub use sample::Sample;
 pub use timeline::Timeline;
 pub use workload::{
-    DeviceInfo, Execution, Memory, MemorySource, Mode, Origin, Precision, PrecisionClass, Recording, Step, Working,
-    Workload,
+    DeviceInfo, Execution, Memory, MemorySource, Mode, OP_LIST, Origin, Precision, PrecisionClass, Recording, Step,
+    TRACE_OF_SHAPES, Working, Workload,
 };
 
 use habitat_base::units::Micros;

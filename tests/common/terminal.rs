@@ -23,6 +23,8 @@ pub struct Terminal {
     pub closed: Arc<AtomicBool>,
     /// Bytes that the program has written.
     pub written: Arc<AtomicUsize>,
+    /// The same, all of them.
+    pub output: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Terminal {
@@ -54,10 +56,13 @@ impl Terminal {
         let (shared, closed) = (screen.clone(), Arc::new(AtomicBool::new(false)));
         let (gone, written) = (closed.clone(), Arc::new(AtomicUsize::new(0)));
         let count_up = written.clone();
+        let output = Arc::new(Mutex::new(Vec::new()));
+        let kept = output.clone();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = reader.read(&mut bytes) {
                 shared.lock().unwrap().process(&bytes[..count]);
+                kept.lock().unwrap().extend_from_slice(&bytes[..count]);
                 count_up.fetch_add(count, Ordering::SeqCst);
                 if gone.load(Ordering::SeqCst) {
                     return;
@@ -65,7 +70,7 @@ impl Terminal {
             }
         });
         let writer = pair.master.take_writer().unwrap();
-        Self { folder, child, master: Some(pair.master), writer: Some(writer), screen, closed, written }
+        Self { folder, child, master: Some(pair.master), writer: Some(writer), screen, closed, written, output }
     }
 
     /// The window gets another size.
@@ -86,6 +91,11 @@ impl Terminal {
             (screen.mouse_protocol_mode() != vt100::MouseProtocolMode::None, "mouse"),
         ];
         taken.into_iter().filter(|(is_on, _)| *is_on).map(|(_, name)| name).collect()
+    }
+
+    /// All that the program has written, lines ended as in a file.
+    pub fn written_text(&self) -> String {
+        String::from_utf8_lossy(&self.output.lock().unwrap()).replace("\r\n", "\n")
     }
 
     pub fn text(&self) -> String {

@@ -264,8 +264,14 @@ fn place_of_one(provider: &str, region: &str) -> Option<&'static str> {
     Some(STATES.iter().find(|(_, name)| *name == state).map_or(country, |(code, _)| *code))
 }
 
-/// A region for display. Marketplace hosts without a town have an empty place in the name (`, US, NA`), which is
-/// removed.
+/// Names that a filter takes for several regions: continents, then countries.
+pub fn areas() -> impl Iterator<Item = &'static str> {
+    let countries = COUNTRIES.iter().filter_map(|(.., names)| names.first().copied());
+    CONTINENTS.iter().map(|(_, name)| *name).chain(countries.filter(|name| *name != "africa"))
+}
+
+/// A region as it is shown: hosts of marketplaces that do not name their town leave its place in the
+/// name empty (`, US, NA`).
 pub fn shown(region: &str) -> &str {
     region.trim_start_matches([',', ' '])
 }
@@ -304,7 +310,7 @@ fn words(provider: &str, region: &str) -> BTreeSet<String> {
     }
     let of_continent: Vec<String> = CONTINENTS
         .iter()
-        .filter(|(code, name)| words.contains(*code) || words.contains(*name))
+        .filter(|(code, name)| words.iter().any(|word| is_same(word, code) || is_same(word, name)))
         .flat_map(|(code, name)| [(*code).to_owned(), (*name).to_owned()])
         .collect();
     words.extend(of_continent);

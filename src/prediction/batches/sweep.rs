@@ -16,6 +16,7 @@ use crate::host::Host;
 use crate::memory::{MemoryLine, MemoryNeed};
 use crate::options::Options;
 use crate::origin::origin;
+use crate::precision::Change;
 use crate::rate::Rates;
 use crate::warning::{Warning, distinct};
 use habitat_base::regress::line::{Line, Point};
@@ -134,6 +135,7 @@ pub fn sweep(
     wanted.dedup();
     let own: Vec<(u64, &Profile)> = sorted.iter().map(|(batch, (_, profile))| (*batch, profile)).collect();
     let memory = memory_line(&own, origin(first, catalog, options)?);
+    let change = Change::of_numbers(first, options.precision);
     let mut notes = Vec::new();
     let answers: Vec<Vec<Prediction>> = own
         .iter()
@@ -174,11 +176,12 @@ pub fn sweep(
         } else {
             by_shapes(of_gpu[0].1, by_size.iter().map(|rows| rows[index].clone()).collect())
         };
-        finish(&mut sweep, memory.as_ref(), catalog, &own);
+        finish(&mut sweep, memory.as_ref(), catalog, &own, change.as_ref());
         gpus.push(sweep);
     }
     if let Some(memory) = &memory {
-        notes.push(memory.to_string());
+        let recorded = if change.is_some() { "; in the numbers of the recording" } else { "" };
+        notes.push(format!("{memory}{recorded}"));
     }
     let shapes_only = first.origin.is_none();
     let (workload, host) = (first.workload.clone(), options.host);
@@ -387,19 +390,28 @@ fn by_shapes(recorded: &Prediction, rows: Vec<SweepRow>) -> GpuSweep {
 }
 
 /// Fills in the memory of every row and the largest batch.
-fn finish(sweep: &mut GpuSweep, memory: Option<&MemoryLine>, catalog: &Catalog, profiles: &[(u64, &Profile)]) {
+fn finish(
+    sweep: &mut GpuSweep,
+    memory: Option<&MemoryLine>,
+    catalog: &Catalog,
+    profiles: &[(u64, &Profile)],
+    change: Option<&Change>,
+) {
     let Some(gpu) = catalog.get(&sweep.gpu.slug) else { return };
     let rates = Rates::new(gpu);
+    let change = change.filter(|change| change.refused_by(gpu).is_none());
+    let workload = &profiles[0].1.workload;
     for row in &mut sweep.rows {
         // A recording at this batch shows its memory need; only the others need the line.
         let ran = profiles.iter().find(|(batch, _)| row.step.method.is_of_origin() && *batch == row.batch);
-        row.memory = match (ran, memory) {
-            (Some((_, profile)), _) => MemoryNeed::of(profile, Some(gpu)).fit(&rates),
-            (None, Some(memory)) => memory.need(row.batch).fit(&rates),
-            (None, None) => MemoryNeed::unseen(None, None).fit(&rates),
+        let need = match (ran, memory) {
+            (Some((_, profile)), _) => MemoryNeed::of(profile, Some(gpu)),
+            (None, Some(memory)) => memory.need(row.batch),
+            (None, None) => MemoryNeed::unseen(None, None),
         };
+        row.memory = need.changed(change, workload).fit(&rates);
     }
-    sweep.largest = memory.and_then(|memory| memory.largest(&rates));
+    sweep.largest = memory.and_then(|memory| memory.changed(change, workload).largest(&rates));
 }
 
 /// Memory as a function of the batch size: from several peaks, one peak, or shapes.

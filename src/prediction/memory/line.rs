@@ -4,11 +4,12 @@ use std::fmt;
 
 use super::states::{by_kind, states};
 use super::{CONTEXT_BYTES, MemoryNeed, source_of, within, word, working};
+use crate::precision::Change;
 use crate::rate::Rates;
 use crate::sharding::ModelStates;
 use habitat_base::regress::line::{Line, Point};
 use habitat_base::units::Bytes;
-use habitat_step::profile::{MemorySource, Profile, Working};
+use habitat_step::profile::{MemorySource, Profile, Working, Workload};
 
 /// Peak memory over the batch size: a fixed part (parameters, gradients and states) and one per sample (activations),
 /// with a lower bound such as the update.
@@ -95,7 +96,42 @@ impl MemoryLine {
         Some(Self { fixed, per_sample, other: None, working: None, source, peaks, states: None })
     }
 
-    /// Peak at a batch size, without the process context.
+    /// The most that the step needs in the numbers that it is predicted in.
+    pub(crate) fn changed(&self, change: Option<&Change>, workload: &Workload) -> Self {
+        let resized = change.and_then(|change| change.resized(workload));
+        resized.map_or(*self, |by| self.scaled(by.states[1], by.rest[1]).with(by.copies))
+    }
+
+    /// The line with the state scaled by `states` and everything else by `rest`.
+    pub(super) fn scaled(&self, states: f64, rest: f64) -> Self {
+        // A fixed part that is not known to be state may scale by either factor.
+        let of_state = self.states.map_or(Bytes::ZERO, |states| states.total()).min(self.fixed);
+        let beside = self.fixed.checked_sub(of_state).unwrap_or_default();
+        let unsure = if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) };
+        let working = |(batch, working): (u64, Working)| {
+            let gradients = working.gradients * states;
+            (batch, Working { gradients, activations: working.activations * rest, temporary: working.temporary * rest })
+        };
+        Self {
+            fixed: of_state * states + beside * unsure,
+            per_sample: self.per_sample * rest,
+            other: self.other.map(|[fixed, per_sample]| [fixed * unsure, per_sample * rest]),
+            working: self.working.map(working),
+            states: self.states.map(|kept| kept.times(states)),
+            ..*self
+        }
+    }
+
+    /// The line with `more` added at every batch size.
+    pub(super) fn with(&self, more: Bytes) -> Self {
+        Self {
+            fixed: self.fixed + more,
+            other: self.other.map(|[fixed, per_sample]| [fixed + more, per_sample]),
+            ..*self
+        }
+    }
+
+    /// The peak at a batch size, without the context of the process.
     pub fn peak(&self, batch: u64) -> Bytes {
         let at = |[fixed, per_sample]: [Bytes; 2]| fixed + per_sample * batch as f64;
         let own = at([self.fixed, self.per_sample]);

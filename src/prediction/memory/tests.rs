@@ -86,8 +86,8 @@ fn what_the_optimizer_keeps_may_not_fit_whatever_the_batch() {
     assert_eq!(each(&inference), 4.0);
     inference.workload.precision = Some(Precision::Bf16);
     assert_eq!(each(&inference), 2.0);
-    // Half as much in 16 bits, which may fit.
-    assert_eq!(need.narrowed(Narrowing { states: 0.5, ..TO_FP8 }).fit(&(&rtx).into()).fits, Fits::Unknown);
+    // Half as large in 16 bits, which may fit.
+    assert_eq!(need.resized(Resized { states: [0.5, 1.0], ..TO_FP8 }).fit(&(&rtx).into()).fits, Fits::Unknown);
 }
 
 /// Adam in mixed precision with a 32-bit copy: 2, 2 and 12 bytes (`ZeRO` paper, section 3.1).
@@ -196,7 +196,7 @@ fn computed_peaks_are_told_from_recorded_ones() {
     let t4 = Rates::new(&gpu);
     let need = MemoryNeed::of(&small, None);
     assert!(need.fit(&t4).reason.contains("(peak computed from shapes, not checked on a GPU, and 1 GB"));
-    assert!(need.in_32_bits().fit(&t4).reason.contains("twice the peak computed in 16 bits"));
+    assert!(need.resized(TWICE).fit(&t4).reason.contains("needs 4.9 to 8.9 GB, computed in narrower numbers"));
     let line = MemoryLine::of_profiles(&[(16, &small), (32, &large)]).unwrap();
     assert!(line.to_string().ends_with("a line through 2 peaks computed from shapes, not checked on a GPU"));
     assert!(line.need(64).fit(&t4).reason.contains("line through peaks computed from shapes"));
@@ -289,12 +289,14 @@ fn what_is_divided_leaves_the_activations() {
     assert_eq!(fit.activations.map(|kept| kept.least.get() / GIB), Some(10.0));
 }
 
-/// Products in 8 bits and the rest in 16: the same state, and between half and all of the rest.
-const TO_FP8: Narrowing = Narrowing { states: 1.0, rest: 0.5, copies: Bytes::ZERO };
+/// Products in 8 bits and the rest in 16: as much state, and between half and all of the rest.
+const TO_FP8: Resized = Resized { states: [1.0, 1.0], rest: [0.5, 1.0], copies: Bytes::ZERO };
+/// From 16 bits to 32: up to twice as much.
+const TWICE: Resized = Resized { states: [1.0, 2.0], rest: [1.0, 2.0], copies: Bytes::ZERO };
 
 #[test]
 fn a_peak_of_wider_numbers_is_the_most() {
-    let of = |gib: f64| MemoryNeed::of(&profile(Some(gib), None), None).narrowed(TO_FP8).fit(&Rates::new(&spec("t4")));
+    let of = |gib: f64| MemoryNeed::of(&profile(Some(gib), None), None).resized(TO_FP8).fit(&Rates::new(&spec("t4")));
     assert_eq!([13.0, 20.0, 30.0].map(|gib| of(gib).fits), [Fits::Yes, Fits::Unknown, Fits::No]);
     assert!(
         of(20.0).reason.contains("may fit: needs 10.9 to 20.9 GB, recorded in a wider precision"),
@@ -303,8 +305,27 @@ fn a_peak_of_wider_numbers_is_the_most() {
     );
 }
 
-/// A step with 40 GB of state and 60 GB of activations, in 16 bits and in FP8, on one GPU and shared by 2 to 64. FP8
-/// needs at most the 16-bit memory, and at least its state and half of the rest.
+/// With the batch that is found, a step in other numbers fits, and with one sample more it is not sure to.
+#[test]
+fn the_largest_batch_is_one_that_fits_in_the_numbers_of_the_prediction() {
+    let mut recorded = profile(Some(26.0), Some(1 << 28));
+    recorded.workload.batch_size = Some(32);
+    let gpu = spec("t4");
+    let rates = Rates::new(&gpu);
+    let line = MemoryLine::of_profiles(&[(32, &recorded)]).unwrap();
+    let copies = Bytes::known(GIB / 2.0);
+    let half = Resized { states: [0.5, 1.0], ..TO_FP8 };
+    for by in [TO_FP8, half, Resized { copies, ..TO_FP8 }, TWICE, Resized { states: [1.0, 1.0], ..TWICE }] {
+        let fit = |batch: u64| line.need(batch).resized(by).fit(&rates);
+        let largest = fit(128).largest_batch.unwrap();
+        assert!(largest < 32, "{largest}");
+        assert_eq!(fit(largest).fits, Fits::Yes, "{}", fit(largest).reason);
+        assert_ne!(fit(largest + 1).fits, Fits::Yes, "{}", fit(largest + 1).reason);
+    }
+}
+
+/// A step of 40 GB state and 60 GB of activations, in 16 bits and in FP8, on one GPU and shared by 2 to 64:
+/// in FP8 it needs no more than in 16 bits, and no less than its state and half of the rest.
 #[test]
 fn fp8_needs_between_its_state_and_what_16_bits_need() {
     let mut recorded = profile(Some(100.0), Some(5 << 29));
@@ -320,7 +341,7 @@ fn fp8_needs_between_its_state_and_what_16_bits_need() {
     });
     let gpu = spec("h100-sxm5-80gb");
     let need = MemoryNeed::of(&recorded, None);
-    let [wide, narrow] = [need.clone(), need.narrowed(TO_FP8)].map(|need| need.fit(&Rates::new(&gpu)));
+    let [wide, narrow] = [need.clone(), need.resized(TO_FP8)].map(|need| need.fit(&Rates::new(&gpu)));
     let bytes = |bytes: Option<Bytes>| bytes.unwrap().get();
     let check = |wide: &MemoryFit, narrow: &MemoryFit, states: f64, what: &str| {
         let (needed, most) = (bytes(narrow.needed), bytes(narrow.at_most));

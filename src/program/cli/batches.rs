@@ -31,6 +31,9 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
     for file in &files {
         let loaded = load(&args.input(file.clone()), &catalog)?;
         loaded.warn();
+        if loaded.embedded && (args.form.is_text() || args.form.markdown) {
+            writeln!(out, "{}\n", loaded.label)?;
+        }
         profiles.push((loaded.label, loaded.profile));
     }
     let mut options = options(&args.input(files[0].clone()), &args.to, &catalog, &paths)?;

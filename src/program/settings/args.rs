@@ -28,7 +28,8 @@ pub use predict::{
 };
 pub use prices::{PricesArgs, PricesCommand, PricesListArgs, PricesUpdateArgs};
 pub use print::{
-    CheckArgs, CompletionsArgs, ConfigArgs, FileArgs, GpusArgs, ManArgs, OffersArgs, SchemaArg, SchemaArgs, TableForm,
+    CheckArgs, CompletionsArgs, ConfigArgs, FileArgs, GpusArgs, ManArgs, OffersArgs, PagerArgs, SchemaArg, SchemaArgs,
+    TableForm,
 };
 pub use record::{AttachArgs, EnvArgs, ImportArgs, ShellArg, TraceShapesArgs};
 pub use run::RunArgs;
@@ -158,6 +159,29 @@ impl Command {
             *form = form.for_file(path);
         }
         Some(file.clone())
+    }
+}
+
+impl Command {
+    /// Whether the command prints text for people that may be longer than a terminal, and may be paged.
+    pub fn is_paged(&self) -> bool {
+        let (pager, is_text) = match self {
+            Self::Predict(args) => (&args.pager, args.form.is_text()),
+            Self::Plan(args) => (&args.pager, args.is_text()),
+            Self::PlanJobs(args) => (&args.pager, args.form.is_text()),
+            Self::Compare(args) => (&args.pager, !args.json),
+            Self::Diff(args) => (&args.pager, args.form.is_text()),
+            Self::Batches(args) => (&args.pager, args.form.is_text()),
+            Self::Gpus(args) => (&args.pager, args.form.is_text()),
+            Self::Offers(args) => (&args.pager, args.form.is_text()),
+            Self::Prices(args) => match &args.command {
+                None => (&args.list.pager, args.list.form.is_text()),
+                Some(PricesCommand::List(list)) => (&list.pager, list.form.is_text()),
+                Some(PricesCommand::Update(_)) => return false,
+            },
+            _ => return false,
+        };
+        is_text && !pager.no_pager
     }
 }
 

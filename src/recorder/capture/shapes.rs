@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::private::{Private, PrivateError};
 use super::signals::Signals;
 use habitat_step::profile::op_list::from_op_list;
-use habitat_step::profile::{Profile, ProfileError};
+use habitat_step::profile::{OP_LIST, Profile, ProfileError, TRACE_OF_SHAPES};
 
 /// Version of request and answer.
 const VERSION: u32 = 1;
@@ -291,7 +291,7 @@ pub fn trace(order: &ShapesOrder, private: &Private) -> Result<Vec<Profile>, Sha
             let mut profile =
                 from_op_list(&json, &order.name).map_err(|source| ShapesError::Profile { batch: batch(), source })?;
             if let Some(recording) = &mut profile.recording {
-                recording.source = recording.source.replacen("op list", "trace of shapes", 1);
+                recording.source = recording.source.replacen(OP_LIST, TRACE_OF_SHAPES, 1);
             }
             Ok(profile)
         })

@@ -95,6 +95,16 @@ fn goal(line: &mut CommandLine, first: &Goal, now: &Goal, sized: bool) {
     if typed(before) != typed(accept) {
         put(line, "--accept", Some(accept_names(accept)).filter(|names| !names.is_empty()));
     }
+    for (flag, before, now) in [
+        ("--providers", &first.limits.providers, &now.limits.providers),
+        ("--regions", &first.limits.regions, &now.limits.regions),
+        ("--exclude-providers", &first.limits.exclude_providers, &now.limits.exclude_providers),
+        ("--exclude-regions", &first.limits.exclude_regions, &now.limits.exclude_regions),
+    ] {
+        if before != now {
+            put(line, flag, Some(now.join(",")).filter(|names| !names.is_empty()));
+        }
+    }
     if first.limits.tiers != now.limits.tiers {
         // Naming spot here accepts it.
         let is_meant = |tier: &&Tier| **tier != Tier::Spot || accept.contains(&Accept::Spot);

@@ -37,7 +37,7 @@ impl App {
                 }
             }
             Some(Modal::Help { scroll, .. }) => *scroll = 0,
-            Some(Modal::Palette { selected, .. }) => *selected = 0,
+            Some(Modal::Palette { selected, .. } | Modal::Places { selected, .. }) => *selected = 0,
             Some(Modal::Value { error, .. }) => *error = None,
             Some(Modal::Export { exists, error, .. }) => {
                 *exists = false;
@@ -90,10 +90,8 @@ impl App {
         }
         match key.code {
             Code::Esc => {
-                if let Some(Modal::Filter { before, .. }) = self.modal.take()
-                    && let Some(list) = self.screen.behaviour().list_mut(self)
-                {
-                    list.filter = before;
+                if let Some(Modal::Filter { before, selected, .. }) = self.modal.take() {
+                    self.filter_again(before, selected.as_deref());
                 }
                 return;
             }
@@ -126,7 +124,11 @@ impl App {
         let methods = self.comparison.value().map_or(0, |comparison| comparison.methods.len());
         let help = modal::help_lines(self, &query).len();
         let is_palette = matches!(self.modal, Some(Modal::Palette { .. }));
-        let found = if is_palette { palette::found(self, &query).len() } else { 0 };
+        let found = match &self.modal {
+            _ if is_palette => palette::found(self, &query).len(),
+            Some(Modal::Places { places, choices, .. }) => plan::found(self, *places, choices, &query).len(),
+            _ => 0,
+        };
         let facts = match &self.modal {
             Some(Modal::Offer { offer, .. }) => offer::lines(self, offer).len(),
             Some(Modal::Messages { .. }) => self.said.len(),
@@ -139,7 +141,9 @@ impl App {
             Some(Modal::Offer { scroll, .. } | Modal::PlannedJob { scroll, .. } | Modal::Messages { scroll }) => {
                 *scroll = moved(*scroll, facts);
             }
-            Some(Modal::Palette { selected, .. }) => *selected = moved(*selected, found),
+            Some(Modal::Palette { selected, .. } | Modal::Places { selected, .. }) => {
+                *selected = moved(*selected, found);
+            }
             Some(Modal::Methods { selected, .. }) => *selected = moved(*selected, methods),
             Some(Modal::Origin { candidates, selected }) => *selected = moved(*selected, candidates.gpus.len()),
             Some(Modal::Leave { selected }) => *selected = moved(*selected, Leaving::ALL.len()),
@@ -164,6 +168,14 @@ impl App {
                 if let Some(found) = palette::found(self, &input.text()).into_iter().nth(selected) {
                     self.go_to(found, effects);
                 }
+            }
+            Some(Modal::Places { places, choices, input, selected }) => {
+                let chosen = plan::found(self, places, &choices, &input.text()).get(selected).copied().cloned();
+                if let Some(choice) = chosen {
+                    plan::toggle_place(self, places, &choice);
+                    self.start_plan(effects);
+                }
+                self.modal = Some(Modal::Places { places, choices, input, selected });
             }
             Some(Modal::Value { knob, input, .. }) => {
                 let text = input.text();

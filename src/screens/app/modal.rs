@@ -2,6 +2,7 @@
 
 use crate::action::{ACTIONS, Group, Spec};
 use crate::app::input::Input;
+use crate::app::screen::plan::{Choice, Places};
 use crate::app::slider::Knob;
 use crate::app::{App, Tone};
 use habitat_base::text::clean;
@@ -34,6 +35,8 @@ pub enum Modal {
         input: Input,
         /// The previous filter, restored by Esc.
         before: String,
+        /// The row selected before, restored with it ([`Behaviour::selected_key`](super::screen::behaviour::Behaviour)).
+        selected: Option<String>,
     },
     /// Value of a slider.
     Value {
@@ -82,7 +85,18 @@ pub enum Modal {
         /// First visible line.
         scroll: usize,
     },
-    /// Export to a file.
+    /// Providers or regions that the plan may use.
+    Places {
+        /// Which of the two.
+        places: Places,
+        /// What there is to choose.
+        choices: Vec<Choice>,
+        /// Words searched for.
+        input: Input,
+        /// Position among what is found.
+        selected: usize,
+    },
+    /// The path of an export.
     Export {
         /// The form.
         form: ExportForm,
@@ -154,7 +168,8 @@ impl Modal {
             Self::Filter { .. } => &[("enter", "keep"), ("esc", "restore")],
             Self::Value { .. } => &[("enter", "set"), ("esc", "close")],
             Self::Methods { .. } => &[("enter", "use everywhere"), ("↑↓", "choose"), ("esc", "close")],
-            Self::Origin { .. } => &[("enter", "select"), ("↑↓", "move"), ("esc", "close")],
+            Self::Origin { .. } => &[("enter", "choose it"), ("↑↓", "move"), ("esc", "close")],
+            Self::Places { .. } => &[("enter", "allow or not"), ("↑↓", "choose"), ("esc", "close")],
             Self::Leave { .. } => {
                 &[("enter", "confirm"), ("↑↓", "choose"), ("l", "leave running"), ("s", "stop"), ("esc", "stay")]
             }
@@ -166,6 +181,7 @@ impl Modal {
     pub const fn selected_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::Palette { selected, .. }
+            | Self::Places { selected, .. }
             | Self::Methods { selected, .. }
             | Self::Origin { selected, .. }
             | Self::Leave { selected } => Some(selected),
@@ -190,6 +206,7 @@ impl Modal {
             | Self::Leave { .. } => None,
             Self::Help { input, .. }
             | Self::Palette { input, .. }
+            | Self::Places { input, .. }
             | Self::Filter { input, .. }
             | Self::Value { input, .. }
             | Self::Export { input, .. } => Some(input),

@@ -172,10 +172,10 @@ impl App {
                 }
             }
             Action::Close => {
-                if !screen.close(self)
-                    && let Some(list) = screen.list_mut(self)
-                {
-                    list.set_filter(String::new());
+                let closed = screen.close(self);
+                if !closed {
+                    let selected = screen.selected_key(self);
+                    self.filter_again(String::new(), selected.as_deref());
                 }
             }
             Action::Help => self.modal = Some(Modal::help()),
@@ -198,8 +198,8 @@ impl App {
             Action::Bottom => self.step(isize::MAX / 2),
             Action::Filter => {
                 if let Some(list) = screen.list(self) {
-                    let before = list.filter.clone();
-                    self.modal = Some(Modal::Filter { input: Input::new(&before), before });
+                    let (before, selected) = (list.filter.clone(), screen.selected_key(self));
+                    self.modal = Some(Modal::Filter { input: Input::new(&before), before, selected });
                 }
             }
             Action::Sort => self.sort(None),
@@ -245,7 +245,19 @@ impl App {
         }
     }
 
-    /// Sorts by a column, or by the next one; the current column is reversed.
+    /// Sorts by a column, or by the next one; the column in use is reversed.
+    /// Filters the list in focus anew, with the row of this key selected as before if it is shown.
+    pub(super) fn filter_again(&mut self, filter: String, selected: Option<&str>) {
+        let screen = self.screen.behaviour();
+        let Some(list) = screen.list_mut(self) else { return };
+        list.set_filter(filter);
+        if let Some(place) = selected.and_then(|key| screen.place_of(self, key))
+            && let Some(list) = screen.list_mut(self)
+        {
+            list.selected = place;
+        }
+    }
+
     fn sort(&mut self, column: Option<usize>) {
         let screen = self.screen.behaviour();
         let columns = screen.sorts(self);

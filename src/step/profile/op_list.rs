@@ -16,8 +16,8 @@ use serde_json::Value;
 use super::read::json_error;
 use super::tensors::{Access, CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, note_channels_last, note_dtypes};
 use super::{
-    Attribute, DType, Execution, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError,
-    Recording, Shape, Step, Working, Workload,
+    Attribute, DType, Execution, Memory, MemorySource, Mode, OP_LIST, Operation, Phase, Precision, Profile,
+    ProfileError, Recording, Shape, Step, Working, Workload,
 };
 use crate::op;
 use habitat_base::text;
@@ -222,7 +222,7 @@ pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
     let source = info
         .torch
         .as_ref()
-        .map_or_else(|| "op list".to_owned(), |version| format!("op list, torch {}", text::clean(version, 20)));
+        .map_or_else(|| OP_LIST.to_owned(), |version| format!("{OP_LIST}, torch {}", text::clean(version, 20)));
     let tf32_known = info.cudnn_tf32.is_some();
     profile.recording =
         Some(Recording { source, step_marks: None, ranks: None, joined_share: None, tf32_known, notes });

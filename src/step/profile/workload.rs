@@ -404,7 +404,12 @@ pub enum MemorySource {
     Computed,
 }
 
-/// How the profile was made, for the user's information; predictors do not need it.
+/// Beginning of [`Recording::source`] of a step that `trace-shapes` traced.
+pub const TRACE_OF_SHAPES: &str = "trace of shapes";
+/// Beginning of [`Recording::source`] of an op list.
+pub const OP_LIST: &str = "op list";
+
+/// How the profile came about: not needed by any predictor, shown to the user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recording {
     /// Format it was made from, such as `kineto trace`.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{FileArgs, TableForm};
+use super::{FileArgs, PagerArgs, TableForm};
 use habitat_planning::values;
 use habitat_step::profile::breakdown::GroupBy;
 
@@ -29,6 +29,9 @@ pub struct DiffArgs {
     /// Output format.
     #[command(flatten)]
     pub form: TableForm,
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
     /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{BlackBoxArgs, FileArgs, InputArgs, ModelArgs, OwnArgs, RecordedArgs, TableForm};
+use super::{BlackBoxArgs, FileArgs, InputArgs, ModelArgs, OwnArgs, PagerArgs, RecordedArgs, TableForm};
 use crate::settings::wish::Wish;
 use habitat_planning::values::{self, BatchSizes};
 use habitat_prediction::{Host, MethodChoice};
@@ -55,7 +55,10 @@ pub struct PredictArgs {
     /// comparison of the two GPUs.
     #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with = "all_methods")]
     pub html: Option<PathBuf>,
-    /// Output file.
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -123,6 +126,9 @@ pub struct PlanArgs {
     /// assumptions.
     #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with = "frontier")]
     pub html: Option<PathBuf>,
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
     /// Write to this file instead of standard output.
     ///
     /// The format follows from a flag, else from the extension (.json, .csv, .md), else it is TOML. Several parts are
@@ -135,6 +141,14 @@ pub struct PlanArgs {
     /// List every rejected offer (the text shows a few, TOML counts them by kind).
     #[arg(long, alias = "all", help_heading = "Output")]
     pub rejected: bool,
+}
+
+impl PlanArgs {
+    /// Whether text for people goes to standard output.
+    pub const fn is_text(&self) -> bool {
+        let has_form = self.json || self.toml || self.csv || self.markdown || self.export.is_some();
+        !has_form && self.output.is_none()
+    }
 }
 
 /// Arguments of `plan-jobs`.
@@ -155,7 +169,10 @@ pub struct PlanJobsArgs {
     /// Output format.
     #[command(flatten)]
     pub form: TableForm,
-    /// Output file.
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -175,7 +192,10 @@ pub struct CompareArgs {
     /// As JSON (habitat-outcome, version 1).
     #[arg(long)]
     pub json: bool,
-    /// Output file.
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -194,9 +214,8 @@ pub enum ExportTool {
 /// Arguments of `batches`.
 #[derive(Debug, Args)]
 pub struct BatchesArgs {
-    /// Profiles (or traces) of one workload at several batch sizes, to fit a line; or a single one, to scale its
-    /// shapes.
-    #[arg(required_unless_present = "sample")]
+    /// Profiles (or traces) of one workload at two or more batch sizes: a line. One alone: its
+    /// shapes scaled. None: the embedded sample.
     pub files: Vec<PathBuf>,
     /// Embedded sample to use without files.
     #[arg(long, value_name = "NAME", value_parser = choice::<Sample>(), conflicts_with = "files")]
@@ -225,7 +244,10 @@ pub struct BatchesArgs {
     /// Output format.
     #[command(flatten)]
     pub form: TableForm,
-    /// Output file.
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use jiff::civil::Date;
 
-use super::{FileArgs, TableForm};
+use super::{FileArgs, PagerArgs, TableForm};
 use habitat_planning::values;
 
 /// Arguments of `prices`.
@@ -41,6 +41,9 @@ pub struct PricesListArgs {
     /// Output format.
     #[command(flatten)]
     pub form: TableForm,
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
     /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,

@@ -39,6 +39,17 @@ pub struct FileArgs {
     pub force: bool,
 }
 
+/// Whether long text is paged.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct PagerArgs {
+    /// Print at once, without a pager, what is longer than the terminal.
+    ///
+    /// The pager is that of `HABITAT_TUI_PAGER` or `PAGER`, else `less -FRX`. Nothing is paged that goes to a pipe or a
+    /// file, nor JSON, CSV or Markdown.
+    #[arg(long, help_heading = "Output")]
+    pub no_pager: bool,
+}
+
 impl FileArgs {
     /// The file's extension in lower case, without that of a compression.
     pub fn ending(path: &Path) -> Option<String> {
@@ -73,7 +84,10 @@ pub struct GpusArgs {
     /// Print the catalog file of one GPU, as a template for your own.
     #[arg(long, value_name = "GPU", conflicts_with_all = ["filter", "json", "csv", "markdown"])]
     pub toml: Option<String>,
-    /// Output file.
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }
@@ -95,7 +109,10 @@ pub struct OffersArgs {
     /// Output format.
     #[command(flatten)]
     pub form: TableForm,
-    /// Output file.
+    /// Whether long text is paged.
+    #[command(flatten)]
+    pub pager: PagerArgs,
+    /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
 }

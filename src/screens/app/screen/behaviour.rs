@@ -41,7 +41,18 @@ pub trait Behaviour {
         None
     }
 
-    /// Sort columns of the list, in key order.
+    /// A name for the selected row that does not depend on filter and order; `None` without a row, or if the list has
+    /// no such names.
+    fn selected_key(&self, _app: &App) -> Option<String> {
+        None
+    }
+
+    /// The place of the row with this key among those shown.
+    fn place_of(&self, _app: &App, _key: &str) -> Option<usize> {
+        None
+    }
+
+    /// What the list can be sorted by, in the order of the key.
     fn sorts(&self, _app: &App) -> &'static [&'static str] {
         &[]
     }

@@ -168,10 +168,15 @@ fn no_room(app: &App) -> Option<String> {
     if rows.is_empty() || rows.iter().any(|row| row.fits != Fits::No) {
         return None;
     }
-    let predictions = &app.predictions.value()?.predictions;
+    let all = app.predictions.value()?;
+    let predictions = &all.predictions;
     let needed = predictions.iter().filter_map(|prediction| prediction.memory.needed).min_by(Bytes::total_cmp);
     let needs = needed.map_or_else(String::new, |needed| format!(" (needs {needed})"));
-    Some(format!("the step does not fit on any GPU{needs}; divide it with --sharding zero3 or --tensor-parallel N"))
+    let smaller = predictions.iter().filter_map(|one| memory::micro_batch(&one.memory, &all.workload)).max();
+    if let Some(smaller) = smaller {
+        return Some(format!("the step fits on no GPU{needs}, but micro-batches of up to {smaller} do"));
+    }
+    Some(format!("the step fits on no GPU{needs}; --sharding zero3 or --tensor-parallel N divides it"))
 }
 
 /// Reason for a missing figure of work per dollar, with the remedy.
@@ -244,10 +249,13 @@ fn recommended(app: &App) -> Answer {
         };
         return Answer { question, answer: None, detail, stale };
     };
-    // A GPU with too little memory for the batch processes it in micro-batches.
+    // A GPU with too little memory for the batch takes it in pieces.
+    let is_small = app.predict.rows.iter().any(|row| row.slug == first.gpu && row.fits == Fits::No);
     let batches = match (first.accumulation, first.batch_size) {
+        (1, Some(batch)) if is_small => format!(" · fits only with a batch of {batch}"),
         (1, _) | (_, None) => String::new(),
-        (times, Some(batch)) => format!(" · {times} micro-batches of {batch} per step"),
+        (times, Some(batch)) if is_small => format!(" · fits only in {times} micro-batches of {batch}"),
+        (times, Some(batch)) => format!(" · {times} micro-batches of {batch} a step"),
     };
     let more = if plan.parts.len() > 1 { format!(" and {} more", plan.parts.len() - 1) } else { String::new() };
     Answer {
@@ -259,9 +267,9 @@ fn recommended(app: &App) -> Answer {
             plan::work_words(app)
         )),
         detail: vec![
-            format!("{}{}{more}", plan::offer_words(first), doubt(&first.trust.marks())),
+            format!("{}{}{more}{batches}", plan::offer_words(first), doubt(&first.trust.marks())),
             format!(
-                "{} · {} · {}{batches}",
+                "{} · {} · {}",
                 format::usd_range(&total.cost),
                 format::hours_range(&total.hours),
                 plan::method_of(app, first),

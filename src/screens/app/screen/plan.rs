@@ -4,11 +4,14 @@ mod beside;
 mod goal;
 mod lists;
 pub mod offer;
+mod places;
 
 pub use beside::{beside_table, beside_words};
 pub use goal::{knob_words, ladder, set_date, set_knob, set_work, slide, toggles, value, work_words};
 use lists::{ALTERNATIVES_BY, REJECTED_BY};
 pub use lists::{candidates, rejected};
+pub(in crate::app) use places::toggle as toggle_place;
+pub use places::{Choice, Places, found, is_allowed};
 
 use crate::action::{Action, Needs};
 use crate::app::App;
@@ -140,6 +143,11 @@ impl Behaviour for PlanScreen {
                 goal::toggle(app, action);
                 app.start_plan(effects);
             }
+            Action::Providers | Action::Regions => {
+                let places = if action == Action::Providers { Places::Providers } else { Places::Regions };
+                let choices = places::choices(app, places);
+                app.modal = Some(Modal::Places { places, choices, input: Input::default(), selected: 0 });
+            }
             Action::Undo => {
                 if let Some(goal) = app.planner.earlier.pop() {
                     app.planner.planned = Some(goal.clone());
@@ -178,6 +186,14 @@ impl Behaviour for PlanScreen {
 
     fn focus_list(&self, app: &mut App) {
         app.planner.pane = Pane::Lower;
+    }
+
+    fn selected_key(&self, app: &App) -> Option<String> {
+        lists::offers(app).get(app.planner.list.selected).map(ToString::to_string)
+    }
+
+    fn place_of(&self, app: &App, key: &str) -> Option<usize> {
+        lists::offers(app).iter().position(|offer| offer.as_str() == key)
     }
 
     fn sorts(&self, app: &App) -> &'static [&'static str] {

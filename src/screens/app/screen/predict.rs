@@ -214,6 +214,20 @@ impl Behaviour for PredictScreen {
         })
     }
 
+    fn selected_key(&self, app: &App) -> Option<String> {
+        match &app.predict.opened {
+            Some(_) => operations::selected_key(app),
+            None => selected(app).map(|row| row.slug.to_string()),
+        }
+    }
+
+    fn place_of(&self, app: &App, key: &str) -> Option<usize> {
+        match &app.predict.opened {
+            Some(_) => operations::place_of(app, key),
+            None => rows(app).iter().position(|row| row.slug.as_str() == key),
+        }
+    }
+
     fn sorts(&self, app: &App) -> &'static [&'static str] {
         let is_in_another_precision = app.predict.rows.iter().any(|row| speed_up(app, row).is_some());
         match (app.predict.opened.is_some(), is_in_another_precision) {
@@ -240,7 +254,8 @@ impl Behaviour for PredictScreen {
         if self.is_open(app) {
             app.predict.opened = None;
         } else if was_open {
-            app.predict.operations.filter.clear();
+            let selected = self.selected_key(app);
+            app.filter_again(String::new(), selected.as_deref());
         }
         was_open
     }

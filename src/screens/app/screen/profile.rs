@@ -112,6 +112,14 @@ impl Behaviour for ProfileScreen {
         Some(state.difference.as_mut().map_or(&mut state.list, |waterfall| &mut waterfall.list))
     }
 
+    fn selected_key(&self, app: &App) -> Option<String> {
+        arranged::of(app).entry_at(app.profile.list.selected).map(|entry| entry.to_string())
+    }
+
+    fn place_of(&self, app: &App, key: &str) -> Option<usize> {
+        arranged::of(app).place_of(key.parse().ok()?)
+    }
+
     fn sorts(&self, app: &App) -> &'static [&'static str] {
         if app.profile.difference.is_some() { &[] } else { sorts(app) }
     }

@@ -13,7 +13,7 @@ use crate::app::job::{Job, JobState};
 use crate::app::live::Leaving;
 use crate::app::modal::{ExportForm, HelpLine, Modal, help_lines, messages};
 use crate::app::palette;
-use crate::app::screen::plan::offer;
+use crate::app::screen::plan::{self, Choice, Places, offer};
 use crate::app::screen::{job, jobs, predict};
 use crate::app::slider::Knob;
 use crate::tui::paint::{Painter, wrap};
@@ -57,6 +57,9 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
                 Knob::Budget => ("budget, US dollars", "such as 500 or 2.5k; empty = no limit"),
             };
             small(painter, area, title, input, error.as_deref().map(|error| (error, Role::Error)), hint);
+        }
+        Some(Modal::Places { places, choices, input, selected }) => {
+            self::places(painter, area, (*places, choices), input, *selected);
         }
         Some(Modal::Leave { selected }) => leave(painter, area, *selected),
         Some(Modal::Methods { gpu, selected }) => methods(painter, area, gpu, *selected),
@@ -215,7 +218,41 @@ fn palette(painter: &mut Painter<'_>, area: Rect, input: &Input, selected: usize
     }
 }
 
-/// Choice of the recording GPU.
+/// The providers or regions that the plan may use, with their offers.
+fn places(
+    painter: &mut Painter<'_>,
+    area: Rect,
+    (places, choices): (Places, &[Choice]),
+    input: &Input,
+    selected: usize,
+) {
+    let found = plan::found(painter.app, places, choices, &input.text());
+    let height = (found.len() as u16 + 3).clamp(6, area.height.saturating_sub(4).clamp(6, 18));
+    let title = format!("{} that the plan may use", places.name());
+    let inside = frame(painter, area, 64, height, &title, "Enter allows or not · Esc closes");
+    let x = painter.text(inside.x, inside.y, 2, "/ ", Role::Key);
+    field(painter, Rect { x, width: inside.width - 2, height: 1, ..inside }, input);
+    let list = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
+    if found.is_empty() {
+        painter.text(list.x, list.y, list.width, "None has these words.", Role::Muted);
+        return;
+    }
+    let offset = painter.memory.offset("places", selected, found.len(), usize::from(list.height));
+    for (row, (index, one)) in found.iter().enumerate().skip(offset).take(usize::from(list.height)).enumerate() {
+        let line = Rect { y: list.y + row as u16, height: 1, ..list };
+        let is_on = plan::is_allowed(painter.app, places, one);
+        let style = choice(painter, line, index, selected, if is_on { Role::Text } else { Role::Muted });
+        let sign = painter.glyphs.switch[usize::from(is_on)];
+        let name = if one.name.is_empty() { format!("all {}", places.name()) } else { clean(&one.name, 60) };
+        let plural = if one.offers == 1 { "" } else { "s" };
+        let offers = format!("{} offer{plural}", format::grouped(one.offers as f64));
+        let x = line.right().saturating_sub(offers.width() as u16);
+        painter.styled(line.x + 2, line.y, x.saturating_sub(line.x + 3), &format!("{sign} {name}"), style);
+        painter.styled(x, line.y, offers.width() as u16, &offers, style);
+    }
+}
+
+/// Which GPU the step was recorded on.
 fn origin(painter: &mut Painter<'_>, area: Rect, candidates: &Candidates, selected: usize) {
     let app = painter.app;
     let rows = candidates.gpus.len() as u16;

@@ -5,9 +5,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Density, filtered, labelled, warned};
 use crate::action::Action;
-use crate::app::Target;
-use crate::app::screen::plan::{self, Lower, Pane};
+use crate::app::screen::plan::{self, Lower, Pane, Places};
 use crate::app::slider::Knob;
+use crate::app::{App, Target};
 use crate::tui::paint::{Painter, fit, wrap};
 use crate::tui::widget::chart::{self, Lines, Point};
 use crate::tui::widget::{bars, table};
@@ -31,7 +31,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     ];
     let [goal_area, answer_area, rest] = Layout::vertical(heights).areas(area);
     let focus = app.planner.pane == Pane::Goal;
-    let inside = if framed { painter.pane(goal_area, "goal", "", focus) } else { bare(goal_area) };
+    let inside = if framed { painter.pane(goal_area, "goal", &places(app), focus) } else { bare(goal_area) };
     goal(painter, inside, focus);
 
     let inside = if framed {
@@ -53,6 +53,15 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     } else {
         lower(painter, rest, app.planner.lower);
     }
+}
+
+/// The providers and regions that the plan may use, with the keys that choose them.
+fn places(app: &App) -> String {
+    let words = [(Action::Providers, Places::Providers), (Action::Regions, Places::Regions)].map(|(action, places)| {
+        let key = app.setup.keymap.hint(action);
+        format!("{key} {}: {}", places.name(), clean(&places.words(&app.goal().limits), 30))
+    });
+    words.join(" · ")
 }
 
 fn bare(area: Rect) -> Rect {

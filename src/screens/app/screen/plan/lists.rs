@@ -4,6 +4,7 @@ use super::{Lower, confidence, gpus_words};
 use crate::app::App;
 use crate::app::list::ListState;
 use habitat_planning::plan::{Part, Rejection};
+use habitat_planning::pricing::OfferId;
 
 /// Sort orders of the alternatives.
 pub(super) const ALTERNATIVES_BY: [&str; 5] = ["best first", "cost", "time", "$/h", "GPUs"];
@@ -37,7 +38,16 @@ pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
     all
 }
 
-/// Whether an offer passes a filter of words and figures, such as `lambda` or `4090 cost<100`.
+/// The offers of the lower pane, if it shows a list that can be filtered.
+pub(super) fn offers(app: &App) -> Vec<&OfferId> {
+    match app.planner.lower {
+        Lower::Alternatives => candidates(app).into_iter().map(|(part, _)| &part.offer).collect(),
+        Lower::Rejected => rejected(app).into_iter().map(|one| &one.offer).collect(),
+        Lower::Beside | Lower::Timeline | Lower::Chart | Lower::Notes => Vec::new(),
+    }
+}
+
+/// Whether an offer passes a filter of words and figures: `lambda`, `4090 cost<100`.
 fn passes(list: &ListState, part: &Part) -> bool {
     let market = part.trust.market.name();
     let words = format!("{} {} {market} {}", gpus_words(part), part.offer, part.trust.marks());

@@ -119,16 +119,22 @@ pub fn place(app: &App) -> Option<f64> {
 
 /// Memory that a step needs and memory that is usable, in bytes; and whether the need is an upper bound.
 pub fn memory(sweep: &Sweep, row: &SweepRow) -> Option<([Bytes; 2], bool)> {
-    let line = sweep.memory.filter(|_| row.memory.needed.is_none());
-    let needed = row.memory.needed.or_else(|| line.map(|line| line.with_context(row.batch)))?;
-    Some(([needed, row.memory.usable], line.is_some_and(|line| line.is_upper_bound())))
+    let fit = &row.memory;
+    let exact = fit.needed.filter(|_| fit.narrowest.is_none());
+    let needed = exact.or(fit.at_most)?;
+    Some(([needed, fit.usable], is_upper_bound(sweep, row)))
+}
+
+/// Whether the memory shown is an upper bound.
+fn is_upper_bound(sweep: &Sweep, row: &SweepRow) -> bool {
+    row.memory.narrowest.is_some() || sweep.memory.is_some_and(|line| line.is_upper_bound())
 }
 
 /// The largest batch that fits, in words.
 pub fn largest_words(sweep: &Sweep, on: &GpuSweep) -> Option<String> {
     let batch = format::grouped(on.largest? as f64);
-    Some(if sweep.memory.is_some_and(|line| line.is_upper_bound()) {
-        format!("a batch of {batch} fits; larger untested")
+    Some(if on.rows.iter().any(|row| is_upper_bound(sweep, row)) {
+        format!("a batch of {batch} fits; larger is not known")
     } else {
         format!("largest batch that fits: {batch}")
     })

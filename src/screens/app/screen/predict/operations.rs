@@ -42,7 +42,17 @@ fn rows(app: &App) -> Vec<&OperationPrediction> {
     rows
 }
 
-/// Table of operations on the opened GPU.
+/// The selected operation, by its place in the step.
+pub(super) fn selected_key(app: &App) -> Option<String> {
+    rows(app).get(app.predict.operations.selected).map(|operation| operation.index.to_string())
+}
+
+/// The place of an operation among the rows.
+pub(super) fn place_of(app: &App, key: &str) -> Option<usize> {
+    rows(app).iter().position(|operation| operation.index.to_string() == key)
+}
+
+/// Operation by operation on the opened GPU.
 pub fn table(app: &App) -> Table {
     let shown = rows(app);
     let columns = vec![

@@ -74,6 +74,16 @@ impl Arranged {
         }
     }
 
+    /// The entry of a row.
+    pub(super) fn entry_at(&self, row: usize) -> Option<usize> {
+        self.rows.get(row).copied()
+    }
+
+    /// The row of an entry, if it is shown.
+    pub(super) fn place_of(&self, entry: usize) -> Option<usize> {
+        self.rows.iter().position(|at| *at == entry)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.rows.len()
     }

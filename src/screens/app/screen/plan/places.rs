@@ -1,0 +1,129 @@
+//! The providers and regions that a plan may use, to choose from a list.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::app::App;
+use habitat_planning::plan::Limits;
+use habitat_planning::pricing::region;
+
+/// What is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Places {
+    /// Providers, as `--providers` takes them.
+    Providers,
+    /// Continents, countries and regions, as `--regions` takes them.
+    Regions,
+}
+
+impl Places {
+    /// The word on screen.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Providers => "providers",
+            Self::Regions => "regions",
+        }
+    }
+
+    /// Those that a goal names; empty if it allows all.
+    pub fn allowed(self, limits: &Limits) -> &[String] {
+        match self {
+            Self::Providers => &limits.providers,
+            Self::Regions => &limits.regions,
+        }
+    }
+
+    /// Those that a goal allows, in a few words.
+    pub fn words(self, limits: &Limits) -> String {
+        match self.allowed(limits) {
+            [] => "all".to_owned(),
+            few if few.len() <= 2 => few.join(", "),
+            many => many.len().to_string(),
+        }
+    }
+}
+
+/// Something to choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// Its name, which limits take; empty for all of them.
+    pub name: String,
+    /// Offers there that can be used.
+    pub offers: usize,
+    /// Whether it is listed only if a search finds it: a single region.
+    pub is_small: bool,
+}
+
+/// All choices. The first has an empty name and means all offers.
+pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
+    let mut regions: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for offer in app.setup.prices.offers().iter().filter(|offer| offer.unusable.is_none()) {
+        *regions.entry((&offer.provider, &offer.region)).or_default() += 1;
+    }
+    let offers = |is_there: &dyn Fn(&str, &str) -> bool| {
+        regions.iter().filter(|((provider, region), _)| is_there(provider, region)).map(|(_, offers)| offers).sum()
+    };
+    let choice = |name: &str, offers, is_small| Choice { name: name.to_owned(), offers, is_small };
+    let mut all = vec![choice("", offers(&|_, _| true), false)];
+    match places {
+        Places::Providers => {
+            let mut names: Vec<&str> = regions.keys().map(|(provider, _)| *provider).collect();
+            names.dedup();
+            all.extend(names.into_iter().map(|name| choice(name, offers(&|provider, _| provider == name), false)));
+        }
+        Places::Regions => {
+            let of = |name: &str| offers(&|provider: &str, region: &str| region::is_named(provider, region, name));
+            all.extend(region::areas().map(|area| choice(area, of(area), false)));
+            // The command line separates regions by commas; filters do without those within a name.
+            let names: BTreeSet<String> =
+                regions.keys().map(|(_, region)| region::shown(region).replace(',', "")).collect();
+            all.extend(names.iter().map(|name| choice(name, of(name), true)));
+        }
+    }
+    all.retain(|choice| choice.offers > 0);
+    // The goal may name something without an offer, which the user can take back.
+    for name in places.allowed(&app.goal().limits) {
+        if !all.iter().any(|choice| choice.name.eq_ignore_ascii_case(name)) {
+            all.push(choice(name, 0, false));
+        }
+    }
+    all
+}
+
+/// The choices with all words of `query` in their names; without any, all but single regions that are not allowed.
+pub fn found<'c>(app: &App, places: Places, choices: &'c [Choice], query: &str) -> Vec<&'c Choice> {
+    let query = query.to_lowercase();
+    let has = |choice: &&Choice| {
+        let name = choice.name.to_lowercase();
+        let is_meant = query.split_whitespace().all(|word| name.contains(word));
+        is_meant && (!choice.is_small || !query.trim().is_empty() || is_allowed(app, places, choice))
+    };
+    choices.iter().filter(has).collect()
+}
+
+/// Whether the goal names a choice. For the choice of all offers: whether the goal names none.
+pub fn is_allowed(app: &App, places: Places, choice: &Choice) -> bool {
+    let allowed = places.allowed(&app.goal().limits);
+    if choice.name.is_empty() {
+        return allowed.is_empty();
+    }
+    allowed.iter().any(|name| name.eq_ignore_ascii_case(&choice.name))
+}
+
+/// Adds a choice to those that the goal names, or takes it out. The choice of all offers removes the limit.
+pub(in crate::app) fn toggle(app: &mut App, places: Places, choice: &Choice) {
+    let was_allowed = is_allowed(app, places, choice);
+    let limits = &mut app.setup.goal.limits;
+    let (allowed, excluded) = match places {
+        Places::Providers => (&mut limits.providers, &mut limits.exclude_providers),
+        Places::Regions => (&mut limits.regions, &mut limits.exclude_regions),
+    };
+    let is_other = |name: &String| !name.eq_ignore_ascii_case(&choice.name);
+    if choice.name.is_empty() {
+        allowed.clear();
+    } else if was_allowed {
+        allowed.retain(is_other);
+    } else {
+        allowed.push(choice.name.clone());
+        excluded.retain(is_other);
+    }
+}
