@@ -306,7 +306,7 @@ impl GpuFacts {
 pub struct MemoryFit {
     /// Verdict.
     pub fits: Fits,
-    /// What the step needs, if that is known; the least if it was recorded in other numbers.
+    /// Memory that the step needs, if known; the lower end if it was recorded in another precision.
     pub needed: Option<Bytes>,
     /// Memory of forward and backward beside the state, if known.
     pub working: Option<Working>,

@@ -54,15 +54,14 @@ pub struct MemoryNeed {
     working: Option<Working>,
 }
 
-/// What another width of its numbers makes of the memory of a step: at least and at most, in times of what was
-/// recorded.
+/// Factors on the recorded memory of a step for numbers of another width: lower and upper end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resized {
     /// Parameters, gradients and optimizer state.
     pub states: [f64; 2],
     /// Activations and everything else.
     pub rest: [f64; 2],
-    /// What copies of the weights in the other type take beside them, at most.
+    /// Upper end of the copies of the weights in the other type.
     pub copies: Bytes,
 }
 
@@ -123,8 +122,8 @@ impl MemoryNeed {
         change.and_then(|change| change.resized(workload)).map_or_else(|| self.clone(), |by| self.resized(by))
     }
 
-    /// The need of a step in narrower or wider numbers: at most the widest throughout and the copies of its
-    /// weights, at least the narrowest. The GPU that it ran on is no evidence for wider numbers.
+    /// Memory need in narrower or wider numbers: the upper end has the widest numbers throughout and copies of the
+    /// weights, the lower end the narrowest. The recording GPU is not evidence for wider numbers.
     #[must_use]
     pub fn resized(&self, by: Resized) -> Self {
         let Resized { states, rest, copies } = by;
@@ -182,7 +181,7 @@ impl MemoryNeed {
     /// Decides for one GPU, with the reason.
     pub fn fit(&self, rates: &Rates<'_>) -> MemoryFit {
         let (usable, gpu) = (rates.usable_memory.value, rates.gpu);
-        // Of a peak both ends are known.
+        // A peak is both ends.
         let at_most = self.peak.or(self.most);
         let (states, activations) = (self.states, self.activations);
         let answer = |fits, needed, reason| MemoryFit {

@@ -89,7 +89,7 @@ impl Change {
         (from != to).then(|| Self { from, to, recorded: recorded.is_some(), operations: Vec::new() })
     }
 
-    /// The precision asked for.
+    /// The requested precision.
     pub(super) const fn to(&self) -> Precision {
         self.to
     }
@@ -99,7 +99,7 @@ impl Change {
         format!("predicted in {}, recorded in {}", self.to, self.from)
     }
 
-    /// What the change makes of the memory of the step; `None` if the numbers are as wide as before.
+    /// Effect of the change on the memory of the step; `None` if the numbers are as wide as before.
     ///
     /// Training in FP8 keeps weights, gradients and optimizer state as they were, adds the weights in 8 bits and
     /// their transposes (Transformer Engine; autocast to 16 bits has copies as large), and keeps activations

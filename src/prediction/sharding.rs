@@ -100,7 +100,7 @@ impl ModelStates {
         }
     }
 
-    /// What each of so many GPUs keeps.
+    /// Bytes that each of `gpus` GPUs keeps.
     pub fn on_each(&self, sharding: Sharding, gpus: u32) -> Bytes {
         let share = 1.0 / f64::from(gpus.max(1));
         let of = |bytes: Bytes, from: Sharding| if sharding >= from { bytes * share } else { bytes };

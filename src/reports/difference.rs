@@ -135,7 +135,7 @@ impl Samples {
         }
     }
 
-    /// Of the times of both steps in microseconds, or of one of them.
+    /// Cells for the times of both steps in microseconds, or of one of them.
     fn cells(self, times: [Option<f64>; 2]) -> Vec<Cell> {
         let each = |batches: [Option<u64>; 2]| {
             [0, 1].map(|step: usize| Some(times[step]? / batches[step].filter(|batch| *batch > 0)? as f64))
@@ -157,7 +157,7 @@ fn signed_number(us: f64) -> String {
 }
 
 /// A waterfall from one step to another: what each part adds, its cells under `labels` (the first is its
-/// name) and its times in microseconds, then what is no part's. Empty without parts.
+/// name) and its times in microseconds, then the rest. Empty without parts.
 pub(super) fn waterfall(
     labels: &[Column],
     totals: [Micros; 2],

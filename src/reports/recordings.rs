@@ -84,7 +84,7 @@ pub struct RecordedJson<'a> {
     /// Time of one sample, if the batch size is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample_time_us: Option<f64>,
-    /// Shortest and longest of the steps measured, where there were several.
+    /// Shortest and longest measured step, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_time_range_us: Option<[f64; 2]>,
     /// Number of measured steps.
@@ -292,7 +292,7 @@ fn batches(difference: &Difference<'_, Profile>) -> [Option<u64>; 2] {
     difference.steps.map(|profile| profile.workload.batch_size.filter(|batch| *batch > 0))
 }
 
-/// The time of one sample in both, where the batch sizes differ.
+/// Time per sample in both recordings, if the batch sizes differ.
 fn per_sample(difference: &Difference<'_, Profile>) -> Option<String> {
     let [one, other] = unlike_batches(difference)?;
     let [first, second] = [(0, one), (1, other)].map(|(step, batch)| difference.totals[step] * (1.0 / batch as f64));

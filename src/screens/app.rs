@@ -130,7 +130,7 @@ pub enum Tone {
 /// State of the front end.
 #[derive(Debug, Clone)]
 pub struct App {
-    /// What it started with; the goal in it is the one being edited.
+    /// Data and settings at the start; its goal is the one being edited.
     pub setup: Setup,
     /// The screen shown.
     pub screen: Screen,

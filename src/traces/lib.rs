@@ -103,7 +103,7 @@ pub(crate) struct Recorder {
     pub(crate) world_size: Option<u64>,
     /// Note on a trace without shapes.
     pub(crate) without_shapes: &'static str,
-    /// What kernels are matched to, for messages.
+    /// Name of the things that kernels are matched to, for messages.
     pub(crate) joined_to: &'static str,
     /// Appended to the note that the whole file is one step.
     pub(crate) whole_remedy: &'static str,

@@ -89,9 +89,9 @@ pub enum Modal {
     Places {
         /// Which of the two.
         places: Places,
-        /// What there is to choose.
+        /// The choices.
         choices: Vec<Choice>,
-        /// Words searched for.
+        /// Words of the search.
         input: Input,
         /// Position among what is found.
         selected: usize,

@@ -106,7 +106,7 @@ pub struct Summary {
     pub device_time: Micros,
     /// Share of the kernel time matched to operators, 0 to 1.
     pub joined_share: f64,
-    /// What kernels are matched to, for display.
+    /// Name of the things that kernels are matched to, for display.
     pub joined_to: &'static str,
     /// Number of ranges that overlap others of their thread without nesting.
     pub overlaps: u64,

@@ -52,7 +52,7 @@ pub trait Behaviour {
         None
     }
 
-    /// What the list can be sorted by, in the order of the key.
+    /// Sort columns of the list, in key order.
     fn sorts(&self, _app: &App) -> &'static [&'static str] {
         &[]
     }

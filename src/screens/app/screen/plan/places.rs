@@ -6,7 +6,7 @@ use crate::app::App;
 use habitat_planning::plan::Limits;
 use habitat_planning::pricing::region;
 
-/// What is chosen.
+/// Providers or regions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Places {
     /// Providers, as `--providers` takes them.
