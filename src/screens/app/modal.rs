@@ -35,7 +35,7 @@ pub enum Modal {
         input: Input,
         /// The previous filter, restored by Esc.
         before: String,
-        /// The row selected before, restored with it ([`Behaviour::selected_key`](super::screen::behaviour::Behaviour)).
+        /// The row selected before, restored with it (`Behaviour::selected_key`).
         selected: Option<String>,
     },
     /// Value of a slider.

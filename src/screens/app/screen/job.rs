@@ -177,7 +177,7 @@ pub fn times(app: &App, seen: &Snapshot) -> Option<(String, String)> {
     Some((last, rest))
 }
 
-/// Time that the last steps waited for data. For several ranks see [`ranks`].
+/// Time that the last steps waited for data. For several ranks see `ranks()`.
 pub fn data(seen: &Snapshot) -> Option<(String, Role)> {
     if ranks::waits_most(seen).is_some() {
         return None;
