@@ -153,5 +153,7 @@ pub fn bargain(plan: &Plan) -> Option<String> {
         ("Much faster for a little more", format!("--deadline {deadline:.1}h"))
     };
     let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
-    Some(format!("{what}: {cost} in {hours}, {} ({flag})", offer_words(part)))
+    let end = plan.goal.confidence.end(&part.hours);
+    let up_to = if end.get() > part.hours.mid.get() { format!(" (up to {})", format::hours(end)) } else { String::new() };
+    Some(format!("{what}: {cost} in {hours}{up_to}, {} ({flag})", offer_words(part)))
 }

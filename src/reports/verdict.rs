@@ -315,7 +315,7 @@ impl Recorded {
             Some((family, share)) => {
                 let next = match self.shorter(family) {
                     FASTER if self.fusable >= WORTH_FUSING => format!(
-                        "torch.compile fuses elementwise kernels and norms ({}); a faster GPU shortens the rest",
+                        "torch.compile fuses elementwise kernels and norms ({}); a faster GPU helps too",
                         whole(self.fusable)
                     ),
                     next => next.to_owned(),
@@ -424,7 +424,7 @@ mod tests {
                 None,
                 Bound::Gpu,
                 "GPU-bound: busy 97 % of the step, 62 % of it matrix product; torch.compile fuses \
-                 elementwise kernels and norms (38 %); a faster GPU shortens the rest",
+                 elementwise kernels and norms (38 %); a faster GPU helps too",
             ),
             (
                 Snapshot::default(),

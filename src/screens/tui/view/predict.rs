@@ -59,7 +59,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         }
     }
     if painter.buffer.area.width >= 110 && predict::rows(app).iter().any(|row| row.doubtful) {
-        title.push_str(" (? = some specifications unverified)");
+        title.push_str(" (GPU ?: unverified, price ?: in doubt)");
     }
     let title = filtered(title, &app.predict.list);
     let inside = painter.pane(top, &title, &predict::summary(app), true);
@@ -129,7 +129,7 @@ fn sizes(painter: &mut Painter<'_>, area: Rect) {
     let found = batches::found(app);
     let name = found.map_or_else(|| shown.gpu.to_string(), |(_, on)| habitat_base::text::clean(&on.gpu.name, 60));
     let stale = if app.sweep.is_stale() { " (stale)" } else { "" };
-    let inside = painter.pane(area, &format!("batch size on one {name}{stale}"), "Enter: use in plans · q: back", true);
+    let inside = painter.pane(area, &format!("batch size on {name}{stale}"), "Enter: use in plans · q: back", true);
     let warnings = found.map_or_else(Vec::new, |(sweep, _)| predict::words(&sweep.warnings, true));
     let inside = warned(painter, inside, &warnings);
     let answer = batches::answer(app);
