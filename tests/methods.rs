@@ -158,9 +158,8 @@ fn contradictions_are_warned_of() {
         .map(|answer| answer["method"].as_str().unwrap())
         .collect();
     // The test is of the warning: it stands where ranges are apart, and tells these apart.
-    let said = text
-        .lines()
-        .find_map(|line| line.strip_prefix("warning: t4: the ranges of the methods do not overlap: "));
+    let said =
+        text.lines().find_map(|line| line.strip_prefix("warning: t4: the ranges of the methods do not overlap: "));
     let groups: Vec<Vec<&str>> = said.map_or_else(Vec::new, |said| {
         let names = |group: &str| methods.iter().copied().filter(|name| in_words(group, name)).collect();
         said.split("; ").map(names).collect()

@@ -282,7 +282,8 @@ impl Prepared {
             .map(|deadline| format!("{} more than the deadline", duration(finish - deadline)));
         let dear = over(cost, limit.budget).map(|budget| format!("{} more than the budget", dollars(cost - budget)));
         let too_much: Vec<String> = late.into_iter().chain(dear).collect();
-        let but = if too_much.is_empty() { String::new() } else { format!(", but it takes {}", too_much.join(" and ")) };
+        let but =
+            if too_much.is_empty() { String::new() } else { format!(", but it takes {}", too_much.join(" and ")) };
         format!("{}: {} in {}; --accept {flags} allows it{but}", own.what, dollars(cost), duration(hours.mid.get()))
     }
 }

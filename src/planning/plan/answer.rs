@@ -281,7 +281,10 @@ impl Prepared {
                 let plans = measure(aim, (self.finish(total), total.cost.mid.get(), 0.0));
                 let more = dollars((measure(aim, (finish, cost, 0.0)) - plans).max(0.0));
                 let takes = self.time_limit_words(finish);
-                format!("costs {}, takes {takes}: {more} more than the plan, including the cost of its time", dollars(cost))
+                format!(
+                    "costs {}, takes {takes}: {more} more than the plan, including the cost of its time",
+                    dollars(cost)
+                )
             }
             Objective::Emissions => {
                 let plans = total.footprint.emissions.map_or(0.0, |emitted| emitted.mid.get());

@@ -77,7 +77,7 @@ fn difference(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let headline = predict::difference::headline(app).unwrap_or_default();
     let table = predict::difference::table(app).unwrap_or_default();
-    waterfall(painter, area, &headline, &predict::warnings(app, true), &table);
+    waterfall(painter, area, &headline, &predict::warnings_of_shown(app), &table);
 }
 
 /// A GPU with changed specifications.
@@ -89,7 +89,7 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
     let title = format!("what if: {} with changed specifications{stale}", what_if::name(app));
     let right = format!("{}: explain the difference", app.setup.keymap.hint(Action::Difference));
     let inside = painter.pane(area, &title, &right, true);
-    let inside = warned(painter, inside, &predict::warnings(app, true));
+    let inside = warned(painter, inside, &predict::warnings_of_shown(app));
     let answer = what_if::answer(app);
     let heights = [sliders.len() as u16 + 1, answer.len() as u16 + 1];
     let [top, middle, bottom] =
