@@ -338,7 +338,10 @@ mod tests {
             assert!(said.contains("would fit with a micro-batch of "), "{precision:?}: {said}");
         }
         let narrow = advice(bert, "rtx-3060", Some(Bf16));
-        assert!(narrow.contains("12.5–15.0 GB too much") && narrow.contains("a micro-batch of 8 instead of 32"), "{narrow}");
+        assert!(
+            narrow.contains("12.5–15.0 GB too much") && narrow.contains("a micro-batch of 8 instead of 32"),
+            "{narrow}"
+        );
         assert!(narrow.contains("or activation checkpointing"), "{narrow}");
         let resnet = "resnet50-h200-b256";
         let wide = advice(resnet, "rtx-3060", Some(Fp32));

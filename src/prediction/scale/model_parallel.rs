@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use super::{Exchange, Layout, Link, MicroBatch, Network, ScaleError, ScaledStep, scaled_step};
 use crate::estimate::{Estimate, GpuFacts};
 use crate::transformer::TransformerStep;
+use habitat_base::text::grouped;
 use habitat_base::units::{BytesPerSecond, Micros, Range};
 use habitat_step::profile::Workload;
 
@@ -167,11 +168,9 @@ pub fn optimizer_step(
     let model = model.ok_or(ScaleError::NoLayers)?;
     parallel.check_model(model)?;
     let replica = Replica::new(*model, batch, gpu.link, layout, batches);
-    let [low, mid, high] = [
-        replica.least(single.range.low),
-        replica.time(single.range.mid, &replica.expected()),
-        replica.time(single.range.high, &replica.worst()),
-    ];
+    let low = replica.least(single.range.low);
+    let mid = replica.time(single.range.mid, &replica.expected());
+    let high = replica.time(single.range.high, &replica.worst());
     let exchange = Exchange::new(gpu.link, layout, super::gradients(workload)?);
     let stage = replica.slot(single.range.mid, &replica.expected());
     let added = exchange.added(stage, layout.network, factor);
@@ -187,11 +186,11 @@ pub fn optimizer_step(
     }
     if tensor > 1 {
         let reduced = replica.reduced(replica.expected().link) * (batches as f64 / f64::from(pipeline));
-        parts.push(format!("{} of all-reduce", whole(reduced)));
+        parts.push(format!("{} ms of all-reduce", grouped(reduced.as_millis())));
     }
     if pipeline > 1 {
         let handed = replica.handed(&replica.expected()) * batches as f64;
-        parts.push(format!("{} from stage to stage", whole(handed)));
+        parts.push(format!("{} ms from stage to stage", grouped(handed.as_millis())));
     }
     let replicas = layout.replicas();
     let of = if replicas == 1 { "1 replica".to_owned() } else { format!("{replicas} replicas") };
@@ -215,12 +214,6 @@ pub fn optimizer_step(
     );
     let range = Range { low: low + added.low, mid: mid + added.mid, high: high + added.high };
     Ok(ScaledStep { step: Estimate { range, method: single.method }, extra: added.mid, why })
-}
-
-/// A time in whole milliseconds, or in seconds from one second on.
-fn whole(time: Micros) -> String {
-    let millis = time.as_millis();
-    if millis < 1000.0 { format!("{millis:.0} ms") } else { format!("{:.1} s", millis / 1000.0) }
 }
 
 /// Assumptions for one end of the range, or its middle.
@@ -277,7 +270,6 @@ impl Replica {
         End { link: self.link.mid, stages, narrower: 1.0, rest: 1.0, slowest: 1.0 / self.pipeline, chunks: 1.0 }
     }
 
-    /// The best case, with as many interleaved chunks as the layers of a stage allow.
     fn best(&self) -> End {
         let chunks = (f64::from(self.model.layers) / self.pipeline).floor().clamp(1.0, f64::from(CHUNKS));
         let stages = self.network.map_or(self.link.high, |network| network.reached().high);
@@ -314,12 +306,11 @@ impl Replica {
         batch * end.slowest + self.handed(end)
     }
 
-    /// Least time over the numbers of chunks. More chunks shorten the bubble, but pass activations on more often, which
-    /// takes longer on a slow link.
+    /// Least time over the numbers of chunks: more shorten the bubble, but pass activations on more often.
     fn least(&self, single: Micros) -> Micros {
         let best = self.best();
-        let fewer = (1..best.chunks as u32).map(|chunks| self.time(single, &End { chunks: chunks.into(), ..best }));
-        fewer.fold(self.time(single, &best), Micros::min)
+        let time = |chunks: u32| self.time(single, &End { chunks: chunks.into(), ..best });
+        (1..=best.chunks as u32).map(time).fold(time(1), Micros::min)
     }
 
     /// Time of all micro-batches and the update.
@@ -493,15 +484,13 @@ mod tests {
             prop_assert_eq!(now.unwrap(), before);
         }
 
-        /// The ends enclose the middle for any layout, also if stages pass much over a slow network.
+        /// The ends enclose the middle for any layout, also if stages pass much over a slow link.
         #[test]
         fn ends_lie_around_the_middle(
-            tensor in 0..4u32, pipeline in 1..9u32, batches in 1..33u64, millis in 1.0..1e5f64, gbit in 1.0..1e4f64,
-            megabytes in 1.0..1e4f64,
+            tensor in 0..4u32, pipeline in 1..9u32, batches in 1..33u64, millis in 1.0..1e5f64, bytes in 1e6..1e10f64,
         ) {
-            let layout = Layout { network: Network::Rate(gbit), ..layout(1 << tensor, pipeline, 1) };
-            let model = TransformerStep { activations: Bytes::known(megabytes * 1e6), ..model() };
-            let of = Replica::new(model, Some(1), Link::HostMemory, &layout, batches);
+            let model = TransformerStep { activations: Bytes::known(bytes), ..model() };
+            let of = Replica::new(model, Some(1), Link::HostMemory, &layout(1 << tensor, pipeline, 1), batches);
             let single = Micros::known(millis * 1e3);
             let [mid, high] = [of.expected(), of.worst()].map(|end| of.time(single, &end).get());
             let low = of.least(single).get();

@@ -501,13 +501,7 @@ pub fn notes(app: &App) -> Vec<(String, String)> {
     lines.extend(warnings(app, false).into_iter().map(|warning| ("warning".to_owned(), warning)));
     lines.extend(plan.notes.iter().map(|note| ("note".to_owned(), clean(note, 400))));
     let gap = plan.solver.gap.map_or_else(String::new, |gap| format!(", gap {}", format::percent(gap)));
-    lines.push((
-        "solver".to_owned(),
-        format!(
-            "{}, {} configurations{gap}",
-            clean(&plan.solver.name, 60),
-            format::grouped(plan.solver.configurations as f64)
-        ),
-    ));
+    let (solver, tried) = (clean(&plan.solver.name, 60), format::grouped(plan.solver.configurations as f64));
+    lines.push(("solver".to_owned(), format!("{solver}, {tried} configurations{gap}")));
     lines
 }
