@@ -76,9 +76,9 @@ impl PriceBook {
 
     /// Carbon intensity at an offer: from the price file of its provider, or otherwise by its place; `None` if unknown.
     pub fn intensity(&self, offer: &Offer) -> Option<Intensity> {
-        let said = self.terms_of(&offer.provider).kg_co2_per_kwh;
-        let said = said.map(|kg_per_kwh| Intensity { kg_per_kwh, average: None });
-        said.or_else(|| self.intensities.of(&offer.provider, &offer.region))
+        let stated = self.terms_of(&offer.provider).kg_co2_per_kwh;
+        let stated = stated.map(|kg_per_kwh| Intensity { kg_per_kwh, average: None });
+        stated.or_else(|| self.intensities.of(&offer.provider, &offer.region))
     }
 
     /// Terms of an offer besides its price. A contract is billed by its terms, a machine of the user's own by the time

@@ -148,6 +148,11 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// Note on the wide range of a step in 16 or 8 bits on an AMD GPU; `None` for other steps.
+    pub fn narrow_on_amd(&self) -> Option<&str> {
+        self.notes.iter().map(String::as_str).find(|note| *note == super::notes::NARROW_ON_AMD)
+    }
+
     /// Share of the device time that fitted lines predict, 0 to 1.
     pub fn by_fitted_lines(&self) -> f64 {
         let fitted =

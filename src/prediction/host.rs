@@ -224,8 +224,9 @@ fn warning(profile: &Profile, base: &Base) -> Option<Warning> {
     } else {
         format!("{:.0} µs per launch", HOST_LAUNCH_US[1])
     };
+    let digits = if recorded.as_millis() < 99.95 { 2 } else { 1 };
     let text = format!(
-        "CPU-bound: the GPU is idle {:.2} of the {:.2} ms of the recorded step, and a faster GPU will not help much. Low end of each range: no waiting; high end: at least {reach}",
+        "CPU-bound: the GPU is idle {:.digits$} of the {:.digits$} ms of the recorded step, and a faster GPU will not help much. Low end of each range: no waiting; high end: at least {reach}",
         base.host_idle.as_millis(),
         recorded.as_millis(),
     );
@@ -285,7 +286,7 @@ fn unrecorded(step: Estimate, launches: f64, [least, usual]: [Micros; 2]) -> (Es
         return (step, None);
     }
     let text = format!(
-        "CPU-bound: {} operations take less than {SHORT_US:.0} µs each on the GPU, and a CPU launches one in {:.0} to {:.0} µs, all in {:.2} to {:.2} ms. Times are at least the first (estimated, not measured); ranges reach from GPU time alone, as with CUDA graphs, to the second",
+        "CPU-bound: {} operations take less than {SHORT_US:.0} µs each on the GPU, and a CPU launches one in {:.0} to {:.0} µs, all in {:.2} to {:.2} ms (estimated). Times are at least the shorter launch time. Low end of each range: GPU time alone, as with CUDA graphs; high end: at least the longer launch time",
         text::grouped(launches),
         HOST_LAUNCH_US[0],
         HOST_LAUNCH_US[1],

@@ -65,7 +65,7 @@ impl From<&Trust> for TrustJson {
 
 /// Columns of [`TrustJson`], which follow the date of the price.
 pub(super) const TRUST: [Column; 3] = [
-    Column::number("days", "price_age_days").dropped(7),
+    Column::number("age, days", "price_age_days").dropped(7),
     Column::text("", "market"),
     Column::text("in doubt", "price_doubts").dropped(4).cut_to(8),
 ];

@@ -469,9 +469,9 @@ pub fn parts_table(parts: &[Part]) -> Table {
 
 /// Energy and emissions: `12.3 kWh (10.1–20), 4.9 kg CO2e (4–8)`.
 pub fn footprint_words(footprint: &Footprint) -> String {
-    let words = |range: Option<Range<f64>>, unit: &str| {
+    let words = |range: Option<Range<f64>>, unit: &str, what: &str| {
         range.map_or_else(
-            || format!("{unit} unknown"),
+            || format!("{what} unknown"),
             |Range { low, mid, high }| {
                 let [low, mid, high] = [low, mid, high].map(format::number);
                 if low == high { format!("{mid} {unit}") } else { format!("{mid} {unit} ({low}–{high})") }
@@ -480,7 +480,7 @@ pub fn footprint_words(footprint: &Footprint) -> String {
     };
     let energy = footprint.energy.map(|energy| energy.map(KilowattHours::get));
     let emitted = footprint.emissions.map(|emitted| emitted.map(KilogramsCo2e::get));
-    format!("{}, {}", words(energy, "kWh"), words(emitted, "kg CO2e"))
+    format!("{}, {}", words(energy, "kWh", "energy"), words(emitted, "kg CO2e", "emissions"))
 }
 
 /// Writes the batch sizes of each part as a Markdown list.

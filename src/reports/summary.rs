@@ -51,7 +51,9 @@ pub fn write_step(profile: &Profile, label: &str, out: &mut dyn Write) -> io::Re
         format!("step {} measured{over}{with}: GPU idle {}", format::time(split.step), format::percent(1.0 - scale))
     }));
     let phases = breakdown.phases.iter();
-    facts.extend(phases.map(|phase| format!("{} {}", phase.phase, format::percent(phase.share * scale))));
+    facts.extend(phases.map(|phase| {
+        format!("{} {}", phase.phase.to_string().replace('_', " "), format::percent(phase.share * scale))
+    }));
     facts.extend(memory::words(profile));
     writeln!(out, "  {}", if facts.is_empty() { "no GPU timings".to_owned() } else { facts.join(" · ") })
 }
@@ -95,9 +97,12 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
         writeln!(out, "  {words}")?;
     }
     if breakdown.total.get() > 0.0 {
-        let phases: Vec<_> =
-            breakdown.phases.iter().map(|phase| format!("{} {}", phase.phase, format::percent(phase.share))).collect();
-        writeln!(out, "  {}", phases.join(" · "))?;
+        let phases: Vec<_> = breakdown
+            .phases
+            .iter()
+            .map(|phase| format!("{} {}", phase.phase.to_string().replace('_', " "), format::percent(phase.share)))
+            .collect();
+        writeln!(out, "  of GPU time: {}", phases.join(" · "))?;
         let segments = Breakdown::segments(profile, |operation| habitat_step::op::family(operation).name());
         writeln!(out, "  {}", step_words(&segments))?;
         let entries =
@@ -174,7 +179,9 @@ pub fn write_predictions(
     predictions::write_warnings(&predictions.warnings(), out)?;
     let table = predictions::table(predictions, prices);
     let dropped = table.write_fitted(width, out)?;
-    if !dropped.is_empty() || !predictions.notes.is_empty() {
+    let has_notes =
+        !predictions.notes.is_empty() || predictions.predictions.iter().any(|one| one.narrow_on_amd().is_some());
+    if !dropped.is_empty() || has_notes {
         writeln!(out)?;
     }
     if !dropped.is_empty() {
@@ -186,6 +193,14 @@ pub fn write_predictions(
     }
     for note in &predictions.notes {
         writeln!(out, "note: {note}")?;
+    }
+    let narrow: Vec<(&str, &str)> =
+        predictions.predictions.iter().filter_map(|one| Some((one.gpu.slug.as_str(), one.narrow_on_amd()?))).collect();
+    if let Some((_, note)) = narrow.first() {
+        let names: Vec<&str> = narrow.iter().take(3).map(|(name, _)| *name).collect();
+        let more = narrow.len() - names.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        writeln!(out, "note: {}{more}: {note}", names.join(", "))?;
     }
     let workload = &predictions.workload;
     if predictions.predictions.iter().any(|one| memory::micro_batch(&one.memory, workload).is_some()) {

@@ -125,10 +125,21 @@ pub fn table(plan: &Plan) -> Table {
     if plan.parts.len() > 1 {
         table.push(row(Role::Title, "all parts".to_owned(), None, Some(total.hours), total.cost, 1.0));
         for (what, cost) in total.cost_by.iter() {
-            table.push(used(what, None, None, cost, total));
+            table.push(used(what, None, None, in_order(cost), total));
         }
     }
     table
+}
+
+/// Least and most cost of a use. Spot costs least if it does all the work and most if it does none, so a use of spot
+/// machines, such as checkpoints, may cost more at the low end of the plan than at its high end.
+fn in_order(cost: Range<Usd>) -> Range<Usd> {
+    let ends = [cost.low, cost.mid, cost.high];
+    Range {
+        low: ends.into_iter().fold(cost.mid, Usd::min),
+        mid: cost.mid,
+        high: ends.into_iter().fold(cost.mid, Usd::max),
+    }
 }
 
 /// Legend of the bars, with a deadline that is beyond the axis.

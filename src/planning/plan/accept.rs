@@ -12,7 +12,7 @@ use super::configuration::Configuration;
 use super::goal::Limits;
 use super::prepared::Prepared;
 use super::problem::Limit;
-use super::search::{aims, best_single};
+use super::search::{SAME, aims, best_single};
 use super::{Objective, Part, Plan};
 use crate::pricing::{Doubt, Market, Offer, Tier};
 use habitat_base::text::{dollars, duration, grouped};
@@ -272,12 +272,19 @@ impl Prepared {
         Some(self.whole(found.hours.first()?.0))
     }
 
-    /// Reason why an offer beside the plan was not used.
-    pub(super) fn not_accepted(&self, place: usize, cost: f64) -> String {
+    /// Reason why an offer beside the plan was not used, with the limits that it would not keep.
+    pub(super) fn not_accepted(&self, place: usize, finish: f64, cost: f64, limit: &Limit) -> String {
         let own = &self.others[place];
         let (hours, _) = own.ranges(self.work.get() / own.rate(), true);
         let flags = names(&own.needs);
-        format!("{}: {} in {}; --accept {flags} allows it", own.what, dollars(cost), duration(hours.mid.get()))
+        let over = |value: f64, limit: Option<f64>| limit.filter(|limit| value > limit * (1.0 + SAME));
+        let late = over(finish, limit.deadline)
+            .map(|deadline| format!("{} more than the deadline", duration(finish - deadline)));
+        let dear = over(cost, limit.budget).map(|budget| format!("{} more than the budget", dollars(cost - budget)));
+        let too_much: Vec<String> = late.into_iter().chain(dear).collect();
+        let but =
+            if too_much.is_empty() { String::new() } else { format!(", but it takes {}", too_much.join(" and ")) };
+        format!("{}: {} in {}; --accept {flags} allows it{but}", own.what, dollars(cost), duration(hours.mid.get()))
     }
 }
 

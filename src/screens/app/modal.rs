@@ -169,7 +169,7 @@ impl Modal {
             Self::Value { .. } => &[("enter", "set"), ("esc", "close")],
             Self::Methods { .. } => &[("enter", "use everywhere"), ("↑↓", "choose"), ("esc", "close")],
             Self::Origin { .. } => &[("enter", "choose it"), ("↑↓", "move"), ("esc", "close")],
-            Self::Places { .. } => &[("enter", "allow or not"), ("↑↓", "choose"), ("esc", "close")],
+            Self::Places { .. } => &[("enter", "toggle"), ("↑↓", "choose"), ("esc", "close")],
             Self::Leave { .. } => {
                 &[("enter", "confirm"), ("↑↓", "choose"), ("l", "leave running"), ("s", "stop"), ("esc", "stay")]
             }

@@ -368,9 +368,9 @@ pub fn alternatives_table(app: &App) -> Table {
         Column::figures("cost", 0).sorts(1),
         Column::figures("low–high, $", 4),
         Column::figures("$/h", 6).sorts(3),
-        Column::words("tier", 9, 1),
-        Column::words("in doubt", 12, 2),
-        Column::words("provider", 11, 3),
+        Column::words("tier", 9, 2),
+        Column::words("in doubt", 12, 3),
+        Column::words("provider", 11, 1),
         Column::words("region", 10, 7),
         Column::words("machine", 12, 9),
         Column::figures("price date", 8),
@@ -501,9 +501,7 @@ pub fn notes(app: &App) -> Vec<(String, String)> {
     lines.extend(warnings(app, false).into_iter().map(|warning| ("warning".to_owned(), warning)));
     lines.extend(plan.notes.iter().map(|note| ("note".to_owned(), clean(note, 400))));
     let gap = plan.solver.gap.map_or_else(String::new, |gap| format!(", gap {}", format::percent(gap)));
-    lines.push((
-        "solver".to_owned(),
-        format!("{}, {} configurations{gap}", clean(&plan.solver.name, 60), plan.solver.configurations),
-    ));
+    let (solver, tried) = (clean(&plan.solver.name, 60), format::grouped(plan.solver.configurations as f64));
+    lines.push(("solver".to_owned(), format!("{solver}, {tried} configurations{gap}")));
     lines
 }

@@ -512,6 +512,23 @@ pub fn warnings(app: &App, brief: bool) -> Vec<String> {
     if brief { one_line(&all.brief_warnings()) } else { words(&all.warnings(), false) }
 }
 
+/// Warnings about the GPUs of a comparison or a what-if GPU, in a few words.
+pub fn warnings_of_shown(app: &App) -> Vec<String> {
+    let Some(all) = app.predictions.value() else { return Vec::new() };
+    let compared = app.predict.difference.as_ref().and_then(|compared| compared.gpus.clone());
+    let shown = compared.map_or_else(
+        || selected_prediction(app).map(|prediction| prediction.gpu.slug.clone()).into_iter().collect(),
+        |gpus| gpus.to_vec(),
+    );
+    let mut found: Vec<Warning> = Vec::new();
+    for warning in all.predictions.iter().filter(|it| shown.contains(&it.gpu.slug)).flat_map(|it| &it.warnings) {
+        if found.iter().all(|other| other.kind != warning.kind) {
+            found.push(warning.clone());
+        }
+    }
+    words(&found, true)
+}
+
 /// Warnings as whole sentences, or as a few words on one line.
 pub fn words(warnings: &[Warning], brief: bool) -> Vec<String> {
     if !brief {

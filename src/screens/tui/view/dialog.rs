@@ -229,7 +229,7 @@ fn places(
     let found = plan::found(painter.app, places, choices, &input.text());
     let height = (found.len() as u16 + 3).clamp(6, area.height.saturating_sub(4).clamp(6, 18));
     let title = format!("{} that the plan may use", places.name());
-    let inside = frame(painter, area, 64, height, &title, "Enter allows or not · Esc closes");
+    let inside = frame(painter, area, 64, height, &title, "Enter: toggle · Esc: close");
     let x = painter.text(inside.x, inside.y, 2, "/ ", Role::Key);
     field(painter, Rect { x, width: inside.width - 2, height: 1, ..inside }, input);
     let list = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };

@@ -266,6 +266,7 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
         _ => plan.alternatives.len(),
     });
     let title = match what {
+        Lower::Alternatives if app.plan.value().is_some_and(|plan| plan.total.is_none()) => "alternatives".to_owned(),
         Lower::Alternatives => format!("plan and {count} alternatives"),
         Lower::Beside => format!("{count} more, if you accept"),
         Lower::Rejected => format!("{count} rejected offers"),

@@ -50,7 +50,7 @@ fn machine(offer: &Offer) -> Vec<(String, String)> {
     let gpu = offer.gpu.as_ref().map_or_else(|| clean(&offer.gpu_name, 60), ToString::to_string);
     let known = |value: Option<String>, what: &str| value.unwrap_or_else(|| format!("{what} unknown"));
     let host = [
-        known(offer.vcpus.map(|vcpus| format!("{} CPUs", format::number(vcpus))), "CPUs"),
+        known(offer.vcpus.map(|vcpus| format!("{vcpus} vCPUs")), "CPUs"),
         known(offer.host_memory.map(format::memory), "memory"),
     ];
     let date = offer.as_of.map_or_else(|| "undated".to_owned(), |date| format!("of {date}"));

@@ -24,7 +24,7 @@ impl Places {
         }
     }
 
-    /// Those that a goal names; empty if it allows all.
+    /// The ones that a goal names; empty if it allows all.
     pub fn allowed(self, limits: &Limits) -> &[String] {
         match self {
             Self::Providers => &limits.providers,
@@ -42,7 +42,7 @@ impl Places {
     }
 }
 
-/// Something to choose.
+/// An entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// Its name, which limits take; empty for all of them.
@@ -73,7 +73,7 @@ pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
         Places::Regions => {
             let of = |name: &str| offers(&|provider: &str, region: &str| region::is_named(provider, region, name));
             all.extend(region::areas().map(|area| choice(area, of(area), false)));
-            // The command line separates regions by commas; filters do without those within a name.
+            // The command line separates regions by commas, so the names have none. Filters ignore them.
             let names: BTreeSet<String> =
                 regions.keys().map(|(_, region)| region::shown(region).replace(',', "")).collect();
             all.extend(names.iter().map(|name| choice(name, of(name), true)));
@@ -89,7 +89,7 @@ pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
     all
 }
 
-/// The choices with all words of `query` in their names; without any, all but single regions that are not allowed.
+/// Finds the choices whose names have all words of `query`. An empty query hides single regions, except allowed ones.
 pub fn found<'c>(app: &App, places: Places, choices: &'c [Choice], query: &str) -> Vec<&'c Choice> {
     let query = query.to_lowercase();
     let has = |choice: &&Choice| {
@@ -109,7 +109,7 @@ pub fn is_allowed(app: &App, places: Places, choice: &Choice) -> bool {
     allowed.iter().any(|name| name.eq_ignore_ascii_case(&choice.name))
 }
 
-/// Adds a choice to those that the goal names, or takes it out. The choice of all offers removes the limit.
+/// Adds a choice to those that the goal names, or removes it. The choice of all offers removes the limit.
 pub(in crate::app) fn toggle(app: &mut App, places: Places, choice: &Choice) {
     let was_allowed = is_allowed(app, places, choice);
     let limits = &mut app.setup.goal.limits;
