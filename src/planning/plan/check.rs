@@ -10,8 +10,8 @@ mod part;
 use super::{Accept, Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
 use crate::pricing::{Billing, Doubt, Held, Market, Offer, OfferId, PriceBook, Tier, region};
 use habitat_base::units::Bytes;
+use habitat_prediction::memory::Share;
 use habitat_prediction::scale::{Layout, MicroBatch, Network, optimizer_step, scaled_step};
-use habitat_prediction::sharding::Share;
 use habitat_prediction::{Estimate, Fits, Mode, Prediction, Predictions, Sharding};
 
 pub(super) use footprint::{Taken, added, check_footprint};

@@ -26,7 +26,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Exchange, Layout, Link, MicroBatch, Network, ScaleError, ScaledStep, scaled_step};
-use crate::estimate::{Estimate, GpuFacts};
+use crate::estimate::Estimate;
+use crate::gpu::GpuFacts;
 use crate::transformer::TransformerStep;
 use habitat_base::units::{BytesPerSecond, Micros, Range};
 use habitat_step::profile::Workload;
