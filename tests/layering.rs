@@ -183,7 +183,7 @@ const LONG: [&str; 9] = [
     "reports/verdict.rs",
     "screens/app/screen/predict.rs",
     "step/op/name.rs",
-    "step/profile/op_list.rs",
+    "step/op_list.rs",
 ];
 
 #[test]
