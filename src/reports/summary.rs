@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use super::{beside, format, memory, plans, predictions, uses, waits};
+use super::{beside, format, memory, parts, predictions, uses, waits};
 use habitat_base::text;
 use habitat_planning::plan::{Plan, PlanStatus, Rejection};
 use habitat_planning::pricing::PriceBook;
@@ -235,11 +235,11 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
         }
         (_, Some(total)) => {
             let work = format::grouped(plan.work.get());
-            let footprint = plans::footprint_words(&total.footprint);
+            let footprint = parts::footprint_words(&total.footprint);
             writeln!(out, "work: {work} {}; energy: {footprint}", plan.work.unit())?;
-            plans::parts_table(&plan.parts).write_text(out)?;
+            parts::table(&plan.parts).write_text(out)?;
             for part in &plan.parts {
-                if let Some(batch) = plans::batch_words(part) {
+                if let Some(batch) = parts::batch_words(part) {
                     writeln!(out, "  batch: {batch}")?;
                 }
                 for note in &part.notes {
@@ -261,7 +261,7 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
     }
     if !plan.alternatives.is_empty() {
         writeln!(out, "\nNext best:")?;
-        plans::parts_table(&plan.alternatives).write_text(out)?;
+        parts::table(&plan.alternatives).write_text(out)?;
     }
     if !plan.rejected.is_empty() {
         let shown = if all_rejected { plan.rejected.len() } else { REJECTED };
