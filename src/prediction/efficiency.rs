@@ -14,6 +14,7 @@
 //! Forecasts", 1969). In training the roofline is too fast.
 
 mod convolution;
+mod demand;
 mod limits;
 mod ranges;
 mod terms;
@@ -23,9 +24,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use convolution::{GROUP_CHANNELS, MOST_TAPS};
+pub use demand::{Demand, Term, Units};
 pub use limits::{EXPONENTIALS, FEW_CHANNELS, FOR_AMPERE, Limits, ON_GPU, TILES, UNALIGNED};
 pub use ranges::{Iterations, StepRanges};
-pub use terms::{Demand, Term, Units, demands};
+pub use terms::demands;
 
 use super::decoded::Decoded;
 use super::facts::StepFacts;

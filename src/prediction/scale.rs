@@ -23,8 +23,8 @@ mod machines;
 mod model_parallel;
 
 pub use super::gpu::Link;
-pub use machines::{Layout, Network};
-pub use model_parallel::{ModelParallel, optimizer_step};
+pub use machines::{Layout, ModelParallel, Network};
+pub use model_parallel::optimizer_step;
 
 use super::estimate::Estimate;
 use super::gpu::GpuFacts;
