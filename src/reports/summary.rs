@@ -69,6 +69,20 @@ fn origin_words(profile: &Profile) -> String {
     format!("recorded on {name}")
 }
 
+/// GPU and software of the recording, in one line.
+pub fn recorded_on(profile: &Profile) -> String {
+    let Some(origin) = &profile.origin else {
+        return "shapes only, no GPU timings".to_owned();
+    };
+    let mut parts: Vec<String> = Vec::new();
+    let gpu = origin.gpu_name.clone().or_else(|| origin.gpu.as_ref().map(ToString::to_string));
+    parts.push(gpu.map_or_else(|| "GPU unknown".to_owned(), |gpu| text::clean(&gpu, 40)));
+    parts.extend(origin.framework.as_ref().map(|framework| text::clean(framework, 24)));
+    parts.extend(origin.cuda.as_ref().map(|cuda| format!("CUDA {}", text::clean(cuda, 12))));
+    parts.extend(origin.driver.as_ref().map(|driver| format!("driver {}", text::clean(driver, 16))));
+    parts.join(" · ")
+}
+
 /// Writes the recording: workload, origin, step, phases and the longest operations.
 ///
 /// # Errors

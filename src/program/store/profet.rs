@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use csv::StringRecord;
 
-use super::files::{Limit, StoreError, open};
+use super::decompress::Limit;
+use super::files::{StoreError, open};
 use habitat_base::units::{GpuSlug, Micros};
 use habitat_prediction::blackbox::{OperatorKind, OperatorTotals, Recorded, StepRecord};
 use habitat_step::op::tensorflow;

@@ -11,14 +11,14 @@ pub use goal::{knob_words, ladder, set_date, set_knob, set_work, slide, toggles,
 use lists::{ALTERNATIVES_BY, REJECTED_BY};
 pub use lists::{candidates, rejected};
 pub(in crate::app) use places::toggle as toggle_place;
-pub use places::{Choice, Places, found, is_allowed};
+pub use places::{found, is_allowed};
 
 use crate::action::{Action, Needs};
 use crate::app::App;
 use crate::app::input::Input;
 use crate::app::job::JobState;
 use crate::app::list::ListState;
-use crate::app::modal::Modal;
+use crate::app::modal::{Modal, Places};
 use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::predict;
