@@ -172,7 +172,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("base", 1100),
     ("step", 5700),
     ("traces", 8400),
-    ("prediction", 12000),
+    ("prediction", 12300),
     ("planning", 8500),
     ("recorder", 6600),
     ("reports", 7800),
