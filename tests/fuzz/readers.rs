@@ -35,7 +35,7 @@ use habitat_tui::report::plan_toml;
 use habitat_tui::report::theme::{ColourLevel, Theme};
 use habitat_tui::settings::file::SettingsFile;
 use habitat_tui::settings::jobs::JobsFile;
-use habitat_tui::store::{bundled, collected, files, kind, nsys, operator_tables, run_logs};
+use habitat_tui::store::{Limit, bundled, collected, files, kind, nsys, operator_tables, run_logs};
 use habitat_tui::trace::TraceError;
 use habitat_tui::trace::import::{self, Import, ImportOptions};
 use habitat_tui::trace::kineto::{self as traces, Packer, Recorded, Spill};
@@ -209,7 +209,7 @@ fn black_box(bytes: &[u8]) {
 fn containers(bytes: &[u8]) {
     let unpacked = files::decompress(bytes);
     let from_file = in_a_file("packed", bytes, |path| {
-        let limit = files::Limit::WEIGHTS;
+        let limit = Limit::WEIGHTS;
         (files::read(path, limit), files::beginning(path, 100), kind::kind(path))
     });
     match (unpacked, from_file) {
