@@ -55,6 +55,8 @@ pub mod most {
     pub const OF_A_GPU: u32 = 10_000_000;
     /// US dollars per kWh of electricity.
     pub const USD_PER_KWH: f64 = 1e3;
+    /// Kilograms of CO2e per kWh, above that of any power plant.
+    pub const KG_CO2_PER_KWH: f64 = 10.0;
     /// GPUs of an offer.
     pub const GPUS: u32 = 100_000;
     /// Machines of an offer in a plan.

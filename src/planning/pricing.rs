@@ -3,6 +3,7 @@
 //! A [`PriceBook`] is read from snapshots in `pricing/<provider>.toml`, shipped ones first, then the user's own. Prices
 //! are for the whole offer, in US dollars per hour.
 
+mod evaluate;
 mod held;
 pub mod import;
 mod intensity;
@@ -11,14 +12,16 @@ pub mod region;
 mod snapshot;
 pub mod spot;
 mod terms;
+mod tier;
 mod trust;
 
 pub use held::Held;
 pub use intensity::{Intensities, Intensity};
-pub use offer::{Offer, OfferId, Tier};
+pub use offer::{Offer, OfferId};
 pub use snapshot::{Recalled, Row, Scope, Snapshot, SnapshotError};
 pub(crate) use terms::begun;
 pub use terms::{Billing, Terms};
+pub use tier::Tier;
 pub use trust::{Doubt, Market, Trust};
 
 use std::collections::BTreeMap;
@@ -48,7 +51,7 @@ impl PriceBook {
                 }
             }
         }
-        trust::evaluate(&mut book, None);
+        evaluate::evaluate(&mut book, None);
         Self { offers: book, ..Self::default() }
     }
 
@@ -96,7 +99,7 @@ impl PriceBook {
     /// Evaluates the prices on the day of planning.
     #[must_use]
     pub fn on(mut self, day: Date) -> Self {
-        trust::evaluate(&mut self.offers, Some(day));
+        evaluate::evaluate(&mut self.offers, Some(day));
         self
     }
 

@@ -7,7 +7,7 @@ use super::verdict;
 use super::{format, run};
 use habitat_base::text::{capitalised, clean};
 use habitat_base::units::{OpenRange, UsdPerHour};
-use habitat_planning::plan::accept::other_platform;
+use habitat_planning::plan::other_platform;
 use habitat_planning::plan::value::{self, Value};
 use habitat_planning::pricing::{Offer, PriceBook};
 use habitat_prediction::{Estimate, Fits, Method, Prediction, Predictions};

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
-use super::plans::{PartJson, gpu_words, part};
+use super::parts::{PartJson, gpu_words, part};
 use habitat_base::text::{clean, duration};
 use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{Accept, Beside, Objective, Part, Plan, PlanStatus, accept_names};

@@ -309,7 +309,7 @@ mod tests {
                 optimizer: gb(8.0),
                 is_assumed: false,
             }),
-            activations: Some(habitat_prediction::sharding::Activations { least: gb(20.0), most: gb(20.0) }),
+            activations: Some(habitat_prediction::memory::Activations { least: gb(20.0), most: gb(20.0) }),
             working: None,
             narrowest: None,
         };

@@ -18,7 +18,8 @@ pub use read::{PlanFileError, parse};
 pub use request::Request;
 
 use super::offers::TrustJson;
-use super::plans::{self, ContractJson, SwitchJson};
+use super::parts::ContractJson;
+use super::plans::{self, SwitchJson};
 use habitat_base::units::{Hours, Range, Usd, UsdPerHour};
 use habitat_planning::plan::{Accept, Assumptions, Goal, Objective, Part, Plan};
 use habitat_prediction::scale::ModelParallel;

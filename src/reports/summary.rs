@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use super::{beside, format, memory, plans, predictions, uses, waits};
+use super::{beside, format, memory, parts, predictions, uses, waits};
 use habitat_base::text;
 use habitat_planning::plan::{Plan, PlanStatus, Rejection};
 use habitat_planning::pricing::PriceBook;
@@ -69,6 +69,20 @@ fn origin_words(profile: &Profile) -> String {
         (None, None) => "an unnamed GPU".to_owned(),
     };
     format!("recorded on {name}")
+}
+
+/// GPU and software of the recording, in one line.
+pub fn recorded_on(profile: &Profile) -> String {
+    let Some(origin) = &profile.origin else {
+        return "shapes only, no GPU timings".to_owned();
+    };
+    let mut parts: Vec<String> = Vec::new();
+    let gpu = origin.gpu_name.clone().or_else(|| origin.gpu.as_ref().map(ToString::to_string));
+    parts.push(gpu.map_or_else(|| "GPU unknown".to_owned(), |gpu| text::clean(&gpu, 40)));
+    parts.extend(origin.framework.as_ref().map(|framework| text::clean(framework, 24)));
+    parts.extend(origin.cuda.as_ref().map(|cuda| format!("CUDA {}", text::clean(cuda, 12))));
+    parts.extend(origin.driver.as_ref().map(|driver| format!("driver {}", text::clean(driver, 16))));
+    parts.join(" · ")
 }
 
 /// Writes the recording: workload, origin, step, phases and the longest operations.
@@ -250,11 +264,11 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
         }
         (_, Some(total)) => {
             let work = format::grouped(plan.work.get());
-            let footprint = plans::footprint_words(&total.footprint);
+            let footprint = parts::footprint_words(&total.footprint);
             writeln!(out, "work: {work} {}; energy: {footprint}", plan.work.unit())?;
-            plans::parts_table(&plan.parts).write_text(out)?;
+            parts::table(&plan.parts).write_text(out)?;
             for part in &plan.parts {
-                if let Some(batch) = plans::batch_words(part) {
+                if let Some(batch) = parts::batch_words(part) {
                     writeln!(out, "  batch: {batch}")?;
                 }
                 for note in &part.notes {
@@ -276,7 +290,7 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
     }
     if !plan.alternatives.is_empty() {
         writeln!(out, "\nNext best:")?;
-        plans::parts_table(&plan.alternatives).write_text(out)?;
+        parts::table(&plan.alternatives).write_text(out)?;
     }
     if !plan.rejected.is_empty() {
         let shown = if all_rejected { plan.rejected.len() } else { REJECTED };

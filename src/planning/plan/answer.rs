@@ -7,9 +7,9 @@ use super::check::{check, check_sources};
 use super::energy::kilograms;
 use super::explain;
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit};
+use super::problem::{Aim, Limit, SAME};
 use super::relax;
-use super::search::{Found, SAME, aims, best_single};
+use super::search::{Found, aims, best_single};
 use super::solve::Proof;
 use super::switch::Switched;
 use super::{Goal, Objective, Part, Plan, PlanError, PlanStatus, Rejection, RejectionKind, SolverReport, Total};
@@ -198,7 +198,7 @@ impl Prepared {
             })
             .map(|(c, finish, cost)| {
                 let all = (finish, cost, self.kilograms(c));
-                (c, measure(first, all), measure(second, all))
+                (c, first.of_plan(all), second.of_plan(all))
             })
             .collect();
         rest.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2)).then(a.0.cmp(&b.0)));
@@ -278,9 +278,9 @@ impl Prepared {
             }
             Objective::CostPlusTime(worth) => {
                 let aim = Aim::Weighted(worth.get());
-                let plans = measure(aim, (self.finish(total), total.cost.mid.get(), 0.0));
-                let more = dollars((measure(aim, (finish, cost, 0.0)) - plans).max(0.0));
                 let takes = self.time_limit_words(finish);
+                let plans = aim.of_plan((self.finish(total), total.cost.mid.get(), 0.0));
+                let more = dollars((aim.of_plan((finish, cost, 0.0)) - plans).max(0.0));
                 format!(
                     "costs {}, takes {takes}: {more} more than the plan, including the cost of its time",
                     dollars(cost)
@@ -422,15 +422,5 @@ impl Prepared {
         let faster = (shorter < 1.0 && next.billing.block().is_none())
             .then(|| format!(" or with a {:.0} % shorter step", shorter * 100.0));
         Some(format!("the next best, {}, would match {less}{}", next.offer, faster.unwrap_or_default()))
-    }
-}
-
-/// Value of an aim for a plan with this finish, cost and emissions.
-pub(super) fn measure(aim: Aim, (finish, cost, kilograms): (f64, f64, f64)) -> f64 {
-    match aim {
-        Aim::Emissions => kilograms,
-        Aim::Finish => finish,
-        Aim::Weighted(worth) => cost + worth * finish,
-        _ => cost,
     }
 }

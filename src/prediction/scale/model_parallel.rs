@@ -23,98 +23,13 @@
 //! The gradients are then exchanged among the replicas, a T·P-th per GPU. Nothing here is fitted or compared with
 //! measurements.
 
-use serde::{Deserialize, Serialize};
-
-use super::{Exchange, Layout, Link, MicroBatch, Network, ScaleError, ScaledStep, scaled_step};
-use crate::estimate::{Estimate, GpuFacts};
+use super::{Exchange, Layout, Link, MicroBatch, ModelParallel, Network, ScaleError, ScaledStep, scaled_step};
+use crate::estimate::Estimate;
+use crate::gpu::GpuFacts;
 use crate::transformer::TransformerStep;
 use habitat_base::text::grouped;
 use habitat_base::units::{BytesPerSecond, Micros, Range};
 use habitat_step::profile::Workload;
-
-/// Division of one copy of the model over GPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelParallel {
-    /// GPUs that divide each layer (T).
-    pub tensor: u32,
-    /// Stages that divide the layers (P).
-    pub pipeline: u32,
-}
-
-impl Default for ModelParallel {
-    /// Whole model on each GPU.
-    fn default() -> Self {
-        Self::NONE
-    }
-}
-
-impl ModelParallel {
-    /// Whole model on each GPU.
-    pub const NONE: Self = Self { tensor: 1, pipeline: 1 };
-
-    /// Whether each GPU has a whole model.
-    pub const fn is_none(&self) -> bool {
-        self.tensor == 1 && self.pipeline == 1
-    }
-
-    /// GPUs per replica.
-    pub const fn gpus(self) -> u32 {
-        self.tensor.saturating_mul(self.pipeline)
-    }
-
-    /// Minimum number of machines with `gpus` GPUs each that make whole replicas.
-    pub const fn machines(self, gpus: u32) -> u32 {
-        let (mut common, mut rest) = (self.gpus(), gpus);
-        while rest > 0 {
-            (common, rest) = (rest, common % rest);
-        }
-        match self.gpus().checked_div(common) {
-            Some(machines) => machines,
-            None => 1,
-        }
-    }
-
-    /// Description: `8-way tensor parallel × 2 pipeline stages`.
-    pub fn words(self) -> String {
-        let tensor = format!("{}-way tensor parallel", self.tensor);
-        match (self.tensor, self.pipeline) {
-            (1, stages) => format!("{stages} pipeline stages"),
-            (_, 1) => tensor,
-            (_, stages) => format!("{tensor} × {stages} pipeline stages"),
-        }
-    }
-
-    /// Checks that the GPUs of a layout make whole replicas.
-    ///
-    /// # Errors
-    /// [`ScaleError`] if a layer would span machines, or the GPUs are not a multiple of a replica.
-    pub fn check(self, layout: &Layout) -> Result<(), ScaleError> {
-        let (tensor, gpus) = (self.tensor, layout.gpus);
-        if tensor == 0 || !gpus.is_multiple_of(tensor) {
-            return Err(ScaleError::TensorOfMachine { tensor, gpus });
-        }
-        let (all, replica) = (layout.all(), self.gpus());
-        if replica == 0 || !all.is_multiple_of(replica) {
-            return Err(ScaleError::Replicas { gpus: all, replica, times: self.machines(all) });
-        }
-        Ok(())
-    }
-
-    /// Checks that a model can be divided this way.
-    ///
-    /// # Errors
-    /// [`ScaleError`] for more stages than layers, or indivisible heads.
-    pub fn check_model(self, model: &TransformerStep) -> Result<(), ScaleError> {
-        if self.pipeline > model.layers {
-            return Err(ScaleError::Stages { stages: self.pipeline, layers: model.layers });
-        }
-        if !model.heads.is_multiple_of(u64::from(self.tensor)) {
-            return Err(ScaleError::Heads { tensor: self.tensor, heads: model.heads });
-        }
-        Ok(())
-    }
-}
 
 /// Relative slowdown of divided products at the high end per halving of their width: a guess, not measured.
 const NARROWER: f64 = 0.1;

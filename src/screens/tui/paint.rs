@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Padding, Widget};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::app::{App, Target};
-use crate::tui::widget::glyphs::Glyphs;
+use crate::tui::glyphs::Glyphs;
 use habitat_reports::theme::{Colour, GlyphSet, Role, Style as ThemeStyle};
 
 /// Click targets in the last frame.

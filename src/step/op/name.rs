@@ -9,7 +9,6 @@ mod product_kernels;
 mod renamed;
 mod results;
 mod tables;
-pub mod tensorflow;
 mod traits;
 
 pub use arguments::positions;

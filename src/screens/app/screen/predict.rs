@@ -24,6 +24,7 @@ use habitat_base::text::clean;
 use habitat_base::units::{GpuSlug, Micros, OpenRange, SamplesPerSecond, UsdPerHour};
 use habitat_planning::plan::value::best_value as value_of;
 use habitat_planning::pricing::Tier;
+use habitat_prediction::hypothetical::WhatIf;
 use habitat_prediction::{Estimate, Fits, Host, Method, MethodChoice, Precision, Prediction, Warning};
 use habitat_reports::Table;
 use habitat_reports::answer::Picks;
@@ -468,6 +469,12 @@ pub(in crate::app) fn start_details(app: &mut App, effects: &mut Vec<Effect>) {
         let (profile, chosen) = (app.setup.profile.clone(), app.chosen);
         effects.push(Effect::Detail { generation: app.details.start(), profile, gpus, chosen });
     }
+}
+
+/// Latest results for the GPU with changed specifications; `None` until there are any.
+pub fn changed(app: &App) -> Option<&WhatIf> {
+    let version = app.predict.version.as_ref()?;
+    app.what_if.value().filter(|found| found.real.gpu.slug == version.gpu)
 }
 
 /// Prediction by operation of an opened or compared GPU; `None` until it is there.

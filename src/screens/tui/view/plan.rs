@@ -5,7 +5,8 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Density, filtered, labelled, warned};
 use crate::action::Action;
-use crate::app::screen::plan::{self, Lower, Pane, Places};
+use crate::app::modal::Places;
+use crate::app::screen::plan::{self, Lower, Pane};
 use crate::app::slider::Knob;
 use crate::app::{App, Target};
 use crate::tui::paint::{Painter, fit, wrap};

@@ -112,7 +112,7 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
         }
     }
     labelled(painter, middle, &answer, 0);
-    let Some(found) = what_if::found(app).filter(|_| bottom.height >= 5) else { return };
+    let Some(found) = predict::changed(app).filter(|_| bottom.height >= 5) else { return };
     let now = version.changes.get(found.along);
     let at = |times: f64, time: Micros, plan: bool| Point { x: times, y: time.get(), plan, selected: false };
     let curve = found.curve.iter().map(|(times, time)| at(*times, *time, false));

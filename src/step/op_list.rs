@@ -13,13 +13,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::read::json_error;
-use super::tensors::{Access, CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, note_channels_last, note_dtypes};
-use super::{
-    Attribute, DType, Execution, Memory, MemorySource, Mode, OP_LIST, Operation, Phase, Precision, Profile,
-    ProfileError, Recording, Shape, Step, Working, Workload,
-};
 use crate::op;
+use crate::profile::tensors::{Access, CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, note_channels_last, note_dtypes};
+use crate::profile::{
+    Attribute, DType, Execution, Memory, MemorySource, Mode, OP_LIST, Operation, Phase, Precision, Profile,
+    ProfileError, Recording, Shape, Step, Working, Workload, json_error,
+};
 use habitat_base::text;
 use habitat_base::units::Bytes;
 
@@ -154,7 +153,7 @@ struct Record {
 /// Whether the beginning of a text looks like an op list.
 pub fn looks_like_op_list(head: &[u8]) -> bool {
     let has = |mark: &str| head.windows(mark.len()).any(|window| window == mark.as_bytes());
-    has("\"ops\"") && has("\"op\"") && has("\"inputs\"") && !has(super::FORMAT) && !has("\"traceEvents\"")
+    has("\"ops\"") && has("\"op\"") && has("\"inputs\"") && !has(crate::profile::FORMAT) && !has("\"traceEvents\"")
 }
 
 /// Parses an op list; `name` replaces a missing case name.
