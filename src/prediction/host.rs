@@ -94,7 +94,7 @@ impl Host {
     }
 }
 
-/// Note on waiting in a step recorded with a profiler; the figures are those of [`HOST_LAUNCH_US`].
+/// Note on waiting in a step recorded with a profiler; the figures are those of `HOST_LAUNCH_US`.
 const PROFILED: &str = "kept unchanged on every GPU, but the profiler slowed the CPU (8 to 110 µs per launch in 18 public traces): the real wait is shorter, and ranges reach down to GPU time alone";
 
 /// Note for a step that is predicted from shapes and whose operations are not launched one by one.
@@ -107,7 +107,7 @@ pub(super) fn launched_note(profile: &Profile) -> Option<String> {
 pub(super) const DERIVED: &str = "derived, not measured: GPU busy time of the step recorded here";
 
 /// Host time per operation of eager `PyTorch`, in microseconds, without a profiler. An estimate just above the minimum
-/// of [`HOST_LAUNCH_US`]. The only two hosts measured without a profiler, both rented machines, took 22 to 49 µs per
+/// of `HOST_LAUNCH_US`. The only two hosts measured without a profiler, both rented machines, took 22 to 49 µs per
 /// kernel (`models/lab/steps/recorded.py --show` prints them).
 pub const LAUNCH_US: f64 = 6.0;
 /// Sharpness of the transition from GPU-bound to CPU-bound: if both times are equal, the step takes 1.19 times either.
