@@ -33,7 +33,8 @@ mod switch;
 mod uses;
 pub mod value;
 
-use jiff::civil::Date;
+use std::sync::Arc;
+
 use serde::Serialize;
 
 pub use accept::{Accept, Beside, Fallback, Instead, names as accept_names};
@@ -49,7 +50,7 @@ pub use answer::plan;
 pub use prepared::Prepared;
 pub use uses::{ByUse, Use};
 
-use crate::pricing::{Billing, OfferId, Tier, Trust};
+use crate::pricing::{Billing, Offer, OfferId};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::scale::ModelParallel;
 use habitat_prediction::{Host, Sharding, Warning};
@@ -131,26 +132,16 @@ pub enum PlanStatus {
 /// One part of a plan: one configuration for some hours.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// The offer.
-    pub offer: OfferId,
-    /// Provider.
-    pub provider: String,
-    /// Region.
-    pub region: String,
-    /// Instance type.
-    pub instance_type: String,
-    /// The GPU.
+    /// The offer, of one machine.
+    pub offer: Arc<Offer>,
+    /// The GPU whose prediction it uses.
     pub gpu: GpuSlug,
-    /// Total number of GPUs (GPUs of the offer × machines).
-    pub gpu_count: u32,
     /// Number of machines.
-    pub nodes: u32,
+    pub machines: u32,
     /// Training state divided among the GPUs.
     pub sharding: Sharding,
     /// GPUs that share one replica of the model.
     pub parallel: ModelParallel,
-    /// Purchase option.
-    pub tier: Tier,
     /// Samples per step on ONE GPU, or per micro-batch of one replica; `None` if unknown.
     pub batch_size: Option<u64>,
     /// Batches that each GPU or replica runs per optimizer step, with accumulated gradients.
@@ -169,10 +160,6 @@ pub struct Part {
     pub hours_by: ByUse<Hours>,
     /// Breakdown of the cost; the entries add up to it.
     pub cost_by: ByUse<Usd>,
-    /// Price of all machines per hour.
-    pub price: UsdPerHour,
-    /// Date of the price; `None` if the source has none.
-    pub price_as_of: Option<Date>,
     /// Unit of billed time.
     pub billing: Billing,
     /// One-time cost of transferring the data, part of the cost.
@@ -183,13 +170,21 @@ pub struct Part {
     pub draw: Option<Draw>,
     /// Energy and emissions.
     pub footprint: Footprint,
-    /// Trustworthiness of the price.
-    pub trust: Trust,
     /// Notes on the hours and the step time.
     pub notes: Vec<String>,
 }
 
 impl Part {
+    /// GPUs of all machines.
+    pub fn all_gpus(&self) -> u32 {
+        self.offer.gpu_count * self.machines
+    }
+
+    /// Price of all machines per hour.
+    pub fn price(&self) -> UsdPerHour {
+        self.offer.price * f64::from(self.machines)
+    }
+
     /// For a contract to buy: hours per term, expected number of terms to pay, and paid hours that are not used.
     pub fn terms(&self) -> Option<(u32, f64, Hours)> {
         let Billing::Term(hours) = self.billing else { return None };
@@ -199,8 +194,8 @@ impl Part {
     }
 
     /// Replicas of the model, each with its own batches; the number of GPUs if they do not share one.
-    pub const fn replicas(&self) -> u32 {
-        self.gpu_count / if self.parallel.gpus() == 0 { 1 } else { self.parallel.gpus() }
+    pub fn replicas(&self) -> u32 {
+        self.all_gpus() / if self.parallel.gpus() == 0 { 1 } else { self.parallel.gpus() }
     }
 
     /// Steps of all GPUs together; in training each updates the weights.

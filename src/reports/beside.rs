@@ -51,8 +51,8 @@ pub fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
 
 /// Words for an offer: `8 × v100-sxm2-16gb at lambda us-east-1, on-demand`.
 pub fn offer_words(part: &Part) -> String {
-    let place = [clean(&part.provider, 20), clean(region::shown(&part.region), 30)];
-    format!("{} at {}, {}", gpu_words(part), place.join(" "), part.tier)
+    let place = [clean(&part.offer.provider, 20), clean(region::shown(&part.offer.region), 30)];
+    format!("{} at {}, {}", gpu_words(part), place.join(" "), part.offer.tier)
 }
 
 /// The plan in one sentence; `None` if there is no plan.

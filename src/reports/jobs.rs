@@ -156,8 +156,8 @@ pub fn table(plan: &JobsPlan) -> Table {
         let whole = |value: f64| Cell::text(value);
         table.push(vec![
             Cell::text(&job.name),
-            job.machine.as_ref().map_or_else(|| Cell::text(&part.offer), Cell::text),
-            Cell::text(format!("{} × {}", part.gpu_count, part.gpu)),
+            job.machine.as_ref().map_or_else(|| Cell::text(&part.offer.id), Cell::text),
+            Cell::text(format!("{} × {}", part.all_gpus(), part.gpu)),
             Cell::new(format::hours_with_range(&job.start), job.start.mid.get()),
             whole(job.start.low.get()),
             whole(job.start.high.get()),
@@ -168,7 +168,7 @@ pub fn table(plan: &JobsPlan) -> Table {
             Cell::new(format::usd_with_range(&part.cost), part.cost.mid.get()),
             whole(part.cost.low.get()),
             whole(part.cost.high.get()),
-            Cell::new(format::price(part.price), part.price.get()),
+            Cell::new(format::price(part.price()), part.price().get()),
         ]);
     }
     table
@@ -251,8 +251,9 @@ fn place_words(job: &PlannedJob) -> String {
     if let Some(machine) = &job.machine {
         return text::clean(machine, 60);
     }
-    let (provider, region) = (text::clean(&part.provider, 24), text::clean(region::shown(&part.region), 40));
-    format!("{}, {provider} {region}, {}", plans::gpu_words(part), part.tier)
+    let (provider, region) =
+        (text::clean(&part.offer.provider, 24), text::clean(region::shown(&part.offer.region), 40));
+    format!("{}, {provider} {region}, {}", plans::gpu_words(part), part.offer.tier)
 }
 
 /// A time after the start of the first job.
@@ -264,7 +265,7 @@ fn after(time: &Range<Hours>) -> String {
 pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
     let (part, line) = (&job.part, |label: &str, text: String| (label.to_owned(), text));
     let on = if job.machine.is_some() { "machine" } else { "offer" };
-    let at = job.machine.as_ref().map_or_else(|| part.offer.to_string(), Clone::clone);
+    let at = job.machine.as_ref().map_or_else(|| part.offer.id.to_string(), Clone::clone);
     let mut lines = vec![
         line(on, format!("{}: {}", text::clean(&at, 120), plans::gpu_words(part))),
         line("start", if job.start.high == Hours::ZERO { "at once".to_owned() } else { after(&job.start) }),
@@ -279,7 +280,7 @@ pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
             format!("after {}, {} later than the planned end", format::hours(deadline), format::hours(slack)),
         ));
     }
-    lines.push(line("cost", format!("{} at {}", format::usd_with_range(&part.cost), format::price(part.price))));
+    lines.push(line("cost", format!("{} at {}", format::usd_with_range(&part.cost), format::price(part.price()))));
     let made_of = part.cost_by.iter().map(|(what, cost)| format!("{} {}", what.words(), format::usd_with_range(&cost)));
     lines.extend(made_of.enumerate().map(|(at, words)| line(if at == 0 { "of it" } else { "" }, words)));
     lines.push(line("time", format::hours_with_range(&part.hours)));

@@ -59,7 +59,7 @@ fn table(before: &PlanFile, now: &Plan) -> Table {
 
 fn rows_of_part(table: &mut Table, number_of: usize, then: Option<&FilePart>, now: Option<&Part>) {
     let name = |what: &str| format!("part {number_of}, {what}");
-    let offers = (then.map(|part| part.offer.as_str()), now.map(|part| part.offer.as_str()));
+    let offers = (then.map(|part| part.offer.as_str()), now.map(|part| part.offer.id.as_str()));
     let change = if offers.0 == offers.1 { SAME } else { "another offer" };
     let cell = |offer: Option<&str>| Cell::maybe(offer, |offer| Cell::text(text::clean(offer, 80)));
     table.push(vec![Cell::text(name("offer")), cell(offers.0), cell(offers.1), Cell::text(change)]);
@@ -67,7 +67,7 @@ fn rows_of_part(table: &mut Table, number_of: usize, then: Option<&FilePart>, no
     number(table, &name("step"), then.map(|p| p.step_time_us[1]), now.map(|p| p.step_time_us.mid), step);
     let price = |price| format::price(UsdPerHour::known(price));
     let then = then.map(|part| part.price_usd_per_hour.get());
-    number(table, &name("price"), then, now.map(|part| plan_toml::price(part.price).get()), price);
+    number(table, &name("price"), then, now.map(|part| plan_toml::price(part.price()).get()), price);
 }
 
 fn number(table: &mut Table, what: &str, then: Option<f64>, now: Option<f64>, show: impl Fn(f64) -> String) {
@@ -85,7 +85,7 @@ fn number(table: &mut Table, what: &str, then: Option<f64>, now: Option<f64>, sh
 /// Writes the new price or the reason for an offer that the plan no longer uses.
 fn write_fate(part: &FilePart, now: &Plan, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
     let name = part.offer.as_str();
-    if now.parts.iter().any(|part| part.offer.as_str() == name) {
+    if now.parts.iter().any(|part| part.offer.id.as_str() == name) {
         return Ok(());
     }
     let Some(offer) = prices.offers().iter().find(|offer| offer.id.as_str() == name) else { return Ok(()) };
@@ -94,7 +94,7 @@ fn write_fate(part: &FilePart, now: &Plan, prices: &PriceBook, out: &mut dyn Wri
         let dated = offer.as_of.map_or_else(String::new, |date| format!(" ({date})"));
         writeln!(out, "{name}: {} then, {} now{dated}", format::price(then), format::price(offer.price))?;
     }
-    let instead = now.alternatives.iter().find(|part| part.offer.as_str() == name);
+    let instead = now.alternatives.iter().find(|part| part.offer.id.as_str() == name);
     let rejected = now.rejected.iter().find(|rejected| rejected.offer.as_str() == name);
     match (instead, rejected) {
         (Some(part), _) => writeln!(

@@ -280,15 +280,15 @@ fn version(goal: &Goal) -> u32 {
 }
 
 fn part(part: &Part) -> FilePart {
-    let trust = TrustJson::from(&part.trust);
+    let trust = TrustJson::from(&part.offer.trust);
     FilePart {
-        offer: part.offer.to_string(),
+        offer: part.offer.id.to_string(),
         gpu: part.gpu.to_string(),
-        gpu_count: part.gpu_count,
-        nodes: part.nodes,
+        gpu_count: part.all_gpus(),
+        nodes: part.machines,
         sharding: part.sharding,
         model_parallel: part.parallel,
-        tier: part.tier.to_string(),
+        tier: part.offer.tier.to_string(),
         batch_size: part.batch_size,
         accumulation: part.accumulation,
         global_batch_size: part.global_batch_size,
@@ -300,8 +300,8 @@ fn part(part: &Part) -> FilePart {
         cost_usd: ends(part.cost, usd),
         energy_kwh: part.footprint.energy.map(|energy| ends(energy, |end| time(end.get()))),
         co2_kg: part.footprint.emissions.map(|emitted| ends(emitted, |end| time(end.get()))),
-        price_usd_per_hour: price(part.price),
-        price_as_of: part.price_as_of.map(|date| date.to_string()),
+        price_usd_per_hour: price(part.price()),
+        price_as_of: part.offer.as_of.map(|date| date.to_string()),
         contract: ContractJson::of(part).map(|of| ContractJson { idle_hours: time(of.idle_hours), ..of }),
         market: trust.market.to_owned(),
         price_age_days: trust.price_age_days,
@@ -312,10 +312,10 @@ fn part(part: &Part) -> FilePart {
 
 fn alternative(part: &Part) -> Alternative {
     Alternative {
-        offer: part.offer.to_string(),
+        offer: part.offer.id.to_string(),
         hours: ends(part.hours, hours),
         cost_usd: ends(part.cost, usd),
-        price_usd_per_hour: price(part.price),
+        price_usd_per_hour: price(part.price()),
     }
 }
 
