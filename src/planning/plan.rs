@@ -35,7 +35,8 @@ pub mod value;
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 pub use accept::{Accept, Beside, Fallback, Instead, names as accept_names};
 pub use assumptions::Assumed;
@@ -116,7 +117,7 @@ impl Plan {
 }
 
 /// Whether a plan was found, and how good it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanStatus {
     /// Proven optimal.
@@ -185,12 +186,13 @@ impl Part {
         self.offer.price * f64::from(self.machines)
     }
 
-    /// For a contract to buy: hours per term, expected number of terms to pay, and paid hours that are not used.
-    pub fn terms(&self) -> Option<(u32, f64, Hours)> {
-        let Billing::Term(hours) = self.billing else { return None };
+    /// Terms of a contract to buy; `None` without a contract.
+    pub fn contract(&self) -> Option<Contract> {
+        let Billing::Term(term_hours) = self.billing else { return None };
         let used = self.hours.mid.get();
         let paid = self.billing.billed(used);
-        Some((hours, (paid / f64::from(hours)).round(), Hours::known((paid - used).max(0.0))))
+        let terms = (paid / f64::from(term_hours)).round();
+        Some(Contract { term_hours, terms, idle_hours: (paid - used).max(0.0) })
     }
 
     /// Replicas of the model, each with its own batches; the number of GPUs if they do not share one.
@@ -205,16 +207,31 @@ impl Part {
     }
 }
 
-/// Switch from a spot machine to one that cannot be lost, at the last safe moment: when the remaining time is just
-/// enough for the remaining work there.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Terms of a contract, paid in full, for the expected hours.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ContractJson")]
+pub struct Contract {
+    /// Hours per term.
+    pub term_hours: u32,
+    /// Terms to pay.
+    pub terms: f64,
+    /// Hours paid but not used.
+    pub idle_hours: f64,
+}
+
+/// Switch from spot to an on-demand machine at the moment when the remaining time is just enough for the remaining work
+/// there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SwitchJson")]
 pub struct Switch {
     /// The offer that takes over.
+    #[schemars(with = "String")]
     pub to: OfferId,
     /// Latest hour of the switch if no work is done by then.
     #[serde(rename = "latest_hours")]
+    #[schemars(with = "f64")]
     pub latest: Hours,
-    /// Whether it is expected to do some of the work; if so, it is the second part of the plan.
+    /// Whether it is expected to do some of the work; if so, it is the second part.
     pub is_expected: bool,
 }
 
@@ -244,12 +261,15 @@ impl Total {
     }
 }
 
-/// A rejected offer with the reason.
-#[derive(Debug, Clone, PartialEq)]
+/// A rejected offer.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "RejectedJson")]
 pub struct Rejection {
-    /// The offer.
+    /// Name of the offer.
+    #[schemars(with = "String")]
     pub offer: OfferId,
-    /// The kind of reason, for counting.
+    /// Kind of reason.
+    #[schemars(with = "String")]
     pub kind: RejectionKind,
     /// The reason, with the numbers.
     pub reason: String,
@@ -312,13 +332,14 @@ impl RejectionKind {
 }
 
 /// The solver and its result.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SolverJson")]
 pub struct SolverReport {
-    /// Name of the solver, or `filter and sort` if none was needed.
+    /// Name.
     pub name: String,
-    /// Configurations in the model.
+    /// Number of configurations to choose from.
     pub configurations: usize,
-    /// Remaining relative gap at a gap or time limit.
+    /// Remaining relative gap; absent if the plan is proven optimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<f64>,
 }

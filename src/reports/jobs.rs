@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::plan_form::PlanFormError;
-use super::plans::{self, AssumedJson, PartJson, SolverJson, TotalJson};
+use super::plans::{self, PartJson, TotalJson};
 use super::table::{Cell, Column, Table};
 use super::timeline::{self, Lane};
 use super::{format, predictions, uses};
@@ -14,7 +14,7 @@ use crate::theme::Role;
 use habitat_base::text;
 use habitat_base::units::{Hours, Range};
 use habitat_planning::plan::jobs::{Aim, JobsPlan, PlannedJob};
-use habitat_planning::plan::{Confidence, PlanStatus, Quota, Total};
+use habitat_planning::plan::{Assumed, Confidence, PlanStatus, Quota, SolverReport, Total};
 use habitat_planning::pricing::region;
 
 /// Output of `plan-jobs --json`.
@@ -27,7 +27,8 @@ pub struct JobsJson<'a> {
     pub version: u32,
     /// `optimal`, `gap_limit`, `time_limit` or `infeasible`. `time_limit` without jobs: none found in time, so it is
     /// unknown whether a plan exists.
-    pub status: &'static str,
+    #[schemars(with = "String")]
+    pub status: PlanStatus,
     /// Objective: `cost` of all jobs, or `makespan`, the hours until the last job ends, at the end of the range that
     /// the confidence selects.
     pub aim: &'static str,
@@ -60,7 +61,7 @@ pub struct JobsJson<'a> {
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub reasons: &'a [String],
     /// The solver.
-    pub solver: SolverJson<'a>,
+    pub solver: &'a SolverReport,
     /// Warnings on the predicted times; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<&'a str>,
@@ -86,7 +87,7 @@ pub struct JobJson<'a> {
     /// Offer and GPUs that run it.
     pub part: PartJson<'a>,
     /// Assumptions about the job, with their sources.
-    pub assumptions: Vec<AssumedJson>,
+    pub assumptions: &'a [Assumed],
     /// Notes on the job.
     pub notes: &'a [String],
 }
@@ -97,7 +98,7 @@ pub fn json(plan: &JobsPlan) -> JobsJson<'_> {
     JobsJson {
         format: "habitat-jobs-plan",
         version: 1,
-        status: plans::status(plan.status),
+        status: plan.status,
         aim: if plan.aim == Aim::Cost { "cost" } else { "makespan" },
         confidence: shared.confidence.name(),
         deadline_hours: shared.deadline.map(Into::into),
@@ -109,11 +110,7 @@ pub fn json(plan: &JobsPlan) -> JobsJson<'_> {
         total: plan.total.as_ref().map(TotalJson::new),
         lower_bound: plan.bound,
         reasons: &plan.reasons,
-        solver: SolverJson {
-            name: &plan.solver.name,
-            configurations: plan.solver.configurations,
-            gap: plan.solver.gap,
-        },
+        solver: &plan.solver,
         warnings: plan.warnings.iter().map(|warning| warning.text.as_str()).collect(),
         notes: &plan.notes,
     }
@@ -127,7 +124,7 @@ fn job(job: &PlannedJob) -> JobJson<'_> {
         end_hours: job.end.map(Hours::get),
         deadline_hours: job.deadline.map(Into::into),
         part: plans::part(&job.part),
-        assumptions: plans::assumed(&job.assumptions),
+        assumptions: &job.assumptions,
         notes: &job.notes,
     }
 }

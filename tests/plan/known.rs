@@ -280,7 +280,7 @@ source = "list"
     let part = &by(271.0, 1).parts[0];
     let idle = "720 h paid (1 term of 720 h), 271.0 h used, 62 % idle";
     assert!(part.notes.iter().any(|note| note == idle), "{:?}", part.notes);
-    assert_eq!(part.terms().map(|(hours, terms, idle)| (hours, terms, idle.get().round())), Some((720, 1.0, 449.0)));
+    assert_eq!(part.contract().map(|of| (of.term_hours, of.terms, of.idle_hours.round())), Some((720, 1.0, 449.0)));
 
     // The check counts the terms itself, and knows whose they are.
     let mut wrong = by(271.0, 1);

@@ -77,7 +77,7 @@ impl Offer {
 }
 
 /// Name of an offer, unique in its price book.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OfferId(String);
 
