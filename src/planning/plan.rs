@@ -221,7 +221,7 @@ pub struct Contract {
 
 /// Switch from spot to an on-demand machine at the moment when the remaining time is just enough for the remaining work
 /// there.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "SwitchJson")]
 pub struct Switch {
     /// The offer that takes over.

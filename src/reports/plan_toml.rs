@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 pub use read::{PlanFileError, parse};
 pub use request::Request;
 
-use super::plans::{self, PartJson, TotalJson};
+use super::plans::{self, TotalJson};
 use habitat_base::units::{Hours, Usd, UsdPerHour};
 use habitat_planning::plan::{
-    Accept, Assumed, Assumptions, Contract, Goal, Objective, Part, Plan, PlanStatus, Rejection, Switch,
+    Accept, Assumed, Assumptions, Contract, Goal, Objective, Part, Plan, PlanStatus, Rejection,
 };
 use habitat_planning::pricing::OfferId;
 use habitat_prediction::Predictions;
@@ -157,7 +157,7 @@ struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     totals: Option<toml::Table>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    switch: Option<Switch>,
+    switch: Option<toml::Table>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     part: Vec<toml::Table>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -182,18 +182,17 @@ pub fn toml(
     created: jiff::Timestamp,
     all_rejected: bool,
 ) -> Result<String, toml::ser::Error> {
-    let totals = plan.total.as_ref().map(|total| fields(TotalJson::new(total), &TOTALS));
     let file = Written {
         plan: head(plan, predictions, request, created),
         request,
         goal: goal(&plan.goal)?,
-        totals: totals.transpose()?,
-        switch: plan.switch.clone().map(|switch| Switch { latest: Hours::known(time(switch.latest.get())), ..switch }),
+        totals: plan.total.as_ref().map(|total| fields(TotalJson::new(total), TOTALS)).transpose()?,
+        switch: plan.switch.as_ref().map(|switch| fields(switch, SWITCH)).transpose()?,
         part: plan.parts.iter().map(part).collect::<Result<_, _>>()?,
         alternative: plan
             .alternatives
             .iter()
-            .map(|part| fields(plans::part(part), &ALTERNATIVE))
+            .map(|part| fields(plans::part(part), ALTERNATIVE))
             .collect::<Result<_, _>>()?,
         rejected: counts(&plan.rejected)?,
         assumptions: plan.goal.assumed().into_iter().map(assumed).collect(),
@@ -238,55 +237,29 @@ fn version(goal: &Goal) -> u32 {
 }
 
 /// Fields of a part, in the order of the file.
-const PART: [&str; 25] = [
-    "offer",
-    "gpu",
-    "gpu_count",
-    "nodes",
-    "sharding",
-    "model_parallel",
-    "tier",
-    "batch_size",
-    "accumulation",
-    "global_batch_size",
-    "samples",
-    "steps",
-    "updates",
-    "step_time_us",
-    "hours",
-    "cost_usd",
-    "energy_kwh",
-    "co2_kg",
-    "price_usd_per_hour",
-    "price_as_of",
-    "contract",
-    "market",
-    "price_age_days",
-    "price_doubts",
-    "notes",
-];
+const PART: &str = "offer gpu gpu_count nodes sharding model_parallel tier batch_size accumulation global_batch_size \
+                    samples steps updates step_time_us hours cost_usd energy_kwh co2_kg price_usd_per_hour \
+                    price_as_of contract market price_age_days price_doubts notes";
 /// Fields of an alternative.
-const ALTERNATIVE: [&str; 4] = ["offer", "hours", "cost_usd", "price_usd_per_hour"];
+const ALTERNATIVE: &str = "offer hours cost_usd price_usd_per_hour";
 /// Fields of the totals.
-const TOTALS: [&str; 4] = ["hours", "cost_usd", "energy_kwh", "co2_kg"];
+const TOTALS: &str = "hours cost_usd energy_kwh co2_kg";
+/// Fields of a switch.
+const SWITCH: &str = "to latest_hours is_expected";
 
 /// A part, with its model parallelism as one table.
 fn part(part: &Part) -> Result<toml::Table, toml::ser::Error> {
-    #[derive(Serialize)]
-    struct Form<'a> {
-        #[serde(flatten)]
-        part: PartJson<'a>,
-        #[serde(skip_serializing_if = "ModelParallel::is_none")]
-        model_parallel: ModelParallel,
+    let mut form = toml::Table::try_from(plans::part(part))?;
+    if !part.parallel.is_none() {
+        form.insert("model_parallel".to_owned(), toml::Value::try_from(part.parallel)?);
     }
-    fields(Form { part: plans::part(part), model_parallel: part.parallel }, &PART)
+    fields(form, PART)
 }
 
 /// These fields of a JSON form as in the file; empty lists are left out.
-fn fields(form: impl Serialize, keys: &[&str]) -> Result<toml::Table, toml::ser::Error> {
+fn fields(form: impl Serialize, keys: &str) -> Result<toml::Table, toml::ser::Error> {
     let mut form = toml::Table::try_from(form)?;
-    let field = |key: &&str| Some(((*key).to_owned(), in_file(key, form.remove(*key)?)));
-    let fields = keys.iter().filter_map(field);
+    let fields = keys.split(' ').filter_map(|key| Some((key.to_owned(), in_file(key, form.remove(key)?))));
     Ok(fields.filter(|(_, value)| value.as_array().is_none_or(|list| !list.is_empty())).collect())
 }
 
