@@ -7,7 +7,6 @@
 //! `[totals]`, `[[part]]` and `[[alternative]]` are the result. Ranges are arrays of low end, expected value and high
 //! end. Money is rounded to cents or four significant digits, times to six, whichever is finer than the unit; the goal
 //! keeps nine.
-//! below nine.
 
 mod read;
 mod request;
@@ -195,7 +194,7 @@ pub fn toml(
             .map(|part| fields(plans::part(part), ALTERNATIVE))
             .collect::<Result<_, _>>()?,
         rejected: counts(&plan.rejected)?,
-        assumptions: plan.goal.assumed().into_iter().map(assumed).collect(),
+        assumptions: plan.goal.assumed().iter().map(assumed).collect(),
         rejected_offer: if all_rejected { &plan.rejected } else { &[] },
     };
     let made = concat!("# Made by habitat-tui ", env!("CARGO_PKG_VERSION"));
@@ -318,7 +317,7 @@ fn counts(rejected: &[Rejection]) -> Result<toml::Table, toml::ser::Error> {
     Ok(counts)
 }
 
-fn assumed(one: Assumed) -> (String, toml::Value) {
+fn assumed(one: &Assumed) -> (String, toml::Value) {
     (one.name.replace([' ', '-'], "_"), format!("{} ({})", one.value, one.source).into())
 }
 

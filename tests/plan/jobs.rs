@@ -37,7 +37,7 @@ fn machines(counts: &[u32]) -> Vec<Machine> {
     let of_gpu = |(gpu, count): (usize, &u32)| Machine {
         name: format!("box-{gpu}"),
         gpu: GpuSlug::new(format!("gpu-{gpu}")).unwrap(),
-        gpus: 1,
+        gpu_count: 1,
         count: *count,
         price: UsdPerHour::new(1.0).unwrap(),
     };

@@ -28,7 +28,7 @@ pub struct Offer {
     pub gpu_name: String,
     /// Slug of the GPU in the catalog; `None` if the board is unknown.
     pub gpu: Option<GpuSlug>,
-    /// GPUs of the whole offer.
+    /// GPUs of one machine.
     pub gpu_count: u32,
     /// Memory of one GPU, nominal.
     pub gpu_memory: Option<Bytes>,

@@ -78,7 +78,7 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
             out,
         )?;
     } else {
-        print_table(&offers_report::table(found.iter().map(|offer| offer.as_ref())), args.form, out)?;
+        print_table(&offers_report::table(found.iter().map(|offer| &***offer)), args.form, out)?;
     }
     Ok(u8::from(found.is_empty()))
 }
