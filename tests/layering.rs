@@ -178,7 +178,6 @@ const LONG: [&str; 9] = [
     "base/units.rs",
     "prediction/learned/models.rs",
     "program/store/nsys.rs",
-    "reports/plans.rs",
     "reports/table.rs",
     "reports/verdict.rs",
     "screens/app/screen/predict.rs",
