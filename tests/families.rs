@@ -67,7 +67,7 @@ fn op_lists_are_known_in_full() {
     for path in files("fake") {
         let mut json = Vec::new();
         std::io::Read::read_to_end(&mut store::open(&path, store::Limit::PROFILE).unwrap(), &mut json).unwrap();
-        let profile = habitat_tui::profile::op_list::from_op_list(&json, "w").unwrap();
+        let profile = habitat_tui::op_list::from_op_list(&json, "w").unwrap();
         for operation in &profile.operations {
             let family = family(operation);
             assert_ne!(family, Family::Unknown, "{}", operation.name);

@@ -114,7 +114,7 @@ fn no_gpu_without_an_offer_is_the_fastest_unless_that_is_said() {
     let (without, _) = picks(|offer| offer.provider != "alpha");
     assert_eq!(without.fastest.as_ref().map(name).as_deref(), Some("v100-pcie-32gb"));
     let said = answer::fastest(&known, &without).unwrap().detail.join("; ");
-    assert!(said.contains("H100 SXM5 80GB 5.0 ms: faster, no offer known"), "{said}");
+    assert!(said.contains("H100 SXM5 80GB is faster, 5.0 ms: no offer known"), "{said}");
     let (none, _) = picks(|_| false);
     assert_eq!(none.fastest.as_ref().map(name).as_deref(), Some("h100-sxm5-80gb"));
     let said = answer::fastest(&known, &none).unwrap().detail.join("; ");

@@ -155,7 +155,7 @@ fn figures_of_a_gpu_are_moved() {
     // What was found of another GPU is not shown for this one while it is looked for.
     let mut app = after("3 F L q j");
     effects(&mut app, "F");
-    assert!(predict::what_if::found(&app).is_none() && app.what_if.value().is_some());
+    assert!(predict::changed(&app).is_none() && app.what_if.value().is_some());
     assert_eq!(predict::what_if::answer(&app)[0].1, "predicting …");
     effects(&mut app, "D");
     assert!(app.predict.difference.is_none());

@@ -158,9 +158,8 @@ fn contradictions_are_warned_of() {
         .map(|answer| answer["method"].as_str().unwrap())
         .collect();
     // The test is of the warning: it stands where ranges are apart, and tells these apart.
-    let said = text
-        .lines()
-        .find_map(|line| line.strip_prefix("warning: t4: no step time lies in the ranges of all methods: "));
+    let said =
+        text.lines().find_map(|line| line.strip_prefix("warning: t4: the ranges of the methods do not overlap: "));
     let groups: Vec<Vec<&str>> = said.map_or_else(Vec::new, |said| {
         let names = |group: &str| methods.iter().copied().filter(|name| in_words(group, name)).collect();
         said.split("; ").map(names).collect()
@@ -257,7 +256,7 @@ fn without_shapes_there_is_one_opinion_and_no_error_found() {
     let b200 = on(&found, "b200");
     assert_eq!(methods(b200), ["auto"], "{b200}");
     assert!(b200["answers"][0].get("validated_error").is_none(), "{b200}");
-    assert_eq!(b200["why"], "no method was evaluated on such steps");
+    assert_eq!(b200["why"], "the default; no method was evaluated on such steps");
     let text = folder.ok(&["predict", "bare.habitat.json", "--all-methods", "--to", "b200"]);
     assert!(text.contains("not evaluated"), "{text}");
 }

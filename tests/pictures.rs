@@ -73,7 +73,7 @@ const ANSWERS: [&str; 10] = [
     "times as long",
     "what if: GeForce RTX 4090 with changed specifications",
     "in amp-bf16",
-    "batch size on one GeForce RTX 4090",
+    "batch size on GeForce RTX 4090",
     "1 h",
     "best trade-offs (Pareto front)",
     "longer",

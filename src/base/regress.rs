@@ -1,6 +1,6 @@
 //! Regression on few numbers: straight lines, several variables, order statistics.
 //!
-//! Shared by the regression methods of [`predict`](habitat_prediction). Numbers have no units here; callers handle them.
+//! Shared by the regression methods of `prediction`. Numbers have no units here; callers handle them.
 
 pub mod least_squares;
 pub mod line;

@@ -7,11 +7,12 @@
 //! [`plan`] answers one goal. If only deadline or budget change, [`Prepared`] does the work that depends on neither
 //! once.
 
-pub mod accept;
+mod accept;
 mod answer;
 pub mod assignment;
 mod assumptions;
 mod batch;
+mod beside;
 pub mod check;
 mod configuration;
 mod data;
@@ -38,8 +39,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use accept::{Accept, Beside, Fallback, Instead, names as accept_names};
+pub use accept::{Accept, names as accept_names};
 pub use assumptions::Assumed;
+pub use beside::{Beside, Fallback, Instead};
 pub use energy::{Draw, Footprint, WITH_REST};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
@@ -48,6 +50,7 @@ pub use goal::{
 };
 
 pub use answer::plan;
+pub use limits::other_platform;
 pub use prepared::Prepared;
 pub use uses::{ByUse, Use};
 

@@ -3,6 +3,7 @@
 //! A [`PriceBook`] is read from snapshots in `pricing/<provider>.toml`, shipped ones first, then the user's own. Prices
 //! are for the whole offer, in US dollars per hour.
 
+mod evaluate;
 mod held;
 pub mod import;
 mod intensity;
@@ -11,14 +12,16 @@ pub mod region;
 mod snapshot;
 pub mod spot;
 mod terms;
+mod tier;
 mod trust;
 
 pub use held::Held;
 pub use intensity::{Intensities, Intensity};
-pub use offer::{Offer, OfferId, Tier};
+pub use offer::{Offer, OfferId};
 pub use snapshot::{Recalled, Row, Scope, Snapshot, SnapshotError};
 pub(crate) use terms::begun;
 pub use terms::{Billing, Terms};
+pub use tier::Tier;
 pub use trust::{Doubt, Market, Trust};
 
 use std::collections::BTreeMap;
@@ -50,7 +53,7 @@ impl PriceBook {
                 }
             }
         }
-        trust::evaluate(&mut book, None);
+        evaluate::evaluate(&mut book, None);
         Self { offers: book, ..Self::default() }
     }
 
@@ -78,9 +81,9 @@ impl PriceBook {
 
     /// Carbon intensity at an offer: from the price file of its provider, or otherwise by its place; `None` if unknown.
     pub fn intensity(&self, offer: &Offer) -> Option<Intensity> {
-        let said = self.terms_of(&offer.provider).kg_co2_per_kwh;
-        let said = said.map(|kg_per_kwh| Intensity { kg_per_kwh, average: None });
-        said.or_else(|| self.intensities.of(&offer.provider, &offer.region))
+        let stated = self.terms_of(&offer.provider).kg_co2_per_kwh;
+        let stated = stated.map(|kg_per_kwh| Intensity { kg_per_kwh, average: None });
+        stated.or_else(|| self.intensities.of(&offer.provider, &offer.region))
     }
 
     /// Terms of an offer besides its price. A contract is billed by its terms, a machine of the user's own by the time
@@ -98,7 +101,7 @@ impl PriceBook {
     /// Evaluates the prices on the day of planning.
     #[must_use]
     pub fn on(mut self, day: Date) -> Self {
-        trust::evaluate(&mut self.offers, Some(day));
+        evaluate::evaluate(&mut self.offers, Some(day));
         self
     }
 

@@ -30,10 +30,12 @@ use habitat_base::units::{Bytes, GpuSlug, Micros};
 use habitat_step::catalog::{Catalog, GpuSpec};
 use habitat_step::profile::{Mode, Origin, Workload};
 
-use super::estimate::{Estimate, GpuFacts, MethodShare, Prediction, Predictions, StepTime};
+use super::estimate::{Estimate, MethodShare, StepTime};
+use super::gpu::GpuFacts;
 use super::host::Host;
 use super::memory::MemoryNeed;
 use super::method::Method;
+use super::predictions::{Prediction, Predictions};
 use super::rate::Rates;
 
 /// Reason that totals cannot be predicted.

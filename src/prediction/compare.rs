@@ -11,11 +11,13 @@ pub use super::choice::{ENOUGH, Known, MARGIN, StepKind, Validated, validated};
 use super::choice::{gives_way, percent, validated_lines};
 use super::engine::Prepared;
 use super::error::PredictError;
-use super::estimate::{Estimate, GpuFacts, Prediction, StepTime};
+use super::estimate::{Estimate, StepTime};
+use super::gpu::GpuFacts;
 use super::host::Host;
 use super::method::{COVERED, MethodChoice};
 use super::options::Options;
 use super::origin::origin;
+use super::predictions::Prediction;
 use super::warning::Warning;
 use habitat_base::units::Micros;
 use habitat_step::catalog::Catalog;
@@ -236,7 +238,7 @@ fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize
             (Some(index), why)
         }
         None => match answers().next() {
-            Some((index, _)) => (Some(index), "no method was evaluated on such steps".to_owned()),
+            Some((index, _)) => (Some(index), "the default; no method was evaluated on such steps".to_owned()),
             None => (None, "no method has a prediction".to_owned()),
         },
     }
@@ -264,7 +266,7 @@ fn disagreement(methods: &[Compared], on: &OnGpu) -> Option<String> {
         })
         .collect();
     // Ranges that overlap pairwise have a common value (Helly's theorem in one dimension).
-    (groups.len() > 1).then(|| format!("no step time lies in the ranges of all methods: {}", groups.join("; ")))
+    (groups.len() > 1).then(|| format!("the ranges of the methods do not overlap: {}", groups.join("; ")))
 }
 
 /// Groups methods that have a common value, from the shortest step to the longest.
@@ -332,7 +334,7 @@ mod tests {
         let (methods, far) = on(vec![Some((10.0, 0.1, 9)), Some((13.0, 0.1, 9)), None]);
         let said = |(methods, on): &(Vec<Compared>, OnGpu)| {
             let said = disagreement(methods, on).unwrap();
-            said.strip_prefix("no step time lies in the ranges of all methods: ").unwrap().to_owned()
+            said.strip_prefix("the ranges of the methods do not overlap: ").unwrap().to_owned()
         };
         assert_eq!(said(&(methods, far)), "auto 9.00–11.00 ms; learned 11.70–14.30 ms");
         let odd = on(vec![Some((10.0, 0.1, 9)), Some((30.0, 0.1, 9)), Some((10.5, 0.1, 9))]);

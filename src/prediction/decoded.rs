@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::kernelwise::layer::Layers;
+use super::layer::Layers;
 use super::parallel;
 use habitat_base::units::Flops;
 use habitat_step::catalog::GpuSpec;

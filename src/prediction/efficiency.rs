@@ -14,23 +14,24 @@
 //! Forecasts", 1969). In training the roofline is too fast.
 
 mod convolution;
+mod demand;
 mod limits;
 mod ranges;
 mod terms;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 pub use convolution::{GROUP_CHANNELS, MOST_TAPS};
+pub use demand::{Demand, Term, Units};
 pub use limits::{EXPONENTIALS, FEW_CHANNELS, FOR_AMPERE, Limits, ON_GPU, TILES, UNALIGNED};
 pub use ranges::{Iterations, StepRanges};
-pub use terms::{Demand, Term, Units, demands};
+pub use terms::demands;
 
 use super::decoded::Decoded;
-use super::learned::{LearnedTime, Spread, StepFacts, WIDE};
+use super::facts::StepFacts;
+use super::learned_time::{LearnedTime, Spread, WIDE, between};
 use super::parallel;
 use super::rate::{Rates, STEP_LAUNCH_US};
 use super::roofline::roofline;
@@ -266,11 +267,6 @@ pub fn roofline_of(decoded: &Decoded<'_>, rates: &Rates<'_>) -> Option<Micros> {
     decoded.work.as_ref().map(|work| roofline(rates, work, decoded.dtype.as_ref(), decoded.arithmetic))
 }
 
-/// Weighted geometric mean of two times; `weight` (0 to 1) is that of the second.
-pub fn between(first: Micros, second: Micros, weight: f64) -> Micros {
-    Micros::checked(first.get().powf(1.0 - weight) * second.get().powf(weight)).unwrap_or(first)
-}
-
 /// Names of a GPU's terms: its generation and its slug.
 pub fn gpu_terms(gpu: &GpuSpec) -> [String; 2] {
     let generation = match gpu.compute_capability {
@@ -378,3 +374,6 @@ impl Asked {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

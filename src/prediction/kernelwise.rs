@@ -15,7 +15,6 @@
 
 pub mod apply;
 mod file;
-pub mod layer;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,40 +29,12 @@ use habitat_base::units::GpuSlug;
 use habitat_step::catalog::Vendor;
 use habitat_step::profile::{Mode, PrecisionClass};
 
+pub use crate::layer::{Driver, Layer, Layers, STREAMING};
 pub use apply::{Across, Answer, Level, Lines};
 pub use file::KernelWiseError;
-pub use layer::{Layer, Layers};
 
 /// Minimum number of GPUs to fit a rate by a property, as in the paper.
 pub const LEAST_GPUS: usize = 3;
-
-/// Quantity that the time of a kernel is linear in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Driver {
-    /// Elements of the layer's inputs.
-    Input,
-    /// The layer's floating-point operations.
-    Operations,
-    /// Elements of the layer's result.
-    Output,
-    /// Minimum bytes that the layer moves. Not in the paper.
-    Bytes,
-    /// Operations including those on partial tiles; the tile size is from the kernel's name. Not in the paper.
-    Tiles([u32; 2]),
-}
-
-impl fmt::Display for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Input => f.pad("input"),
-            Self::Operations => f.pad("operations"),
-            Self::Output => f.pad("output"),
-            Self::Bytes => f.pad("bytes"),
-            Self::Tiles([down, across]) => f.pad(&format!("operations on tiles of {down} × {across}")),
-        }
-    }
-}
 
 /// Kernels of one kind of layer with a common line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -111,7 +82,7 @@ pub struct Kind {
 /// Lines fitted on one GPU.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct GpuLines {
-    /// Lines by kind of layer; streaming kinds also have a common entry, [`layer::STREAMING`].
+    /// Lines by kind of layer; streaming kinds also have a common entry, [`STREAMING`].
     pub kinds: BTreeMap<String, Kind>,
     /// Whole steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,16 +6,14 @@
 
 mod corrections;
 mod ensemble;
-mod facts;
 mod file;
 mod models;
 mod query;
-mod time;
 
+pub use crate::facts::{Facts, ModelFacts, StepFacts};
+pub use crate::learned_time::{EFFICIENCY_WEIGHT, LearnedTime, Spread, WIDE, between};
 pub use corrections::Counts;
 pub(super) use corrections::{Correction, Corrections, arithmetic, coordinates, is_host_bound, prior};
 pub use ensemble::Ensemble;
-pub use facts::{Facts, ModelFacts, StepFacts};
 pub use models::{Answering, Models, Run, StepColumns, is_by_efficiency};
 pub use query::{ModelGpu, Query};
-pub use time::{EFFICIENCY_WEIGHT, LearnedTime, Spread, WIDE};

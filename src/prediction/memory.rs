@@ -5,6 +5,7 @@
 //! parameters, gradients and optimizer state alone are too large (`memory/states.rs`). Otherwise it fits if an upper
 //! estimate from shapes does, with all forward results kept to the end.
 
+mod fit;
 mod line;
 mod states;
 
@@ -12,19 +13,19 @@ use habitat_base::units::{Bytes, GIB};
 use habitat_step::catalog::GpuSpec;
 use habitat_step::profile::{DType, MemorySource, Mode, Operation, Phase, Profile, Working, Workload};
 
-use super::estimate::{Fits, MemoryFit};
-use super::precision::Change;
+use super::precision::{Change, Resized};
 use super::rate::Rates;
-use super::sharding::{Activations, ModelStates};
+use super::sharding::ModelStates;
 use habitat_step::op::{Family, family, volume};
 
+pub use fit::{Activations, Fits, MemoryFit, Share};
 pub use line::MemoryLine;
 use states::states;
 
 /// Activations below this share of temporary memory mean that the peak is in the update.
 const UPDATE_SHARE: f64 = 0.01;
 /// Memory of context, libraries and workspaces of a process.
-pub(super) const CONTEXT_BYTES: f64 = 1e9;
+const CONTEXT_BYTES: f64 = 1e9;
 
 /// Memory need of a profile's step, computed once for all GPUs.
 #[derive(Debug, Clone)]
@@ -52,17 +53,6 @@ pub struct MemoryNeed {
     activations: Option<Activations>,
     /// Peak of forward and backward beside the state, if recorded.
     working: Option<Working>,
-}
-
-/// Factors on the recorded memory of a step for numbers of another width: lower and upper end.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Resized {
-    /// Parameters, gradients and optimizer state.
-    pub states: [f64; 2],
-    /// Activations and everything else.
-    pub rest: [f64; 2],
-    /// Upper end of the copies of the weights in the other type.
-    pub copies: Bytes,
 }
 
 impl MemoryNeed {
@@ -124,8 +114,7 @@ impl MemoryNeed {
 
     /// Memory need in narrower or wider numbers: the upper end has the widest numbers throughout and copies of the
     /// weights, the lower end the narrowest. The recording GPU is not evidence for wider numbers.
-    #[must_use]
-    pub fn resized(&self, by: Resized) -> Self {
+    fn resized(&self, by: Resized) -> Self {
         let Resized { states, rest, copies } = by;
         let is_wider = states[1] > 1.0 || rest[1] > 1.0;
         let ran_on = self.ran_on.clone().filter(|_| !is_wider);

@@ -89,7 +89,7 @@ pub(super) fn without_matrix_cores(
         .filter(|(_, operation)| by_rates(operation))
         .filter_map(|(decoded, _)| rates.lacks(decoded))
         .find(|name| *name != "tf32")?;
-    let mut text = format!("no {name} tensor cores: products in {name} are predicted at FP32 speed");
+    let mut text = format!("no {name} tensor cores, so products are predicted at FP32 speed");
     if name == "fp8" {
         text += "; PyTorch does not run them on such GPUs";
     }

@@ -19,7 +19,6 @@ use habitat_step::profile::{DType, Mode, Operation, Phase, Precision, Profile, W
 use super::decoded::Decoded;
 use super::efficiency::{Board, Efficiency, WithTf32};
 use super::estimate::{Estimate, OperationPrediction};
-use super::memory::Resized;
 use super::rate::Rates;
 use super::roofline::roofline;
 use habitat_step::op::name::{self, Form, Name, NormalisationForm};
@@ -42,6 +41,17 @@ pub(super) struct Change {
     recorded: bool,
     /// Changes by operation; `None` if an operation does not change.
     operations: Vec<Option<Changed>>,
+}
+
+/// Factors on the recorded memory of a step for numbers of another width: lower and upper end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Resized {
+    /// Parameters, gradients and optimizer state.
+    pub(super) states: [f64; 2],
+    /// Activations and everything else.
+    pub(super) rest: [f64; 2],
+    /// Upper end of the copies of the weights in the other type.
+    pub(super) copies: Bytes,
 }
 
 /// Operation in the requested precision.

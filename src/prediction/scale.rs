@@ -22,73 +22,22 @@ mod exchange;
 mod machines;
 mod model_parallel;
 
-pub use machines::{Layout, Network};
-pub use model_parallel::{ModelParallel, optimizer_step};
+pub use super::gpu::Link;
+pub use machines::{Layout, ModelParallel, Network};
+pub use model_parallel::optimizer_step;
 
-use super::estimate::{Estimate, GpuFacts};
+use super::estimate::Estimate;
+use super::gpu::GpuFacts;
 use super::sharding::Sharding;
 use super::transformer::TransformerStep;
 use exchange::Exchange;
-use habitat_base::units::{Bytes, BytesPerSecond, Micros, Range};
-use habitat_step::catalog::{GpuSpec, Vendor};
+use habitat_base::units::{Bytes, Micros, Range};
 use habitat_step::profile::{Mode, Precision, Workload};
 
 /// Ends of the range as multiples of the extra time: 10 and 90 % of the pairs.
 const SPREAD: [f64; 2] = [0.1, 3.0];
 /// The same if the extra time of this job was measured on another number of GPUs.
 const SPREAD_MEASURED: [f64; 2] = [1.0 / 3.0, 2.3];
-
-/// Link between the GPUs of one machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Link {
-    /// PCI Express through host memory, the only copy path in drivers of `GeForce` and `TITAN` boards.
-    HostMemory,
-    /// PCI Express from board to board, with or without bridges.
-    PciExpress,
-    /// Modules with `NVLink` 1 to 3 or Infinity Fabric.
-    Modules,
-    /// `NVLink` 4 or later.
-    Switched,
-}
-
-/// `NVLink` bandwidth, both directions, from which [`Link::Switched`] applies.
-const SWITCHED: f64 = 900e9;
-/// Maximum power of a PCI Express board; above it an AMD GPU is a module.
-const BOARD_WATTS: f64 = 300.0;
-
-impl Link {
-    /// Classifies a GPU by name, `NVLink` and power.
-    pub fn new(gpu: &GpuSpec) -> Self {
-        let starts = |word: &str| gpu.name.starts_with(word);
-        if starts("GeForce") || starts("TITAN") {
-            return Self::HostMemory;
-        }
-        if gpu.nvlink.is_some_and(|nvlink| nvlink.get() >= SWITCHED) {
-            return Self::Switched;
-        }
-        let is_amd_module = gpu.vendor == Vendor::Amd && gpu.power.is_some_and(|power| power.get() > BOARD_WATTS);
-        if gpu.name.contains("SXM") || is_amd_module { Self::Modules } else { Self::PciExpress }
-    }
-
-    /// All-reduce bandwidth in training programs, and the relative standard deviation of a step (σ).
-    fn fitted(self) -> (BytesPerSecond, f64) {
-        match self {
-            Self::HostMemory => (BytesPerSecond::known(3e9), 0.03),
-            Self::PciExpress => (BytesPerSecond::known(14e9), 0.02),
-            Self::Modules => (BytesPerSecond::known(33e9), 0.035),
-            Self::Switched => (BytesPerSecond::known(42e9), 0.011),
-        }
-    }
-
-    const fn words(self) -> &'static str {
-        match self {
-            Self::HostMemory => "PCI Express through host memory",
-            Self::PciExpress => "PCI Express",
-            Self::Modules => "modules with NVLink",
-            Self::Switched => "NVLink with switches",
-        }
-    }
-}
 
 /// One batch on one GPU with the whole model.
 #[derive(Debug, Clone, Copy)]
@@ -285,6 +234,7 @@ mod tests {
     use crate::method::Method;
     use crate::shipped;
     use habitat_base::units::GpuSlug;
+    use habitat_step::catalog::Vendor;
 
     fn gpu(link: Link) -> GpuFacts {
         GpuFacts {

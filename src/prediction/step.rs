@@ -2,13 +2,16 @@
 
 use super::base::Base;
 use super::decoded::Decoded;
-use super::estimate::{Estimate, Fits, GpuFacts, MemoryFit, MethodShare, OperationPrediction, Prediction, StepTime};
-use super::host::{self, Host, Pace};
+use super::estimate::{Estimate, MethodShare, OperationPrediction, StepTime};
+use super::gpu::GpuFacts;
+use super::host::{self, Host};
 use super::learned::{self, Answering};
-use super::memory::MemoryNeed;
+use super::memory::{Fits, MemoryFit, MemoryNeed};
 use super::method::{Method, MethodChoice};
 use super::notes;
+use super::pace::Pace;
 use super::precision::{self, Change};
+use super::predictions::Prediction;
 use super::rate::Rates;
 use super::route::{Fitted, Route};
 use super::shares::{self, device_time, far_share, shares, sum_of, update_share};

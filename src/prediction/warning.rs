@@ -33,7 +33,7 @@ impl WarningKind {
             Self::Sharded => "model split over GPUs: one may not run it",
             Self::OneRank => "one rank of several: no communication",
             Self::Unassigned => "GPU time outside the recorded operations",
-            Self::NoMatrixCores => "no tensor cores for its type: FP32 speed",
+            Self::NoMatrixCores => "precision without tensor cores: FP32 speed",
             Self::Uncounted => "unknown FLOPs of some operators",
             Self::NoShapes => "no shapes recorded: wide ranges",
             Self::HostBound => "CPU-bound: a faster GPU will not help much",

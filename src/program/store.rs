@@ -16,8 +16,9 @@ mod save;
 pub mod traces;
 
 pub use decompress::Compression;
+pub use decompress::Limit;
 pub use download::{Download, DownloadError, Downloaded};
-pub use files::{Limit, StoreError, check_regular, open, read, read_as_it_is, read_profile, read_text, there};
+pub use files::{StoreError, check_regular, open, read, read_as_it_is, read_profile, read_text, there};
 pub use kind::{Kind, kind};
 pub use paths::Paths;
 pub use prices::prices;

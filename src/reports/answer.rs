@@ -7,7 +7,7 @@ use super::verdict;
 use super::{format, run};
 use habitat_base::text::{capitalised, clean};
 use habitat_base::units::{OpenRange, UsdPerHour};
-use habitat_planning::plan::accept::other_platform;
+use habitat_planning::plan::other_platform;
 use habitat_planning::plan::value::{self, Value};
 use habitat_planning::pricing::{Offer, PriceBook};
 use habitat_prediction::{Estimate, Fits, Method, Prediction, Predictions};
@@ -150,7 +150,7 @@ pub fn fastest(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     ];
     detail.extend(picks.unoffered.as_ref().map(|other| {
         let it = &predictions.predictions[other.index];
-        format!("{} {}: faster, {}", name(it), format::time(it.step.mid()), offer_words(predictions, other))
+        format!("{} is faster, {}: {}", name(it), format::time(it.step.mid()), offer_words(predictions, other))
     }));
     let answer = format!("{}  {}", name(it), format::time(step.range.mid));
     Some(Answer { question: "Fastest GPU", answer, detail })
@@ -187,14 +187,14 @@ pub fn recorded(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     Some(Answer { question: "Recorded on", answer, detail })
 }
 
-/// Prices that nothing speaks against.
+/// Prices without doubts.
 const FIRM: &str = "firm prices (from the provider itself, not in doubt)";
 
 /// How sure times and prices are.
 fn certainty(predictions: &Predictions, picks: &Picks) -> String {
     let Picks { priced, firm, cheapest_not_firm, .. } = picks;
     let prices = match (priced, cheapest_not_firm) {
-        (0, _) => "no prices".to_owned(),
+        (0, _) => "no offer of these GPUs".to_owned(),
         (_, 0) => format!("{FIRM} for {firm} of {priced} GPUs with an offer"),
         _ => format!(
             "{FIRM} for {firm} of {priced} GPUs with an offer; the cheapest price of {cheapest_not_firm} is not firm (marked ?)"

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
-use super::plans::{PartJson, gpu_words, part};
+use super::parts::{PartJson, gpu_words, part};
 use habitat_base::text::{clean, duration};
 use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{Accept, Beside, Objective, Part, Plan, PlanStatus, accept_names};
@@ -51,8 +51,11 @@ pub fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
 
 /// Words for an offer: `8 × v100-sxm2-16gb at lambda us-east-1, on-demand`.
 pub fn offer_words(part: &Part) -> String {
-    let place = [clean(&part.offer.provider, 20), clean(region::shown(&part.offer.region), 30)];
-    format!("{} at {}, {}", gpu_words(part), place.join(" "), part.offer.tier)
+    if (part.provider.as_str(), part.region.as_str()) == ("own", "here") {
+        return format!("{} on your own machine", gpu_words(part));
+    }
+    let place = [clean(&part.provider, 20), clean(region::shown(&part.region), 30)];
+    format!("{} at {}, {}", gpu_words(part), place.join(" "), part.tier)
 }
 
 /// The plan in one sentence; `None` if there is no plan.
@@ -105,7 +108,10 @@ pub fn room(plan: &Plan) -> Vec<String> {
     let finish = plan.goal.confidence.end(&total.hours);
     let late = plan.goal.deadline.and_then(|deadline| deadline.checked_sub(finish));
     let below = plan.goal.budget.and_then(|budget| budget.checked_sub(total.cost.mid));
-    let late = late.map(|left: Hours| format!("{} before the deadline", duration(left.get())));
+    let late = late.map(|left: Hours| match left.get() {
+        left if left < 0.5 / 60.0 => "just before the deadline".to_owned(),
+        left => format!("{} before the deadline", duration(left)),
+    });
     let below = below.map(|left: Usd| format!("{} below the budget", format::usd(left)));
     late.into_iter().chain(below).collect()
 }
@@ -153,5 +159,8 @@ pub fn bargain(plan: &Plan) -> Option<String> {
         ("Much faster for a little more", format!("--deadline {deadline:.1}h"))
     };
     let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
-    Some(format!("{what}: {cost} in {hours}, {} ({flag})", offer_words(part)))
+    let end = plan.goal.confidence.end(&part.hours);
+    let up_to =
+        if end.get() > part.hours.mid.get() { format!(" (up to {})", format::hours(end)) } else { String::new() };
+    Some(format!("{what}: {cost} in {hours}{up_to}, {} ({flag})", offer_words(part)))
 }

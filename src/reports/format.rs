@@ -33,6 +33,15 @@ pub fn low_high(low: impl Display, high: impl Display) -> String {
     format!("{low}–{high}")
 }
 
+/// A range of sizes, with one unit if both ends have the same: `12.5–15.0 GB`.
+pub fn bytes_range(low: Bytes, high: Bytes) -> String {
+    let (low, high) = (low.to_string(), high.to_string());
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((value, unit)), Some((_, other))) if unit == other => low_high(value, high),
+        _ => low_high(low, high),
+    }
+}
+
 /// A range of large counts with one unit; `from 12 k` if the upper end is unknown.
 pub fn short_range(low: f64, high: Option<f64>) -> String {
     let Some(high) = high else { return format!("from {}", short_count(low)) };
@@ -153,9 +162,13 @@ pub fn hours_range(range: &Range<Hours>) -> String {
     format!("{} {unit}", low_high(low, high))
 }
 
-/// Hours with their range unless it is empty: `12.3 h (10.1–14.5 h)`.
+/// Hours with their range unless it is empty, in one unit: `12.3 h (10.1–14.5 h)`.
 pub fn hours_with_range(range: &Range<Hours>) -> String {
-    if range.low == range.high { hours(range.mid) } else { format!("{} ({})", hours(range.mid), hours_range(range)) }
+    if range.low == range.high {
+        return hours(range.mid);
+    }
+    let (unit, scale) = unit_of_hours(range.high);
+    format!("{} {unit} ({})", bare_hours(range.mid.get() * scale, unit), hours_range(range))
 }
 
 /// Dollars: cents below $100, fractions of a cent below $1.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::table::{Cell, Column, Table};
-use super::{format, plans};
+use super::{format, parts};
 use habitat_planning::plan::{FrontierPart, FrontierPoint};
 
 /// The JSON form (`habitat-frontier`, version 1).
@@ -30,7 +30,7 @@ pub fn table(points: &[FrontierPoint]) -> Table {
     ]);
     for point in points {
         let words = |part: &FrontierPart| {
-            format!("{} ({})", plans::machine_words(part.machines, part.all_gpus, &part.gpu), part.offer)
+            format!("{} ({})", parts::machine_words(part.nodes, part.gpu_count, &part.gpu), part.offer)
         };
         let parts: Vec<String> = point.parts.iter().map(words).collect();
         table.push(vec![

@@ -13,7 +13,7 @@ use markup::{details, escaped, facts, list, paragraph, section, table};
 
 use super::answer::{self, Answer, Picks};
 use super::table::Table;
-use super::{beside, difference, format, goal, plans, predictions, summary, uses, verdict, waits};
+use super::{beside, difference, format, goal, parts, predictions, summary, uses, verdict, waits};
 use habitat_base::text::{capitalised, clean};
 use habitat_base::units::{Hours, Micros, Range};
 use habitat_planning::plan::value::{best_firm_value, best_value};
@@ -185,7 +185,7 @@ impl Report<'_> {
         }
         html.extend(beside::bargain(plan).map(|line| paragraph("", &line)));
         if !plan.alternatives.is_empty() {
-            html.push_str(&details("Next best offers", &table(&plans::parts_table(&plan.alternatives))));
+            html.push_str(&details("Next best offers", &table(&parts::table(&plan.alternatives))));
         }
         html
     }
@@ -196,9 +196,9 @@ impl Report<'_> {
             .parts
             .iter()
             .enumerate()
-            .filter_map(|(at, part)| Some(format!("Part {}: {}", at + 1, plans::batch_words(part)?)));
+            .filter_map(|(at, part)| Some(format!("Part {}: {}", at + 1, parts::batch_words(part)?)));
         let marks = "Thin line: from the earliest to the latest end. Dashed: the deadline.";
-        table(&plans::parts_table(&plan.parts)) + &list(words) + &table(&uses::table(plan)) + &paragraph("muted", marks)
+        table(&parts::table(&plan.parts)) + &list(words) + &table(&uses::table(plan)) + &paragraph("muted", marks)
     }
 
     /// The recorded step as a bar with its idle time, and the operators that take most of it.
@@ -302,7 +302,7 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
             && point.parts.iter().map(|part| &part.offer).eq(own)
     };
     let of_point = |point: &FrontierPoint| {
-        let machines = point.parts.iter().map(|part| plans::machine_words(part.machines, part.all_gpus, &part.gpu));
+        let machines = point.parts.iter().map(|part| parts::machine_words(part.nodes, part.gpu_count, &part.gpu));
         let name = machines.collect::<Vec<_>>().join(" → ");
         let offers: Vec<&str> = point.parts.iter().map(|part| part.offer.as_str()).collect();
         let title = format!(
@@ -316,7 +316,7 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
     };
     let mut points: Vec<Point> = frontier.iter().map(of_point).collect();
     if let Some(total) = plan.total.as_ref().filter(|_| points.iter().all(|point| point.class != "chosen")) {
-        let name = plan.parts.iter().map(plans::gpu_words).collect::<Vec<_>>().join(" → ");
+        let name = plan.parts.iter().map(parts::gpu_words).collect::<Vec<_>>().join(" → ");
         let title = beside::verdict(plan).unwrap_or_default();
         points.push(Point {
             x: end(&total.hours),
@@ -332,7 +332,7 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
         y: one.part.cost.mid.get(),
         name: format!(
             "{} ({})",
-            plans::gpu_words(&one.part),
+            parts::gpu_words(&one.part),
             one.accept.iter().map(|it| it.name()).collect::<Vec<_>>().join(", ")
         ),
         title: format!("{}; {}", beside::gain(one), beside::risk(one)),

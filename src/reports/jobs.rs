@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::parts::{self, PartJson};
 use super::plan_form::PlanFormError;
-use super::plans::{self, PartJson, TotalJson};
+use super::plans::{self, AssumedJson, SolverJson, TotalJson};
 use super::table::{Cell, Column, Table};
 use super::timeline::{self, Lane};
 use super::{format, predictions, uses};
@@ -123,8 +124,8 @@ fn job(job: &PlannedJob) -> JobJson<'_> {
         start_hours: job.start.map(Hours::get),
         end_hours: job.end.map(Hours::get),
         deadline_hours: job.deadline.map(Into::into),
-        part: plans::part(&job.part),
-        assumptions: &job.assumptions,
+        part: parts::part(&job.part),
+        assumptions: plans::assumed(&job.assumptions),
         notes: &job.notes,
     }
 }
@@ -248,9 +249,8 @@ fn place_words(job: &PlannedJob) -> String {
     if let Some(machine) = &job.machine {
         return text::clean(machine, 60);
     }
-    let (provider, region) =
-        (text::clean(&part.offer.provider, 24), text::clean(region::shown(&part.offer.region), 40));
-    format!("{}, {provider} {region}, {}", plans::gpu_words(part), part.offer.tier)
+    let (provider, region) = (text::clean(&part.provider, 24), text::clean(region::shown(&part.region), 40));
+    format!("{}, {provider} {region}, {}", parts::gpu_words(part), part.tier)
 }
 
 /// A time after the start of the first job.
@@ -264,7 +264,7 @@ pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
     let on = if job.machine.is_some() { "machine" } else { "offer" };
     let at = job.machine.as_ref().map_or_else(|| part.offer.id.to_string(), Clone::clone);
     let mut lines = vec![
-        line(on, format!("{}: {}", text::clean(&at, 120), plans::gpu_words(part))),
+        line(on, format!("{}: {}", text::clean(&at, 120), parts::gpu_words(part))),
         line("start", if job.start.high == Hours::ZERO { "at once".to_owned() } else { after(&job.start) }),
         line("end", after(&job.end)),
     ];
@@ -284,8 +284,8 @@ pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
     let taken =
         part.hours_by.iter().map(|(what, hours)| format!("{} {}", what.words(), format::hours_with_range(&hours)));
     lines.extend(taken.enumerate().map(|(at, words)| line(if at == 0 { "of it" } else { "" }, words)));
-    lines.push(line("energy", plans::footprint_words(&part.footprint)));
-    lines.extend(plans::batch_words(part).map(|words| line("batch", words)));
+    lines.push(line("energy", parts::footprint_words(&part.footprint)));
+    lines.extend(parts::batch_words(part).map(|words| line("batch", words)));
     lines.extend(part.notes.iter().map(|note| line("", text::clean(note, 400))));
     lines.extend(job.notes.iter().map(|note| line("note", text::clean(note, 400))));
     lines
@@ -396,7 +396,7 @@ pub fn write(plan: &JobsPlan, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out)?;
     for job in &plan.jobs {
-        let batch = plans::batch_words(&job.part);
+        let batch = parts::batch_words(&job.part);
         let words: Vec<&str> = batch.iter().chain(&job.part.notes).map(String::as_str).collect();
         writeln!(out, "  {}: {}", job.name, words.join("; "))?;
     }

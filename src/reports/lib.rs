@@ -21,6 +21,7 @@ pub mod launch;
 pub mod memory;
 pub mod offers;
 pub mod outcome;
+pub mod parts;
 pub mod plan_changes;
 pub mod plan_form;
 pub mod plan_toml;

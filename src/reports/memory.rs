@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::format;
 use habitat_base::units::Bytes;
 use habitat_prediction::{Fits, MemoryFit, Prediction, Predictions, Sharding};
 use habitat_step::profile::{Memory, MemorySource, Mode, Profile, Workload};
@@ -73,7 +74,7 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
             let mut likely = found(narrowest, workload, recomputes);
             likely.retain(|(remedy, _)| sure.iter().all(|(other, _)| other != remedy));
             let most = at_most.checked_sub(fit.usable).filter(|most| most.get() > excess.get());
-            (sure, likely, most.map_or_else(|| excess.to_string(), |most| format!("{excess} to {most}")))
+            (sure, likely, most.map_or_else(|| excess.to_string(), |most| format::bytes_range(excess, most)))
         }
         _ => (found(fit, workload, recomputes), Vec::new(), excess.to_string()),
     };
@@ -197,11 +198,11 @@ fn beside_states(fit: &MemoryFit) -> Option<Bytes> {
 fn parts_of(fit: &MemoryFit) -> String {
     let mut parts = Vec::new();
     if let Some(states) = &fit.states {
-        let most = if fit.narrowest.is_some() { "at most: " } else { "" };
-        parts.push(format!("{most}parameters and gradients {}", states.parameters + states.gradients));
+        let most = if fit.narrowest.is_some() { "up to " } else { "" };
+        parts.push(format!("parameters and gradients {most}{}", states.parameters + states.gradients));
         if states.optimizer.get() > 0.0 {
             let assumed = if states.is_assumed { " (assuming Adam)" } else { "" };
-            parts.push(format!("optimizer state {}{assumed}", states.optimizer));
+            parts.push(format!("optimizer state {most}{}{assumed}", states.optimizer));
         }
     }
     parts.extend(
@@ -308,7 +309,7 @@ mod tests {
                 optimizer: gb(8.0),
                 is_assumed: false,
             }),
-            activations: Some(habitat_prediction::sharding::Activations { least: gb(20.0), most: gb(20.0) }),
+            activations: Some(habitat_prediction::memory::Activations { least: gb(20.0), most: gb(20.0) }),
             working: None,
             narrowest: None,
         };
@@ -337,7 +338,10 @@ mod tests {
             assert!(said.contains("would fit with a micro-batch of "), "{precision:?}: {said}");
         }
         let narrow = advice(bert, "rtx-3060", Some(Bf16));
-        assert!(narrow.contains("12.5 GB to ") && narrow.contains("a micro-batch of 8 instead of 32"), "{narrow}");
+        assert!(
+            narrow.contains("12.5–15.0 GB too much") && narrow.contains("a micro-batch of 8 instead of 32"),
+            "{narrow}"
+        );
         assert!(narrow.contains("or activation checkpointing"), "{narrow}");
         let resnet = "resnet50-h200-b256";
         let wide = advice(resnet, "rtx-3060", Some(Fp32));

@@ -41,7 +41,7 @@ pub struct OfferJson<'a> {
 
 /// Columns of [`Trust`], which follow the date of the price.
 pub(super) const TRUST: [Column; 3] = [
-    Column::number("days", "price_age_days").dropped(7),
+    Column::number("age, days", "price_age_days").dropped(7),
     Column::text("", "market"),
     Column::text("in doubt", "price_doubts").dropped(4).cut_to(8),
 ];

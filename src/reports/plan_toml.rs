@@ -16,13 +16,11 @@ use serde::{Deserialize, Serialize};
 pub use read::{PlanFileError, parse};
 pub use request::Request;
 
-use super::plans::{self, TotalJson};
-use habitat_base::units::{Hours, Usd, UsdPerHour};
-use habitat_planning::plan::{
-    Accept, Assumed, Assumptions, Contract, Goal, Objective, Part, Plan, PlanStatus, Rejection,
-};
-use habitat_planning::pricing::OfferId;
-use habitat_prediction::Predictions;
+use super::offers::TrustJson;
+use super::parts::ContractJson;
+use super::plans::{self, SwitchJson};
+use habitat_base::units::{Hours, Range, Usd, UsdPerHour};
+use habitat_planning::plan::{Accept, Assumptions, Goal, Objective, Part, Plan};
 use habitat_prediction::scale::ModelParallel;
 
 /// Value of `format`.

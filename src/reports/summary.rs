@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use super::{beside, format, memory, plans, predictions, uses, waits};
+use super::{beside, format, memory, parts, predictions, uses, waits};
 use habitat_base::text;
 use habitat_planning::plan::{Plan, PlanStatus, Rejection};
 use habitat_planning::pricing::PriceBook;
@@ -51,7 +51,9 @@ pub fn write_step(profile: &Profile, label: &str, out: &mut dyn Write) -> io::Re
         format!("step {} measured{over}{with}: GPU idle {}", format::time(split.step), format::percent(1.0 - scale))
     }));
     let phases = breakdown.phases.iter();
-    facts.extend(phases.map(|phase| format!("{} {}", phase.phase, format::percent(phase.share * scale))));
+    facts.extend(phases.map(|phase| {
+        format!("{} {}", phase.phase.to_string().replace('_', " "), format::percent(phase.share * scale))
+    }));
     facts.extend(memory::words(profile));
     writeln!(out, "  {}", if facts.is_empty() { "no GPU timings".to_owned() } else { facts.join(" · ") })
 }
@@ -67,6 +69,20 @@ fn origin_words(profile: &Profile) -> String {
         (None, None) => "an unnamed GPU".to_owned(),
     };
     format!("recorded on {name}")
+}
+
+/// GPU and software of the recording, in one line.
+pub fn recorded_on(profile: &Profile) -> String {
+    let Some(origin) = &profile.origin else {
+        return "shapes only, no GPU timings".to_owned();
+    };
+    let mut parts: Vec<String> = Vec::new();
+    let gpu = origin.gpu_name.clone().or_else(|| origin.gpu.as_ref().map(ToString::to_string));
+    parts.push(gpu.map_or_else(|| "GPU unknown".to_owned(), |gpu| text::clean(&gpu, 40)));
+    parts.extend(origin.framework.as_ref().map(|framework| text::clean(framework, 24)));
+    parts.extend(origin.cuda.as_ref().map(|cuda| format!("CUDA {}", text::clean(cuda, 12))));
+    parts.extend(origin.driver.as_ref().map(|driver| format!("driver {}", text::clean(driver, 16))));
+    parts.join(" · ")
 }
 
 /// Writes the recording: workload, origin, step, phases and the longest operations.
@@ -95,9 +111,12 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
         writeln!(out, "  {words}")?;
     }
     if breakdown.total.get() > 0.0 {
-        let phases: Vec<_> =
-            breakdown.phases.iter().map(|phase| format!("{} {}", phase.phase, format::percent(phase.share))).collect();
-        writeln!(out, "  {}", phases.join(" · "))?;
+        let phases: Vec<_> = breakdown
+            .phases
+            .iter()
+            .map(|phase| format!("{} {}", phase.phase.to_string().replace('_', " "), format::percent(phase.share)))
+            .collect();
+        writeln!(out, "  of GPU time: {}", phases.join(" · "))?;
         let segments = Breakdown::segments(profile, |operation| habitat_step::op::family(operation).name());
         writeln!(out, "  {}", step_words(&segments))?;
         let entries =
@@ -174,7 +193,9 @@ pub fn write_predictions(
     predictions::write_warnings(&predictions.warnings(), out)?;
     let table = predictions::table(predictions, prices);
     let dropped = table.write_fitted(width, out)?;
-    if !dropped.is_empty() || !predictions.notes.is_empty() {
+    let has_notes =
+        !predictions.notes.is_empty() || predictions.predictions.iter().any(|one| one.narrow_on_amd().is_some());
+    if !dropped.is_empty() || has_notes {
         writeln!(out)?;
     }
     if !dropped.is_empty() {
@@ -186,6 +207,14 @@ pub fn write_predictions(
     }
     for note in &predictions.notes {
         writeln!(out, "note: {note}")?;
+    }
+    let narrow: Vec<(&str, &str)> =
+        predictions.predictions.iter().filter_map(|one| Some((one.gpu.slug.as_str(), one.narrow_on_amd()?))).collect();
+    if let Some((_, note)) = narrow.first() {
+        let names: Vec<&str> = narrow.iter().take(3).map(|(name, _)| *name).collect();
+        let more = narrow.len() - names.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        writeln!(out, "note: {}{more}: {note}", names.join(", "))?;
     }
     let workload = &predictions.workload;
     if predictions.predictions.iter().any(|one| memory::micro_batch(&one.memory, workload).is_some()) {
@@ -235,11 +264,11 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
         }
         (_, Some(total)) => {
             let work = format::grouped(plan.work.get());
-            let footprint = plans::footprint_words(&total.footprint);
+            let footprint = parts::footprint_words(&total.footprint);
             writeln!(out, "work: {work} {}; energy: {footprint}", plan.work.unit())?;
-            plans::parts_table(&plan.parts).write_text(out)?;
+            parts::table(&plan.parts).write_text(out)?;
             for part in &plan.parts {
-                if let Some(batch) = plans::batch_words(part) {
+                if let Some(batch) = parts::batch_words(part) {
                     writeln!(out, "  batch: {batch}")?;
                 }
                 for note in &part.notes {
@@ -261,7 +290,7 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
     }
     if !plan.alternatives.is_empty() {
         writeln!(out, "\nNext best:")?;
-        plans::parts_table(&plan.alternatives).write_text(out)?;
+        parts::table(&plan.alternatives).write_text(out)?;
     }
     if !plan.rejected.is_empty() {
         let shown = if all_rejected { plan.rejected.len() } else { REJECTED };

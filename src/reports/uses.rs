@@ -1,63 +1,13 @@
-//! Time and cost of a plan by use, as a table for the screen and for text, and in JSON.
-
-use std::ops::Add;
-
-use schemars::JsonSchema;
-use serde::Serialize;
+//! Time and cost of a plan by use, as a table for the screen and for text.
 
 use super::format;
-use super::plans::gpu_words;
+use super::parts::gpu_words;
 use super::table::{Cell, Column, Table};
 use super::timeline::{self, Lane};
 use crate::theme::Role;
 use habitat_base::text::clean;
 use habitat_base::units::{Hours, Range, Usd};
-use habitat_planning::plan::{ByUse, Part, Plan, Total, Use};
-
-/// Hours or dollars by use; uses without any are absent.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct UsesJson {
-    /// Start-up before the first step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub setup: Option<Range<f64>>,
-    /// Training steps, each counted once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub training: Option<Range<f64>>,
-    /// Writing checkpoints.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub checkpoints: Option<Range<f64>>,
-    /// Steps repeated after losses of spot machines, and restarts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repeated: Option<Range<f64>>,
-    /// Waiting for another spot machine after a loss.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<Range<f64>>,
-    /// Paid but unused time of started hours or of a contract's term.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unused: Option<Range<f64>>,
-    /// Storing the data at the provider.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub storage: Option<Range<f64>>,
-    /// Copying the data once, before the first step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data: Option<Range<f64>>,
-}
-
-impl UsesJson {
-    pub(super) fn new<T: Copy + Default + PartialEq + Add<Output = T> + Into<f64>>(by: &ByUse<T>) -> Self {
-        let of = |what| Some(by.of(what)).filter(|taken| *taken != Range::default()).map(|taken| taken.map(Into::into));
-        Self {
-            setup: of(Use::Setup),
-            training: of(Use::Training),
-            checkpoints: of(Use::Checkpoints),
-            repeated: of(Use::Repeated),
-            waiting: of(Use::Waiting),
-            unused: of(Use::Unused),
-            storage: of(Use::Storage),
-            data: of(Use::Data),
-        }
-    }
-}
+use habitat_planning::plan::{Part, Plan, Total, Use};
 
 /// Bars of the parts, one after another at their expected hours.
 pub fn lanes(plan: &Plan) -> Vec<Lane> {
@@ -125,10 +75,21 @@ pub fn table(plan: &Plan) -> Table {
     if plan.parts.len() > 1 {
         table.push(row(Role::Title, "all parts".to_owned(), None, Some(total.hours), total.cost, 1.0));
         for (what, cost) in total.cost_by.iter() {
-            table.push(used(what, None, None, cost, total));
+            table.push(used(what, None, None, in_order(cost), total));
         }
     }
     table
+}
+
+/// Least and most cost of a use. Spot costs least if it does all the work and most if it does none, so a use of spot
+/// machines, such as checkpoints, may cost more at the low end of the plan than at its high end.
+fn in_order(cost: Range<Usd>) -> Range<Usd> {
+    let ends = [cost.low, cost.mid, cost.high];
+    Range {
+        low: ends.into_iter().fold(cost.mid, Usd::min),
+        mid: cost.mid,
+        high: ends.into_iter().fold(cost.mid, Usd::max),
+    }
 }
 
 /// Legend of the bars, with a deadline that is beyond the axis.

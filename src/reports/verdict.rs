@@ -169,7 +169,7 @@ fn untimed(profile: &Profile) -> &'static str {
     } else if source.starts_with(OP_LIST) {
         "an op list, nothing was timed"
     } else {
-        "the recorded step has no times of a GPU"
+        "recorded on a CPU or from shapes, without GPU timings"
     }
 }
 
@@ -315,7 +315,7 @@ impl Recorded {
             Some((family, share)) => {
                 let next = match self.shorter(family) {
                     FASTER if self.fusable >= WORTH_FUSING => format!(
-                        "torch.compile fuses elementwise kernels and norms ({}); a faster GPU shortens the rest",
+                        "torch.compile fuses elementwise kernels and norms ({}); a faster GPU helps too",
                         whole(self.fusable)
                     ),
                     next => next.to_owned(),
@@ -424,7 +424,7 @@ mod tests {
                 None,
                 Bound::Gpu,
                 "GPU-bound: busy 97 % of the step, 62 % of it matrix product; torch.compile fuses \
-                 elementwise kernels and norms (38 %); a faster GPU shortens the rest",
+                 elementwise kernels and norms (38 %); a faster GPU helps too",
             ),
             (
                 Snapshot::default(),
@@ -483,9 +483,9 @@ mod tests {
             step.recording = serde_json::from_str(&recording).ok();
             of_profile(&step, None).unwrap_err()
         };
-        assert_eq!(of("trace of shapes, torch 2.15.0"), "not known: traced from shapes, nothing was timed");
-        assert_eq!(of("op list"), "not known: an op list, nothing was timed");
-        assert_eq!(of("kineto trace, shapes only"), "not known: the recorded step has no times of a GPU");
+        assert_eq!(of("trace of shapes, torch 2.15.0"), "unknown: traced from shapes, nothing was timed");
+        assert_eq!(of("op list"), "unknown: an op list, nothing was timed");
+        assert_eq!(of("kineto trace, shapes only"), "unknown: recorded on a CPU or from shapes, without GPU timings");
     }
 
     /// The timeline of a file shows what the host did while the GPU waited.

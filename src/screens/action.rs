@@ -204,7 +204,7 @@ actions! {
         Increase "plan.increase" ["+"] "" Slider "One step more";
         Decrease "plan.decrease" ["-"] "" Slider "One step less";
         SetValue "plan.set-value" ["="] "type" Value "Type a value for the slider";
-        NoLimit "plan.no-limit" ["0", "backspace"] "no limit" Limit "Remove the limit; reset a changed specification or batch size";
+        NoLimit "plan.no-limit" ["0", "backspace"] "reset" Limit "Remove the limit; reset a changed specification or batch size";
         Objective "plan.objective" ["o"] "objective" PlanScreen "Cheapest or fastest first";
         OnDemand "plan.on-demand" ["d"] "on-demand" PlanScreen "On-demand offers on or off";
         Spot "plan.spot" ["i"] "spot" PlanScreen "Accept spot (interruptible) machines, or not";

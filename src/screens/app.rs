@@ -1,6 +1,7 @@
 //! State of the front end and its changes: [`App::update`] takes a [`Msg`] and returns the [`Effect`]s to run. This
 //! module uses no terminal, no async runtime, and no input or output.
 
+mod adopt;
 pub mod available;
 mod command;
 mod dialog;

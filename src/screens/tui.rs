@@ -1,6 +1,7 @@
 //! The terminal program: all uses of ratatui and crossterm are in this module.
 
 mod clipboard;
+mod glyphs;
 mod input;
 mod paint;
 #[cfg(unix)]

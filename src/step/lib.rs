@@ -3,6 +3,7 @@
 //! - [`profile::Profile`]: the operations of one step and their measured times. All recordings
 //!   end in one, and all predictions start from one.
 //! - [`op`]: operators, decoded from their names here and nowhere else: FLOPs, bytes, shapes.
+//! - [`op_list`]: steps that were traced but not run.
 //! - [`catalog::Catalog`]: each GPU's specifications, with a source for every figure.
 //!
 //! It must not know: formats of traces, predictions, prices, files, terminals.
@@ -12,6 +13,7 @@ extern crate self as habitat_step;
 
 pub mod catalog;
 pub mod op;
+pub mod op_list;
 pub mod profile;
 
 #[cfg(test)]

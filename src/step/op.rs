@@ -2,7 +2,7 @@
 //!
 //! An [`Op`] is decoded from the name, shapes and arguments of an operation. Everything derived from it lives here,
 //! once: FLOPs and memory traffic ([`Work`]), the parts that learned models predict ([`Primitive`]) and the [`Family`].
-//! Each kind of operator has its own file; only [`name`] reads operator names.
+//! Each kind of operator has its own file; only [`name`] and [`tensorflow`] read operator names.
 
 mod attention;
 mod convolution;
@@ -20,6 +20,7 @@ mod reduction;
 mod results;
 mod rows;
 mod stream;
+pub mod tensorflow;
 mod total;
 mod work;
 

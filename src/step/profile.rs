@@ -8,7 +8,6 @@ pub mod breakdown;
 pub mod difference;
 mod kernel;
 pub mod modules;
-pub mod op_list;
 mod operation;
 mod read;
 mod sample;
@@ -22,6 +21,7 @@ use sha2::{Digest, Sha256};
 
 pub use kernel::{Kernel, is_host_transfer};
 pub use operation::{Attribute, DType, Operation, Phase, Shape};
+pub(crate) use read::json_error;
 pub use read::{ProfileError, Warning};
 pub use sample::Sample;
 pub use timeline::Timeline;

@@ -19,6 +19,7 @@ mod launched;
 mod loader;
 mod nest;
 mod options;
+mod parts;
 mod pattern;
 mod ranks;
 mod samples;

@@ -21,6 +21,7 @@ use habitat_tui::catalog::{Calibration, Catalog, GpuSpec, Layer};
 use habitat_tui::cli::resolve;
 use habitat_tui::keymap::Keymap;
 use habitat_tui::live::Tail;
+use habitat_tui::op_list;
 use habitat_tui::predict::blackbox::{BlackBoxModel, OperatorTotals};
 use habitat_tui::predict::bundle::Bundle;
 use habitat_tui::predict::efficiency::Efficiency;
@@ -28,13 +29,13 @@ use habitat_tui::predict::kernelwise::KernelWise;
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::{self, MethodChoice, Options};
 use habitat_tui::pricing::{Snapshot, import as catalogs};
-use habitat_tui::profile::{DeviceInfo, Profile, op_list};
+use habitat_tui::profile::{DeviceInfo, Profile};
 use habitat_tui::report::outcome::Run;
 use habitat_tui::report::plan_toml;
 use habitat_tui::report::theme::{ColourLevel, Theme};
 use habitat_tui::settings::file::SettingsFile;
 use habitat_tui::settings::jobs::JobsFile;
-use habitat_tui::store::{bundled, collected, files, kind, nsys, operator_tables, run_logs};
+use habitat_tui::store::{Limit, bundled, collected, files, kind, nsys, operator_tables, run_logs};
 use habitat_tui::trace::TraceError;
 use habitat_tui::trace::import::{self, Import, ImportOptions};
 use habitat_tui::trace::kineto::{self as traces, Packer, Recorded, Spill};
@@ -208,7 +209,7 @@ fn black_box(bytes: &[u8]) {
 fn containers(bytes: &[u8]) {
     let unpacked = files::decompress(bytes);
     let from_file = in_a_file("packed", bytes, |path| {
-        let limit = files::Limit::WEIGHTS;
+        let limit = Limit::WEIGHTS;
         (files::read(path, limit), files::beginning(path, 100), kind::kind(path))
     });
     match (unpacked, from_file) {

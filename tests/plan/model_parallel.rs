@@ -4,8 +4,9 @@ use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{
     Goal, Limits, Objective, Plan, PlanError, PlanStatus, RejectionKind, ShardingChoice, Work, plan,
 };
+use habitat_tui::predict::memory::Activations;
 use habitat_tui::predict::scale::{ModelParallel, ScaleError};
-use habitat_tui::predict::sharding::{Activations, ModelStates, Sharding};
+use habitat_tui::predict::sharding::{ModelStates, Sharding};
 use habitat_tui::predict::transformer::TransformerStep;
 use habitat_tui::predict::{Fits, Predictions, Warning, WarningKind};
 use habitat_tui::pricing::{Offer, PriceBook, Tier};

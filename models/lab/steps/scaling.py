@@ -11,7 +11,7 @@ out: networks whose parameters or units of throughput are not given, and BERT of
 on 8 GPUs, whose throughput is known to be too high. Lambda's logs of Transformer-XL are listed
 but not fitted to: on eight RTX 3070 they show 1.3 GB of gradients in less than a millisecond.
 
---fit (numpy and scipy) prints the constants of src/predict/scale.rs fitted to such pairs, and the
+--fit (numpy and scipy) prints the constants of src/prediction/scale.rs fitted to such pairs, and the
 errors with them and with each network left out of the fit. The loss is the mean of |log error|,
 in which a network of a source weighs the root of its number of pairs; each constant is held to its
 order of magnitude (0.02 for each e-fold away from PRIOR).
@@ -127,8 +127,8 @@ PRIOR = [3, 10, 30, 50, 0.02, 0.02, 0.02, 0.02, 0.5, 1]
 
 
 def shipped():
-    """The constants of src/predict/scale.rs and what is beside it, in the same order."""
-    sources = pathlib.Path(__file__).parents[3] / "src/predict"
+    """The constants of src/prediction/scale.rs and what is beside it, in the same order."""
+    sources = pathlib.Path(__file__).parents[3] / "src/prediction"
     source = "".join((sources / name).read_text() for name in ("scale.rs", "scale/exchange.rs"))
     links = re.findall(r"BytesPerSecond::known\(([0-9.]+)e9\), ([0-9.]+)\)", source)
     once = [float(re.search(rf"const {name}: f64 = ([0-9.]+);", source)[1]) for name in ("HIDING", "HOST_US")]
@@ -137,7 +137,7 @@ def shipped():
 
 
 def link(gpu):
-    """As `Link::new` of src/predict/scale.rs says it of the GPUs in this table."""
+    """As `Link::new` of src/prediction/scale.rs says it of the GPUs in this table."""
     if gpu.startswith(("gtx", "titan")) or re.match(r"rtx-[2-5]0", gpu):
         return 0
     return 3 if gpu.startswith(("h100-sxm", "h200", "b200")) else 2 if "sxm" in gpu else 1

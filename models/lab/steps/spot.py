@@ -4,7 +4,7 @@
 
 TRACES has the columns trace, start_s, length_s and nodes: the runs of `skypilot-org/spot-traces`
 (221da1a, "Can't Be Late", NSDI 2024), which are not in this repository. Printed are the rows of
-`src/pricing/spot.rs`, one for each trace of a single machine, those asked for before those kept running: hours watched, hours in which it was
+`src/planning/pricing/spot.rs`, one for each trace of a single machine, those asked for before those kept running: hours watched, hours in which it was
 there, and how often it was lost; then how losses grow with the GPUs of a machine, as a power of
 them: the geometric mean over traces of 1 and 8 GPUs of one kind in one zone on the same days.
 """

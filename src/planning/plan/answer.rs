@@ -7,9 +7,9 @@ use super::check::{check, check_sources};
 use super::energy::kilograms;
 use super::explain;
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit};
+use super::problem::{Aim, Limit, SAME};
 use super::relax;
-use super::search::{Found, SAME, aims, best_single};
+use super::search::{Found, aims, best_single};
 use super::solve::Proof;
 use super::switch::Switched;
 use super::{Goal, Objective, Part, Plan, PlanError, PlanStatus, Rejection, RejectionKind, SolverReport, Total};
@@ -198,7 +198,7 @@ impl Prepared {
             })
             .map(|(c, finish, cost)| {
                 let all = (finish, cost, self.kilograms(c));
-                (c, measure(first, all), measure(second, all))
+                (c, first.of_plan(all), second.of_plan(all))
             })
             .collect();
         rest.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2)).then(a.0.cmp(&b.0)));
@@ -226,14 +226,14 @@ impl Prepared {
         let beside: HashSet<&OfferId> = plan.beside.iter().map(|beside| &beside.part.offer.id).collect();
         let is_told: HashSet<usize> = all.iter().map(|(place, _)| *place).chain(shown).collect();
         let others = self.others.iter().enumerate().filter(|(_, other)| !is_told.contains(&other.place));
-        let others = others.filter(|(_, other)| !beside.contains(&other.offer.id));
-        let mut others: Vec<(usize, f64)> =
-            others.filter_map(|(c, _)| Some((c, self.beside.choices[c].whole(self.work.get())?.1))).collect();
+        let others = others.filter(|(_, other)| !beside.contains(&other.offer));
+        let mut others: Vec<(usize, (f64, f64))> =
+            others.filter_map(|(c, _)| Some((c, self.beside.choices[c].whole(self.work.get())?))).collect();
         let place = |c: usize| self.others[c].place;
-        others.sort_by(|a, b| place(a.0).cmp(&place(b.0)).then(a.1.total_cmp(&b.1)));
+        others.sort_by(|a, b| place(a.0).cmp(&place(b.0)).then(a.1.1.total_cmp(&b.1.1)));
         others.dedup_by_key(|(c, _)| place(*c));
-        all.extend(others.into_iter().map(|(c, cost)| {
-            let (offer, reason) = (self.others[c].offer.id.clone(), self.not_accepted(c, cost));
+        all.extend(others.into_iter().map(|(c, (finish, cost))| {
+            let (offer, reason) = (self.others[c].offer.clone(), self.not_accepted(c, finish, cost, limit));
             (place(c), Rejection { offer, kind: RejectionKind::NotAccepted, reason })
         }));
         all.sort_by_key(|(place, _)| *place);
@@ -272,17 +272,18 @@ impl Prepared {
                 format!("costs {} in {}, {more} more than the plan", dollars(cost), duration(takes))
             }
             Objective::Time => {
-                let more = duration((finish - self.finish(total)).max(0.0));
-                format!("takes {} for {}, {more} longer than the plan", duration(takes), dollars(cost))
+                let (takes, plans) = (self.time_limit_words(finish), self.finish(total));
+                let more = duration((finish - plans).max(0.0));
+                format!("takes {takes} for {}, {more} longer than the plan's {}", dollars(cost), duration(plans))
             }
             Objective::CostPlusTime(worth) => {
                 let aim = Aim::Weighted(worth.get());
-                let plans = measure(aim, (self.finish(total), total.cost.mid.get(), 0.0));
-                let more = dollars((measure(aim, (finish, cost, 0.0)) - plans).max(0.0));
+                let takes = self.time_limit_words(finish);
+                let plans = aim.of_plan((self.finish(total), total.cost.mid.get(), 0.0));
+                let more = dollars((aim.of_plan((finish, cost, 0.0)) - plans).max(0.0));
                 format!(
-                    "costs {} in {}, {more} more than the plan, including the cost of its time",
-                    dollars(cost),
-                    duration(takes)
+                    "costs {}, takes {takes}: {more} more than the plan, including the cost of its time",
+                    dollars(cost)
                 )
             }
             Objective::Emissions => {
@@ -421,15 +422,5 @@ impl Prepared {
         let faster = (shorter < 1.0 && next.billing.block().is_none())
             .then(|| format!(" or with a {:.0} % shorter step", shorter * 100.0));
         Some(format!("the next best, {}, would match {less}{}", next.offer.id, faster.unwrap_or_default()))
-    }
-}
-
-/// Value of an aim for a plan with this finish, cost and emissions.
-pub(super) fn measure(aim: Aim, (finish, cost, kilograms): (f64, f64, f64)) -> f64 {
-    match aim {
-        Aim::Emissions => kilograms,
-        Aim::Finish => finish,
-        Aim::Weighted(worth) => cost + worth * finish,
-        _ => cost,
     }
 }

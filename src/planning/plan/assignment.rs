@@ -14,8 +14,8 @@
 //!
 //! Machines of a kind are interchangeable, so the k-th longest job may only use the first k machines of a kind.
 
+use super::problem::SAME;
 use super::problem::{Program, Relation, Variable};
-use super::search::SAME;
 use super::solve::{Proof, Settings, SolveError, solve};
 use habitat_prediction::random::Random;
 

@@ -8,12 +8,13 @@ mod footprint;
 mod part;
 
 use super::{Accept, Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
-use crate::pricing::{Billing, Doubt, Held, Market, Offer, OfferId, PriceBook, Tier, region};
+use crate::pricing::{Billing, Doubt, Held, Market, Offer, PriceBook, Tier, region};
 use habitat_base::units::Bytes;
+use habitat_prediction::memory::Share;
 use habitat_prediction::scale::{Layout, MicroBatch, Network, optimizer_step, scaled_step};
-use habitat_prediction::sharding::Share;
 use habitat_prediction::{Estimate, Fits, Mode, Prediction, Predictions, Sharding};
 
+pub use super::error::CheckError;
 pub(super) use footprint::{Taken, added, check_footprint};
 use footprint::{switched_taken, taken};
 pub(super) use part::{Rows, check_rows};
@@ -21,81 +22,6 @@ use part::{longest_wait, recompute};
 
 /// Relative difference allowed between a number in the plan and the recomputed one.
 const TOLERANCE: f64 = 1e-6;
-
-/// Error found in a plan.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum CheckError {
-    /// The parts do not add up to the work.
-    #[error("the parts do {planned} of {wanted} {unit}")]
-    Work {
-        /// Work of the parts.
-        planned: f64,
-        /// Work of the goal.
-        wanted: f64,
-        /// Unit of work: samples or steps.
-        unit: &'static str,
-    },
-    /// Too many parts, or parts without a plan.
-    #[error("{found} parts, {allowed} allowed")]
-    Parts {
-        /// Number of parts.
-        found: usize,
-        /// Maximum number of parts.
-        allowed: usize,
-    },
-    /// A number in the plan differs from the recomputed one.
-    #[error("{what}: {stated} in the plan, {found} recomputed")]
-    Number {
-        /// Name of the number, with the offer.
-        what: String,
-        /// Value in the plan.
-        stated: f64,
-        /// Recomputed value.
-        found: f64,
-    },
-    /// The deadline is missed.
-    #[error("{hours} h, the deadline is {deadline} h")]
-    Deadline {
-        /// Hours at the end of the range that the confidence selects.
-        hours: f64,
-        /// The deadline.
-        deadline: f64,
-    },
-    /// The budget is exceeded.
-    #[error("${cost}, the budget is ${budget}")]
-    Budget {
-        /// Expected cost.
-        cost: f64,
-        /// The budget.
-        budget: f64,
-    },
-    /// Emissions exceed the limit.
-    #[error("{kg} kg CO2e, the limit is {most} kg")]
-    Emissions {
-        /// Expected emissions; infinite if unknown.
-        kg: f64,
-        /// The limit.
-        most: f64,
-    },
-    /// A part uses an offer that the goal's limits exclude or that does not exist.
-    #[error("{offer}: {what}")]
-    Offer {
-        /// The offer.
-        offer: OfferId,
-        /// Problem with the offer.
-        what: &'static str,
-    },
-    /// Several jobs exceed a shared limit.
-    #[error("{what}: {used} of {most}")]
-    Shared {
-        /// Shared limit.
-        what: String,
-        /// Sum over the jobs.
-        used: f64,
-        /// The limit.
-        most: f64,
-    },
-}
 
 /// Recomputes hours and cost of each part and the totals, and compares them with the numbers of the plan and the limits
 /// of its goal.

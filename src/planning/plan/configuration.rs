@@ -9,12 +9,11 @@ mod cost;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::accept::{Platform, needs, what};
 use super::batch::{Reason, batch_size, check_global_batch, freed};
 use super::data::{Brought, data};
 use super::energy::{self, Draw, Site};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
-use super::limits;
+use super::limits::{self, Platform, needs, what};
 use super::problem::{Blocks, Choice};
 use super::sizes::{SizedStep, check_model_parallel, sized_steps};
 use super::spot::{Losses, expected};

@@ -1,6 +1,6 @@
-//! Errors in a goal that prevent planning.
+//! Errors in a goal that prevent planning, and errors found in a plan.
 
-use super::check::CheckError;
+use crate::pricing::OfferId;
 use habitat_prediction::scale::ScaleError;
 
 /// Missing or invalid part of a goal.
@@ -112,4 +112,79 @@ impl PlanError {
     pub(super) fn of_job(self, name: &str) -> Self {
         Self::Job { name: name.to_owned(), error: Box::new(self) }
     }
+}
+
+/// Error found in a plan.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CheckError {
+    /// The parts do not add up to the work.
+    #[error("the parts do {planned} of {wanted} {unit}")]
+    Work {
+        /// Work of the parts.
+        planned: f64,
+        /// Work of the goal.
+        wanted: f64,
+        /// Unit of work: samples or steps.
+        unit: &'static str,
+    },
+    /// Too many parts, or parts without a plan.
+    #[error("{found} parts, {allowed} allowed")]
+    Parts {
+        /// Number of parts.
+        found: usize,
+        /// Maximum number of parts.
+        allowed: usize,
+    },
+    /// A number in the plan differs from the recomputed one.
+    #[error("{what}: {stated} in the plan, {found} recomputed")]
+    Number {
+        /// Name of the number, with the offer.
+        what: String,
+        /// Value in the plan.
+        stated: f64,
+        /// Recomputed value.
+        found: f64,
+    },
+    /// The deadline is missed.
+    #[error("{hours} h, the deadline is {deadline} h")]
+    Deadline {
+        /// Hours at the end of the range that the confidence selects.
+        hours: f64,
+        /// The deadline.
+        deadline: f64,
+    },
+    /// The budget is exceeded.
+    #[error("${cost}, the budget is ${budget}")]
+    Budget {
+        /// Expected cost.
+        cost: f64,
+        /// The budget.
+        budget: f64,
+    },
+    /// Emissions exceed the limit.
+    #[error("{kg} kg CO2e, the limit is {most} kg")]
+    Emissions {
+        /// Expected emissions; infinite if unknown.
+        kg: f64,
+        /// The limit.
+        most: f64,
+    },
+    /// A part uses an offer that the goal's limits exclude or that does not exist.
+    #[error("{offer}: {what}")]
+    Offer {
+        /// The offer.
+        offer: OfferId,
+        /// Problem with the offer.
+        what: &'static str,
+    },
+    /// Several jobs exceed a shared limit.
+    #[error("{what}: {used} of {most}")]
+    Shared {
+        /// Shared limit.
+        what: String,
+        /// Sum over the jobs.
+        used: f64,
+        /// The limit.
+        most: f64,
+    },
 }

@@ -7,8 +7,8 @@
 use super::configuration::Excluded;
 use super::energy::kilograms;
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit};
-use super::search::{SAME, most_work, solve_one};
+use super::problem::{Aim, Limit, SAME};
+use super::search::{most_work, solve_one};
 use super::{Confidence, Objective, RejectionKind};
 use habitat_base::text::{dollars, duration, grouped};
 

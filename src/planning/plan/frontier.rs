@@ -7,8 +7,8 @@
 use serde::Serialize;
 
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit};
-use super::search::{SAME, best, solve_one};
+use super::problem::{Aim, Limit, SAME};
+use super::search::{best, solve_one};
 use super::switch::Switched;
 use super::{Objective, Total};
 use crate::pricing::{OfferId, Tier};

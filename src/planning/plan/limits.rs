@@ -1,8 +1,11 @@
-//! Limits of a goal on single offers, and the reasons for rejections.
+//! Limits of a goal on single offers, the reasons for rejections, and the risks to accept.
 
+use super::accept::Accept;
 use super::goal::{Limits, Quota};
-use crate::pricing::{Market, Offer, Tier};
+use crate::pricing::{Doubt, Market, Offer, Tier, region};
+use habitat_base::text::grouped;
 use habitat_base::units::{GIB, GpuSlug};
+use habitat_prediction::{GpuFacts, Predictions, Vendor};
 
 /// Reason why a number of machines of an offer is not allowed, and the distance from the limit as a factor above 1;
 /// `None` if it is allowed.
@@ -103,4 +106,81 @@ impl Quota {
             && self.gpu.as_ref().is_none_or(|own| own == gpu)
             && self.tier.is_none_or(|own| own == offer.tier)
     }
+}
+
+/// Software platform of a step: vendor of the GPU, and whether the host has ARM CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Platform {
+    vendor: Vendor,
+    arm: bool,
+}
+
+impl Platform {
+    /// Platform of the recording; CUDA on x86 if its GPU is not in the catalog.
+    pub(super) fn recorded(predictions: &Predictions) -> Self {
+        let slug = predictions.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
+        let own = predictions.predictions.iter().find(|one| Some(&one.gpu.slug) == slug);
+        own.map_or(Self { vendor: Vendor::Nvidia, arm: false }, |own| Self::of(&own.gpu, ""))
+    }
+
+    /// Platform of a machine. Boards whose names start with GH or GB have NVIDIA Grace CPUs (ARM); `g5g` are AWS
+    /// machines with Graviton CPUs.
+    fn of(gpu: &GpuFacts, instance_type: &str) -> Self {
+        let slug = gpu.slug.as_str();
+        let arm = slug.starts_with("gh") || slug.starts_with("gb") || instance_type.starts_with("g5g.");
+        Self { vendor: gpu.vendor, arm }
+    }
+
+    fn words(self) -> &'static str {
+        match (self.vendor, self.arm) {
+            (Vendor::Amd, _) => "ROCm, an AMD GPU",
+            (Vendor::Nvidia, true) => "a host with ARM CPUs",
+            (Vendor::Nvidia, false) => "CUDA on x86",
+        }
+    }
+}
+
+/// Words for the platform of a machine if it differs from that of the recording; `None` for the same platform.
+pub fn other_platform(predictions: &Predictions, gpu: &GpuFacts, instance_type: &str) -> Option<&'static str> {
+    let platform = Platform::of(gpu, instance_type);
+    (platform != Platform::recorded(predictions)).then(|| platform.words())
+}
+
+/// Kinds that the user has to accept for an offer. A limit that names the offer, its provider or its GPU accepts some
+/// of them.
+pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &Limits) -> Vec<Accept> {
+    if limits.offers.iter().any(|id| id == offer.id.as_str()) {
+        return Vec::new();
+    }
+    let is_named = limits.providers.iter().any(|name| name.eq_ignore_ascii_case(&offer.provider));
+    let of_host = offer.trust.market == Market::PeerToPeer;
+    let is_spot = offer.tier == Tier::Spot;
+    // Hosts set their own prices, and the user accepts that old spot prices may have changed.
+    let is_own = offer.trust.is_own;
+    let is_moved = |doubt: &Doubt| is_spot && matches!(doubt, Doubt::Old { .. });
+    let is_doubt = |doubt: &Doubt| !(of_host || is_own || is_moved(doubt));
+    let port = Platform::of(gpu, &offer.instance_type) != recorded && !limits.gpus.contains(&gpu.slug);
+    [
+        is_spot.then_some(Accept::Spot),
+        (of_host && !is_named).then_some(Accept::Marketplace),
+        offer.trust.doubts.iter().any(is_doubt).then_some(Accept::Doubted),
+        port.then_some(Accept::Platform),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Words for the risks of an offer.
+pub(super) fn what(offer: &Offer, gpu: &GpuFacts, needs: &[Accept], batch: Option<u64>) -> String {
+    let words = |need: &Accept| match need {
+        Accept::Spot | Accept::Marketplace => need.words().to_owned(),
+        Accept::Doubted => format!("a price in doubt ({})", offer.trust.marks()),
+        Accept::Platform => Platform::of(gpu, &offer.instance_type).words().to_owned(),
+        Accept::Batch => match batch {
+            Some(batch) => format!("a global batch of {}", grouped(batch as f64)),
+            None => need.words().to_owned(),
+        },
+    };
+    needs.iter().map(words).collect::<Vec<_>>().join(", ")
 }

@@ -21,8 +21,10 @@
 
 use std::collections::BTreeMap;
 
-use super::search::SAME;
 use crate::pricing::begun;
+
+/// Relative difference below which two values are equal.
+pub(crate) const SAME: f64 = 1e-9;
 
 /// Coefficients of one configuration in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -154,6 +156,18 @@ pub enum Aim {
         /// Dollars per unit of excess.
         usd: f64,
     },
+}
+
+impl Aim {
+    /// Its value for a plan with this finish, cost and emissions.
+    pub(super) fn of_plan(self, (finish, cost, kilograms): (f64, f64, f64)) -> f64 {
+        match self {
+            Self::Emissions => kilograms,
+            Self::Finish => finish,
+            Self::Weighted(worth) => cost + worth * finish,
+            _ => cost,
+        }
+    }
 }
 
 /// Limits of one solve.

@@ -4,8 +4,7 @@
 use super::configuration::Configuration;
 use super::explain::label;
 use super::prepared::Prepared;
-use super::problem::Limit;
-use super::search::SAME;
+use super::problem::{Limit, SAME};
 use super::{Accept, Goal, Limits};
 use crate::pricing::{PriceBook, Tier};
 use habitat_base::text::{dollars, duration, grouped};

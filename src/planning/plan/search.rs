@@ -13,11 +13,9 @@
 //! can be compared between solves.
 
 use super::goal::Objective;
-use super::problem::{Aim, Choice, Limit, Problem};
+use super::problem::{Aim, Choice, Limit, Problem, SAME};
 use super::solve::{Proof, Settings, SolveError, solve};
 
-/// Relative difference below which two values are equal.
-pub(crate) const SAME: f64 = 1e-9;
 /// Relative gain of a later aim that counts as a better plan; smaller gains may come from the tolerance of the row
 /// before.
 const GAIN: f64 = 1e-6;

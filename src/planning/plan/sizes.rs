@@ -3,8 +3,8 @@
 use super::batch::{Reason, Runners, accumulation, batch_size, would_fit};
 use super::{Goal, PlanError, RejectionKind, ShardingChoice};
 use habitat_base::units::{GIB, Micros, SHORTEST_STEP_US, most};
+use habitat_prediction::memory::Share;
 use habitat_prediction::scale::{Layout, MicroBatch, ScaleError, ScaledStep, optimizer_step};
-use habitat_prediction::sharding::Share;
 use habitat_prediction::{Estimate, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, WarningKind, Workload};
 
 /// Maximum number of GPUs for a proposal to shard.

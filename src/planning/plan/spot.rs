@@ -30,7 +30,7 @@ const ONCE: f64 = 2.0;
 const MORE: f64 = 0.5;
 /// Waiting time allowed for per loss, relative to the mean wait (k).
 const WAITS: f64 = 5.0;
-/// Ratio of the hours that an hour of work loses on spot to those in the median zone (see [`share_on_spot`]).
+/// Mean extra hours per hour of work on spot, divided by those of the median zone (see [`share_on_spot`]).
 const CAPACITY: f64 = 1.7;
 
 /// Parameters above for one tier and number of machines.

@@ -16,9 +16,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::civil::Date;
 
-use super::offer::{OfferId, Tier};
+use super::offer::OfferId;
 use super::snapshot::{Row, Scope, Snapshot};
 use super::terms::Billing;
+use super::tier::Tier;
 use super::trust::Market;
 use board::Board;
 use habitat_base::text;

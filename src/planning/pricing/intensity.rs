@@ -6,9 +6,7 @@ use serde::Deserialize;
 
 use super::region;
 use super::snapshot::SnapshotError;
-
-/// Maximum kilograms of CO2e per kWh, above that of any power plant.
-pub(super) const MOST: f64 = 10.0;
+use habitat_base::units::most;
 
 /// Schema number of the file.
 const SCHEMA: u32 = 1;
@@ -61,8 +59,8 @@ impl Intensities {
                 return wrong(format!("source: missing for the table of {}", table.year));
             }
             for (place, kg) in table.kg_co2_per_kwh {
-                if !(0.0..=MOST).contains(&kg) {
-                    return wrong(format!("{place}: {kg:?}; use a number from 0 to {MOST}"));
+                if !(0.0..=most::KG_CO2_PER_KWH).contains(&kg) {
+                    return wrong(format!("{place}: {kg:?}; use a number from 0 to {}", most::KG_CO2_PER_KWH));
                 }
                 if all.insert(place.clone(), (kg, table.year)).is_some() {
                     return wrong(format!("{place}: twice; remove one of them"));

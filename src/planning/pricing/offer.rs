@@ -3,10 +3,10 @@
 use std::fmt;
 
 use jiff::civil::Date;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::held::Held;
+use super::tier::Tier;
 use super::trust::Trust;
 use habitat_base::units::{Bytes, GpuSlug, UsdPerHour};
 
@@ -101,40 +101,5 @@ impl OfferId {
 impl fmt::Display for OfferId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
-    }
-}
-
-/// Purchase option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Tier {
-    /// Started and stopped at any time, at list price.
-    OnDemand,
-    /// Cheaper, but the provider can take it away at short notice.
-    Spot,
-    /// Paid for a whole term.
-    Reserved,
-    /// The user's own GPU.
-    Owned,
-}
-
-impl Tier {
-    /// All tiers.
-    pub const ALL: [Self; 4] = [Self::OnDemand, Self::Spot, Self::Reserved, Self::Owned];
-
-    /// Name in files and on screen.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::OnDemand => "on-demand",
-            Self::Spot => "spot",
-            Self::Reserved => "reserved",
-            Self::Owned => "owned",
-        }
-    }
-}
-
-impl fmt::Display for Tier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }

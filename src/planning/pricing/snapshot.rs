@@ -33,16 +33,18 @@
 //! source = "repository:path@commit"
 //! ```
 
+mod held;
+
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
-use super::held::{self, Tiered};
-use super::intensity;
-use super::offer::{Offer, OfferId, Tier};
+use super::offer::{Offer, OfferId};
 use super::terms::{Billing, Terms};
+use super::tier::Tier;
 use super::trust::{Market, Trust};
 use habitat_base::text;
 use habitat_base::units::{Bytes, GIB, GpuSlug, UsdPerHour, most};
+use held::Tiered;
 
 /// Maximum memory in GiB, and number of processors, of a machine.
 const MOST_SIZE: f64 = 1e7;
@@ -226,7 +228,7 @@ impl Snapshot {
             ("egress_other_region_usd_per_gb", snapshot.egress_other_region_usd_per_gb, 0.0, 1e3),
             ("storage_usd_per_gb_month", snapshot.storage_usd_per_gb_month, 0.0, 1e3),
             ("pue", snapshot.pue, 1.0, 100.0),
-            ("kg_co2_per_kwh", snapshot.kg_co2_per_kwh, 0.0, intensity::MOST),
+            ("kg_co2_per_kwh", snapshot.kg_co2_per_kwh, 0.0, most::KG_CO2_PER_KWH),
         ] {
             if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
                 return Err(SnapshotError(format!("{key}: {value:?}; use a number from {least} to {most}")));

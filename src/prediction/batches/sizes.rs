@@ -1,7 +1,8 @@
 //! Adds the steps of a sweep to predictions at the recorded batch, for plans to choose from.
 
 use super::sweep::{Basis, GpuSweep, Sweep, sweep};
-use crate::estimate::{AtBatch, Fits, Predictions};
+use crate::memory::Fits;
+use crate::predictions::{AtBatch, Predictions};
 use crate::{Mode, Options};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;

@@ -2,8 +2,9 @@
 
 use super::min_max::MinMax;
 use super::{BlackBoxModel, Shape};
-use crate::estimate::{Estimate, MethodShare, Prediction, Predictions, StepTime};
+use crate::estimate::{Estimate, MethodShare, StepTime};
 use crate::method::Method;
+use crate::predictions::{Prediction, Predictions};
 use habitat_base::units::{GpuSlug, Micros};
 
 /// Dimension of the interpolation.

@@ -1,7 +1,7 @@
 //! Device work of a convolution: its products or sums, and copies for kernels that need another memory layout.
 
+use super::demand::{CHUNK, Demand, TILE, Terms, Units, traffic};
 use super::limits::{ConvolutionPass, below};
-use super::terms::{CHUNK, Demand, TILE, Terms, Units, traffic};
 use crate::decoded::Decoded;
 use habitat_step::op::Sizes;
 use habitat_step::profile::DType;

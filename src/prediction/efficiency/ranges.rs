@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::learned::Spread;
+use crate::learned_time::Spread;
 use habitat_step::catalog::{GpuSpec, Vendor};
 use habitat_step::profile::{Mode, Precision, Workload};
 

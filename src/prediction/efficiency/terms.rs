@@ -1,6 +1,7 @@
 //! Device work of an operation, and the terms by which it falls short of the GPU's rates.
 
 use super::convolution::convolution;
+use super::demand::{CHUNK, Demand, TILE, Term, Terms, Units, traffic};
 use super::limits::{Limits, below};
 use crate::decoded::Decoded;
 use habitat_step::op::name::{
@@ -11,10 +12,6 @@ use habitat_step::op::{Convolution, OperatorKind, Part, Pass, Primitive, RowsKin
 use habitat_step::profile::tensors::{Access, INPUT_DTYPES, OUTPUT_DTYPES, is_channels_last};
 use habitat_step::profile::{Attribute, DType, Operation, Phase, Precision};
 
-/// Side of the tiles in which libraries compute a result.
-pub(super) const TILE: f64 = 128.0;
-/// Terms of a sum that one block adds up; longer sums, such as weight gradients, are split among blocks.
-pub(super) const CHUNK: f64 = 4096.0;
 /// Size from which an extent counts as a vocabulary: most vocabularies are larger, and most batches have fewer samples.
 const VOCABULARY: f64 = 16384.0;
 /// Attention kernels pad heads to a multiple of this size.
@@ -35,64 +32,6 @@ const WARP_ROW: f64 = 1024.0;
 const MOST_WINDOW: f64 = 9.0;
 /// Group of copies into another layout.
 const REARRANGEMENT: &str = "rearrangement";
-
-/// Name of a term and its amount.
-pub type Term = (String, f64);
-
-/// Units that do the arithmetic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Units {
-    /// Matrix units, if the GPU has them for the element type.
-    Matrix,
-    /// Vector units.
-    Vector,
-    /// Cycles of a multiprocessor: one per element for its address or value, before any term.
-    Cycles,
-}
-
-/// Part of an operation: arithmetic, traffic, and the terms that slow each down.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Demand {
-    /// Floating-point operations, or cycles with [`Units::Cycles`].
-    pub flops: f64,
-    /// Bytes read and written.
-    pub bytes: f64,
-    /// Repetitions within the operation.
-    pub times: f64,
-    /// Units that do the arithmetic.
-    pub units: Units,
-    /// Amounts that slow the arithmetic more on some GPUs than on others.
-    pub limits: Limits,
-    /// Terms of the arithmetic; the first names the part.
-    pub compute: Vec<Term>,
-    /// Terms of the traffic; the first names the part.
-    pub memory: Vec<Term>,
-}
-
-pub(super) struct Terms {
-    pub(super) compute: Vec<Term>,
-    pub(super) memory: Vec<Term>,
-}
-
-impl Terms {
-    /// Uses the same names for arithmetic and traffic.
-    pub(super) fn of(names: impl IntoIterator<Item = String>) -> Self {
-        let both: Vec<Term> = names.into_iter().map(|name| (name, 1.0)).collect();
-        Self { compute: both.clone(), memory: both }
-    }
-
-    pub(super) fn compute(&mut self, name: impl Into<String>, amount: f64) {
-        if amount != 0.0 {
-            self.compute.push((name.into(), amount));
-        }
-    }
-
-    pub(super) fn memory(&mut self, name: impl Into<String>, amount: f64) {
-        if amount != 0.0 {
-            self.memory.push((name.into(), amount));
-        }
-    }
-}
 
 /// Parts of an operation in an arithmetic that its GPU has ([`Decoded::arithmetic_on`]); empty without device work or
 /// usable shapes.
@@ -189,13 +128,6 @@ fn is_unaligned([rows, columns, reduction]: [f64; 3], is_gradient: bool) -> bool
     let is_odd = |size: f64| size % 2.0 == 1.0 && size > 1.0;
     let of_sums = if is_gradient { rows.max(reduction) } else { reduction };
     is_odd(columns) || is_odd(of_sums) && (!is_gradient || of_sums >= VOCABULARY)
-}
-
-/// Work with traffic but without arithmetic.
-pub(super) fn traffic(bytes: f64, times: f64, name: &str) -> Demand {
-    let memory = vec![(name.to_owned(), 1.0)];
-    let (units, limits) = (Units::Vector, Limits::default());
-    Demand { flops: 0.0, bytes, times, units, limits, compute: Vec::new(), memory }
 }
 
 /// Work of an operation that streams memory, with cycles if addresses are computed per element.

@@ -9,8 +9,8 @@ use habitat_base::units::{Flops, Micros};
 use habitat_step::op::Family;
 use habitat_step::profile::{Operation, Precision, Profile};
 
-use super::layer::{Layer, Layers};
 use super::{AcrossLine, GpuLines, Group, KernelWise, Kind, LEAST_GPUS, Property};
+use crate::layer::{Layer, Layers};
 
 /// Maximum distance (in octaves of its sizes) of a layer from those in the table to run the same kernels.
 const REACH: f64 = 4.0;

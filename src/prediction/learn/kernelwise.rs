@@ -11,8 +11,8 @@ mod group;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decoded::{Decoded, step_operations};
-use crate::kernelwise::layer::STREAMING;
 use crate::kernelwise::{Driver, GpuLines, KernelWise, Layer, Level};
+use crate::layer::STREAMING;
 use habitat_base::units::{GpuSlug, Micros};
 use habitat_step::catalog::{Catalog, GpuSpec, UnknownGpu};
 use habitat_step::profile::{Operation, Precision, Profile};

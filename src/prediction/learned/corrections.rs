@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::ModelFacts;
 use super::query::Query;
-use super::time::{Spread, WIDE};
+use crate::facts::ModelFacts;
 use crate::features::OperatorModel;
 use crate::gaussian::{Prior, Process};
+use crate::learned_time::{Spread, WIDE};
 use crate::rate::LONGEST_LAUNCH_US;
 use habitat_base::units::{GpuSlug, Micros};
 use habitat_step::catalog::GpuSpec;

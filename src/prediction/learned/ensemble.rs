@@ -1,11 +1,11 @@
 //! Model of one operator kind: networks, and other learned figures.
 
 use super::corrections::{Corrected, DEVIATIONS};
-use super::facts::ModelFacts;
 use super::query::Query;
-use super::time::{LearnedTime, Spread, WIDE};
+use crate::facts::ModelFacts;
 use crate::features::{Features, OperatorModel};
 use crate::head::Head;
+use crate::learned_time::{LearnedTime, Spread, WIDE};
 use crate::mlp::{Mlp, ModelError};
 use habitat_base::units::Micros;
 use habitat_step::catalog::{GpuSpec, Vendor};

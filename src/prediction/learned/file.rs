@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::ensemble::Ensemble;
-use super::facts::Facts;
 use super::models::Models;
 use crate::bundle::Bundle;
+use crate::facts::Facts;
 use crate::features::OperatorModel;
 use crate::mlp::{Mlp, ModelError};
 

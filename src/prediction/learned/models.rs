@@ -8,12 +8,12 @@ use foldhash::HashMap;
 
 use super::corrections::{Corrections, Counts};
 use super::ensemble::{Ensemble, maker};
-use super::facts::StepFacts;
 use super::query::{Key, ModelGpu, Query};
-use super::time::{LearnedTime, Spread, sum};
 use crate::decoded::Decoded;
 use crate::efficiency::{Columns, Efficiency, Iterations};
+use crate::facts::StepFacts;
 use crate::features::{Features, Hardware, Load, OperatorModel, features};
+use crate::learned_time::{LearnedTime, Spread, sum};
 use crate::mlp::ModelError;
 use crate::rate::Rates;
 use crate::roofline::roofline;

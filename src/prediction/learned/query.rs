@@ -1,7 +1,7 @@
 //! Query to the learned models: a primitive on a GPU.
 
-use super::time::{LearnedTime, WIDE};
 use crate::features::{Hardware, Load, OperatorModel};
+use crate::learned_time::{LearnedTime, WIDE};
 use crate::rate::{ALONE_LAUNCH_US, ProductRate, Rates, SHORTEST_KERNEL_US, STEP_LAUNCH_US};
 use habitat_base::units::{GpuSlug, Micros};
 use habitat_step::op::{Part, Primitive};

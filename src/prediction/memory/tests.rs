@@ -1,7 +1,7 @@
 use super::*;
 use crate::Sharding;
+use crate::memory::Share;
 use crate::scale::ModelParallel;
-use crate::sharding::Share;
 use habitat_step::catalog::Layer;
 use habitat_step::profile::{Memory, Precision, Step, Workload};
 

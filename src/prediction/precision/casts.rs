@@ -174,7 +174,7 @@ pub(super) fn is_told(one: &Decoded<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use habitat_step::profile::op_list::from_op_list;
+    use habitat_step::op_list::from_op_list;
 
     /// Phase, name, inputs and result.
     type Call = (&'static str, &'static str, &'static [&'static [u64]], &'static [u64]);

@@ -4,8 +4,11 @@
 //! machines on 1/g of the gradients, all through the machine's network. Programs reach 35 to 50 % of a network's line
 //! rate over TCP, 60 to 80 % with RDMA (`nccl-tests` issues 22 and 290, `nccl` issues 450 and 495).
 
-use super::ModelParallel;
+use serde::{Deserialize, Serialize};
+
+use super::ScaleError;
 use crate::sharding::Sharding;
+use crate::transformer::TransformerStep;
 use habitat_base::units::{BytesPerSecond, Range};
 
 /// Network of a machine.
@@ -47,6 +50,90 @@ impl Network {
             Self::Unknown => "unknown network: assuming 10 to 100 Gbit/s over TCP".to_owned(),
         };
         format!("{mid:.1} GB/s between machines ({low:.1} to {high:.1}, {of})")
+    }
+}
+
+/// Division of one copy of the model over GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelParallel {
+    /// GPUs that divide each layer (T).
+    pub tensor: u32,
+    /// Stages that divide the layers (P).
+    pub pipeline: u32,
+}
+
+impl Default for ModelParallel {
+    /// Whole model on each GPU.
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl ModelParallel {
+    /// Whole model on each GPU.
+    pub const NONE: Self = Self { tensor: 1, pipeline: 1 };
+
+    /// Whether each GPU has a whole model.
+    pub const fn is_none(&self) -> bool {
+        self.tensor == 1 && self.pipeline == 1
+    }
+
+    /// GPUs per replica.
+    pub const fn gpus(self) -> u32 {
+        self.tensor.saturating_mul(self.pipeline)
+    }
+
+    /// Minimum number of machines with `gpus` GPUs each that make whole replicas.
+    pub const fn machines(self, gpus: u32) -> u32 {
+        let (mut common, mut rest) = (self.gpus(), gpus);
+        while rest > 0 {
+            (common, rest) = (rest, common % rest);
+        }
+        match self.gpus().checked_div(common) {
+            Some(machines) => machines,
+            None => 1,
+        }
+    }
+
+    /// Description: `8-way tensor parallel × 2 pipeline stages`.
+    pub fn words(self) -> String {
+        let tensor = format!("{}-way tensor parallel", self.tensor);
+        match (self.tensor, self.pipeline) {
+            (1, stages) => format!("{stages} pipeline stages"),
+            (_, 1) => tensor,
+            (_, stages) => format!("{tensor} × {stages} pipeline stages"),
+        }
+    }
+
+    /// Checks that the GPUs of a layout make whole replicas.
+    ///
+    /// # Errors
+    /// [`ScaleError`] if a layer would span machines, or the GPUs are not a multiple of a replica.
+    pub fn check(self, layout: &Layout) -> Result<(), ScaleError> {
+        let (tensor, gpus) = (self.tensor, layout.gpus);
+        if tensor == 0 || !gpus.is_multiple_of(tensor) {
+            return Err(ScaleError::TensorOfMachine { tensor, gpus });
+        }
+        let (all, replica) = (layout.all(), self.gpus());
+        if replica == 0 || !all.is_multiple_of(replica) {
+            return Err(ScaleError::Replicas { gpus: all, replica, times: self.machines(all) });
+        }
+        Ok(())
+    }
+
+    /// Checks that a model can be divided this way.
+    ///
+    /// # Errors
+    /// [`ScaleError`] for more stages than layers, or indivisible heads.
+    pub fn check_model(self, model: &TransformerStep) -> Result<(), ScaleError> {
+        if self.pipeline > model.layers {
+            return Err(ScaleError::Stages { stages: self.pipeline, layers: model.layers });
+        }
+        if !model.heads.is_multiple_of(u64::from(self.tensor)) {
+            return Err(ScaleError::Heads { tensor: self.tensor, heads: model.heads });
+        }
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::terminal;
 use habitat_base::units::GpuSlug;
 use habitat_reports::format;
 use habitat_step::catalog::{Catalog, DeviceIdentity};
-use habitat_step::profile::op_list::from_op_list;
+use habitat_step::op_list::from_op_list;
 use habitat_step::profile::{DeviceInfo, Profile, Warning};
 use habitat_traces::Format;
 use habitat_traces::import::{self, Import, ImportOptions};

@@ -132,7 +132,7 @@ pub(super) fn bandwidth(args: &SweepBandwidthArgs, out: &mut dyn Write) -> Resul
     knee_table(&knees).write_text(out)?;
     writeln!(
         out,
-        "flattening: lowest bandwidth above which 1 % more saves less than {HALF_LOST} %, another {HUNDRED_GBPS} GB/s less than {}, and doubling less than {}",
+        "elasticity: % less time for 1 % more bandwidth; as published: kernel-wise, linear in the bandwidth; flattening: lowest bandwidth above which 1 % more saves less than {HALF_LOST} %, another {HUNDRED_GBPS} GB/s less than {}, and doubling less than {}",
         format::percent(FLAT),
         format::percent(LEAST_GAIN)
     )?;

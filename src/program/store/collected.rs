@@ -16,7 +16,8 @@ use csv::StringRecord;
 use serde::Deserialize;
 
 use self::operators::{Config, operation, other};
-use super::files::{Limit, StoreError, beginning, read_text};
+use super::decompress::Limit;
+use super::files::{StoreError, beginning, read_text};
 use super::operator_tables::{self, Row, Split};
 use habitat_base::units::{GpuSlug, Micros};
 use habitat_step::catalog::{Catalog, DeviceIdentity};

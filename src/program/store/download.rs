@@ -10,7 +10,8 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use ureq::http::{HeaderMap, StatusCode};
 
-use super::files::{self, Limit};
+use super::decompress::Limit;
+use super::files;
 use habitat_base::text;
 
 /// Maximum length of a URL in messages, in characters.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::decompress::{Bounded, Compression, decoder};
+use super::decompress::{Bounded, Compression, Limit, decoder};
 use habitat_step::profile::{Profile, ProfileError, Warning};
 
 /// Error of a file, with its name and a remedy.
@@ -76,71 +76,6 @@ impl StoreError {
     /// Error for a file that cannot be read.
     pub fn read(path: &Path, source: io::Error) -> Self {
         Self::Read { path: path.to_owned(), source }
-    }
-}
-
-/// Purpose of a file and its maximum size in (decompressed) bytes. Limits are several times the size of any known file
-/// of the kind, and small enough for the memory of a laptop. Limits on streams, which keep little in memory, only stop
-/// endless ones.
-#[derive(Debug, Clone, Copy)]
-pub struct Limit {
-    what: &'static str,
-    pub(super) bytes: u64,
-}
-
-impl Limit {
-    /// Profiles.
-    pub const PROFILE: Self = Self::megabytes("a profile", 64);
-    /// Lists of operators.
-    pub const OP_LIST: Self = Self::megabytes("an op list", 20);
-    /// Black boxes.
-    pub const BLACK_BOX: Self = Self::megabytes("a black box", 4);
-    /// Linear models, and black-box models.
-    pub const MODEL: Self = Self::megabytes("a model", 32);
-    /// Weights of networks, and training checkpoints.
-    pub const WEIGHTS: Self = Self::megabytes("weights", 512);
-    /// Settings, themes and key bindings.
-    pub const SETTINGS: Self = Self::megabytes("settings", 1);
-    /// GPUs, prices, calibrations.
-    pub const CATALOG: Self = Self::megabytes("a catalog or price file", 16);
-    /// A plan, or the result of a run.
-    pub const PLAN: Self = Self::megabytes("a plan", 4);
-    /// Logs of runs.
-    pub const LOG: Self = Self::megabytes("a log of runs", 64);
-    /// Tables of measured operators.
-    pub const TABLE: Self = Self::megabytes("a table of measurements", 128);
-    /// XPlane recordings; a protocol buffer has at most 2 GiB.
-    pub const XPLANE: Self = Self::megabytes("an XPlane recording", 2 << 10);
-    /// Traces, which are read as a stream.
-    pub const TRACE: Self = Self::megabytes("a trace", 1 << 20);
-    /// Content of a pipe, which is copied to a temporary file, since files are read more than once.
-    const PIPE: Self = Self::megabytes("a pipe (save it to a file first)", 1 << 10);
-
-    /// Price catalogs of other programs.
-    pub const fn prices(bytes: u64) -> Self {
-        Self { what: "prices (raise it with --max-size)", bytes }
-    }
-
-    const fn megabytes(what: &'static str, megabytes: u64) -> Self {
-        Self { what, bytes: megabytes << 20 }
-    }
-
-    /// Checks a size against the limit.
-    ///
-    /// # Errors
-    /// An error with the limit.
-    pub(super) fn check(self, bytes: u64) -> io::Result<()> {
-        if bytes <= self.bytes {
-            return Ok(());
-        }
-        Err(self.exceeded("has"))
-    }
-
-    pub(super) fn exceeded(self, held: &str) -> io::Error {
-        let Self { what, bytes } = self;
-        let most = if bytes < 1 << 20 { format!("{bytes} bytes") } else { format!("{} MB", bytes >> 20) };
-        let problem = format!("{held} more than {most}, the limit for {what}; is it the right file?");
-        io::Error::new(io::ErrorKind::FileTooLarge, problem)
     }
 }
 

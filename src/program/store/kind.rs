@@ -6,8 +6,8 @@ use std::path::Path;
 use super::files::beginning;
 use super::{StoreError, nsys};
 use habitat_base::text;
+use habitat_step::op_list::looks_like_op_list;
 use habitat_step::profile::FORMAT;
-use habitat_step::profile::op_list::looks_like_op_list;
 use habitat_traces::xplane::looks_like_xplane;
 
 /// Number of bytes to examine.

@@ -15,15 +15,13 @@ use std::time::Duration;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
+pub(super) use self::database::looks_like_sqlite;
 use self::database::{Database, explain, named, unsigned, whole};
 use super::decompress::Compression;
 use super::files::{StoreError, compression};
 use habitat_step::profile::DeviceInfo;
 use habitat_traces::nsight::{CallRow, Facts, Gpu, Part, Process, RangeRow, Source, SourceError, WorkRow};
 use habitat_traces::{CallKind, WorkKind};
-
-/// First bytes of every SQLite file.
-const MAGIC: &[u8] = b"SQLite format 3\0";
 
 const KERNELS: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
 const COPIES: &str = "CUPTI_ACTIVITY_KIND_MEMCPY";
@@ -39,11 +37,6 @@ const NAMES: usize = 1 << 16;
 /// Minimum time limit of reading a file, and the slowest rate in bytes per second for which it is extended.
 const PATIENCE: Duration = Duration::from_secs(6);
 const SLOWEST: u64 = 2 << 20;
-
-/// Whether the (decompressed) beginning of a file is that of an SQLite file.
-pub(super) fn looks_like_sqlite(head: &[u8]) -> bool {
-    head.starts_with(MAGIC)
-}
 
 /// Kind of and advice for a file of Nsight Systems other than its SQLite export; `None` for all other files.
 pub(super) fn remedy(path: &Path) -> Option<(&'static str, String)> {

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 use csv::StringRecord;
 
-use super::files::{Limit, StoreError, open};
+use super::decompress::Limit;
+use super::files::{StoreError, open};
 use habitat_base::units::{GpuSlug, Micros, most};
 pub use habitat_prediction::measured::Split;
 use habitat_step::profile::{Attribute, DType, Kernel, Operation, Phase, Precision};

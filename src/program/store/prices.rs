@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::files::{self, Limit, StoreError};
+use super::decompress::Limit;
+use super::files::{self, StoreError};
 use super::{Paths, bundled, save_atomically, today};
 use habitat_planning::pricing::{Offer, PriceBook, Snapshot, Trust};
 

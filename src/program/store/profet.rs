@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use csv::StringRecord;
 
-use super::files::{Limit, StoreError, open};
+use super::decompress::Limit;
+use super::files::{StoreError, open};
 use habitat_base::units::{GpuSlug, Micros};
 use habitat_prediction::blackbox::{OperatorKind, OperatorTotals, Recorded, StepRecord};
-use habitat_step::op::name::tensorflow;
+use habitat_step::op::tensorflow;
 
 /// Cloud instances of the data with their GPU (one die).
 const INSTANCES: [(&str, &str); 4] =

@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use super::files::{Limit, StoreError, open};
+use super::decompress::Limit;
+use super::files::{StoreError, open};
 use habitat_base::units::{Micros, TimeUnit, most};
 use habitat_prediction::runlog::Run;
 

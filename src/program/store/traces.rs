@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::files::{Limit, open_counted};
+use super::decompress::Limit;
+use super::files::open_counted;
 use habitat_traces::import::{self, Import, ImportOptions};
 use habitat_traces::kineto::{Packer, Pieces, Reader, Recorded, Spill};
 use habitat_traces::{Fault, Format, TraceError};

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::private::{Private, PrivateError};
 use super::signals::Signals;
-use habitat_step::profile::op_list::from_op_list;
+use habitat_step::op_list::from_op_list;
 use habitat_step::profile::{OP_LIST, Profile, ProfileError, TRACE_OF_SHAPES};
 
 /// Version of request and answer.

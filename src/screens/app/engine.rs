@@ -2,10 +2,8 @@
 //! nothing, and tests can pass fixed answers.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::app::msg::{Effect, Msg};
 use habitat_base::units::GpuSlug;
 use habitat_planning::plan::jobs::JobsPlan;
 use habitat_planning::plan::{FrontierPoint, Goal, Plan};
@@ -13,7 +11,7 @@ use habitat_prediction::batches::Sweep;
 use habitat_prediction::compare::Comparison;
 use habitat_prediction::hypothetical::WhatIf;
 use habitat_prediction::{Host, MethodChoice, Options, Precision, Predictions};
-use habitat_reports::plan_form::{PlanForm, paths};
+use habitat_reports::plan_form::PlanForm;
 use habitat_step::catalog::hypothetical::{Changes, Figure};
 use habitat_step::profile::Profile;
 
@@ -130,87 +128,5 @@ pub struct Engine {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Engine")
-    }
-}
-
-impl Engine {
-    /// Runs an effect that computes or saves and returns the answering message; `None` for effects of the terminal. A
-    /// panic counts as a failed computation.
-    pub fn answer(&self, effect: &Effect) -> Option<Msg> {
-        Some(match effect {
-            Effect::Predict { generation, profile, chosen } => {
-                let result = guarded(|| (self.predict)(profile, *chosen)).map(Arc::new);
-                Msg::Predicted { generation: *generation, result }
-            }
-            Effect::Detail { generation, profile, gpus, chosen } => {
-                let result = guarded(|| (self.detail)(profile, gpus, *chosen)).map(Arc::new);
-                Msg::Detailed { generation: *generation, result }
-            }
-            Effect::Compare { generation, profile, gpu, chosen } => {
-                let result = guarded(|| (self.compare)(profile, gpu, *chosen)).map(Arc::new);
-                Msg::Compared { generation: *generation, result }
-            }
-            Effect::Batches { generation, profile, gpu, chosen } => {
-                let result = guarded(|| (self.batches)(profile, gpu, *chosen)).map(Arc::new);
-                Msg::Swept { generation: *generation, result }
-            }
-            Effect::Change { generation, profile, version, chosen } => {
-                let result = guarded(|| (self.change)(profile, version, *chosen)).map(Arc::new);
-                Msg::Changed { generation: *generation, result }
-            }
-            Effect::Solve { generation, predictions, goal } => {
-                let result = guarded(|| (self.plan)(predictions, goal));
-                Msg::Planned { generation: *generation, result }
-            }
-            Effect::PlanJobs { generation } => {
-                let result = guarded(|| (self.jobs)()).map(Arc::new);
-                Msg::JobsPlanned { generation: *generation, result }
-            }
-            Effect::SaveJobs { plan, form, path, overwrite } => {
-                let text = guarded(|| form.text(plan).map_err(|error| error.to_string()));
-                let saved = text.and_then(|text| guarded(|| Ok((self.save)(path, &text, *overwrite))));
-                Msg::Saved(saved.unwrap_or_else(SaveOutcome::Failed))
-            }
-            Effect::Save { export, path, overwrite } => {
-                let texts = guarded(|| (self.export)(export));
-                let saved = texts.and_then(|texts| guarded(|| Ok(self.save_all(path, &texts, *overwrite))));
-                Msg::Saved(saved.unwrap_or_else(SaveOutcome::Failed))
-            }
-            _ => return None,
-        })
-    }
-}
-
-impl Engine {
-    /// Writes each text to its own file and stops at the first failure.
-    fn save_all(&self, path: &str, texts: &[String], overwrite: bool) -> SaveOutcome {
-        let mut written = Vec::new();
-        for (path, text) in paths(path, texts.len()).iter().zip(texts) {
-            match (self.save)(path, text, overwrite) {
-                SaveOutcome::Saved(path) => written.push(path),
-                other => return other,
-            }
-        }
-        SaveOutcome::Saved(written.join(", "))
-    }
-}
-
-fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Err(format!("internal error ({text}), please report it; your data is not affected"))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::guarded;
-
-    #[test]
-    fn a_panic_is_a_failed_computation() {
-        assert_eq!(guarded(|| Ok(1)), Ok(1));
-        let failed = guarded(|| -> Result<(), String> { panic!("no {}", "way") });
-        assert!(failed.unwrap_err().contains("internal error (no way)"));
     }
 }

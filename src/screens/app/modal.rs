@@ -2,15 +2,62 @@
 
 use crate::action::{ACTIONS, Group, Spec};
 use crate::app::input::Input;
-use crate::app::screen::plan::{Choice, Places};
 use crate::app::slider::Knob;
 use crate::app::{App, Tone};
 use habitat_base::text::clean;
 use habitat_base::units::GpuSlug;
+use habitat_planning::plan::Limits;
 use habitat_planning::pricing::OfferId;
 use habitat_prediction::origin::Candidates;
 use habitat_reports::jobs::JobsForm;
 use habitat_reports::plan_form::PlanForm;
+
+/// Providers or regions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Places {
+    /// Providers, as `--providers` takes them.
+    Providers,
+    /// Continents, countries and regions, as `--regions` takes them.
+    Regions,
+}
+
+impl Places {
+    /// The word on screen.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Providers => "providers",
+            Self::Regions => "regions",
+        }
+    }
+
+    /// The ones that a goal names; empty if it allows all.
+    pub fn allowed(self, limits: &Limits) -> &[String] {
+        match self {
+            Self::Providers => &limits.providers,
+            Self::Regions => &limits.regions,
+        }
+    }
+
+    /// Those that a goal allows, in a few words.
+    pub fn words(self, limits: &Limits) -> String {
+        match self.allowed(limits) {
+            [] => "all".to_owned(),
+            few if few.len() <= 2 => few.join(", "),
+            many => many.len().to_string(),
+        }
+    }
+}
+
+/// An entry of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// Its name, which limits take; empty for all of them.
+    pub name: String,
+    /// Offers there that can be used.
+    pub offers: usize,
+    /// Whether it is listed only if a search finds it: a single region.
+    pub is_small: bool,
+}
 
 /// An open dialog.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +82,7 @@ pub enum Modal {
         input: Input,
         /// The previous filter, restored by Esc.
         before: String,
-        /// The row selected before, restored with it ([`Behaviour::selected_key`](super::screen::behaviour::Behaviour)).
+        /// The row selected before, restored with it (`Behaviour::selected_key`).
         selected: Option<String>,
     },
     /// Value of a slider.
@@ -169,7 +216,7 @@ impl Modal {
             Self::Value { .. } => &[("enter", "set"), ("esc", "close")],
             Self::Methods { .. } => &[("enter", "use everywhere"), ("↑↓", "choose"), ("esc", "close")],
             Self::Origin { .. } => &[("enter", "choose it"), ("↑↓", "move"), ("esc", "close")],
-            Self::Places { .. } => &[("enter", "allow or not"), ("↑↓", "choose"), ("esc", "close")],
+            Self::Places { .. } => &[("enter", "toggle"), ("↑↓", "choose"), ("esc", "close")],
             Self::Leave { .. } => {
                 &[("enter", "confirm"), ("↑↓", "choose"), ("l", "leave running"), ("s", "stop"), ("esc", "stay")]
             }

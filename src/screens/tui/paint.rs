@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Padding, Widget};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::app::{App, Target};
-use crate::tui::widget::glyphs::Glyphs;
+use crate::tui::glyphs::Glyphs;
 use habitat_reports::theme::{Colour, GlyphSet, Role, Style as ThemeStyle};
 
 /// Click targets in the last frame.
@@ -244,12 +244,27 @@ pub(in crate::tui) fn fit(text: &str, width: usize) -> String {
     kept.to_owned()
 }
 
+/// Units that stay on the line of their number.
+const UNITS: [&str; 9] = ["%", "s", "ms", "µs", "h", "min", "days", "MB", "GB"];
+
+/// Words of a text, each number with its unit.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        let unit = word.trim_end_matches([',', ';', ':', '.', ')']);
+        match words.last_mut().filter(|last| last.ends_with(|c: char| c.is_ascii_digit()) && UNITS.contains(&unit)) {
+            Some(number) => *number = format!("{number} {word}"),
+            None => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
 /// Wraps words to lines of at most `width` cells; breaks longer words.
 pub(in crate::tui) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines: Vec<String> = vec![String::new()];
-    for word in text.split(' ') {
-        let mut word = word.to_owned();
+    for mut word in words(text) {
         loop {
             let line = lines.last_mut().expect("there is always a line");
             let space = usize::from(!line.is_empty());
@@ -294,6 +309,7 @@ mod tests {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
         assert_eq!(wrap("", 5), [""]);
+        assert_eq!(wrap("norms (43 %); more", 9), ["norms", "(43 %);", "more"]);
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("abc", 3), "abc");
         assert_eq!(cut("abcd", 0), "");

@@ -203,7 +203,8 @@ fn draw_run(text: &mut String, run: &Run, top: f64, drawn: &mut Vec<Bar>) {
         text,
         "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{length:.1}\" lengthAdjust=\"spacingAndGlyphs\" fill=\"{fg}\"{weight}{opacity}>{}</text>",
         top + 13.4,
-        escaped(shown)
+        // Browsers collapse spaces, also under xml:space="preserve".
+        escaped(&shown.replace("  ", "\u{a0}\u{a0}"))
     );
 }
 

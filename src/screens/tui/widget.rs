@@ -2,5 +2,4 @@
 
 pub(super) mod bars;
 pub(super) mod chart;
-pub(super) mod glyphs;
 pub(super) mod table;

@@ -9,7 +9,6 @@ mod product_kernels;
 mod renamed;
 mod results;
 mod tables;
-pub mod tensorflow;
 mod traits;
 
 pub use arguments::positions;
@@ -444,67 +443,4 @@ fn stream(bare: &str) -> StreamForm {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn families_by_name() {
-        for (name, expected) in [
-            ("aten::addmm", Family::Gemm),
-            ("aten::cudnn_convolution_backward_weight", Family::Convolution),
-            ("aten::_convert_weight_to_int4pack", Family::Unknown),
-            ("aten::native_layer_norm_backward", Family::Normalisation),
-            ("aten::cudnn_batch_norm", Family::Normalisation),
-            ("aten::_log_softmax", Family::Softmax),
-            ("aten::max_pool2d_with_indices", Family::Pooling),
-            ("aten::threshold_backward", Family::Elementwise),
-            ("aten::_foreach_addcdiv_", Family::Elementwise),
-            ("aten::add_", Family::Elementwise),
-            ("aten::_cudnn_rnn", Family::Recurrent),
-            // Names of compiled kernels list the operators fused into them.
-            ("triton_poi_fused_convolution_backward_native_batch_norm_backward_67", Family::Elementwise),
-            ("triton_red_fused_convolution_native_layer_norm_13", Family::Reduction),
-            ("aten::_scaled_dot_product_efficient_attention_backward", Family::Attention),
-            ("aten::as_strided", Family::View),
-            ("aten::convolution_overrideable", Family::Convolution),
-            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", Family::Communication),
-            ("Memcpy HtoD (Pageable -> Device)", Family::Elementwise),
-            ("aten::_softmax_backward_data", Family::Softmax),
-            ("my::special", Family::Unknown),
-            ("aten::einsum", Family::Gemm),
-            ("aten::_scaled_mm", Family::Gemm),
-            ("aten::_thnn_fused_lstm_cell", Family::Elementwise),
-            ("aten::lstm_cell", Family::Recurrent),
-            ("aten::_cudnn_rnn_backward", Family::Recurrent),
-            ("aten::miopen_rnn", Family::Recurrent),
-            ("aten::gru", Family::Recurrent),
-            ("aten::_fused_rms_norm", Family::Normalisation),
-            ("aten::native_group_norm_backward", Family::Normalisation),
-            ("aten::max_pool2d_with_indices_backward", Family::Pooling),
-            ("aten::embedding_dense_backward", Family::Embedding),
-            ("aten::scatter_add_", Family::Embedding),
-            ("aten::nll_loss_backward", Family::Reduction),
-            ("aten::binary_cross_entropy_with_logits", Family::Reduction),
-            ("aten::mse_loss_backward", Family::Reduction),
-            ("aten::cross_entropy_loss", Family::Reduction),
-            ("aten::max", Family::Reduction),
-            ("aten::native_dropout_backward", Family::Elementwise),
-            ("aten::_foreach_lerp_", Family::Elementwise),
-            ("aten::_fused_sgd_", Family::Elementwise),
-            ("aten::constant_pad_nd", Family::Elementwise),
-            ("aten::leaky_relu_backward", Family::Elementwise),
-            ("aten::_to_copy", Family::Elementwise),
-            ("aten::new_empty_strided", Family::View),
-            ("aten::_local_scalar_dense", Family::View),
-            (
-                "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>, at::detail::Array<char*, 3> >(int, …)",
-                Family::Elementwise,
-            ),
-            ("void at::native::(anonymous namespace)::max_pool_forward_nchw<c10::BFloat16>(int)", Family::Pooling),
-            ("Cijk_Ailk_Bljk_BBS_BH_MT128x128x32", Family::Gemm),
-            ("volta_sgemm_128x64_tn", Family::Gemm),
-        ] {
-            assert_eq!(Name::of(name).family(), expected, "{name}");
-        }
-    }
-}
+mod tests;

@@ -124,7 +124,7 @@ fn text_of(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-pub(super) fn json_error(error: &serde_json::Error, path: &str) -> ProfileError {
+pub(crate) fn json_error(error: &serde_json::Error, path: &str) -> ProfileError {
     let message = error.to_string();
     // serde_json appends the position; it is a separate field here.
     let problem = message.split(" at line ").next().unwrap_or(&message).to_owned();

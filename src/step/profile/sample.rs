@@ -30,13 +30,13 @@ impl Sample {
         match self {
             Self::BertLargeH100 => "BERT-large in BF16, batch 32, recorded on an H100 in 2026",
             Self::ResNet50H200 => "ResNet-50 in BF16, batch 256, recorded on an H200 in 2026",
-            Self::ResNet50V100 => "ResNet-50 in FP32, batch 32, recorded on a V100 in 2021; it waits for its data",
+            Self::ResNet50V100 => "ResNet-50 in FP32, batch 32, recorded on a V100 in 2021, waiting for its data",
         }
     }
 
     /// Label in screens, reports and errors, which never present it as the user's own recording.
     pub fn label(self) -> String {
-        format!("embedded sample: {} (not your program)", self.about())
+        format!("embedded sample: {}; not your program", self.about())
     }
 
     /// The sample with this name.

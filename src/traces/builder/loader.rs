@@ -5,7 +5,7 @@
 //! the batch size, the loader's count is used.
 
 use super::options::LoaderBatch;
-use super::samples::{Parts, Samples};
+use super::parts::{Parts, Samples};
 
 /// Samples of a step, checked against the batches that a loader supplied.
 pub(super) fn compared(

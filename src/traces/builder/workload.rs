@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::nest::Nesting;
 use super::options::ImportOptions;
-use super::samples::{Samples, first_layer, samples};
+use super::parts::Samples;
+use super::samples::{first_layer, samples};
 use crate::{Span, Trace};
 use habitat_step::op::name::{self, Factors, factors_of_kernel, is_product_kernel};
 use habitat_step::op::{self, Family};

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::recording::Ran;
 use super::space::{Event, Plane};
 use crate::Fault;
 
@@ -48,17 +47,18 @@ pub(super) fn host_steps(hosts: &[Plane<'_>]) -> Result<HostSteps, Fault> {
 }
 
 impl HostSteps {
-    /// Steps in device time: from the first to the last work launched in each step.
-    pub(super) fn on_device(&self, events: &[Ran]) -> Vec<(f64, f64)> {
+    /// Steps in device time: from the first to the last work launched in each step. `events` are the correlation,
+    /// start and end of each piece of work.
+    pub(super) fn on_device(&self, events: impl Iterator<Item = (i64, f64, f64)>) -> Vec<(f64, f64)> {
         let mut spans: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
-        for event in events {
-            let Some(launch) = self.launches.get(&event.correlation) else { continue };
+        for (correlation, start, end) in events {
+            let Some(launch) = self.launches.get(&correlation) else { continue };
             let Some(step) = self.steps.partition_point(|step| step.0 <= *launch).checked_sub(1) else { continue };
             if *launch > self.steps[step].1 {
                 continue;
             }
-            let span = spans.entry(step).or_insert((event.start, event.end));
-            *span = (span.0.min(event.start), span.1.max(event.end));
+            let span = spans.entry(step).or_insert((start, end));
+            *span = (span.0.min(start), span.1.max(end));
         }
         spans.into_values().collect()
     }

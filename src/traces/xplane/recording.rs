@@ -43,7 +43,7 @@ pub(super) struct Ran {
     details: u32,
     /// Program number.
     program: u64,
-    pub(super) correlation: i64,
+    correlation: i64,
 }
 
 /// Interned texts.
@@ -187,7 +187,7 @@ impl<'a> Recording<'a> {
             self.how = Some(StepMarks::Recorder);
             return Ok(());
         }
-        self.marks = host.on_device(&self.events);
+        self.marks = host.on_device(self.events.iter().map(|event| (event.correlation, event.start, event.end)));
         if !self.marks.is_empty() {
             self.how = Some(StepMarks::Recorder);
             return Ok(());

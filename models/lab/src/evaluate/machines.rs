@@ -8,10 +8,9 @@ use habitat_tui::cli::CliError;
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::scale::{Layout, ModelParallel, Network, scaled_step};
 use habitat_tui::predict::{Estimate, GpuFacts, Method, Precision, Sharding};
-use habitat_tui::profile::Workload;
+use habitat_tui::profile::{Mode, Workload};
 use habitat_tui::units::{Micros, Range};
 
-use super::scaling::training;
 use super::tally::{Evaluation, Groups, Predicted};
 
 /// What the first line of the table is (`models/lab/steps/scaling.py --machines`).
@@ -24,6 +23,19 @@ const NETWORKS: [(&str, Network); 4] = [
     ("400 Gbit/s assumed", Network::Rate(400.0)),
     ("1,600 Gbit/s assumed", Network::Rate(1600.0)),
 ];
+
+/// The training of a network with so many parameters; `None` where they are no number.
+pub(super) fn training(network: &str, parameters: &str, precision: Option<Precision>) -> Option<Workload> {
+    Some(Workload {
+        name: network.to_owned(),
+        mode: Mode::Training,
+        batch_size: None,
+        micro_batches: None,
+        sequence_length: None,
+        precision,
+        parameter_count: Some(parameters.parse().ok()?),
+    })
+}
 
 struct Pair {
     network: String,

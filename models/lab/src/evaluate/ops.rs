@@ -8,7 +8,7 @@ use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
 use habitat_tui::op::{Arithmetic, Work, work};
 use habitat_tui::predict::decoded::Decoded;
-use habitat_tui::predict::efficiency::between;
+use habitat_tui::predict::learned::between;
 use habitat_tui::predict::learned::{EFFICIENCY_WEIGHT, Run};
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::roofline::roofline;

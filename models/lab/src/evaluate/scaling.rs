@@ -8,9 +8,9 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::scale::{Layout, Link, scaled_step, scaling_factor};
-use habitat_tui::predict::{Estimate, GpuFacts, Method, Precision};
-use habitat_tui::profile::{Mode, Workload};
-use habitat_tui::store::files::{Limit, read_text};
+use habitat_tui::predict::{Estimate, GpuFacts, Method};
+use habitat_tui::profile::Workload;
+use habitat_tui::store::{Limit, read_text};
 use habitat_tui::units::Micros;
 
 use super::machines;
@@ -42,19 +42,6 @@ fn read(text: &str, file: &Path, catalog: &Catalog) -> Result<Vec<Pair>, CliErro
     lines.map(|(text, line)| pair(text, catalog).ok_or_else(|| wrong(line, "not a pair of steps"))).collect()
 }
 
-/// The training of a network with so many parameters; `None` where they are no number.
-pub(super) fn training(network: &str, parameters: &str, precision: Option<Precision>) -> Option<Workload> {
-    Some(Workload {
-        name: network.to_owned(),
-        mode: Mode::Training,
-        batch_size: None,
-        micro_batches: None,
-        sequence_length: None,
-        precision,
-        parameter_count: Some(parameters.parse().ok()?),
-    })
-}
-
 fn pair(line: &str, catalog: &Catalog) -> Option<Pair> {
     let fields: Vec<&str> = line.split(',').collect();
     let [source, network, gpu, precision, batch, gpus, parameters, on_one, on_several, fitted] = fields[..] else {
@@ -69,7 +56,7 @@ fn pair(line: &str, catalog: &Catalog) -> Option<Pair> {
         gpu: GpuFacts::new(&Rates::from(spec)),
         link: Link::new(spec),
         gpus: gpus.parse().ok()?,
-        workload: training(network, parameters, None)?,
+        workload: machines::training(network, parameters, None)?,
         on_one: millis(on_one)?,
         on_several: millis(on_several)?,
         fitted: fitted == "1",

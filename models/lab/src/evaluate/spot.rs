@@ -19,7 +19,7 @@ use habitat_tui::pricing::{PriceBook, Snapshot, Tier};
 use habitat_tui::profile::Profile;
 use habitat_tui::report::format;
 use habitat_tui::report::table::{Cell, Column, Table};
-use habitat_tui::store::files::{Limit, read_text};
+use habitat_tui::store::{Limit, read_text};
 use habitat_tui::units::Hours;
 use serde::Serialize;
 

@@ -15,9 +15,10 @@ use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::predict::decoded::Decoded;
 use habitat_tui::predict::efficiency::{
     Demand, EXPONENTIALS, Efficiency, FEW_CHANNELS, FOR_AMPERE, FORMAT, Factors, ON_GPU, Sides, TILES, UNALIGNED,
-    VERSION, between, demands, gpu_terms, is_mixed, roofline_of,
+    VERSION, demands, gpu_terms, is_mixed, roofline_of,
 };
 use habitat_tui::predict::host::{LAUNCH_US, with_host};
+use habitat_tui::predict::learned::between;
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::profile::Precision;
 use habitat_tui::units::{GpuSlug, Micros};

@@ -3,7 +3,7 @@
 use super::super::assignment::{Assigned, Assignment, Bound, Way};
 use super::super::configuration::Configuration;
 use super::super::limits;
-use super::super::search::SAME;
+use super::super::problem::SAME;
 use super::super::{Prepared, Quota};
 use super::{Answer, Chosen, Shared, Supply};
 use crate::pricing::OfferId;

@@ -2,8 +2,8 @@
 
 use super::super::Prepared;
 use super::super::explain::{more_dollars, more_hours, reasons, up};
+use super::super::problem::SAME;
 use super::super::relax;
-use super::super::search::SAME;
 use super::super::solve::{Settings, SolveError};
 use super::model::{Model, SharedLimit};
 use super::{Job, JobsPlan};

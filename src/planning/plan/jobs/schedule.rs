@@ -5,7 +5,7 @@
 
 use super::super::Prepared;
 use super::super::assignment::Assigned;
-use super::super::search::SAME;
+use super::super::problem::SAME;
 use super::super::solve::{Proof, Settings, SolveError};
 use super::model::{Model, SharedLimit};
 use super::slots::rounding;

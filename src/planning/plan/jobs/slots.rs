@@ -8,7 +8,7 @@
 
 use super::super::Prepared;
 use super::super::assignment::{Assignment, Bound, Way};
-use super::super::search::SAME;
+use super::super::problem::SAME;
 use super::super::solve::Settings;
 use super::model::{Model, SharedLimit};
 use habitat_base::units::Hours;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::{Recipe, Row};
-use crate::kernelwise::layer::tile;
 use crate::kernelwise::{Driver, Entry, Group, Kind, Layer};
+use crate::layer::tile;
 use habitat_base::regress::line::{Line, Point};
 use habitat_base::regress::quantile::median;
 

@@ -168,7 +168,7 @@ fn rows(data: &Data, model: &KernelWise, held: &Held) -> Vec<Row> {
             let groups: Vec<&Group> = lines
                 .kinds
                 .iter()
-                .filter(|(kind, _)| *kind != habitat_prediction::kernelwise::layer::STREAMING)
+                .filter(|(kind, _)| *kind != habitat_prediction::layer::STREAMING)
                 .flat_map(|(_, kind)| &kind.groups)
                 .collect();
             let driven = |of: fn(Driver) -> bool| groups.iter().filter(|group| of(group.driver)).count();

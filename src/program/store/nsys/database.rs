@@ -10,6 +10,14 @@ use rusqlite::{Connection, OpenFlags, Row};
 
 use habitat_traces::nsight::SourceError;
 
+/// First bytes of every SQLite file.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Whether the (decompressed) beginning of a file is that of an SQLite file.
+pub(in crate::store) fn looks_like_sqlite(head: &[u8]) -> bool {
+    head.starts_with(MAGIC)
+}
+
 /// Maximum bytes of cached texts from `StringIds`.
 const TEXTS: usize = 32 << 20;
 /// Maximum number of names of an enumeration, which has a few dozen.

@@ -168,7 +168,7 @@ impl Process {
     }
 
     /// Mean step time, with the means of the fastest and the slowest tenth of consecutive steps. With fewer than two
-    /// steps per tenth ([`TENTHS`]), the shortest and the longest step instead.
+    /// steps per tenth (`TENTHS`), the shortest and the longest step instead.
     pub fn pace(&self) -> Option<Range<Micros>> {
         let settled = self.settled();
         let mean = |steps: &[Timed]| steps.iter().map(|timed| timed.time_us).sum::<f64>() / steps.len() as f64;

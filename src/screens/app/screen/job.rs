@@ -4,12 +4,11 @@ use crate::action::{Action, Needs};
 use crate::app::App;
 use crate::app::live::Live;
 use crate::app::screen::behaviour::Behaviour;
-use crate::app::screen::overview;
 use habitat_base::text::clean;
 use habitat_base::units::Micros;
 use habitat_recorder::live::{Board, Job, Snapshot, State, StopSignal, Wanted};
 use habitat_reports::theme::Role;
-use habitat_reports::{format, ranks, run, verdict};
+use habitat_reports::{format, ranks, run, summary, verdict};
 use habitat_step::profile::Profile;
 
 /// The screen; its state is [`Live`].
@@ -177,7 +176,7 @@ pub fn times(app: &App, seen: &Snapshot) -> Option<(String, String)> {
     Some((last, rest))
 }
 
-/// Time that the last steps waited for data. For several ranks see [`ranks`].
+/// Time that the last steps waited for data. For several ranks see `ranks()`.
 pub fn data(seen: &Snapshot) -> Option<(String, Role)> {
     if ranks::waits_most(seen).is_some() {
         return None;
@@ -341,7 +340,7 @@ pub fn device(app: &App) -> Option<(String, Role)> {
     Some(match &app.setup.profile.origin {
         _ if app.is_awaiting() && is_over => return None,
         _ if app.is_awaiting() => ("known after recording".to_owned(), Role::Muted),
-        Some(_) => (overview::origin(&app.setup.profile), Role::Text),
+        Some(_) => (summary::recorded_on(&app.setup.profile), Role::Text),
         None => ("CPU: no GPU kernels in the window, so predictions use shapes".to_owned(), Role::Text),
     })
 }

@@ -87,20 +87,6 @@ pub fn workload(profile: &Profile) -> String {
     format!("{} · {}", clean(&profile.workload.name, 40), summary::workload_facts(&profile.workload))
 }
 
-/// GPU and software of the recording, in one line.
-pub fn origin(profile: &Profile) -> String {
-    let Some(origin) = &profile.origin else {
-        return "shapes only, no GPU timings".to_owned();
-    };
-    let mut parts: Vec<String> = Vec::new();
-    let gpu = origin.gpu_name.clone().or_else(|| origin.gpu.as_ref().map(ToString::to_string));
-    parts.push(gpu.map_or_else(|| "GPU unknown".to_owned(), |gpu| clean(&gpu, 40)));
-    parts.extend(origin.framework.as_ref().map(|framework| clean(framework, 24)));
-    parts.extend(origin.cuda.as_ref().map(|cuda| format!("CUDA {}", clean(cuda, 12))));
-    parts.extend(origin.driver.as_ref().map(|driver| format!("driver {}", clean(driver, 16))));
-    parts.join(" · ")
-}
-
 /// The measured step in words: time, range, number of steps, throughput, memory.
 pub fn step(app: &App) -> Option<(String, String)> {
     let profile = &app.setup.profile;

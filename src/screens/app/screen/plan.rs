@@ -11,14 +11,14 @@ pub use goal::{knob_words, ladder, set_date, set_knob, set_work, slide, toggles,
 use lists::{ALTERNATIVES_BY, REJECTED_BY};
 pub use lists::{candidates, rejected};
 pub(in crate::app) use places::toggle as toggle_place;
-pub use places::{Choice, Places, found, is_allowed};
+pub use places::{found, is_allowed};
 
 use crate::action::{Action, Needs};
 use crate::app::App;
 use crate::app::input::Input;
 use crate::app::job::JobState;
 use crate::app::list::ListState;
-use crate::app::modal::Modal;
+use crate::app::modal::{Modal, Places};
 use crate::app::msg::Effect;
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::predict;
@@ -29,7 +29,7 @@ use habitat_planning::plan::{Confidence, FrontierPart, FrontierPoint, Goal, Part
 use habitat_planning::pricing::region;
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::{GlyphSet, Role};
-use habitat_reports::{format, plans, uses};
+use habitat_reports::{format, parts, uses};
 
 /// The pane in focus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -315,7 +315,7 @@ pub fn offer_words(part: &Part) -> String {
 
 /// GPUs in words.
 pub fn gpus_words(part: &Part) -> String {
-    plans::gpu_words(part)
+    parts::gpu_words(part)
 }
 
 /// Method of the step time behind a part.
@@ -369,9 +369,9 @@ pub fn alternatives_table(app: &App) -> Table {
         Column::figures("cost", 0).sorts(1),
         Column::figures("low–high, $", 4),
         Column::figures("$/h", 6).sorts(3),
-        Column::words("tier", 9, 1),
-        Column::words("in doubt", 12, 2),
-        Column::words("provider", 11, 3),
+        Column::words("tier", 9, 2),
+        Column::words("in doubt", 12, 3),
+        Column::words("provider", 11, 1),
         Column::words("region", 10, 7),
         Column::words("machine", 12, 9),
         Column::figures("price date", 8),
@@ -458,7 +458,7 @@ pub fn cursor_words(app: &App) -> Option<String> {
 /// Offers of a point on the Pareto front, in words.
 fn point_words(point: &FrontierPoint) -> String {
     let words = |part: &FrontierPart| {
-        let gpus = plans::machine_words(part.machines, part.all_gpus, &part.gpu);
+        let gpus = parts::machine_words(part.nodes, part.gpu_count, &part.gpu);
         format!("{gpus} {}, {}", part.tier, clean(part.offer.as_str().split('/').next().unwrap_or_default(), 20))
     };
     point.parts.iter().map(words).collect::<Vec<_>>().join(", then ")
@@ -495,16 +495,14 @@ pub fn notes(app: &App) -> Vec<(String, String)> {
     let mut lines: Vec<(String, String)> = Vec::new();
     for (index, part) in plan.parts.iter().enumerate() {
         let label = if plan.parts.len() > 1 { format!("part {}", index + 1) } else { "offer".to_owned() };
-        lines.push((label, format!("{} ({})", clean(part.offer.id.as_str(), 120), machine_words(part))));
-        lines.extend(plans::batch_words(part).map(|words| ("batch".to_owned(), words)));
+        lines.push((label, format!("{} ({})", clean(part.offer.as_str(), 120), machine_words(part))));
+        lines.extend(parts::batch_words(part).map(|words| ("batch".to_owned(), words)));
         lines.extend(part.notes.iter().map(|note| (String::new(), clean(note, 400))));
     }
     lines.extend(warnings(app, false).into_iter().map(|warning| ("warning".to_owned(), warning)));
     lines.extend(plan.notes.iter().map(|note| ("note".to_owned(), clean(note, 400))));
     let gap = plan.solver.gap.map_or_else(String::new, |gap| format!(", gap {}", format::percent(gap)));
-    lines.push((
-        "solver".to_owned(),
-        format!("{}, {} configurations{gap}", clean(&plan.solver.name, 60), plan.solver.configurations),
-    ));
+    let (solver, tried) = (clean(&plan.solver.name, 60), format::grouped(plan.solver.configurations as f64));
+    lines.push(("solver".to_owned(), format!("{solver}, {tried} configurations{gap}")));
     lines
 }

@@ -24,6 +24,7 @@ use habitat_base::text::clean;
 use habitat_base::units::{GpuSlug, Micros, OpenRange, SamplesPerSecond, UsdPerHour};
 use habitat_planning::plan::value::best_value as value_of;
 use habitat_planning::pricing::Tier;
+use habitat_prediction::hypothetical::WhatIf;
 use habitat_prediction::{Estimate, Fits, Host, Method, MethodChoice, Precision, Prediction, Warning};
 use habitat_reports::Table;
 use habitat_reports::answer::Picks;
@@ -470,6 +471,12 @@ pub(in crate::app) fn start_details(app: &mut App, effects: &mut Vec<Effect>) {
     }
 }
 
+/// Latest results for the GPU with changed specifications; `None` until there are any.
+pub fn changed(app: &App) -> Option<&WhatIf> {
+    let version = app.predict.version.as_ref()?;
+    app.what_if.value().filter(|found| found.real.gpu.slug == version.gpu)
+}
+
 /// Prediction by operation of an opened or compared GPU; `None` until it is there.
 fn detailed<'a>(app: &'a App, gpu: &GpuSlug) -> Option<&'a Prediction> {
     app.details.value()?.predictions.iter().find(|prediction| prediction.gpu.slug == *gpu)
@@ -510,6 +517,23 @@ pub fn range_and_method(step: &Estimate) -> String {
 pub fn warnings(app: &App, brief: bool) -> Vec<String> {
     let Some(all) = app.predictions.value() else { return Vec::new() };
     if brief { one_line(&all.brief_warnings()) } else { words(&all.warnings(), false) }
+}
+
+/// Warnings about the GPUs of a comparison or a what-if GPU, in a few words.
+pub fn warnings_of_shown(app: &App) -> Vec<String> {
+    let Some(all) = app.predictions.value() else { return Vec::new() };
+    let compared = app.predict.difference.as_ref().and_then(|compared| compared.gpus.clone());
+    let shown = compared.map_or_else(
+        || selected_prediction(app).map(|prediction| prediction.gpu.slug.clone()).into_iter().collect(),
+        |gpus| gpus.to_vec(),
+    );
+    let mut found: Vec<Warning> = Vec::new();
+    for warning in all.predictions.iter().filter(|it| shown.contains(&it.gpu.slug)).flat_map(|it| &it.warnings) {
+        if found.iter().all(|other| other.kind != warning.kind) {
+            found.push(warning.clone());
+        }
+    }
+    words(&found, true)
 }
 
 /// Warnings as whole sentences, or as a few words on one line.

@@ -12,8 +12,8 @@ use crate::tui::paint::{Painter, fit, wrap};
 use crate::tui::widget::bars;
 use habitat_base::text::clean;
 use habitat_base::units::Micros;
-use habitat_reports::format;
 use habitat_reports::theme::Role;
+use habitat_reports::{format, summary};
 
 /// Width of the recording's labels in cells.
 const LABEL: u16 = 9;
@@ -43,7 +43,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let height = verdict + RECORDED + 2 + u16::from(more) + untimed - without;
     let [top, rest] = Layout::vertical([Constraint::Length(height), Constraint::Fill(1)]).areas(area);
     let title = match painter.app.setup.profile.origin {
-        Some(_) => format!("recorded on {}", overview::origin(&painter.app.setup.profile)),
+        Some(_) => format!("recorded on {}", summary::recorded_on(&painter.app.setup.profile)),
         None => "recorded: shapes only, no GPU timings".to_owned(),
     };
     let inside = painter.pane(top, &title, &source, false);

@@ -5,7 +5,8 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Density, filtered, labelled, warned};
 use crate::action::Action;
-use crate::app::screen::plan::{self, Lower, Pane, Places};
+use crate::app::modal::Places;
+use crate::app::screen::plan::{self, Lower, Pane};
 use crate::app::slider::Knob;
 use crate::app::{App, Target};
 use crate::tui::paint::{Painter, fit, wrap};
@@ -266,6 +267,7 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
         _ => plan.alternatives.len(),
     });
     let title = match what {
+        Lower::Alternatives if app.plan.value().is_some_and(|plan| plan.total.is_none()) => "alternatives".to_owned(),
         Lower::Alternatives => format!("plan and {count} alternatives"),
         Lower::Beside => format!("{count} more, if you accept"),
         Lower::Rejected => format!("{count} rejected offers"),

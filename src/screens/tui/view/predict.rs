@@ -59,7 +59,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         }
     }
     if painter.buffer.area.width >= 110 && predict::rows(app).iter().any(|row| row.doubtful) {
-        title.push_str(" (? = some specifications unverified)");
+        title.push_str(" (GPU ?: unverified, price ?: in doubt)");
     }
     let title = filtered(title, &app.predict.list);
     let inside = painter.pane(top, &title, &predict::summary(app), true);
@@ -77,7 +77,7 @@ fn difference(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let headline = predict::difference::headline(app).unwrap_or_default();
     let table = predict::difference::table(app).unwrap_or_default();
-    waterfall(painter, area, &headline, &predict::warnings(app, true), &table);
+    waterfall(painter, area, &headline, &predict::warnings_of_shown(app), &table);
 }
 
 /// A GPU with changed specifications.
@@ -89,7 +89,7 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
     let title = format!("what if: {} with changed specifications{stale}", what_if::name(app));
     let right = format!("{}: explain the difference", app.setup.keymap.hint(Action::Difference));
     let inside = painter.pane(area, &title, &right, true);
-    let inside = warned(painter, inside, &predict::warnings(app, true));
+    let inside = warned(painter, inside, &predict::warnings_of_shown(app));
     let answer = what_if::answer(app);
     let heights = [sliders.len() as u16 + 1, answer.len() as u16 + 1];
     let [top, middle, bottom] =
@@ -112,7 +112,7 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
         }
     }
     labelled(painter, middle, &answer, 0);
-    let Some(found) = what_if::found(app).filter(|_| bottom.height >= 5) else { return };
+    let Some(found) = predict::changed(app).filter(|_| bottom.height >= 5) else { return };
     let now = version.changes.get(found.along);
     let at = |times: f64, time: Micros, plan: bool| Point { x: times, y: time.get(), plan, selected: false };
     let curve = found.curve.iter().map(|(times, time)| at(*times, *time, false));
@@ -129,7 +129,7 @@ fn sizes(painter: &mut Painter<'_>, area: Rect) {
     let found = batches::found(app);
     let name = found.map_or_else(|| shown.gpu.to_string(), |(_, on)| habitat_base::text::clean(&on.gpu.name, 60));
     let stale = if app.sweep.is_stale() { " (stale)" } else { "" };
-    let inside = painter.pane(area, &format!("batch size on one {name}{stale}"), "Enter: use in plans · q: back", true);
+    let inside = painter.pane(area, &format!("batch size on {name}{stale}"), "Enter: use in plans · q: back", true);
     let warnings = found.map_or_else(Vec::new, |(sweep, _)| predict::words(&sweep.warnings, true));
     let inside = warned(painter, inside, &warnings);
     let answer = batches::answer(app);

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr;
 
-use super::glyphs::Glyphs;
+use crate::tui::glyphs::Glyphs;
 use crate::tui::paint::Painter;
 use habitat_reports::format;
 use habitat_reports::theme::Role;

@@ -17,7 +17,7 @@ pub fn beside_table(app: &App) -> Table {
         Column::figures("time", 1),
         Column::words("GPUs", 16, 2),
         Column::words("provider", 10, 4),
-        Column::words("if", 16, 0),
+        Column::words("if", 18, 0),
         Column::figures("then cost", 0),
         Column::figures("then time", 3),
     ];

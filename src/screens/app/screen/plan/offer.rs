@@ -6,7 +6,7 @@ use habitat_base::text::clean;
 use habitat_base::units::Micros;
 use habitat_planning::plan::{Confidence, Part, Plan, Total};
 use habitat_planning::pricing::{Offer, OfferId, region};
-use habitat_reports::{format, plans};
+use habitat_reports::{format, parts};
 
 /// The offer of the selected row; `None` if the lower pane has no rows or not the focus.
 pub fn selected(app: &App) -> Option<&OfferId> {
@@ -50,7 +50,7 @@ fn machine(offer: &Offer) -> Vec<(String, String)> {
     let gpu = offer.gpu.as_ref().map_or_else(|| clean(&offer.gpu_name, 60), ToString::to_string);
     let known = |value: Option<String>, what: &str| value.unwrap_or_else(|| format!("{what} unknown"));
     let host = [
-        known(offer.vcpus.map(|vcpus| format!("{} CPUs", format::number(vcpus))), "CPUs"),
+        known(offer.vcpus.map(|vcpus| format!("{vcpus} vCPUs")), "CPUs"),
         known(offer.host_memory.map(format::memory), "memory"),
     ];
     let date = offer.as_of.map_or_else(|| "undated".to_owned(), |date| format!("of {date}"));
@@ -73,7 +73,7 @@ fn job(app: &App, plan: &Plan, part: &Part, own: bool) -> Vec<(String, String)> 
     let mut lines = vec![
         line("time", format::hours_with_range(&part.hours)),
         line("cost", format::usd_with_range(&part.cost)),
-        line("energy", plans::footprint_words(&part.footprint)),
+        line("energy", parts::footprint_words(&part.footprint)),
         line(
             "step",
             format!(
@@ -87,7 +87,7 @@ fn job(app: &App, plan: &Plan, part: &Part, own: bool) -> Vec<(String, String)> 
     if part.machines > 1 {
         lines.push(line("machines", machine_words(part)));
     }
-    lines.extend(plans::batch_words(part).map(|words| line("batch", words)));
+    lines.extend(parts::batch_words(part).map(|words| line("batch", words)));
     lines.extend(part.notes.iter().map(|note| line("", clean(note, 400))));
     lines.extend(warnings(app, false).into_iter().map(|warning| line("warning", warning)));
     lines.extend(match plan.total {

@@ -3,55 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::app::App;
-use habitat_planning::plan::Limits;
+use crate::app::modal::{Choice, Places};
 use habitat_planning::pricing::region;
-
-/// Providers or regions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Places {
-    /// Providers, as `--providers` takes them.
-    Providers,
-    /// Continents, countries and regions, as `--regions` takes them.
-    Regions,
-}
-
-impl Places {
-    /// The word on screen.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Providers => "providers",
-            Self::Regions => "regions",
-        }
-    }
-
-    /// Those that a goal names; empty if it allows all.
-    pub fn allowed(self, limits: &Limits) -> &[String] {
-        match self {
-            Self::Providers => &limits.providers,
-            Self::Regions => &limits.regions,
-        }
-    }
-
-    /// Those that a goal allows, in a few words.
-    pub fn words(self, limits: &Limits) -> String {
-        match self.allowed(limits) {
-            [] => "all".to_owned(),
-            few if few.len() <= 2 => few.join(", "),
-            many => many.len().to_string(),
-        }
-    }
-}
-
-/// Something to choose.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
-    /// Its name, which limits take; empty for all of them.
-    pub name: String,
-    /// Offers there that can be used.
-    pub offers: usize,
-    /// Whether it is listed only if a search finds it: a single region.
-    pub is_small: bool,
-}
 
 /// All choices. The first has an empty name and means all offers.
 pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
@@ -73,7 +26,7 @@ pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
         Places::Regions => {
             let of = |name: &str| offers(&|provider: &str, region: &str| region::is_named(provider, region, name));
             all.extend(region::areas().map(|area| choice(area, of(area), false)));
-            // The command line separates regions by commas; filters do without those within a name.
+            // The command line separates regions by commas, so the names have none. Filters ignore them.
             let names: BTreeSet<String> =
                 regions.keys().map(|(_, region)| region::shown(region).replace(',', "")).collect();
             all.extend(names.iter().map(|name| choice(name, of(name), true)));
@@ -89,7 +42,7 @@ pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
     all
 }
 
-/// The choices with all words of `query` in their names; without any, all but single regions that are not allowed.
+/// Finds the choices whose names have all words of `query`. An empty query hides single regions, except allowed ones.
 pub fn found<'c>(app: &App, places: Places, choices: &'c [Choice], query: &str) -> Vec<&'c Choice> {
     let query = query.to_lowercase();
     let has = |choice: &&Choice| {
@@ -109,7 +62,7 @@ pub fn is_allowed(app: &App, places: Places, choice: &Choice) -> bool {
     allowed.iter().any(|name| name.eq_ignore_ascii_case(&choice.name))
 }
 
-/// Adds a choice to those that the goal names, or takes it out. The choice of all offers removes the limit.
+/// Adds a choice to those that the goal names, or removes it. The choice of all offers removes the limit.
 pub(in crate::app) fn toggle(app: &mut App, places: Places, choice: &Choice) {
     let was_allowed = is_allowed(app, places, choice);
     let limits = &mut app.setup.goal.limits;

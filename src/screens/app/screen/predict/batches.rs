@@ -167,7 +167,7 @@ pub fn answer(app: &App) -> Vec<(String, String)> {
             });
         lines.push(line("throughput", format!("{} samples/s{times}", format::number(now))));
     }
-    lines.extend(report::pays(sweep, on).map(|pays| line("pays", pays)));
+    lines.extend(report::pays(sweep, on).map(|pays| line("verdict", pays)));
     let fits = match row.memory.fits {
         Fits::Yes => "fits".to_owned(),
         Fits::No => "does not fit".to_owned(),

@@ -32,7 +32,7 @@ impl Compared {
 
 fn compared(app: &App) -> Option<Difference<'_>> {
     let Some(gpus) = &app.predict.difference.as_ref()?.gpus else {
-        let found = super::what_if::found(app)?;
+        let found = super::changed(app)?;
         return Some(between(&found.real, &found.changed));
     };
     Some(between(super::detailed(app, &gpus[0])?, super::detailed(app, &gpus[1])?))

@@ -9,7 +9,6 @@ use crate::app::msg::Effect;
 use habitat_base::text::clean;
 use habitat_base::units::GpuSlug;
 use habitat_prediction::Fits;
-use habitat_prediction::hypothetical::WhatIf;
 use habitat_reports::format;
 use habitat_step::catalog::GpuSpec;
 use habitat_step::catalog::hypothetical::{Changes, Figure};
@@ -36,7 +35,7 @@ pub fn is_changed(app: &App) -> bool {
 }
 
 pub(super) fn act(app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
-    let is_found = found(app).is_some();
+    let is_found = super::changed(app).is_some();
     let Some(version) = &mut app.predict.version else { return false };
     let rungs = match action {
         Action::Left | Action::Decrease => -1,
@@ -107,16 +106,10 @@ pub fn name(app: &App) -> String {
     gpu.map_or_else(String::new, |gpu| clean(&gpu.name, 60))
 }
 
-/// Latest results for this GPU; `None` until there are any.
-pub fn found(app: &App) -> Option<&WhatIf> {
-    let version = app.predict.version.as_ref()?;
-    app.what_if.value().filter(|found| found.real.gpu.slug == version.gpu)
-}
-
 /// Results, as label and text per line.
 pub fn answer(app: &App) -> Vec<(String, String)> {
     let line = |label: &str, text: String| (label.to_owned(), text);
-    match (app.what_if.state(), found(app)) {
+    match (app.what_if.state(), super::changed(app)) {
         (JobState::Failed(reason), _) => vec![(String::new(), clean(reason, 300))],
         (JobState::Cancelled, _) => {
             vec![line("", format!("cancelled; {} to run it again", app.setup.keymap.hint(Action::Rerun)))]

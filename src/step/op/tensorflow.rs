@@ -1,6 +1,6 @@
 //! `TensorFlow` op types.
 
-use crate::op::OperatorKind;
+use super::OperatorKind;
 
 /// Kinds and their op types.
 #[rustfmt::skip]

@@ -1,11 +1,13 @@
 //! Layer as input of the regressions: its kind, and the sizes that times are linear in.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 use habitat_step::op::{
     Family, Name, Part, Primitive, Work, arithmetic, element_type, family, name, parts, volume, work,
 };
 use habitat_step::profile::{DType, Operation, Phase, Precision};
-
-use super::Driver;
 
 /// Single matrix products.
 pub const PRODUCT: &str = "mm";
@@ -21,6 +23,34 @@ const BACKWARD: &str = " backward";
 const ACCUMULATION: &str = " accumulation";
 /// Common kind of all layers that stream memory.
 pub const STREAMING: &str = "streaming";
+
+/// Quantity that the time of a kernel is linear in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Driver {
+    /// Elements of the layer's inputs.
+    Input,
+    /// The layer's floating-point operations.
+    Operations,
+    /// Elements of the layer's result.
+    Output,
+    /// Minimum bytes that the layer moves. Not in the paper.
+    Bytes,
+    /// Operations including those on partial tiles; the tile size is from the kernel's name. Not in the paper.
+    Tiles([u32; 2]),
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input => f.pad("input"),
+            Self::Operations => f.pad("operations"),
+            Self::Output => f.pad("output"),
+            Self::Bytes => f.pad("bytes"),
+            Self::Tiles([down, across]) => f.pad(&format!("operations on tiles of {down} × {across}")),
+        }
+    }
+}
 
 /// Operator call with its kind and the sizes of a single occurrence.
 #[derive(Debug, Clone, PartialEq)]

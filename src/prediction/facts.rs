@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::time::Spread;
+use super::learned_time::Spread;
 use crate::mlp::ModelError;
 
 /// Learned figures besides the networks.

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::efficiency::between;
 use habitat_base::units::Micros;
 use habitat_step::op::Part;
 
@@ -78,7 +77,7 @@ impl LearnedTime {
     /// Adds the efficiency model's time with weight [`EFFICIENCY_WEIGHT`]; ranges stay those of the operator models,
     /// which were calibrated on operators.
     #[must_use]
-    pub(super) fn with(self, other: Self) -> Self {
+    pub(crate) fn with(self, other: Self) -> Self {
         let mean = between(self.time, other.time, EFFICIENCY_WEIGHT);
         Self { mean: Some(mean), efficient: Some(other.time), ..self }
     }
@@ -112,6 +111,11 @@ impl LearnedTime {
             }
         }
     }
+}
+
+/// Weighted geometric mean of two times; `weight` (0 to 1) is that of the second.
+pub fn between(first: Micros, second: Micros, weight: f64) -> Micros {
+    Micros::checked(first.get().powf(1.0 - weight) * second.get().powf(weight)).unwrap_or(first)
 }
 
 /// Sums the times of an operation's parts; ranges add up as if the errors were fully correlated.

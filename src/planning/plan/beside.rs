@@ -1,0 +1,153 @@
+//! Offers beside the plan, which the user would have to accept first ([`Accept`]).
+
+use super::configuration::Configuration;
+use super::prepared::Prepared;
+use super::problem::{Limit, SAME};
+use super::search::{aims, best_single};
+use super::{Accept, Objective, Part, Plan, accept_names};
+use habitat_base::text::{dollars, duration};
+use habitat_base::units::{Hours, Usd};
+
+/// An offer beside the plan is shown if its first aim is at most this share of the plan's.
+const WORTH: f64 = 0.95;
+/// "A little more": upper limit on the cost (or the hours), relative to the plan.
+const LITTLE: f64 = 1.25;
+/// "A lot": upper limit on the hours (or the cost), as a share of the plan.
+const LOT: f64 = 0.5;
+
+/// The best offer that requires one more risk to be accepted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    /// The required kinds; several only if no single one makes a plan possible.
+    pub accept: Vec<Accept>,
+    /// The offer with all the work.
+    pub part: Part,
+    /// Details of the risks: the platform, the batch, the doubts about the price.
+    pub what: String,
+    /// Outcome if the offer fails.
+    pub fallback: Fallback,
+}
+
+/// Outcome if an offer beside the plan fails.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fallback {
+    /// Event, to follow `if`: `that host is gone`.
+    pub when: &'static str,
+    /// Offer for the work in that event; `None` if no other offer meets the limits.
+    pub then: Option<Instead>,
+}
+
+/// The work on another offer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Instead {
+    /// Expected cost.
+    pub cost: Usd,
+    /// Expected hours.
+    pub hours: Hours,
+    /// Words for the offer.
+    pub with: String,
+}
+
+impl Prepared {
+    /// Best offer for each kind to accept, if it is clearly better than the plan. Without a plan, and if no single kind
+    /// makes one possible: the best offer that requires several.
+    pub(super) fn beside(&self, plan: &Plan, limit: &Limit) -> Vec<Beside> {
+        let planned = self.planned(plan);
+        let one = |accept: Accept| self.best_beside(&|other| other.needs == [accept], limit);
+        let found = Accept::ALL.into_iter().filter_map(one);
+        let mut found: Vec<(usize, f64)> = found.filter(|(_, value)| *value <= WORTH * planned).collect();
+        if found.is_empty() && plan.total.is_none() {
+            found.extend(self.best_beside(&|_| true, limit));
+        }
+        found.sort_by(|a, b| a.1.total_cmp(&b.1));
+        found.into_iter().map(|(place, _)| self.with_fallback(place, plan, limit)).collect()
+    }
+
+    /// Value of the plan's first aim; infinite without a plan.
+    fn planned(&self, plan: &Plan) -> f64 {
+        let Some(total) = &plan.total else { return f64::INFINITY };
+        let emitted = total.footprint.emissions.map_or(0.0, |emitted| emitted.mid.get());
+        let finish = self.goal.confidence.end(&total.hours).get();
+        aims(self.goal.objective)[0].of_plan((finish, total.cost.mid.get(), emitted))
+    }
+
+    /// Best of a subset of the offers beside the plan, with the value of its first aim.
+    fn best_beside(&self, is_such: &dyn Fn(&Configuration) -> bool, limit: &Limit) -> Option<(usize, f64)> {
+        let of_kind: Vec<usize> = (0..self.others.len()).filter(|c| is_such(&self.others[*c])).collect();
+        let problem = self.beside.only(&of_kind);
+        let found = best_single(&problem, self.goal.objective, limit)?;
+        let value = problem.value(aims(self.goal.objective)[0], &found.hours);
+        Some((of_kind[found.hours.first()?.0], value))
+    }
+
+    /// An offer beside the plan with all the work, and the fallback if it fails. For a host or a price, the fallback is
+    /// the next offer of this kind if that is better than the plan, otherwise the plan.
+    fn with_fallback(&self, place: usize, plan: &Plan, limit: &Limit) -> Beside {
+        let own = &self.others[place];
+        let part = own.part(self.work.get() / own.rate(), true);
+        let when = match own.needs[..] {
+            [Accept::Batch] => "it needs as many updates",
+            _ if own.needs.contains(&Accept::Marketplace) => "that host is gone",
+            _ if own.needs.contains(&Accept::Spot) => "no spot machine is available",
+            _ if own.needs.contains(&Accept::Doubted) => "that price is gone",
+            _ => "your program does not run there",
+        };
+        let total = plan.total.map(|total| (total.cost.mid, total.hours.mid));
+        let plans = total.map(|(cost, hours)| Instead { cost, hours, with: "the plan above".to_owned() });
+        let then = match own.needs[..] {
+            [Accept::Batch] => {
+                let recorded = part.global_batch_size.zip(self.goal.global_batch);
+                let times = recorded.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
+                Some(self.instead(own, times, "the same machine".to_owned()))
+            }
+            [Accept::Marketplace | Accept::Doubted] => {
+                let next = self.best_beside(&|other| other.needs == own.needs && other.offer != own.offer, limit);
+                let next = next.filter(|(_, value)| *value < self.planned(plan)).map(|(place, _)| &self.others[place]);
+                next.map(|next| self.instead(next, 1.0, next.label())).or(plans)
+            }
+            _ => plans,
+        };
+        Beside { accept: own.needs.clone(), what: own.what.clone(), part, fallback: Fallback { when, then } }
+    }
+
+    /// The work, multiplied by `times`, on an offer.
+    fn instead(&self, offer: &Configuration, times: f64, with: String) -> Instead {
+        let (hours, cost) = offer.ranges(self.work.get() * times / offer.rate(), true);
+        Instead { cost: cost.mid, hours: hours.mid, with }
+    }
+
+    /// An offer that costs a little more and takes at most half the time. If the goal is the earliest finish: one that
+    /// takes a little longer and costs at most half.
+    pub(super) fn bargain(&self, plan: &Plan, limit: &Limit) -> Option<Part> {
+        let total = plan.total.as_ref()?;
+        let (finish, cost) = (self.goal.confidence.end(&total.hours).get(), total.cost.mid.get());
+        let (most_hours, most_cost, aim) = match self.goal.objective {
+            Objective::Cost => (LOT * finish, LITTLE * cost, Objective::Cost),
+            Objective::Time => (LITTLE * finish, LOT * cost, Objective::Time),
+            Objective::CostPlusTime(_) | Objective::Emissions => return None,
+        };
+        let least = |own: Option<f64>, other: f64| Some(own.map_or(other, |own| own.min(other)));
+        let limit = Limit {
+            deadline: least(limit.deadline, most_hours),
+            budget: least(limit.budget, most_cost),
+            ..Limit::default()
+        };
+        let found = best_single(&self.singles, aim, &limit)?;
+        Some(self.whole(found.hours.first()?.0))
+    }
+
+    /// Reason why an offer beside the plan was not used, with the limits that it would not keep.
+    pub(super) fn not_accepted(&self, place: usize, finish: f64, cost: f64, limit: &Limit) -> String {
+        let own = &self.others[place];
+        let (hours, _) = own.ranges(self.work.get() / own.rate(), true);
+        let flags = accept_names(&own.needs);
+        let over = |value: f64, limit: Option<f64>| limit.filter(|limit| value > limit * (1.0 + SAME));
+        let late = over(finish, limit.deadline)
+            .map(|deadline| format!("{} more than the deadline", duration(finish - deadline)));
+        let dear = over(cost, limit.budget).map(|budget| format!("{} more than the budget", dollars(cost - budget)));
+        let too_much: Vec<String> = late.into_iter().chain(dear).collect();
+        let but =
+            if too_much.is_empty() { String::new() } else { format!(", but it takes {}", too_much.join(" and ")) };
+        format!("{}: {} in {}; --accept {flags} allows it{but}", own.what, dollars(cost), duration(hours.mid.get()))
+    }
+}

@@ -1,0 +1,155 @@
+//! Predictions of a workload: one per GPU, with what qualifies them.
+
+use super::estimate::{Estimate, MethodShare, OperationPrediction, StepTime};
+use super::gpu::GpuFacts;
+use super::host::Host;
+use super::memory::MemoryFit;
+use super::method::Method;
+use super::transformer::TransformerStep;
+use super::warning::{WAITS_FOR_DATA, Warning, WarningKind, distinct};
+use habitat_base::units::{Micros, OpenRange, SamplesPerSecond};
+use habitat_step::profile::{Origin, Workload};
+
+/// Predictions of one workload on several GPUs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predictions {
+    /// Workload of the profile.
+    pub workload: Workload,
+    /// Where the profile was measured, if it was.
+    pub origin: Option<Origin>,
+    /// Whether steps include the wait for the host.
+    pub host: Host,
+    /// Whether the recorded step exchanges data with other GPUs; its batch is then a share of an update's.
+    pub communicates: bool,
+    /// One prediction per GPU, in the requested order.
+    pub predictions: Vec<Prediction>,
+    /// Notes on all of them.
+    pub notes: Vec<String>,
+}
+
+impl Predictions {
+    /// Warnings of all predictions without duplicates, with the number of GPUs if not all are affected.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let named = |(warning, of): (&Warning, String)| {
+            let text = match warning.text.strip_prefix(WAITS_FOR_DATA) {
+                Some(rest) => format!("{WAITS_FOR_DATA}{}; {rest}", self.waits(&of)),
+                None if of.is_empty() => warning.text.clone(),
+                None => format!("on {of}: {}", warning.text),
+            };
+            Warning { kind: warning.kind, text }
+        };
+        self.distinct().map(named).collect()
+    }
+
+    /// Short forms of the warnings.
+    pub fn brief_warnings(&self) -> Vec<String> {
+        let named = |(warning, of): (&Warning, String)| match warning.kind.brief() {
+            brief if of.is_empty() => brief.to_owned(),
+            brief => format!("{brief} ({of})"),
+        };
+        self.distinct().map(named).collect()
+    }
+
+    /// Time and share that the affected GPUs wait for data: "6.84 ms a step, 74 to 88 % of the step on 99 of 108 GPUs".
+    fn waits(&self, of: &str) -> String {
+        let waits = |one: &&Prediction| one.warnings.iter().any(|it| it.kind == WarningKind::WaitsForData);
+        let span = |of_one: &dyn Fn(&Prediction) -> f64, digits: usize| {
+            let values = self.predictions.iter().filter(waits).map(of_one);
+            let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), one| (low.min(one), high.max(one)));
+            let [low, high] = [low, high].map(|end| format!("{end:.digits$}"));
+            if low == high { low } else { format!("{low} to {high}") }
+        };
+        let time = span(&|one| one.host_idle.as_millis(), 2);
+        let share = span(&|one| (one.host_idle / one.step.mid() * 100.0).min(100.0), 0);
+        let on = if of.is_empty() { String::new() } else { format!(" on {of}") };
+        format!("{time} ms a step, {share} % of the step{on}")
+    }
+
+    /// Each warning with the number of affected GPUs in words, empty if all are.
+    fn distinct(&self) -> impl Iterator<Item = (&Warning, String)> {
+        let all = self.predictions.len();
+        let found = distinct(self.predictions.iter().map(|prediction| prediction.warnings.as_slice()));
+        found.into_iter().map(move |(warning, times)| {
+            (warning, if times < all { format!("{times} of {all} GPUs") } else { String::new() })
+        })
+    }
+}
+
+/// Predicted step of a workload on one GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// The GPU.
+    pub gpu: GpuFacts,
+    /// Time of one step on one GPU, without communication.
+    pub step: StepTime,
+    /// Samples per second (batch size ÷ step time); `None` if the batch size is unknown.
+    pub throughput: Option<OpenRange<SamplesPerSecond>>,
+    /// Part of the step in which the device waits for the host.
+    pub host_idle: Micros,
+    /// Device time by method.
+    pub shares: Vec<MethodShare>,
+    /// Predictions of operations, in the order of the profile; empty with
+    /// [`Options::steps_only`](super::Options::steps_only).
+    pub operations: Vec<OperationPrediction>,
+    /// Share of the operators' time in the optimizer update, 0 to 1.
+    pub update_share: f64,
+    /// Share of the measured device time that the step leaves out, because its method cannot predict those operations,
+    /// 0 to 1.
+    pub left_out: f64,
+    /// Whether the step fits in memory.
+    pub memory: MemoryFit,
+    /// Steps at other batch sizes, if requested (`batches::add_sizes`).
+    pub at_batches: Vec<AtBatch>,
+    /// Parts that tensor and pipeline parallel GPUs can divide; `None` for inference, and without attention layers.
+    pub transformer: Option<TransformerStep>,
+    /// Note on a converted precision, or why the requested one is not predicted; `None` if none was requested.
+    pub precision_note: Option<String>,
+    /// Whether the step keeps the recorded precision, because the GPU has no rate for the requested one.
+    pub keeps_precision: bool,
+    /// Warnings to show wherever the step appears.
+    pub warnings: Vec<Warning>,
+    /// Uncertainties and fallbacks behind the numbers.
+    pub notes: Vec<String>,
+}
+
+impl Prediction {
+    /// Note on the wide range of a step in 16 or 8 bits on an AMD GPU; `None` for other steps.
+    pub fn narrow_on_amd(&self) -> Option<&str> {
+        self.notes.iter().map(String::as_str).find(|note| *note == super::notes::NARROW_ON_AMD)
+    }
+
+    /// Share of the device time that fitted lines predict, 0 to 1.
+    pub fn by_fitted_lines(&self) -> f64 {
+        let fitted =
+            |share: &&MethodShare| matches!(share.method, Method::KernelWise | Method::LayerWise | Method::EndToEnd);
+        self.shares.iter().filter(fitted).fold(0.0, |sum, share| sum + share.share)
+    }
+
+    /// Time of the optimizer update: its share of the operators' time, times the step without host wait. Equal at every
+    /// batch size.
+    pub fn update(&self) -> Micros {
+        self.step.mid().checked_sub(self.host_idle).unwrap_or_default() * self.update_share
+    }
+
+    /// Step that plans use, on one GPU. A measurement has no range: over many steps the median counts, not the slowest
+    /// step.
+    pub fn planning_step(&self) -> Estimate {
+        match &self.step {
+            StepTime::Measured { median, .. } => Estimate::with_band(*median, 0.0, Method::Measured),
+            StepTime::Predicted(estimate) => *estimate,
+        }
+    }
+}
+
+/// Step at a batch size other than the recorded one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AtBatch {
+    /// Samples per step on one GPU.
+    pub batch_size: u64,
+    /// Step on one GPU, without communication.
+    pub step: Estimate,
+    /// Whether it fits in memory.
+    pub memory: MemoryFit,
+    /// Source of the prediction, in words.
+    pub why: String,
+}
