@@ -302,7 +302,7 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
             && point.parts.iter().map(|part| &part.offer).eq(own)
     };
     let of_point = |point: &FrontierPoint| {
-        let machines = point.parts.iter().map(|part| parts::machine_words(part.nodes, part.gpu_count, &part.gpu));
+        let machines = point.parts.iter().map(|part| parts::machine_words(part.machines, part.all_gpus, &part.gpu));
         let name = machines.collect::<Vec<_>>().join(" → ");
         let offers: Vec<&str> = point.parts.iter().map(|part| part.offer.as_str()).collect();
         let title = format!(

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::parts::{self, PartJson};
 use super::plan_form::PlanFormError;
-use super::plans::{self, AssumedJson, SolverJson, TotalJson};
+use super::plans::TotalJson;
 use super::table::{Cell, Column, Table};
 use super::timeline::{self, Lane};
 use super::{format, predictions, uses};
@@ -125,7 +125,7 @@ fn job(job: &PlannedJob) -> JobJson<'_> {
         end_hours: job.end.map(Hours::get),
         deadline_hours: job.deadline.map(Into::into),
         part: parts::part(&job.part),
-        assumptions: plans::assumed(&job.assumptions),
+        assumptions: &job.assumptions,
         notes: &job.notes,
     }
 }
@@ -249,8 +249,9 @@ fn place_words(job: &PlannedJob) -> String {
     if let Some(machine) = &job.machine {
         return text::clean(machine, 60);
     }
-    let (provider, region) = (text::clean(&part.provider, 24), text::clean(region::shown(&part.region), 40));
-    format!("{}, {provider} {region}, {}", parts::gpu_words(part), part.tier)
+    let (provider, region) =
+        (text::clean(&part.offer.provider, 24), text::clean(region::shown(&part.offer.region), 40));
+    format!("{}, {provider} {region}, {}", parts::gpu_words(part), part.offer.tier)
 }
 
 /// A time after the start of the first job.

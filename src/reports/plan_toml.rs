@@ -16,11 +16,14 @@ use serde::{Deserialize, Serialize};
 pub use read::{PlanFileError, parse};
 pub use request::Request;
 
-use super::offers::TrustJson;
-use super::parts::ContractJson;
-use super::plans::{self, SwitchJson};
-use habitat_base::units::{Hours, Range, Usd, UsdPerHour};
-use habitat_planning::plan::{Accept, Assumptions, Goal, Objective, Part, Plan};
+use super::parts;
+use super::plans::TotalJson;
+use habitat_base::units::{Hours, Usd, UsdPerHour};
+use habitat_planning::plan::{
+    Accept, Assumed, Assumptions, Contract, Goal, Objective, Part, Plan, PlanStatus, Rejection,
+};
+use habitat_planning::pricing::OfferId;
+use habitat_prediction::Predictions;
 use habitat_prediction::scale::ModelParallel;
 
 /// Value of `format`.
@@ -189,7 +192,7 @@ pub fn toml(
         alternative: plan
             .alternatives
             .iter()
-            .map(|part| fields(plans::part(part), ALTERNATIVE))
+            .map(|part| fields(parts::part(part), ALTERNATIVE))
             .collect::<Result<_, _>>()?,
         rejected: counts(&plan.rejected)?,
         assumptions: plan.goal.assumed().iter().map(assumed).collect(),
@@ -246,7 +249,7 @@ const SWITCH: &str = "to latest_hours is_expected";
 
 /// A part, with its model parallelism as one table.
 fn part(part: &Part) -> Result<toml::Table, toml::ser::Error> {
-    let mut form = toml::Table::try_from(plans::part(part))?;
+    let mut form = toml::Table::try_from(parts::part(part))?;
     if !part.parallel.is_none() {
         form.insert("model_parallel".to_owned(), toml::Value::try_from(part.parallel)?);
     }

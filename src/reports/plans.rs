@@ -9,7 +9,7 @@ use super::beside::{self, BesideJson};
 use super::parts::{self, PartJson, UsesJson, part};
 use super::table::{Cell, Column, Table};
 use habitat_base::units::{Hours, KilogramsCo2e, KilowattHours, Range, Usd};
-use habitat_planning::plan::{Assumed, Data, Limits, Plan, PlanStatus, RejectionKind, Switch, Total};
+use habitat_planning::plan::{Assumed, Data, Limits, Plan, PlanStatus, Rejection, SolverReport, Switch, Total};
 
 /// Output of `plan --json`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -139,11 +139,6 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         warnings: plan.warnings.iter().map(|warning| warning.text.as_str()).collect(),
         notes: &plan.notes,
     }
-}
-
-pub(super) fn assumed(all: &[Assumed]) -> Vec<AssumedJson> {
-    let json = |one: &Assumed| AssumedJson { name: one.name, value: one.value.clone(), source: one.source };
-    all.iter().map(json).collect()
 }
 
 /// A row for each part of a plan with its number, then for each alternative.

@@ -226,14 +226,14 @@ impl Prepared {
         let beside: HashSet<&OfferId> = plan.beside.iter().map(|beside| &beside.part.offer.id).collect();
         let is_told: HashSet<usize> = all.iter().map(|(place, _)| *place).chain(shown).collect();
         let others = self.others.iter().enumerate().filter(|(_, other)| !is_told.contains(&other.place));
-        let others = others.filter(|(_, other)| !beside.contains(&other.offer));
+        let others = others.filter(|(_, other)| !beside.contains(&other.offer.id));
         let mut others: Vec<(usize, (f64, f64))> =
             others.filter_map(|(c, _)| Some((c, self.beside.choices[c].whole(self.work.get())?))).collect();
         let place = |c: usize| self.others[c].place;
         others.sort_by(|a, b| place(a.0).cmp(&place(b.0)).then(a.1.1.total_cmp(&b.1.1)));
         others.dedup_by_key(|(c, _)| place(*c));
         all.extend(others.into_iter().map(|(c, (finish, cost))| {
-            let (offer, reason) = (self.others[c].offer.clone(), self.not_accepted(c, finish, cost, limit));
+            let (offer, reason) = (self.others[c].offer.id.clone(), self.not_accepted(c, finish, cost, limit));
             (place(c), Rejection { offer, kind: RejectionKind::NotAccepted, reason })
         }));
         all.sort_by_key(|(place, _)| *place);

@@ -2,7 +2,7 @@
 
 use super::accept::Accept;
 use super::goal::{Limits, Quota};
-use crate::pricing::{Doubt, Market, Offer, Tier, region};
+use crate::pricing::{Doubt, Market, Offer, Tier};
 use habitat_base::text::grouped;
 use habitat_base::units::{GIB, GpuSlug};
 use habitat_prediction::{GpuFacts, Predictions, Vendor};

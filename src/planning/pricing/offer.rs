@@ -3,7 +3,7 @@
 use std::fmt;
 
 use jiff::civil::Date;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::held::Held;
 use super::tier::Tier;

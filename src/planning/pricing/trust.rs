@@ -2,9 +2,9 @@
 //! display of a price also shows it.
 
 use std::fmt;
-use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Seller of the machine time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -120,5 +120,11 @@ impl fmt::Display for Doubt {
                 write!(f, "{shown} the median price of {others} other providers for this GPU")
             }
         }
+    }
+}
+
+impl Serialize for Doubt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }

@@ -458,7 +458,7 @@ pub fn cursor_words(app: &App) -> Option<String> {
 /// Offers of a point on the Pareto front, in words.
 fn point_words(point: &FrontierPoint) -> String {
     let words = |part: &FrontierPart| {
-        let gpus = parts::machine_words(part.nodes, part.gpu_count, &part.gpu);
+        let gpus = parts::machine_words(part.machines, part.all_gpus, &part.gpu);
         format!("{gpus} {}, {}", part.tier, clean(part.offer.as_str().split('/').next().unwrap_or_default(), 20))
     };
     point.parts.iter().map(words).collect::<Vec<_>>().join(", then ")
@@ -495,7 +495,7 @@ pub fn notes(app: &App) -> Vec<(String, String)> {
     let mut lines: Vec<(String, String)> = Vec::new();
     for (index, part) in plan.parts.iter().enumerate() {
         let label = if plan.parts.len() > 1 { format!("part {}", index + 1) } else { "offer".to_owned() };
-        lines.push((label, format!("{} ({})", clean(part.offer.as_str(), 120), machine_words(part))));
+        lines.push((label, format!("{} ({})", clean(part.offer.id.as_str(), 120), machine_words(part))));
         lines.extend(parts::batch_words(part).map(|words| ("batch".to_owned(), words)));
         lines.extend(part.notes.iter().map(|note| (String::new(), clean(note, 400))));
     }
