@@ -99,8 +99,8 @@ fn predictions() -> Predictions {
 
 /// The offers of the test, changed.
 fn picks(change: impl Fn(&mut Offer) -> bool) -> (Picks, Predictions) {
-    let mut offers: Vec<Offer> = launch().setup.prices.offers().to_vec();
-    offers.retain_mut(change);
+    let mut offers = launch().setup.prices.offers().to_vec();
+    offers.retain_mut(|offer| change(Arc::make_mut(offer)));
     let predictions = predictions();
     (Picks::new(&predictions, &PriceBook::new(offers)), predictions)
 }

@@ -174,7 +174,7 @@ fn comparisons_batch_sizes_and_plans_have_the_same_host() {
     let steps: Vec<f64> = sweep.gpus[0].rows.iter().map(|row| row.step.range.mid.as_millis()).collect();
     assert!((steps[0], sweep.host) == (92.0, Host::KeepsUp) && steps[1] < 300.0, "{steps:?}");
     let answers = predict(&recorded, &catalog, &options).unwrap();
-    let plan = plan(&answers, &PriceBook::new([]), &Goal::new(Work::Steps(1000))).unwrap();
+    let plan = plan(&answers, &PriceBook::default(), &Goal::new(Work::Steps(1000))).unwrap();
     assert_eq!(plan.host, Host::KeepsUp);
 }
 

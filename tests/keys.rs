@@ -460,7 +460,7 @@ fn sliders_move_solve_again_and_are_unlimited() {
     // From no limit the first step is what the plan has; the lowest is one GPU.
     let [any, one] = ["4 o", "4 o j j j h h"].map(after);
     assert_eq!((any.goal().limits.max_gpus, one.goal().limits.max_gpus), (None, Some(1)));
-    assert!(one.plan.value().unwrap().parts.iter().all(|part| part.gpu_count == 1));
+    assert!(one.plan.value().unwrap().parts.iter().all(|part| part.all_gpus() == 1));
     assert_eq!(after("4 j j j = 6 enter").goal().limits.max_gpus, Some(6));
     assert_eq!(after("4 j j j = 6 enter l").goal().limits.max_gpus, Some(8));
     assert_eq!(after("4 j j j = 6 enter 0").goal().limits.max_gpus, None);
@@ -484,9 +484,9 @@ fn toggles_change_the_goal_and_the_plan() {
     for (pressed, tier) in [("4", Tier::OnDemand), ("4 i", Tier::OnDemand), ("4 d", Tier::Spot)] {
         let app = after(pressed);
         let plan = app.plan.value().unwrap();
-        assert_eq!(plan.parts[0].tier, tier, "{pressed}");
+        assert_eq!(plan.parts[0].offer.tier, tier, "{pressed}");
         let both = pressed == "4";
-        assert_eq!(plan.alternatives.iter().any(|part| part.tier == Tier::Spot), both, "{pressed}");
+        assert_eq!(plan.alternatives.iter().any(|part| part.offer.tier == Tier::Spot), both, "{pressed}");
     }
     assert_eq!(after("4 m").goal().max_parts, 2);
     assert_eq!(after("4 m m m").goal().max_parts, 1);
@@ -505,7 +505,7 @@ fn providers_and_regions_are_chosen_from_lists() {
     // Enter allows what is selected or no longer does, and the dialog stays open.
     let app = after("4 f a l p h a enter");
     assert_eq!(app.setup.goal.limits.providers, ["alpha"]);
-    assert!(app.plan.value().unwrap().parts.iter().all(|part| part.provider == "alpha"));
+    assert!(app.plan.value().unwrap().parts.iter().all(|part| part.offer.provider == "alpha"));
     assert!(matches!(app.modal, Some(Modal::Places { .. })));
     assert!(app.command().contains("--providers alpha"), "{}", app.command());
     assert_eq!(limits("4 f a l p h a enter enter"), (names(&[]), names(&[])));
@@ -520,7 +520,7 @@ fn providers_and_regions_are_chosen_from_lists() {
     // The command separates regions by commas, so their names have none.
     let mut launch = launch();
     let prices = launch.setup.prices.offers().iter().cloned().map(|mut offer| {
-        offer.region = ", Utah, US".to_owned();
+        Arc::make_mut(&mut offer).region = ", Utah, US".to_owned();
         offer
     });
     launch.setup.prices = Arc::new(PriceBook::new(prices.collect::<Vec<_>>()));
@@ -921,7 +921,7 @@ fn a_slider_moves_over_batch_sizes_and_lets_plans_use_one() {
 #[test]
 fn every_offer_of_the_plan_screen_opens() {
     let app = after("4 tab j enter");
-    let alternative = &app.plan.value().unwrap().alternatives[0].offer;
+    let alternative = &app.plan.value().unwrap().alternatives[0].offer.id;
     assert_eq!(app.modal, Some(Modal::Offer { offer: alternative.clone(), scroll: 0 }));
     let Some(Modal::Offer { scroll, .. }) = after("4 tab enter j down up").modal else { panic!("no dialog") };
     assert_eq!(scroll, 1);

@@ -34,8 +34,10 @@ mod switch;
 mod uses;
 pub mod value;
 
-use jiff::civil::Date;
-use serde::Serialize;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 pub use accept::{Accept, names as accept_names};
 pub use assumptions::Assumed;
@@ -52,7 +54,7 @@ pub use limits::other_platform;
 pub use prepared::Prepared;
 pub use uses::{ByUse, Use};
 
-use crate::pricing::{Billing, OfferId, Tier, Trust};
+use crate::pricing::{Billing, Offer, OfferId};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::scale::ModelParallel;
 use habitat_prediction::{Host, Sharding, Warning};
@@ -118,7 +120,7 @@ impl Plan {
 }
 
 /// Whether a plan was found, and how good it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanStatus {
     /// Proven optimal.
@@ -134,26 +136,16 @@ pub enum PlanStatus {
 /// One part of a plan: one configuration for some hours.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// The offer.
-    pub offer: OfferId,
-    /// Provider.
-    pub provider: String,
-    /// Region.
-    pub region: String,
-    /// Instance type.
-    pub instance_type: String,
-    /// The GPU.
+    /// The offer, of one machine.
+    pub offer: Arc<Offer>,
+    /// The GPU whose prediction it uses.
     pub gpu: GpuSlug,
-    /// Total number of GPUs (GPUs of the offer × machines).
-    pub gpu_count: u32,
     /// Number of machines.
-    pub nodes: u32,
+    pub machines: u32,
     /// Training state divided among the GPUs.
     pub sharding: Sharding,
     /// GPUs that share one replica of the model.
     pub parallel: ModelParallel,
-    /// Purchase option.
-    pub tier: Tier,
     /// Samples per step on ONE GPU, or per micro-batch of one replica; `None` if unknown.
     pub batch_size: Option<u64>,
     /// Batches that each GPU or replica runs per optimizer step, with accumulated gradients.
@@ -172,10 +164,6 @@ pub struct Part {
     pub hours_by: ByUse<Hours>,
     /// Breakdown of the cost; the entries add up to it.
     pub cost_by: ByUse<Usd>,
-    /// Price of all machines per hour.
-    pub price: UsdPerHour,
-    /// Date of the price; `None` if the source has none.
-    pub price_as_of: Option<Date>,
     /// Unit of billed time.
     pub billing: Billing,
     /// One-time cost of transferring the data, part of the cost.
@@ -186,24 +174,33 @@ pub struct Part {
     pub draw: Option<Draw>,
     /// Energy and emissions.
     pub footprint: Footprint,
-    /// Trustworthiness of the price.
-    pub trust: Trust,
     /// Notes on the hours and the step time.
     pub notes: Vec<String>,
 }
 
 impl Part {
-    /// For a contract to buy: hours per term, expected number of terms to pay, and paid hours that are not used.
-    pub fn terms(&self) -> Option<(u32, f64, Hours)> {
-        let Billing::Term(hours) = self.billing else { return None };
+    /// GPUs of all machines.
+    pub fn all_gpus(&self) -> u32 {
+        self.offer.gpu_count * self.machines
+    }
+
+    /// Price of all machines per hour.
+    pub fn price(&self) -> UsdPerHour {
+        self.offer.price * f64::from(self.machines)
+    }
+
+    /// Terms of a contract to buy; `None` without a contract.
+    pub fn contract(&self) -> Option<Contract> {
+        let Billing::Term(term_hours) = self.billing else { return None };
         let used = self.hours.mid.get();
         let paid = self.billing.billed(used);
-        Some((hours, (paid / f64::from(hours)).round(), Hours::known((paid - used).max(0.0))))
+        let terms = (paid / f64::from(term_hours)).round();
+        Some(Contract { term_hours, terms, idle_hours: (paid - used).max(0.0) })
     }
 
     /// Replicas of the model, each with its own batches; the number of GPUs if they do not share one.
-    pub const fn replicas(&self) -> u32 {
-        self.gpu_count / if self.parallel.gpus() == 0 { 1 } else { self.parallel.gpus() }
+    pub fn replicas(&self) -> u32 {
+        self.all_gpus() / if self.parallel.gpus() == 0 { 1 } else { self.parallel.gpus() }
     }
 
     /// Steps of all GPUs together; in training each updates the weights.
@@ -213,16 +210,31 @@ impl Part {
     }
 }
 
-/// Switch from a spot machine to one that cannot be lost, at the last safe moment: when the remaining time is just
-/// enough for the remaining work there.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Terms of a contract, paid in full, for the expected hours.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ContractJson")]
+pub struct Contract {
+    /// Hours per term.
+    pub term_hours: u32,
+    /// Terms to pay.
+    pub terms: f64,
+    /// Hours paid but not used.
+    pub idle_hours: f64,
+}
+
+/// Switch from spot to an on-demand machine at the moment when the remaining time is just enough for the remaining work
+/// there.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SwitchJson")]
 pub struct Switch {
     /// The offer that takes over.
+    #[schemars(with = "String")]
     pub to: OfferId,
     /// Latest hour of the switch if no work is done by then.
     #[serde(rename = "latest_hours")]
+    #[schemars(with = "f64")]
     pub latest: Hours,
-    /// Whether it is expected to do some of the work; if so, it is the second part of the plan.
+    /// Whether it is expected to do some of the work; if so, it is the second part.
     pub is_expected: bool,
 }
 
@@ -252,12 +264,15 @@ impl Total {
     }
 }
 
-/// A rejected offer with the reason.
-#[derive(Debug, Clone, PartialEq)]
+/// A rejected offer.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "RejectedJson")]
 pub struct Rejection {
-    /// The offer.
+    /// Name of the offer.
+    #[schemars(with = "String")]
     pub offer: OfferId,
-    /// The kind of reason, for counting.
+    /// Kind of reason.
+    #[schemars(with = "String")]
     pub kind: RejectionKind,
     /// The reason, with the numbers.
     pub reason: String,
@@ -320,13 +335,14 @@ impl RejectionKind {
 }
 
 /// The solver and its result.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SolverJson")]
 pub struct SolverReport {
-    /// Name of the solver, or `filter and sort` if none was needed.
+    /// Name.
     pub name: String,
-    /// Configurations in the model.
+    /// Number of configurations to choose from.
     pub configurations: usize,
-    /// Remaining relative gap at a gap or time limit.
+    /// Remaining relative gap; absent if the plan is proven optimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<f64>,
 }

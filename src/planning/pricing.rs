@@ -25,13 +25,14 @@ pub use tier::Tier;
 pub use trust::{Doubt, Market, Trust};
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::civil::Date;
 
 /// All known offers, including the user's own.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PriceBook {
-    offers: Vec<Offer>,
+    offers: Vec<Arc<Offer>>,
     terms: BTreeMap<String, Terms>,
     intensities: Intensities,
 }
@@ -39,10 +40,11 @@ pub struct PriceBook {
 impl PriceBook {
     /// Builds a book of these offers. A later offer replaces an earlier one with the same id, so the user's files
     /// override the shipped ones.
-    pub fn new(offers: impl IntoIterator<Item = Offer>) -> Self {
-        let mut book: Vec<Offer> = Vec::new();
+    pub fn new(offers: impl IntoIterator<Item = impl Into<Arc<Offer>>>) -> Self {
+        let mut book: Vec<Arc<Offer>> = Vec::new();
         let mut places = std::collections::HashMap::new();
         for offer in offers {
+            let offer = offer.into();
             match places.entry(offer.id.clone()) {
                 std::collections::hash_map::Entry::Occupied(place) => book[*place.get()] = offer,
                 std::collections::hash_map::Entry::Vacant(place) => {
@@ -58,9 +60,9 @@ impl PriceBook {
     /// Adds offers, which replace those with the same id. Call [`on`](Self::on) again afterwards to evaluate the
     /// prices.
     #[must_use]
-    pub fn with_offers(self, offers: impl IntoIterator<Item = Offer>) -> Self {
+    pub fn with_offers(self, offers: impl IntoIterator<Item = impl Into<Arc<Offer>>>) -> Self {
         let Self { offers: known, terms, intensities } = self;
-        Self { terms, intensities, ..Self::new(known.into_iter().chain(offers)) }
+        Self { terms, intensities, ..Self::new(known.into_iter().chain(offers.into_iter().map(Into::into))) }
     }
 
     /// Adds terms of a provider, which apply to all of its offers.
@@ -111,18 +113,18 @@ impl PriceBook {
 
     /// Whether any offer's provider has a known storage price.
     pub fn knows_storage(&self) -> bool {
-        let priced = |offer: &Offer| self.terms_of(&offer.provider).storage_usd_per_gb_month.is_some();
+        let priced = |offer: &Arc<Offer>| self.terms_of(&offer.provider).storage_usd_per_gb_month.is_some();
         self.terms.values().any(|terms| terms.storage_usd_per_gb_month.is_some()) && self.offers.iter().any(priced)
     }
 
     /// Offers in the order of the snapshots.
-    pub fn offers(&self) -> &[Offer] {
+    pub fn offers(&self) -> &[Arc<Offer>] {
         &self.offers
     }
 
     /// The offer with this id.
     pub fn get(&self, id: &OfferId) -> Option<&Offer> {
-        self.offers.iter().find(|offer| offer.id == *id)
+        self.offers.iter().find(|offer| offer.id == *id).map(AsRef::as_ref)
     }
 }
 

@@ -51,11 +51,11 @@ pub fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
 
 /// Words for an offer: `8 × v100-sxm2-16gb at lambda us-east-1, on-demand`.
 pub fn offer_words(part: &Part) -> String {
-    if (part.provider.as_str(), part.region.as_str()) == ("own", "here") {
+    if (part.offer.provider.as_str(), part.offer.region.as_str()) == ("own", "here") {
         return format!("{} on your own machine", gpu_words(part));
     }
-    let place = [clean(&part.provider, 20), clean(region::shown(&part.region), 30)];
-    format!("{} at {}, {}", gpu_words(part), place.join(" "), part.tier)
+    let place = [clean(&part.offer.provider, 20), clean(region::shown(&part.offer.region), 30)];
+    format!("{} at {}, {}", gpu_words(part), place.join(" "), part.offer.tier)
 }
 
 /// The plan in one sentence; `None` if there is no plan.

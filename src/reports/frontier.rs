@@ -30,7 +30,7 @@ pub fn table(points: &[FrontierPoint]) -> Table {
     ]);
     for point in points {
         let words = |part: &FrontierPart| {
-            format!("{} ({})", parts::machine_words(part.nodes, part.gpu_count, &part.gpu), part.offer)
+            format!("{} ({})", parts::machine_words(part.machines, part.all_gpus, &part.gpu), part.offer)
         };
         let parts: Vec<String> = point.parts.iter().map(words).collect();
         table.push(vec![

@@ -296,13 +296,13 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
     let end = |hours: &Range<Hours>| plan.goal.confidence.end(hours).get();
     // Compare hours too: the front has several points with the same offers.
     let chosen = |point: &FrontierPoint| {
-        let own = plan.parts.iter().map(|part| &part.offer);
+        let own = plan.parts.iter().map(|part| &part.offer.id);
         let apart = |total: &Total| (point.hours.mid.get() / total.hours.mid.get() - 1.0).abs();
         plan.total.as_ref().is_some_and(|total| apart(total) < 1e-3)
             && point.parts.iter().map(|part| &part.offer).eq(own)
     };
     let of_point = |point: &FrontierPoint| {
-        let machines = point.parts.iter().map(|part| parts::machine_words(part.nodes, part.gpu_count, &part.gpu));
+        let machines = point.parts.iter().map(|part| parts::machine_words(part.machines, part.all_gpus, &part.gpu));
         let name = machines.collect::<Vec<_>>().join(" → ");
         let offers: Vec<&str> = point.parts.iter().map(|part| part.offer.as_str()).collect();
         let title = format!(

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::parts::{self, PartJson};
 use super::plan_form::PlanFormError;
-use super::plans::{self, AssumedJson, SolverJson, TotalJson};
+use super::plans::TotalJson;
 use super::table::{Cell, Column, Table};
 use super::timeline::{self, Lane};
 use super::{format, predictions, uses};
@@ -15,7 +15,7 @@ use crate::theme::Role;
 use habitat_base::text;
 use habitat_base::units::{Hours, Range};
 use habitat_planning::plan::jobs::{Aim, JobsPlan, PlannedJob};
-use habitat_planning::plan::{Confidence, PlanStatus, Quota, Total};
+use habitat_planning::plan::{Assumed, Confidence, PlanStatus, Quota, SolverReport, Total};
 use habitat_planning::pricing::region;
 
 /// Output of `plan-jobs --json`.
@@ -28,7 +28,8 @@ pub struct JobsJson<'a> {
     pub version: u32,
     /// `optimal`, `gap_limit`, `time_limit` or `infeasible`. `time_limit` without jobs: none found in time, so it is
     /// unknown whether a plan exists.
-    pub status: &'static str,
+    #[schemars(with = "String")]
+    pub status: PlanStatus,
     /// Objective: `cost` of all jobs, or `makespan`, the hours until the last job ends, at the end of the range that
     /// the confidence selects.
     pub aim: &'static str,
@@ -61,7 +62,7 @@ pub struct JobsJson<'a> {
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub reasons: &'a [String],
     /// The solver.
-    pub solver: SolverJson<'a>,
+    pub solver: &'a SolverReport,
     /// Warnings on the predicted times; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<&'a str>,
@@ -87,7 +88,7 @@ pub struct JobJson<'a> {
     /// Offer and GPUs that run it.
     pub part: PartJson<'a>,
     /// Assumptions about the job, with their sources.
-    pub assumptions: Vec<AssumedJson>,
+    pub assumptions: &'a [Assumed],
     /// Notes on the job.
     pub notes: &'a [String],
 }
@@ -98,7 +99,7 @@ pub fn json(plan: &JobsPlan) -> JobsJson<'_> {
     JobsJson {
         format: "habitat-jobs-plan",
         version: 1,
-        status: plans::status(plan.status),
+        status: plan.status,
         aim: if plan.aim == Aim::Cost { "cost" } else { "makespan" },
         confidence: shared.confidence.name(),
         deadline_hours: shared.deadline.map(Into::into),
@@ -110,11 +111,7 @@ pub fn json(plan: &JobsPlan) -> JobsJson<'_> {
         total: plan.total.as_ref().map(TotalJson::new),
         lower_bound: plan.bound,
         reasons: &plan.reasons,
-        solver: SolverJson {
-            name: &plan.solver.name,
-            configurations: plan.solver.configurations,
-            gap: plan.solver.gap,
-        },
+        solver: &plan.solver,
         warnings: plan.warnings.iter().map(|warning| warning.text.as_str()).collect(),
         notes: &plan.notes,
     }
@@ -128,7 +125,7 @@ fn job(job: &PlannedJob) -> JobJson<'_> {
         end_hours: job.end.map(Hours::get),
         deadline_hours: job.deadline.map(Into::into),
         part: parts::part(&job.part),
-        assumptions: plans::assumed(&job.assumptions),
+        assumptions: &job.assumptions,
         notes: &job.notes,
     }
 }
@@ -157,8 +154,8 @@ pub fn table(plan: &JobsPlan) -> Table {
         let whole = |value: f64| Cell::text(value);
         table.push(vec![
             Cell::text(&job.name),
-            job.machine.as_ref().map_or_else(|| Cell::text(&part.offer), Cell::text),
-            Cell::text(format!("{} × {}", part.gpu_count, part.gpu)),
+            job.machine.as_ref().map_or_else(|| Cell::text(&part.offer.id), Cell::text),
+            Cell::text(format!("{} × {}", part.all_gpus(), part.gpu)),
             Cell::new(format::hours_with_range(&job.start), job.start.mid.get()),
             whole(job.start.low.get()),
             whole(job.start.high.get()),
@@ -169,7 +166,7 @@ pub fn table(plan: &JobsPlan) -> Table {
             Cell::new(format::usd_with_range(&part.cost), part.cost.mid.get()),
             whole(part.cost.low.get()),
             whole(part.cost.high.get()),
-            Cell::new(format::price(part.price), part.price.get()),
+            Cell::new(format::price(part.price()), part.price().get()),
         ]);
     }
     table
@@ -252,8 +249,9 @@ fn place_words(job: &PlannedJob) -> String {
     if let Some(machine) = &job.machine {
         return text::clean(machine, 60);
     }
-    let (provider, region) = (text::clean(&part.provider, 24), text::clean(region::shown(&part.region), 40));
-    format!("{}, {provider} {region}, {}", parts::gpu_words(part), part.tier)
+    let (provider, region) =
+        (text::clean(&part.offer.provider, 24), text::clean(region::shown(&part.offer.region), 40));
+    format!("{}, {provider} {region}, {}", parts::gpu_words(part), part.offer.tier)
 }
 
 /// A time after the start of the first job.
@@ -265,7 +263,7 @@ fn after(time: &Range<Hours>) -> String {
 pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
     let (part, line) = (&job.part, |label: &str, text: String| (label.to_owned(), text));
     let on = if job.machine.is_some() { "machine" } else { "offer" };
-    let at = job.machine.as_ref().map_or_else(|| part.offer.to_string(), Clone::clone);
+    let at = job.machine.as_ref().map_or_else(|| part.offer.id.to_string(), Clone::clone);
     let mut lines = vec![
         line(on, format!("{}: {}", text::clean(&at, 120), parts::gpu_words(part))),
         line("start", if job.start.high == Hours::ZERO { "at once".to_owned() } else { after(&job.start) }),
@@ -280,7 +278,7 @@ pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
             format!("after {}, {} later than the planned end", format::hours(deadline), format::hours(slack)),
         ));
     }
-    lines.push(line("cost", format!("{} at {}", format::usd_with_range(&part.cost), format::price(part.price))));
+    lines.push(line("cost", format!("{} at {}", format::usd_with_range(&part.cost), format::price(part.price()))));
     let made_of = part.cost_by.iter().map(|(what, cost)| format!("{} {}", what.words(), format::usd_with_range(&cost)));
     lines.extend(made_of.enumerate().map(|(at, words)| line(if at == 0 { "of it" } else { "" }, words)));
     lines.push(line("time", format::hours_with_range(&part.hours)));

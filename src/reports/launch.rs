@@ -115,7 +115,7 @@ pub fn texts(
         part,
         workload,
         place: (index + 1, plan.parts.len()),
-        switch: plan.switch.as_ref().filter(|_| part.tier == Tier::Spot),
+        switch: plan.switch.as_ref().filter(|_| part.offer.tier == Tier::Spot),
     });
     match launcher {
         Launcher::SkyPilot => skypilot::file(&jobs.collect::<Vec<_>>()).map(|text| vec![text]),
@@ -126,12 +126,12 @@ pub fn texts(
 
 impl Job<'_> {
     fn refused(&self, launcher: Launcher, reason: impl Into<String>) -> LaunchError {
-        LaunchError::Refused { launcher, offer: text::clean(self.part.offer.as_str(), 200), reason: reason.into() }
+        LaunchError::Refused { launcher, offer: text::clean(self.part.offer.id.as_str(), 200), reason: reason.into() }
     }
 
     /// Error for a provider that the tool does not know or support, with a way around it.
     fn unknown(&self, launcher: Launcher, reason: &str) -> LaunchError {
-        let provider = text::shell_word(&self.part.provider);
+        let provider = text::shell_word(&self.part.offer.provider);
         self.refused(launcher, format!("{reason}; pass --exclude-providers {provider} to plan without it"))
     }
 
@@ -139,14 +139,14 @@ impl Job<'_> {
     fn comments(&self) -> String {
         let (place, of) = self.place;
         let part = self.part;
-        let dated = part.price_as_of.map_or_else(String::new, |date| format!(", price of {date}"));
+        let dated = part.offer.as_of.map_or_else(String::new, |date| format!(", price of {date}"));
         let lines = [
             format!(
                 "Made by habitat-tui {}: part {place} of {of} of the plan for {}.",
                 env!("CARGO_PKG_VERSION"),
                 text::clean(self.workload, 80)
             ),
-            format!("{}, {}{dated}.", text::clean(part.offer.as_str(), 200), format::price(part.price)),
+            format!("{}, {}{dated}.", text::clean(part.offer.id.as_str(), 200), format::price(part.price())),
             format!(
                 "{} {} in {}, {}.",
                 format::grouped(part.work.get()),
@@ -162,11 +162,10 @@ impl Job<'_> {
                 format::hours(switch.latest)
             )
         });
-        let joined = (part.nodes > 1).then(|| {
+        let joined = (part.machines > 1).then(|| {
             format!(
                 "One job on {} machines with {} GPUs each: the command runs on every machine.",
-                part.nodes,
-                self.gpus_of_a_node()
+                part.machines, part.offer.gpu_count
             )
         });
         let divided = (part.sharding != Sharding::None).then(|| {
@@ -206,21 +205,15 @@ impl Job<'_> {
         format!("{}{ending}", name.trim_end_matches('-'))
     }
 
-    /// GPUs per machine.
-    fn gpus_of_a_node(&self) -> u32 {
-        self.part.gpu_count / self.part.nodes.max(1)
-    }
-
     /// Price limit per machine in dollars per hour: the planned price, rounded up to a hundredth of a cent so that the
     /// offer itself passes.
     fn highest_price(&self) -> f64 {
-        let price = self.part.price.get() / f64::from(self.part.nodes.max(1));
-        (price * 1e4 - 1e-6).ceil() / 1e4
+        (self.part.offer.price.get() * 1e4 - 1e-6).ceil() / 1e4
     }
 
     /// Rejects a part on several machines if the tool cannot start such a job at the provider.
     fn check_machines(&self, launcher: Launcher) -> Result<(), LaunchError> {
-        if self.part.nodes <= 1 || names::joins(launcher, &self.part.provider) {
+        if self.part.machines <= 1 || names::joins(launcher, &self.part.offer.provider) {
             return Ok(());
         }
         let reason = "it cannot start a job on several machines of this provider (--max-machines 1 plans with one)";
@@ -229,7 +222,7 @@ impl Job<'_> {
 
     /// Whether the part is rented as spot rather than on demand. Errors for machines that are not rented by the hour.
     fn is_spot(&self, launcher: Launcher) -> Result<bool, LaunchError> {
-        match self.part.tier {
+        match self.part.offer.tier {
             Tier::OnDemand => Ok(false),
             Tier::Spot => Ok(true),
             tier @ (Tier::Reserved | Tier::Owned) => {

@@ -1,6 +1,5 @@
 //! Price book as a table and as JSON.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
@@ -32,7 +31,7 @@ pub struct OfferJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     price_as_of: Option<String>,
     #[serde(flatten)]
-    trust: TrustJson,
+    trust: &'a Trust,
     source: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     unusable: Option<&'a str>,
@@ -40,30 +39,7 @@ pub struct OfferJson<'a> {
     note: Option<&'a str>,
 }
 
-/// Trustworthiness of a price.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct TrustJson {
-    /// Days from the date of the price to the day of planning; absent if the source has no date.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub price_age_days: Option<i32>,
-    /// Seller: `provider` or `peer-to-peer`.
-    pub market: &'static str,
-    /// Reasons to doubt the price; absent if there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub price_doubts: Vec<String>,
-}
-
-impl From<&Trust> for TrustJson {
-    fn from(trust: &Trust) -> Self {
-        Self {
-            price_age_days: trust.age_days,
-            market: trust.market.name(),
-            price_doubts: trust.doubts.iter().map(ToString::to_string).collect(),
-        }
-    }
-}
-
-/// Columns of [`TrustJson`], which follow the date of the price.
+/// Columns of [`Trust`], which follow the date of the price.
 pub(super) const TRUST: [Column; 3] = [
     Column::number("age, days", "price_age_days").dropped(7),
     Column::text("", "market"),
@@ -96,7 +72,7 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
         paid_usd_per_hour: offer.held.and_then(|held| held.paid()).map(UsdPerHour::get),
         term_hours: offer.term_hours,
         price_as_of: offer.as_of.map(|date| date.to_string()),
-        trust: (&offer.trust).into(),
+        trust: &offer.trust,
         source: &offer.source,
         unusable: offer.unusable.as_deref(),
         note: offer.note.as_deref(),

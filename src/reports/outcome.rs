@@ -116,8 +116,8 @@ pub fn outcome(plan: &PlanFile, run: &Run) -> Result<Outcome, OutcomeError> {
     let measured = measured_part(plan, run)?;
     let work = work_ratio(plan, run)?;
     let mut notes = Vec::new();
-    if let Some(part) = measured.filter(|part| run.alone && part.gpu_count > 1) {
-        let gpus = part.gpu_count;
+    if let Some(part) = measured.filter(|part| run.alone && part.all_gpus > 1) {
+        let gpus = part.all_gpus;
         notes.push(format!("the measured step has no communication, the planned one includes that of {gpus} GPUs"));
     }
     if let Some(part) = measured.filter(|part| part.accumulation > 1) {
@@ -199,7 +199,7 @@ fn steps_of(part: &FilePart) -> f64 {
         (Some(samples), Some(batch)) => samples / batch as f64,
         _ => {
             part.samples.or(part.steps).unwrap_or_default()
-                / f64::from(part.gpu_count / part.model_parallel.gpus().max(1))
+                / f64::from(part.all_gpus / part.model_parallel.gpus().max(1))
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::ops::Add;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::format;
-use super::offers::{TRUST, TrustJson, trust_cells};
+use super::offers::{TRUST, trust_cells};
 use super::table::{Cell, Column, Table};
 use habitat_base::units::{GpuSlug, Hours, KilogramsCo2e, KilowattHours, Range, Usd};
-use habitat_planning::plan::{ByUse, Footprint, Part, Use};
-use habitat_planning::pricing::Billing;
+use habitat_planning::plan::{ByUse, Contract, Footprint, Part, Use};
+use habitat_planning::pricing::{Billing, Trust};
 
 /// One part of a plan.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -77,7 +77,7 @@ pub struct PartJson<'a> {
     pub billing: Option<&'static str>,
     /// Terms of a contract to buy; absent without a contract.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub contract: Option<ContractJson>,
+    pub contract: Option<Contract>,
     /// One-time cost of transferring the data, part of the cost; absent if free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_cost_usd: Option<f64>,
@@ -92,27 +92,9 @@ pub struct PartJson<'a> {
     pub co2_kg: Option<Range<f64>>,
     /// Trustworthiness of the price.
     #[serde(flatten)]
-    pub trust: TrustJson,
+    pub trust: &'a Trust,
     /// Notes on the figures.
     pub notes: &'a [String],
-}
-
-/// Terms of a contract, paid in full, for the expected hours.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ContractJson {
-    /// Hours per term.
-    pub term_hours: u32,
-    /// Terms to pay.
-    pub terms: f64,
-    /// Hours paid but not used.
-    pub idle_hours: f64,
-}
-
-impl ContractJson {
-    pub(super) fn of(part: &Part) -> Option<Self> {
-        let (term_hours, terms, idle) = part.terms()?;
-        Some(Self { term_hours, terms, idle_hours: idle.get() })
-    }
 }
 
 /// Hours or dollars by use; uses without any are absent.
@@ -162,17 +144,17 @@ impl UsesJson {
 
 pub(super) fn part(part: &Part) -> PartJson<'_> {
     PartJson {
-        offer: part.offer.as_str(),
-        provider: &part.provider,
-        region: &part.region,
-        instance_type: &part.instance_type,
+        offer: part.offer.id.as_str(),
+        provider: &part.offer.provider,
+        region: &part.offer.region,
+        instance_type: &part.offer.instance_type,
         gpu: part.gpu.as_str(),
-        gpu_count: part.gpu_count,
-        nodes: part.nodes,
+        gpu_count: part.all_gpus(),
+        nodes: part.machines,
         sharding: part.sharding.name(),
         tensor_parallel: Some(part.parallel.tensor).filter(|gpus| *gpus > 1),
         pipeline_parallel: Some(part.parallel.pipeline).filter(|stages| *stages > 1),
-        tier: part.tier.to_string(),
+        tier: part.offer.tier.to_string(),
         batch_size: part.batch_size,
         accumulation: part.accumulation,
         global_batch_size: part.global_batch_size,
@@ -184,31 +166,35 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         cost_usd: part.cost.map(Usd::get),
         hours_by: UsesJson::new(&part.hours_by),
         cost_by_usd: UsesJson::new(&part.cost_by),
-        price_usd_per_hour: part.price.get(),
-        price_as_of: part.price_as_of.map(|date| date.to_string()),
+        price_usd_per_hour: part.price().get(),
+        price_as_of: part.offer.as_of.map(|date| date.to_string()),
         billing: match part.billing {
             Billing::Exact => None,
             Billing::Hour => Some("hour"),
             Billing::Term(_) => Some("term"),
         },
-        contract: ContractJson::of(part),
+        contract: part.contract(),
         data_cost_usd: Some(part.data_cost.get()).filter(|cost| *cost > 0.0),
         storage_usd_per_hour: Some(part.storage.get()).filter(|price| *price > 0.0),
         energy_kwh: part.footprint.energy.map(|energy| energy.map(KilowattHours::get)),
         co2_kg: part.footprint.emissions.map(|emitted| emitted.map(KilogramsCo2e::get)),
-        trust: (&part.trust).into(),
+        trust: &part.offer.trust,
         notes: &part.notes,
     }
 }
 
 /// The GPUs of a part: `8 × t4`, or `2 × 8 × t4` on two machines.
 pub fn gpu_words(part: &Part) -> String {
-    machine_words(part.nodes, part.gpu_count, &part.gpu)
+    machine_words(part.machines, part.all_gpus(), &part.gpu)
 }
 
-/// Words for `gpus` GPUs in total on `nodes` machines.
-pub fn machine_words(nodes: u32, gpus: u32, gpu: &GpuSlug) -> String {
-    if nodes > 1 { format!("{nodes} × {} × {gpu}", gpus / nodes) } else { format!("{gpus} × {gpu}") }
+/// Words for GPUs of all machines.
+pub fn machine_words(machines: u32, all_gpus: u32, gpu: &GpuSlug) -> String {
+    if machines > 1 {
+        format!("{machines} × {} × {gpu}", all_gpus / machines)
+    } else {
+        format!("{all_gpus} × {gpu}")
+    }
 }
 
 /// A row for each part or alternative.
@@ -238,26 +224,26 @@ pub fn table(parts: &[Part]) -> Table {
     let mut table = Table::new(&[&columns[..], &TRUST, &batch, &contract, &taken].concat());
     for part in parts {
         let mut row = vec![
-            Cell::text(&part.offer),
+            Cell::text(&part.offer.id),
             Cell::text(gpu_words(part)),
             Cell::new(format::time(habitat_base::units::Micros::known(part.step_time_us.mid)), part.step_time_us.mid),
             Cell::new(format::hours_with_range(&part.hours), part.hours.mid.get()),
             Cell::new(format::usd_with_range(&part.cost), part.cost.mid.get()),
-            Cell::new(format::price(part.price), part.price.get()),
-            Cell::maybe(part.price_as_of, Cell::text),
+            Cell::new(format::price(part.price()), part.price().get()),
+            Cell::maybe(part.offer.as_of, Cell::text),
         ];
-        row.extend(trust_cells(&part.trust));
+        row.extend(trust_cells(&part.offer.trust));
         row.extend([
             Cell::maybe(part.batch_size, Cell::text),
             Cell::text(part.accumulation),
             Cell::maybe(part.global_batch_size, Cell::text),
             Cell::text(part.updates()),
-            Cell::text(part.nodes),
+            Cell::text(part.machines),
             Cell::text(part.sharding.name()),
             Cell::text(part.parallel.tensor),
             Cell::text(part.parallel.pipeline),
         ]);
-        let contract = ContractJson::of(part);
+        let contract = part.contract();
         row.extend([
             Cell::maybe(contract.map(|of| of.term_hours), Cell::text),
             Cell::maybe(contract.map(|of| of.terms), Cell::text),

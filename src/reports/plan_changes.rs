@@ -59,7 +59,7 @@ fn table(before: &PlanFile, now: &Plan) -> Table {
 
 fn rows_of_part(table: &mut Table, number_of: usize, then: Option<&FilePart>, now: Option<&Part>) {
     let name = |what: &str| format!("part {number_of}, {what}");
-    let offers = (then.map(|part| part.offer.as_str()), now.map(|part| part.offer.as_str()));
+    let offers = (then.map(|part| part.offer.as_str()), now.map(|part| part.offer.id.as_str()));
     let change = if offers.0 == offers.1 { SAME } else { "another offer" };
     let cell = |offer: Option<&str>| Cell::maybe(offer, |offer| Cell::text(text::clean(offer, 80)));
     table.push(vec![Cell::text(name("offer")), cell(offers.0), cell(offers.1), Cell::text(change)]);
@@ -67,7 +67,7 @@ fn rows_of_part(table: &mut Table, number_of: usize, then: Option<&FilePart>, no
     number(table, &name("step"), then.map(|p| p.step_time_us[1]), now.map(|p| p.step_time_us.mid), step);
     let price = |price| format::price(UsdPerHour::known(price));
     let then = then.map(|part| part.price_usd_per_hour.get());
-    number(table, &name("price"), then, now.map(|part| plan_toml::price(part.price).get()), price);
+    number(table, &name("price"), then, now.map(|part| plan_toml::price(part.price()).get()), price);
 }
 
 fn number(table: &mut Table, what: &str, then: Option<f64>, now: Option<f64>, show: impl Fn(f64) -> String) {
@@ -84,18 +84,18 @@ fn number(table: &mut Table, what: &str, then: Option<f64>, now: Option<f64>, sh
 
 /// Writes the new price or the reason for an offer that the plan no longer uses.
 fn write_fate(part: &FilePart, now: &Plan, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
-    let name = part.offer.as_str();
-    if now.parts.iter().any(|part| part.offer.as_str() == name) {
+    let name = &part.offer;
+    if now.parts.iter().any(|part| part.offer.id == *name) {
         return Ok(());
     }
-    let Some(offer) = prices.offers().iter().find(|offer| offer.id.as_str() == name) else { return Ok(()) };
+    let Some(offer) = prices.get(name) else { return Ok(()) };
     let then = part.price_usd_per_hour;
     if plan_toml::price(offer.price) != then {
         let dated = offer.as_of.map_or_else(String::new, |date| format!(" ({date})"));
         writeln!(out, "{name}: {} then, {} now{dated}", format::price(then), format::price(offer.price))?;
     }
-    let instead = now.alternatives.iter().find(|part| part.offer.as_str() == name);
-    let rejected = now.rejected.iter().find(|rejected| rejected.offer.as_str() == name);
+    let instead = now.alternatives.iter().find(|part| part.offer.id == *name);
+    let rejected = now.rejected.iter().find(|rejected| rejected.offer == *name);
     match (instead, rejected) {
         (Some(part), _) => writeln!(
             out,
@@ -112,6 +112,6 @@ fn write_fate(part: &FilePart, now: &Plan, prices: &PriceBook, out: &mut dyn Wri
 fn gone(before: &PlanFile, prices: &PriceBook) -> Vec<String> {
     let parts = before.parts.iter().map(|part| &part.offer);
     let named = parts.chain(before.alternatives.iter().map(|part| &part.offer));
-    let gone = named.filter(|name| !prices.offers().iter().any(|offer| offer.id.as_str() == name.as_str()));
-    gone.map(|name| text::clean(name, 120)).collect()
+    let gone = named.filter(|name| prices.get(name).is_none());
+    gone.map(|name| text::clean(name.as_str(), 120)).collect()
 }

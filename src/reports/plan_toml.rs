@@ -7,7 +7,6 @@
 //! `[totals]`, `[[part]]` and `[[alternative]]` are the result. Ranges are arrays of low end, expected value and high
 //! end. Money is rounded to cents or four significant digits, times to six, whichever is finer than the unit; the goal
 //! keeps nine.
-//! below nine.
 
 mod read;
 mod request;
@@ -17,13 +16,15 @@ use serde::{Deserialize, Serialize};
 pub use read::{PlanFileError, parse};
 pub use request::Request;
 
-use super::offers::TrustJson;
-use super::parts::ContractJson;
-use super::plans::{self, SwitchJson};
-use habitat_base::units::{Hours, Range, Usd, UsdPerHour};
-use habitat_planning::plan::{Accept, Assumptions, Goal, Objective, Part, Plan};
+use super::parts;
+use super::plans::TotalJson;
+use habitat_base::units::{Hours, Usd, UsdPerHour};
+use habitat_planning::plan::{
+    Accept, Assumed, Assumptions, Contract, Goal, Objective, Part, Plan, PlanStatus, Rejection,
+};
+use habitat_planning::pricing::OfferId;
+use habitat_prediction::Predictions;
 use habitat_prediction::scale::ModelParallel;
-use habitat_prediction::{Predictions, Sharding};
 
 /// Value of `format`.
 const FORMAT: &str = "habitat-plan";
@@ -32,8 +33,8 @@ const VERSION: u32 = 4;
 /// Oldest version that can be read; written if it can express the goal.
 const OLDEST: u32 = 2;
 
-/// Contents of a plan file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// What is read from a plan file.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct PlanFile {
     /// Format, origin and status.
     pub plan: Head,
@@ -42,16 +43,13 @@ pub struct PlanFile {
     /// The requested work and limits.
     pub goal: Goal,
     /// Time and cost; `None` without a plan.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub totals: Option<Totals>,
-    /// Offer that takes over from spot machines in time for the deadline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub switch: Option<SwitchJson>,
     /// Parts to run one after another.
-    #[serde(default, rename = "part", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, rename = "part")]
     pub parts: Vec<FilePart>,
     /// The next best offers.
-    #[serde(default, rename = "alternative", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, rename = "alternative")]
     pub alternatives: Vec<Alternative>,
 }
 
@@ -63,7 +61,7 @@ pub struct Head {
     /// Version of the format.
     pub version: u32,
     /// `optimal`, `gap_limit`, `time_limit` or `infeasible`.
-    pub status: String,
+    pub status: PlanStatus,
     /// Time of creation.
     pub created: jiff::Timestamp,
     /// Program and version.
@@ -91,88 +89,52 @@ pub struct Head {
 type Ends<T> = [T; 3];
 
 /// A plan's time and cost.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Totals {
     /// Elapsed hours.
     pub hours: Ends<Hours>,
     /// Cost.
     pub cost_usd: Ends<Usd>,
-    /// Energy, in kWh.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub energy_kwh: Option<Ends<f64>>,
-    /// Emissions, in kg of CO2 equivalent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub co2_kg: Option<Ends<f64>>,
 }
 
 /// One part of a plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct FilePart {
     /// Name of the offer.
-    pub offer: String,
+    pub offer: OfferId,
     /// Slug of the GPU.
     pub gpu: String,
-    /// Total number of GPUs.
-    pub gpu_count: u32,
-    /// Machines.
-    pub nodes: u32,
-    /// Training state divided among the GPUs.
-    #[serde(default)]
-    pub sharding: Sharding,
+    /// GPUs of all machines.
+    #[serde(rename = "gpu_count")]
+    pub all_gpus: u32,
+    /// Number of machines.
+    #[serde(rename = "nodes")]
+    pub machines: u32,
     /// GPUs that share one replica of the model.
-    #[serde(default, skip_serializing_if = "ModelParallel::is_none")]
+    #[serde(default)]
     pub model_parallel: ModelParallel,
-    /// `on-demand`, `spot`, `reserved` or `owned`.
-    pub tier: String,
     /// Samples of one step on one GPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub batch_size: Option<u64>,
     /// Batches that each GPU runs for one optimizer step.
     #[serde(default = "one")]
     pub accumulation: u64,
     /// Samples of one optimizer step on all GPUs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub global_batch_size: Option<u64>,
     /// Samples to process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub samples: Option<f64>,
     /// Steps of one GPU, if the number of samples is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub steps: Option<f64>,
-    /// Steps of all GPUs together; in training each updates the weights.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub updates: Option<f64>,
     /// Time of one optimizer step on all GPUs, in microseconds.
     pub step_time_us: Ends<f64>,
-    /// Elapsed hours, including set-up and losses.
-    pub hours: Ends<Hours>,
-    /// Cost of those hours.
-    pub cost_usd: Ends<Usd>,
-    /// Energy, in kWh.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub energy_kwh: Option<Ends<f64>>,
-    /// Emissions, in kg of CO2 equivalent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub co2_kg: Option<Ends<f64>>,
     /// Price of all machines per hour.
     pub price_usd_per_hour: UsdPerHour,
-    /// Date of the price.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price_as_of: Option<String>,
     /// Terms of a contract to buy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub contract: Option<ContractJson>,
-    /// Seller of the machine time.
-    pub market: String,
-    /// Days from the date of the price to the day of planning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price_age_days: Option<i32>,
-    /// Reasons to doubt the price.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub price_doubts: Vec<String>,
-    /// Notes on the figures.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
+    #[serde(default)]
+    pub contract: Option<Contract>,
 }
 
 const fn one() -> u64 {
@@ -180,35 +142,33 @@ const fn one() -> u64 {
 }
 
 /// Another offer that meets the goal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Alternative {
     /// Name of the offer.
-    pub offer: String,
-    /// Elapsed hours.
-    pub hours: Ends<Hours>,
-    /// Cost.
-    pub cost_usd: Ends<Usd>,
-    /// Price of all machines per hour.
-    pub price_usd_per_hour: UsdPerHour,
+    pub offer: OfferId,
 }
 
-/// A rejected offer, if the user requested all of them.
+/// What is written; parts and totals are those of the JSON form.
 #[derive(Serialize)]
-struct Rejected<'a> {
-    offer: &'a str,
-    kind: &'static str,
-    reason: &'a str,
-}
-
-/// Output that is not read back.
-#[derive(Serialize)]
-struct Told<'a> {
-    /// Rejected offers by kind.
+struct Written<'a> {
+    plan: Head,
+    request: &'a Request,
+    goal: toml::Table,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    totals: Option<toml::Table>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    switch: Option<toml::Table>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    part: Vec<toml::Table>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alternative: Vec<toml::Table>,
+    /// Number of rejected offers by kind.
     rejected: toml::Table,
     /// Value and source of every assumption.
     assumptions: toml::Table,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    rejected_offer: Vec<Rejected<'a>>,
+    /// Rejected offers, if the user requested all of them.
+    #[serde(skip_serializing_if = "<[Rejection]>::is_empty")]
+    rejected_offer: &'a [Rejection],
 }
 
 /// Text of the file. `created` is the time of writing; `all_rejected` lists every rejected offer.
@@ -222,28 +182,24 @@ pub fn toml(
     created: jiff::Timestamp,
     all_rejected: bool,
 ) -> Result<String, toml::ser::Error> {
-    let file = PlanFile {
+    let file = Written {
         plan: head(plan, predictions, request, created),
-        request: request.clone(),
-        goal: plan.goal.clone(),
-        totals: plan.total.map(|total| Totals {
-            hours: ends(total.hours, hours),
-            cost_usd: ends(total.cost, usd),
-            energy_kwh: total.footprint.energy.map(|energy| ends(energy, |end| time(end.get()))),
-            co2_kg: total.footprint.emissions.map(|emitted| ends(emitted, |end| time(end.get()))),
-        }),
-        switch: plan.switch.as_ref().map(|switch| {
-            let all = SwitchJson::new(switch);
-            SwitchJson { latest_hours: hours(switch.latest).get(), ..all }
-        }),
-        parts: plan.parts.iter().map(part).collect(),
-        alternatives: plan.alternatives.iter().map(alternative).collect(),
+        request,
+        goal: goal(&plan.goal)?,
+        totals: plan.total.as_ref().map(|total| fields(TotalJson::new(total), TOTALS)).transpose()?,
+        switch: plan.switch.as_ref().map(|switch| fields(switch, SWITCH)).transpose()?,
+        part: plan.parts.iter().map(part).collect::<Result<_, _>>()?,
+        alternative: plan
+            .alternatives
+            .iter()
+            .map(|part| fields(parts::part(part), ALTERNATIVE))
+            .collect::<Result<_, _>>()?,
+        rejected: counts(&plan.rejected)?,
+        assumptions: plan.goal.assumed().iter().map(assumed).collect(),
+        rejected_offer: if all_rejected { &plan.rejected } else { &[] },
     };
-    let mut table = toml::Table::try_from(&file)?;
-    table.insert("goal".to_owned(), goal(&plan.goal)?.into());
-    table.extend(toml::Table::try_from(told(plan, all_rejected))?);
     let made = concat!("# Made by habitat-tui ", env!("CARGO_PKG_VERSION"));
-    let text = toml::to_string(&table)?;
+    let text = toml::to_string(&toml::Table::try_from(&file)?)?;
     Ok(format!("{made}. Hours, US dollars and microseconds; ranges are [low, expected, high].\n{text}"))
 }
 
@@ -251,7 +207,7 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
     Head {
         format: FORMAT.to_owned(),
         version: version(&plan.goal),
-        status: plans::status(plan.status).to_owned(),
+        status: plan.status,
         // Whole seconds, unless that is out of range.
         created: jiff::Timestamp::from_second(created.as_second()).unwrap_or(created),
         tool: concat!("habitat-tui ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -280,43 +236,46 @@ fn version(goal: &Goal) -> u32 {
     }
 }
 
-fn part(part: &Part) -> FilePart {
-    let trust = TrustJson::from(&part.trust);
-    FilePart {
-        offer: part.offer.to_string(),
-        gpu: part.gpu.to_string(),
-        gpu_count: part.gpu_count,
-        nodes: part.nodes,
-        sharding: part.sharding,
-        model_parallel: part.parallel,
-        tier: part.tier.to_string(),
-        batch_size: part.batch_size,
-        accumulation: part.accumulation,
-        global_batch_size: part.global_batch_size,
-        samples: part.work.samples().map(time),
-        steps: part.work.steps().map(time),
-        updates: Some(time(part.updates())),
-        step_time_us: ends(part.step_time_us, time),
-        hours: ends(part.hours, hours),
-        cost_usd: ends(part.cost, usd),
-        energy_kwh: part.footprint.energy.map(|energy| ends(energy, |end| time(end.get()))),
-        co2_kg: part.footprint.emissions.map(|emitted| ends(emitted, |end| time(end.get()))),
-        price_usd_per_hour: price(part.price),
-        price_as_of: part.price_as_of.map(|date| date.to_string()),
-        contract: ContractJson::of(part).map(|of| ContractJson { idle_hours: time(of.idle_hours), ..of }),
-        market: trust.market.to_owned(),
-        price_age_days: trust.price_age_days,
-        price_doubts: trust.price_doubts,
-        notes: part.notes.clone(),
+/// Fields of a part, in the order of the file.
+const PART: &str = "offer gpu gpu_count nodes sharding model_parallel tier batch_size accumulation global_batch_size \
+                    samples steps updates step_time_us hours cost_usd energy_kwh co2_kg price_usd_per_hour \
+                    price_as_of contract market price_age_days price_doubts notes";
+/// Fields of an alternative.
+const ALTERNATIVE: &str = "offer hours cost_usd price_usd_per_hour";
+/// Fields of the totals.
+const TOTALS: &str = "hours cost_usd energy_kwh co2_kg";
+/// Fields of a switch.
+const SWITCH: &str = "to latest_hours is_expected";
+
+/// A part, with its model parallelism as one table.
+fn part(part: &Part) -> Result<toml::Table, toml::ser::Error> {
+    let mut form = toml::Table::try_from(parts::part(part))?;
+    if !part.parallel.is_none() {
+        form.insert("model_parallel".to_owned(), toml::Value::try_from(part.parallel)?);
     }
+    fields(form, PART)
 }
 
-fn alternative(part: &Part) -> Alternative {
-    Alternative {
-        offer: part.offer.to_string(),
-        hours: ends(part.hours, hours),
-        cost_usd: ends(part.cost, usd),
-        price_usd_per_hour: price(part.price),
+/// These fields of a JSON form as in the file; empty lists are left out.
+fn fields(form: impl Serialize, keys: &str) -> Result<toml::Table, toml::ser::Error> {
+    let mut form = toml::Table::try_from(form)?;
+    let fields = keys.split(' ').filter_map(|key| Some((key.to_owned(), in_file(key, form.remove(key)?))));
+    Ok(fields.filter(|(_, value)| value.as_array().is_none_or(|list| !list.is_empty())).collect())
+}
+
+/// A value of the JSON form, rounded, with a range as an array.
+fn in_file(key: &str, value: toml::Value) -> toml::Value {
+    match value {
+        toml::Value::Float(dollars) if key.contains("usd") => rounded(dollars, 4, 2).into(),
+        toml::Value::Float(number) => time(number).into(),
+        toml::Value::Table(mut range) if range.contains_key("mid") => {
+            let ends = ["low", "mid", "high"].into_iter().filter_map(|end| range.remove(end));
+            ends.map(|end| in_file(key, end)).collect::<Vec<_>>().into()
+        }
+        toml::Value::Table(table) => {
+            table.into_iter().map(|(key, value)| (key.clone(), in_file(&key, value))).collect::<toml::Table>().into()
+        }
+        other => other,
     }
 }
 
@@ -348,49 +307,24 @@ fn round_all(table: &mut toml::Table) {
     }
 }
 
-fn told(plan: &Plan, all_rejected: bool) -> Told<'_> {
-    let mut rejected = toml::Table::new();
-    for rejection in &plan.rejected {
-        let count = rejected.entry(plans::rejection(rejection.kind)).or_insert(toml::Value::Integer(0));
-        if let toml::Value::Integer(count) = count {
-            *count += 1;
-        }
+/// Number of rejected offers by kind.
+fn counts(rejected: &[Rejection]) -> Result<toml::Table, toml::ser::Error> {
+    let mut counts = toml::Table::new();
+    for rejection in rejected {
+        let kind = toml::Value::try_from(rejection.kind)?;
+        let count = counts.entry(kind.as_str().unwrap_or_default()).or_insert(toml::Value::Integer(0));
+        *count = (count.as_integer().unwrap_or_default() + 1).into();
     }
-    let assumptions = plan.goal.assumed();
-    let all = plan.rejected.iter().filter(|_| all_rejected);
-    Told {
-        rejected,
-        assumptions: assumptions
-            .into_iter()
-            .map(|assumed| {
-                (assumed.name.replace([' ', '-'], "_"), format!("{} ({})", assumed.value, assumed.source).into())
-            })
-            .collect(),
-        rejected_offer: all
-            .map(|rejection| Rejected {
-                offer: rejection.offer.as_str(),
-                kind: plans::rejection(rejection.kind),
-                reason: &rejection.reason,
-            })
-            .collect(),
-    }
+    Ok(counts)
 }
 
-fn ends<T: Copy, U>(range: Range<T>, rounded: impl Fn(T) -> U) -> Ends<U> {
-    [range.low, range.mid, range.high].map(rounded)
+fn assumed(one: &Assumed) -> (String, toml::Value) {
+    (one.name.replace([' ', '-'], "_"), format!("{} ({})", one.value, one.source).into())
 }
 
 /// Rounds microseconds and counts to whole numbers or six significant digits.
 fn time(value: f64) -> f64 {
     rounded(value, 6, 0)
-}
-
-fn hours(hours: Hours) -> Hours {
-    Hours::known(time(hours.get()))
-}
-
-fn usd(amount: Usd) -> Usd {
-    Usd::known(rounded(amount.get(), 4, 2))
 }
 
 /// A price as rounded in files: to cents, or four significant digits.

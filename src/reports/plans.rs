@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::beside::{self, BesideJson};
 use super::parts::{self, PartJson, UsesJson, part};
 use super::table::{Cell, Column, Table};
 use habitat_base::units::{Hours, KilogramsCo2e, KilowattHours, Range, Usd};
-use habitat_planning::plan::{Assumed, Data, Limits, Plan, PlanStatus, RejectionKind, Switch, Total};
+use habitat_planning::plan::{Assumed, Data, Limits, Plan, PlanStatus, Rejection, SolverReport, Switch, Total};
 
 /// Output of `plan --json`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -20,7 +20,8 @@ pub struct PlanJson<'a> {
     /// Version of the format, 1.
     pub version: u32,
     /// `optimal`, `gap_limit`, `time_limit` or `infeasible`.
-    pub status: &'static str,
+    #[schemars(with = "String")]
+    pub status: PlanStatus,
     /// Name of the workload.
     pub workload: &'a str,
     /// Whether the steps include waiting for the host: `as-recorded` or `keeps-up`.
@@ -55,7 +56,7 @@ pub struct PlanJson<'a> {
     pub total: Option<TotalJson>,
     /// Offer that takes over from spot machines in time for the deadline.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub switch: Option<SwitchJson>,
+    pub switch: Option<&'a Switch>,
     /// The next best offers.
     pub alternatives: Vec<PartJson<'a>>,
     /// Offers that the user would have to accept first, best first.
@@ -65,14 +66,14 @@ pub struct PlanJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bargain: Option<PartJson<'a>>,
     /// Rejected offers with their reasons.
-    pub rejected: Vec<RejectedJson<'a>>,
+    pub rejected: &'a [Rejection],
     /// Reasons why no plan exists, and changes that would allow one.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub reasons: &'a [String],
     /// Assumptions with their sources.
-    pub assumptions: Vec<AssumedJson>,
+    pub assumptions: Vec<Assumed>,
     /// The solver.
-    pub solver: SolverJson<'a>,
+    pub solver: &'a SolverReport,
     /// Warnings on times and costs; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<&'a str>,
@@ -109,94 +110,12 @@ impl TotalJson {
     }
 }
 
-/// Switch from spot to an on-demand machine at the moment when the remaining time is just enough for the remaining work
-/// there.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SwitchJson {
-    /// The offer that takes over.
-    pub to: String,
-    /// Latest hour of the switch if no work is done by then.
-    pub latest_hours: f64,
-    /// Whether it is expected to do some of the work; if so, it is the second part.
-    pub is_expected: bool,
-}
-
-impl SwitchJson {
-    pub(super) fn new(switch: &Switch) -> Self {
-        Self { to: switch.to.to_string(), latest_hours: switch.latest.get(), is_expected: switch.is_expected }
-    }
-}
-
-/// A rejected offer.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct RejectedJson<'a> {
-    /// Name of the offer.
-    pub offer: &'a str,
-    /// Kind of reason.
-    pub kind: &'static str,
-    /// The reason, with the numbers.
-    pub reason: &'a str,
-}
-
-/// An assumption.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct AssumedJson {
-    /// Name of the assumption.
-    pub name: &'static str,
-    /// The value with its unit.
-    pub value: String,
-    /// Source of the value.
-    pub source: &'static str,
-}
-
-/// The solver and its result.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct SolverJson<'a> {
-    /// Name.
-    pub name: &'a str,
-    /// Number of configurations to choose from.
-    pub configurations: usize,
-    /// Remaining relative gap; absent if the plan is proven optimal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gap: Option<f64>,
-}
-
-/// Name of a status in files.
-pub const fn status(status: PlanStatus) -> &'static str {
-    match status {
-        PlanStatus::Optimal => "optimal",
-        PlanStatus::GapLimit => "gap_limit",
-        PlanStatus::TimeLimit => "time_limit",
-        PlanStatus::Infeasible => "infeasible",
-    }
-}
-
-/// Name of a kind of rejection in files.
-pub const fn rejection(kind: RejectionKind) -> &'static str {
-    match kind {
-        RejectionKind::UnusablePrice => "unusable_price",
-        RejectionKind::UnknownGpu => "unknown_gpu",
-        RejectionKind::NoPrediction => "no_prediction",
-        RejectionKind::Memory => "memory",
-        RejectionKind::MemoryUnknown => "memory_unknown",
-        RejectionKind::EmissionsUnknown => "emissions_unknown",
-        RejectionKind::GlobalBatch => "global_batch",
-        RejectionKind::Layout => "layout",
-        RejectionKind::NotAccepted => "not_accepted",
-        RejectionKind::Limits => "limits",
-        RejectionKind::Deadline => "deadline",
-        RejectionKind::Budget => "budget",
-        RejectionKind::Emissions => "emissions",
-        RejectionKind::Dominated => "dominated",
-    }
-}
-
 /// Builds the JSON form.
 pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
     PlanJson {
         format: "habitat-plan",
         version: 1,
-        status: status(plan.status),
+        status: plan.status,
         workload,
         host: plan.host.name(),
         work_samples: plan.work.samples(),
@@ -209,34 +128,17 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         data: plan.goal.data.as_ref(),
         parts: plan.parts.iter().map(part).collect(),
         total: plan.total.as_ref().map(TotalJson::new),
-        switch: plan.switch.as_ref().map(SwitchJson::new),
+        switch: plan.switch.as_ref(),
         alternatives: plan.alternatives.iter().map(part).collect(),
         beside: beside::json(plan),
         bargain: plan.bargain.as_ref().map(part),
-        rejected: plan
-            .rejected
-            .iter()
-            .map(|rejected| RejectedJson {
-                offer: rejected.offer.as_str(),
-                kind: rejection(rejected.kind),
-                reason: &rejected.reason,
-            })
-            .collect(),
+        rejected: &plan.rejected,
         reasons: &plan.reasons,
-        assumptions: assumed(&plan.goal.assumed()),
-        solver: SolverJson {
-            name: &plan.solver.name,
-            configurations: plan.solver.configurations,
-            gap: plan.solver.gap,
-        },
+        assumptions: plan.goal.assumed(),
+        solver: &plan.solver,
         warnings: plan.warnings.iter().map(|warning| warning.text.as_str()).collect(),
         notes: &plan.notes,
     }
-}
-
-pub(super) fn assumed(all: &[Assumed]) -> Vec<AssumedJson> {
-    let json = |one: &Assumed| AssumedJson { name: one.name, value: one.value.clone(), source: one.source };
-    all.iter().map(json).collect()
 }
 
 /// A row for each part of a plan with its number, then for each alternative.

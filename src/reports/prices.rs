@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use jiff::civil::Date;
 use serde::Serialize;
@@ -38,9 +39,9 @@ pub struct ProviderJson {
 }
 
 /// A row for each provider, with its files (by provider) and its offers in the price book.
-pub fn providers(files: BTreeMap<String, Vec<String>>, offers: &[Offer]) -> Vec<ProviderJson> {
+pub fn providers(files: BTreeMap<String, Vec<String>>, offers: &[Arc<Offer>]) -> Vec<ProviderJson> {
     let one = |(provider, files): (String, Vec<String>)| {
-        let own: Vec<&Offer> = offers.iter().filter(|offer| offer.provider == provider).collect();
+        let own: Vec<&Arc<Offer>> = offers.iter().filter(|offer| offer.provider == provider).collect();
         let dates = || own.iter().filter_map(|offer| offer.as_of);
         ProviderJson {
             files,
@@ -87,7 +88,7 @@ struct AgeJson {
 }
 
 /// Counts all offers by age and doubt.
-pub fn summary(offers: &[Offer]) -> SummaryJson {
+pub fn summary(offers: &[Arc<Offer>]) -> SummaryJson {
     let mut doubts: BTreeMap<&'static str, usize> = BTreeMap::new();
     for doubt in offers.iter().filter(|offer| is_doubted(offer)).flat_map(|offer| &offer.trust.doubts) {
         *doubts.entry(doubt.mark()).or_default() += 1;

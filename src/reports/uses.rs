@@ -61,7 +61,7 @@ pub fn table(plan: &Plan) -> Table {
     table.columns[0].heading = "what".into();
     let Some(total) = &plan.total else { return table };
     for (part, lane) in plan.parts.iter().zip(&lanes) {
-        let name = format!("{} {} {}", gpu_words(part), clean(&part.provider, 20), part.tier);
+        let name = format!("{} {} {}", gpu_words(part), clean(&part.offer.provider, 20), part.offer.tier);
         let share = part.cost.mid / total.cost.mid.max(Usd::known(f64::MIN_POSITIVE));
         table.push(row(Role::Title, name, Some(Cell::lane(*lane)), Some(part.hours), part.cost, share));
         for what in Use::ALL {

@@ -202,7 +202,7 @@ fn jobs_on_4_machines(bencher: Bencher, count: usize) {
     let machine = |kind: usize| Machine {
         name: format!("kind {kind}"),
         gpu: GpuSlug::new(format!("gpu-{:02}", 7 * kind)).expect("a slug"),
-        gpus: 1,
+        gpu_count: 1,
         count: 2,
         price: UsdPerHour::ZERO,
     };

@@ -190,7 +190,7 @@ pub fn jobs(deadline: f64) -> Launch {
         let machines = [("l4", 0.1), ("v100-pcie-32gb", 0.2)].map(|(gpu, price)| Machine {
             name: gpu.into(),
             gpu: slug(gpu),
-            gpus: 1,
+            gpu_count: 1,
             count: 1,
             price: UsdPerHour::new(price).unwrap(),
         });

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use habitat_tui::plan::{Amount, ByUse, Footprint, Goal, Part, Plan, PlanStatus, Work};
 use habitat_tui::predict::Sharding;
@@ -31,16 +32,11 @@ const TOOLS: [Launcher; 2] = [Launcher::SkyPilot, Launcher::Dstack];
 fn part(offer: &Offer) -> Option<Part> {
     let hours = Range { low: 9.0, mid: 10.0, high: 12.5 }.map(|hours| Hours::new(hours).unwrap());
     Some(Part {
-        offer: offer.id.clone(),
-        provider: offer.provider.clone(),
-        region: offer.region.clone(),
-        instance_type: offer.instance_type.clone(),
+        offer: Arc::new(offer.clone()),
         gpu: offer.gpu.clone()?,
-        gpu_count: offer.gpu_count,
-        nodes: 1,
+        machines: 1,
         sharding: Sharding::None,
         parallel: ModelParallel::NONE,
-        tier: offer.tier,
         batch_size: None,
         accumulation: 1,
         global_batch_size: None,
@@ -48,8 +44,6 @@ fn part(offer: &Offer) -> Option<Part> {
         step_time_us: Range { low: 1.0, mid: 1.0, high: 1.0 },
         hours,
         cost: hours.map(|hours| Usd::new(hours.get() * offer.price.get()).unwrap()),
-        price: offer.price,
-        price_as_of: offer.as_of,
         billing: Billing::Exact,
         hours_by: ByUse::default(),
         cost_by: ByUse::default(),
@@ -57,7 +51,6 @@ fn part(offer: &Offer) -> Option<Part> {
         storage: UsdPerHour::ZERO,
         draw: None,
         footprint: Footprint::default(),
-        trust: offer.trust.clone(),
         notes: Vec::new(),
     })
 }
@@ -185,7 +178,7 @@ fn names_from_outside_stay_names(python: &str) {
     let offers = bundled::offers();
     let mut part =
         offers.iter().find(|offer| offer.id.as_str().starts_with("aws/us-east-1/g5.xlarge/")).and_then(part).unwrap();
-    part.region = String::from("x:\"y\"\\é'\u{85}\u{2028}#\n-run:z");
+    Arc::make_mut(&mut part.offer).region = String::from("x:\"y\"\\é'\u{85}\u{2028}#\n-run:z");
     let workloads = ["a\nrun: rm -rf ~\n", "$(rm -rf ~)", "no", "---", "\u{1f680}\u{0}: &a *a"];
     let plan = plan(vec![part]);
     let files = TOOLS.map(|tool| workloads.map(|name| (tool, texts(&plan, name, tool, None).unwrap().concat())));
@@ -193,7 +186,7 @@ fn names_from_outside_stay_names(python: &str) {
     for ((tool, _), answer) in files.iter().zip(read(python, &files)) {
         let task = &answer[0];
         let region = if *tool == Launcher::SkyPilot { &task["region"] } else { &task["region"][0] };
-        assert_eq!(region.as_str(), Some(plan.parts[0].region.as_str()), "{tool}: {answer}");
+        assert_eq!(region.as_str(), Some(plan.parts[0].offer.region.as_str()), "{tool}: {answer}");
         assert!(!task["run"].to_string().contains("rm -rf"), "{answer}");
     }
 }

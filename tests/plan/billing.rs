@@ -138,7 +138,7 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
         plan(&predictions, prices, &goal).unwrap()
     };
     let few = by(&priced, 10.0, data(None));
-    assert_eq!(few.parts[0].provider, "cloud");
+    assert_eq!(few.parts[0].offer.provider, "cloud");
     assert_cents(few.total.unwrap().cost.mid, 10.0);
     assert_cents(few.alternatives[0].cost.mid, 14.0);
     assert!(few.alternatives[0].notes.iter().any(|note| note == "data: transfer of 100 GB, $9.00 once"));
@@ -150,7 +150,7 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     let own = recalled.with_terms("cloud", Terms { egress_usd_per_gb: Some(0.09), ..Terms::default() });
     assert!(!by(&own, 10.0, data(None)).alternatives[0].notes.iter().any(|note| note.contains("recalled")));
     let many = by(&priced, 30.0, data(None));
-    assert_eq!(many.parts[0].provider, "other");
+    assert_eq!(many.parts[0].offer.provider, "other");
     assert_cents(many.total.unwrap().cost.mid, 24.0);
     assert_cents(many.parts[0].data_cost, 9.0);
     // Another region of the same provider is elsewhere, too.
@@ -300,7 +300,7 @@ fn keeping_data_costs_hours_on_the_clock() {
     };
     // $0.95 and $0.10 an hour against $1.
     let anywhere = by(&priced, data(None));
-    assert_eq!(anywhere.parts[0].provider, "cloud");
+    assert_eq!(anywhere.parts[0].offer.provider, "cloud");
     assert_cents(anywhere.total.unwrap().cost.mid, 10.5);
     let unknown = "storage: cost of 730 GB unknown, not included (set storage_usd_per_gb_month)";
     assert!(anywhere.parts[0].notes.iter().any(|note| note == unknown), "{:?}", anywhere.parts[0].notes);
@@ -310,7 +310,7 @@ fn keeping_data_costs_hours_on_the_clock() {
     assert!(other.notes.iter().any(|note| note == "storage: 730 GB for 10.5 h, $1.05"), "{:?}", other.notes);
     // Where they lie already, nothing is added.
     let at_home = by(&priced, data(Some("other")));
-    assert_eq!((at_home.parts[0].provider.as_str(), at_home.parts[0].storage.get()), ("other", 0.0));
+    assert_eq!((at_home.parts[0].offer.provider.as_str(), at_home.parts[0].storage.get()), ("other", 0.0));
     assert_cents(at_home.total.unwrap().cost.mid, 10.5 * 0.95);
     // Nobody says what it costs: one word of the plan, none of its parts.
     let nobody = by(&book, data(None));

@@ -152,7 +152,7 @@ fn what_is_not_known_is_not_nothing() {
     let by = |goal: &Goal| plan(&all, &prices, goal).unwrap();
     // The cheapest has no power, the next no intensity.
     let free = by(&goal(10.0, 1));
-    assert_eq!((free.parts[0].provider.as_str(), free.parts[0].draw), ("odd", None));
+    assert_eq!((free.parts[0].offer.provider.as_str(), free.parts[0].draw), ("odd", None));
     assert_eq!(free.total.unwrap().footprint, habitat_tui::plan::Footprint::default());
     let mut limited = goal(10.0, 1);
     limited.limits.max_co2 = Some(kg(100.0));
@@ -160,7 +160,7 @@ fn what_is_not_known_is_not_nothing() {
     least.objective = Objective::Emissions;
     for goal in [limited, least] {
         let found = by(&goal);
-        assert_eq!(found.parts[0].provider, "far");
+        assert_eq!(found.parts[0].offer.provider, "far");
         let reasons: Vec<_> = found.rejected.iter().map(|one| (one.kind, one.reason.as_str())).collect();
         let unknown = RejectionKind::EmissionsUnknown;
         let place = "unknown emissions: carbon intensity missing (set kg_co2_per_kwh in a price file)";
@@ -220,16 +220,19 @@ fn a_limit_on_emissions_costs_what_it_costs() {
 fn least_emissions_then_cost() {
     let (predictions, prices) = two();
     let same = emitting("same", "a", 4.0, Some(0.1));
-    let prices = PriceBook::new(prices.offers().iter().cloned().chain([same.0]))
+    let prices = PriceBook::new(prices.offers().iter().cloned().chain([same.0.into()]))
         .with_terms("cheap", prices.terms_of("cheap"))
         .with_terms("clean", prices.terms_of("clean"))
         .with_terms("same", same.1);
     for parts in [1, 2] {
         let goal = Goal { objective: Objective::Emissions, ..goal(15.0, parts) };
         let found = plan(&predictions, &prices, &goal).unwrap();
-        assert_eq!((found.parts.len(), found.parts[0].provider.as_str()), (1, "clean"));
+        assert_eq!((found.parts.len(), found.parts[0].offer.provider.as_str()), (1, "clean"));
         assert!(close(mid(&found).1, 2.25));
-        assert_eq!(found.alternatives.iter().map(|part| part.provider.as_str()).collect::<Vec<_>>(), ["same", "cheap"]);
+        assert_eq!(
+            found.alternatives.iter().map(|part| part.offer.provider.as_str()).collect::<Vec<_>>(),
+            ["same", "cheap"]
+        );
     }
     // Within a budget as far as it goes: both for 7.5 h.
     let budget = Goal { objective: Objective::Emissions, budget: Some(super::build::usd(30.0)), ..goal(15.0, 2) };

@@ -1,6 +1,8 @@
 //! Several jobs: known answers, brute force over every choice and every order, and what a plan says
 //! of itself.
 
+use std::sync::Arc;
+
 use habitat_tui::plan::assignment::{Assignment, Bound, Way};
 use habitat_tui::plan::check::CheckError;
 use habitat_tui::plan::jobs::{Aim, Job, JobsPlan, Machine, PlannedJob, Shared, Supply, check, plan_jobs};
@@ -35,7 +37,7 @@ fn machines(counts: &[u32]) -> Vec<Machine> {
     let of_gpu = |(gpu, count): (usize, &u32)| Machine {
         name: format!("box-{gpu}"),
         gpu: GpuSlug::new(format!("gpu-{gpu}")).unwrap(),
-        gpus: 1,
+        gpu_count: 1,
         count: *count,
         price: UsdPerHour::new(1.0).unwrap(),
     };
@@ -183,8 +185,8 @@ fn no_job_is_put_where_a_quota_never_lets_it() {
     let plan = rented(&jobs, &prices, &shared);
     assert_eq!((plan.solver.name.as_str(), check(&plan)), ("local search", Ok(())));
     assert!(
-        plan.jobs.iter().any(|job| job.part.provider == "near")
-            && plan.jobs.iter().any(|job| job.part.provider == "far")
+        plan.jobs.iter().any(|job| job.part.offer.provider == "near")
+            && plan.jobs.iter().any(|job| job.part.offer.provider == "far")
     );
     // Nor anywhere else: then there is no plan, and that is no error.
     let quotas = vec![quota("near", 1), closed("near", 20.0), quota("far", 1), closed("far", 5.0)];
@@ -237,11 +239,11 @@ fn what_is_there_once_is_used_once() {
         ..offer("gpu-0", 0.5, Tier::OnDemand)
     };
     for once in [own, host] {
-        let prices = PriceBook::new(prices.offers().iter().cloned().chain([once]));
+        let prices = PriceBook::new(prices.offers().iter().cloned().chain([once.into()]));
         let plan = rented(&goals, &prices, &NOTHING);
         assert!((plan.total.unwrap().cost.mid.get() - 15.0).abs() < 1e-6, "{plan:?}");
         let mut twice = plan;
-        let cheap = twice.jobs.iter().position(|job| job.part.price.get() < 1.0).unwrap();
+        let cheap = twice.jobs.iter().position(|job| job.part.price().get() < 1.0).unwrap();
         twice.jobs[1 - cheap] = PlannedJob { name: "again".into(), ..twice.jobs[cheap].clone() };
         twice.total = Some(Total {
             cost: twice.jobs.iter().map(|job| job.part.cost).sum(),
@@ -433,7 +435,7 @@ proptest! {
         }).collect();
         // Each job on each offer alone, by the planner of one job.
         let alone: Vec<Vec<Option<(f64, f64)>>> = jobs.iter().map(|job| {
-            let on = |offer: &Offer| {
+            let on = |offer: &Arc<Offer>| {
                 let mut goal = Goal { deadline: due.map(hours), ..job.goal.clone() };
                 goal.limits.offers = vec![offer.id.to_string()];
                 plan(&job.predictions, &book, &goal).unwrap().total.map(|total| (total.cost.mid.get(), total.hours.high.get()))

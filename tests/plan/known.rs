@@ -247,7 +247,7 @@ source = "list"
     let rented = Offer { instance_type: "rented".into(), ..offer("a", 4.0, Tier::OnDemand) };
     let prices = PriceBook::new(bought.into_iter().chain([rented]));
     let by = |work, max_parts| plan(&predictions, &prices, &goal(work, max_parts)).unwrap();
-    let offers = |plan: &Plan| -> Vec<Tier> { plan.parts.iter().map(|part| part.tier).collect() };
+    let offers = |plan: &Plan| -> Vec<Tier> { plan.parts.iter().map(|part| part.offer.tier).collect() };
     for max_parts in [1, 2] {
         let (short, long) = (by(269.0, max_parts), by(271.0, max_parts));
         assert_eq!((offers(&short), offers(&long)), (vec![Tier::OnDemand], vec![Tier::Reserved]));
@@ -280,7 +280,7 @@ source = "list"
     let part = &by(271.0, 1).parts[0];
     let idle = "720 h paid (1 term of 720 h), 271.0 h used, 62 % idle";
     assert!(part.notes.iter().any(|note| note == idle), "{:?}", part.notes);
-    assert_eq!(part.terms().map(|(hours, terms, idle)| (hours, terms, idle.get().round())), Some((720, 1.0, 449.0)));
+    assert_eq!(part.contract().map(|of| (of.term_hours, of.terms, of.idle_hours.round())), Some((720, 1.0, 449.0)));
 
     // The check counts the terms itself, and knows whose they are.
     let mut wrong = by(271.0, 1);
@@ -358,7 +358,7 @@ source = "meter"
         plan(&predictions, &prices, &goal).unwrap()
     };
     let parts = |plan: &Plan| -> Vec<(Tier, f64)> {
-        plan.parts.iter().map(|part| (part.tier, (part.hours.mid.get() * 1e3).round() / 1e3)).collect()
+        plan.parts.iter().map(|part| (part.offer.tier, (part.hours.mid.get() * 1e3).round() / 1e3)).collect()
     };
     let (late, middle, soon) = (by(500.0), by(300.0), by(100.0));
     assert_cents(late.total.unwrap().cost.mid, 35.0);

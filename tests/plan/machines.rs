@@ -94,12 +94,12 @@ fn an_offer_is_taken_as_often_as_is_allowed() {
     let by = |goal: &Goal| planned(&step(), machine(4, 8.0, Tier::OnDemand), goal);
     for (most, nodes) in [(1, 1), (2, 2), (3, 3), (7, 7)] {
         let part = by(&joined(most, samples)).parts.remove(0);
-        assert_eq!((part.nodes, part.gpu_count, part.price.get()), (nodes, 4 * nodes, 8.0 * f64::from(nodes)));
+        assert_eq!((part.machines, part.all_gpus(), part.price().get()), (nodes, 4 * nodes, 8.0 * f64::from(nodes)));
     }
     let within = |change: &dyn Fn(&mut Limits)| {
         let mut goal = joined(8, samples);
         change(&mut goal.limits);
-        by(&goal).parts.remove(0).nodes
+        by(&goal).parts.remove(0).machines
     };
     assert_eq!(within(&|limits| limits.max_gpus = Some(12)), 2);
     assert_eq!(within(&|limits| limits.max_price = UsdPerHour::new(40.0).ok()), 4);
@@ -109,7 +109,7 @@ fn an_offer_is_taken_as_often_as_is_allowed() {
     // Fewer GPUs on one machine than are wanted.
     let goal = Goal { objective: Objective::Cost, ..joined(8, samples) };
     let wanted = Goal { limits: Limits { min_gpus: 9, ..goal.limits.clone() }, ..goal.clone() };
-    assert_eq!((by(&goal).parts[0].nodes, by(&wanted).parts[0].nodes), (1, 4));
+    assert_eq!((by(&goal).parts[0].machines, by(&wanted).parts[0].machines), (1, 4));
     // The nearest number of machines gives the reason.
     let wanted = Goal { limits: Limits { min_gpus: 33, ..goal.limits.clone() }, ..goal };
     assert_eq!(by(&wanted).rejected[0].reason, "32 GPUs, fewer than the required 33");
@@ -120,7 +120,7 @@ fn of_own_machines_and_hosts_of_a_marketplace_there_is_one() {
     let owned = machine(4, 1.0, Tier::Owned);
     let host = Offer { trust: Trust::new(Market::PeerToPeer), ..machine(4, 1.0, Tier::OnDemand) };
     for offer in [owned, host] {
-        assert_eq!(planned(&step(), offer, &joined(8, 1e6)).parts[0].nodes, 1);
+        assert_eq!(planned(&step(), offer, &joined(8, 1e6)).parts[0].machines, 1);
     }
 }
 
@@ -174,7 +174,7 @@ fn what_does_not_fit_may_fit_divided() {
     );
     let two = Goal { sharding: ShardingChoice::Auto, ..joined(2, 1e6) };
     let part = planned(&large(24.0), offer(), &two).parts.remove(0);
-    assert_eq!((part.nodes, part.sharding), (2, Sharding::Zero3));
+    assert_eq!((part.machines, part.sharding), (2, Sharding::Zero3));
     // More than is left by any number of GPUs.
     let refused = planned(&large(27.0), offer(), &two);
     assert!(!refused.rejected[0].reason.contains("would fit"), "{}", refused.rejected[0].reason);
@@ -237,7 +237,7 @@ proptest! {
         let goal = Goal { limits: Limits { max_gpus: Some(max_gpus), ..goal.limits.clone() }, ..goal };
         let found = plan(&step(), &prices, &goal).unwrap();
         check_sources(&found, &step(), &prices).unwrap();
-        prop_assert!(found.parts.iter().all(|part| part.gpu_count <= max_gpus && part.nodes <= most));
+        prop_assert!(found.parts.iter().all(|part| part.all_gpus() <= max_gpus && part.machines <= most));
         let value = |plan: &Plan| plan.total.map(|total| if by_time { total.hours.high.get() } else { total.cost.mid.get() });
         let mut least: Option<f64> = None;
         for machines in (1..=most).filter(|machines| machines.is_power_of_two() || *machines == most) {
@@ -246,7 +246,7 @@ proptest! {
                 continue;
             }
             let alone = plan(&step(), &prices, &Goal { limits, ..goal.clone() }).unwrap();
-            prop_assert!(alone.parts.iter().all(|part| part.nodes == machines));
+            prop_assert!(alone.parts.iter().all(|part| part.machines == machines));
             least = [least, value(&alone)].into_iter().flatten().reduce(f64::min);
         }
         prop_assert_eq!(value(&found).is_some(), least.is_some());

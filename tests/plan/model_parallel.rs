@@ -81,7 +81,7 @@ fn planned(model: &Predictions, prices: &PriceBook, goal: &Goal) -> Plan {
 fn an_update_is_of_replicas_not_of_gpus() {
     let found = planned(&model(), &machine(8), &divided(4, 2, 2));
     let part = &found.parts[0];
-    assert_eq!((part.gpu_count, part.nodes, part.replicas()), (16, 2, 2));
+    assert_eq!((part.all_gpus(), part.machines, part.replicas()), (16, 2, 2));
     assert_eq!((part.batch_size, part.accumulation, part.global_batch_size), (Some(1), 16, Some(32)));
     assert!((part.updates() - 1000.0).abs() < 1e-6 && (found.work.get() - 32_000.0).abs() < 1e-6);
     // 0.8 s / 4 and 0.1 s, 1.5 × 1.28 GB at 20 GB/s (96 ms): half on each stage; 2 × 20 MB handed on at 20.
@@ -142,7 +142,7 @@ fn gpus_that_make_no_whole_replicas_are_left_out_with_the_reason() {
     // Replicas of 12 GPUs are whole on 3 machines of 8 or 6 of them, whatever other numbers are allowed.
     for (most, nodes) in [(3, 3), (4, 3), (8, 6)] {
         let found = planned(&model(), &machine(8), &Goal { global_batch: None, ..divided(4, 3, most) });
-        assert_eq!((found.parts[0].nodes, found.parts[0].replicas()), (nodes, nodes * 8 / 12), "{most}");
+        assert_eq!((found.parts[0].machines, found.parts[0].replicas()), (nodes, nodes * 8 / 12), "{most}");
     }
     // Replicas share the global batch.
     let odd = Goal { global_batch: Some(33), ..divided(4, 2, 2) };

@@ -274,7 +274,7 @@ fn job(max_parts: u32, deadline: f64) -> Goal {
 }
 
 fn names(plan: &Plan) -> Vec<&str> {
-    plan.parts.iter().map(|part| part.offer.as_str()).collect()
+    plan.parts.iter().map(|part| part.offer.id.as_str()).collect()
 }
 
 proptest! {

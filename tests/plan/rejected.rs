@@ -1,5 +1,7 @@
 //! Every offer ends up somewhere, with a reason that has numbers; and what the goal lacks.
 
+use std::sync::Arc;
+
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Amount, Goal, Plan, PlanError, PlanStatus, Prepared, Quota, RejectionKind, Work, plan};
 use habitat_tui::predict::Fits;
@@ -44,8 +46,8 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
     goal.limits.regions = vec!["us-".into(), "eu-".into()];
     let plan = plan(&predictions, &prices, &goal).unwrap();
 
-    assert_eq!(plan.parts[0].offer.as_str(), "cloud/us-1/good/on-demand");
-    let shown: Vec<&str> = plan.alternatives.iter().map(|part| part.offer.as_str()).collect();
+    assert_eq!(plan.parts[0].offer.id.as_str(), "cloud/us-1/good/on-demand");
+    let shown: Vec<&str> = plan.alternatives.iter().map(|part| part.offer.id.as_str()).collect();
     assert_eq!(shown, ["cloud/us-1/second/on-demand"]);
     let expected = [
         (RejectionKind::UnusablePrice, "suspect price: below list"),
@@ -246,7 +248,7 @@ fn a_wrong_plan_does_not_pass_the_check() {
     assert!(matches!(broken(&|p| p.goal.limits.max_gpus = Some(0)), CheckError::Offer { .. }));
     assert!(matches!(broken(&|p| p.goal.limits.tiers.clear()), CheckError::Offer { .. }));
     let other = OfferId::new("cloud", "us-1", "gpu-9", Tier::OnDemand);
-    assert!(matches!(broken(&|p| p.parts[0].offer = other.clone()), CheckError::Offer { .. }));
+    assert!(matches!(broken(&|p| Arc::make_mut(&mut p.parts[0].offer).id = other.clone()), CheckError::Offer { .. }));
 
     let (_, dearer) = configurations(&[(1.0, 1.5), (2.0, 3.5)]);
     assert!(matches!(check_sources(&good, &predictions, &dearer), Err(CheckError::Number { .. })));

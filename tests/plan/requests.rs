@@ -53,14 +53,14 @@ fn forty_plain_requests_lead_with_what_can_be_signed() {
                 led += usize::from(!plan.parts.is_empty());
                 named += plan.beside.len();
                 let of = format!("{network}, {words}, of {providers:?}");
-                println!("{of}: {:?}", plan.parts.iter().map(|part| part.offer.as_str()).collect::<Vec<_>>());
+                println!("{of}: {:?}", plan.parts.iter().map(|part| part.offer.id.as_str()).collect::<Vec<_>>());
                 for part in &plan.parts {
                     assert_eq!(
-                        (&part.trust.doubts[..], part.trust.market),
+                        (&part.offer.trust.doubts[..], part.offer.trust.market),
                         (&[][..], Market::Provider),
                         "{of}: {part:?}"
                     );
-                    assert_eq!((part.tier, part.price_as_of.is_some()), (Tier::OnDemand, true), "{of}: {part:?}");
+                    assert_eq!((part.offer.tier, part.offer.as_of.is_some()), (Tier::OnDemand, true), "{of}: {part:?}");
                     assert_eq!(part.global_batch_size, predictions.workload.batch_size, "{of}: {part:?}");
                     let gpu = predictions.predictions.iter().find(|one| one.gpu.slug == part.gpu).unwrap();
                     let is_arm = part.gpu.as_str().starts_with("gh") || part.gpu.as_str().starts_with("gb");

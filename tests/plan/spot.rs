@@ -62,7 +62,7 @@ fn confidence_decides_whether_spot_alone_meets_the_deadline() {
         let goal = Goal { deadline: Some(hours(deadline)), confidence, ..twenty_hours(max_parts) };
         let plan = plan(&predictions, &prices, &goal).unwrap();
         assert_eq!(plan.status, PlanStatus::Optimal);
-        (plan.parts.iter().map(|part| part.tier).collect::<Vec<_>>(), plan.total.unwrap())
+        (plan.parts.iter().map(|part| part.offer.tier).collect::<Vec<_>>(), plan.total.unwrap())
     };
     assert_eq!(tiers(24.0, Confidence::Expected, 1).0, [Tier::Spot]);
     assert_eq!(tiers(24.0, Confidence::High, 1).0, [Tier::OnDemand]);
@@ -147,8 +147,8 @@ fn a_machine_on_demand_takes_over_in_time() {
     };
     let plan = at(36.0, 2);
     let (total, switch) = (plan.total.unwrap(), plan.switch.clone().unwrap());
-    assert_eq!(plan.parts.iter().map(|part| part.tier).collect::<Vec<_>>(), [Tier::Spot, Tier::OnDemand]);
-    assert!(switch.is_expected && switch.to == plan.parts[1].offer);
+    assert_eq!(plan.parts.iter().map(|part| part.offer.tier).collect::<Vec<_>>(), [Tier::Spot, Tier::OnDemand]);
+    assert!(switch.is_expected && switch.to == plan.parts[1].offer.id);
     assert!((switch.latest.get() - 11.75).abs() < 1e-9, "{switch:?}");
     let share = plan.parts[0].work.get() / 24.0;
     assert!((0.45..0.6).contains(&share), "{share}");
@@ -162,12 +162,12 @@ fn a_machine_on_demand_takes_over_in_time() {
 
     // One part is the machine on demand, and the plan says what two would save.
     let one = at(36.0, 1);
-    assert_eq!((one.parts[0].tier, one.switch), (Tier::OnDemand, None));
+    assert_eq!((one.parts[0].offer.tier, one.switch), (Tier::OnDemand, None));
     assert!(one.notes.iter().any(|note| note.contains("--max-parts 2")), "{:?}", one.notes);
 
     // With time enough spot alone is expected to do it; the other machine is its safety net.
     let net = at(400.0, 1);
-    assert_eq!(net.parts[0].tier, Tier::Spot);
+    assert_eq!(net.parts[0].offer.tier, Tier::Spot);
     let switch = net.switch.unwrap();
     assert!(!switch.is_expected && (switch.latest.get() - (400.0 - 24.0 - 0.25)).abs() < 1e-9, "{switch:?}");
 

@@ -187,7 +187,7 @@ impl Prepared {
     fn alternatives(&self, used: &[usize], limit: &Limit) -> Vec<usize> {
         let key = |c: usize| {
             let configuration = &self.configurations[c];
-            (&configuration.gpu, &configuration.provider, configuration.tier)
+            (&configuration.gpu, &configuration.offer.provider, configuration.offer.tier)
         };
         let [first, second, _] = aims(self.goal.objective);
         let mut rest: Vec<(usize, f64, f64)> = self
@@ -221,19 +221,19 @@ impl Prepared {
         for (c, finish, cost) in rest {
             let configuration = &self.configurations[c];
             let (kind, reason) = self.rejection(c, finish, cost, plan, limit);
-            all.push((configuration.place, Rejection { offer: configuration.offer.clone(), kind, reason }));
+            all.push((configuration.place, Rejection { offer: configuration.offer.id.clone(), kind, reason }));
         }
-        let beside: HashSet<&OfferId> = plan.beside.iter().map(|beside| &beside.part.offer).collect();
+        let beside: HashSet<&OfferId> = plan.beside.iter().map(|beside| &beside.part.offer.id).collect();
         let is_told: HashSet<usize> = all.iter().map(|(place, _)| *place).chain(shown).collect();
         let others = self.others.iter().enumerate().filter(|(_, other)| !is_told.contains(&other.place));
-        let others = others.filter(|(_, other)| !beside.contains(&other.offer));
+        let others = others.filter(|(_, other)| !beside.contains(&other.offer.id));
         let mut others: Vec<(usize, (f64, f64))> =
             others.filter_map(|(c, _)| Some((c, self.beside.choices[c].whole(self.work.get())?))).collect();
         let place = |c: usize| self.others[c].place;
         others.sort_by(|a, b| place(a.0).cmp(&place(b.0)).then(a.1.1.total_cmp(&b.1.1)));
         others.dedup_by_key(|(c, _)| place(*c));
         all.extend(others.into_iter().map(|(c, (finish, cost))| {
-            let (offer, reason) = (self.others[c].offer.clone(), self.not_accepted(c, finish, cost, limit));
+            let (offer, reason) = (self.others[c].offer.id.clone(), self.not_accepted(c, finish, cost, limit));
             (place(c), Rejection { offer, kind: RejectionKind::NotAccepted, reason })
         }));
         all.sort_by_key(|(place, _)| *place);
@@ -317,8 +317,8 @@ impl Prepared {
             );
         }
         notes.extend(batch::note(plan, self.recorded_batch).filter(|_| self.training));
-        for part in plan.parts.iter().filter(|part| !part.trust.doubts.is_empty()) {
-            notes.push(format!("the price of {} is in doubt: {}", part.offer, part.trust.reasons()));
+        for part in plan.parts.iter().filter(|part| !part.offer.trust.doubts.is_empty()) {
+            notes.push(format!("the price of {} is in doubt: {}", part.offer.id, part.offer.trust.reasons()));
         }
         if let Some(switch) = &plan.switch {
             notes.push(format!(
@@ -333,7 +333,7 @@ impl Prepared {
                 data.gb
             ));
         }
-        if plan.parts.iter().any(|part| part.tier == Tier::Spot) {
+        if plan.parts.iter().any(|part| part.offer.tier == Tier::Spot) {
             notes.push(
                 "spot losses are assumptions, shown for each part; the upper end allows for waits as long as in the worst measured zone"
                     .to_owned(),
@@ -386,7 +386,7 @@ impl Prepared {
             Billing::Term(hours) => Some((part, hours)),
             Billing::Exact | Billing::Hour => None,
         })?;
-        let contract = self.configurations.iter().position(|c| c.offer == part.offer)?;
+        let contract = self.configurations.iter().position(|c| c.offer.id == part.offer.id)?;
         let contract = &self.singles.choices[contract];
         let free: Vec<usize> = (0..self.configurations.len()).filter(|c| !self.configurations[*c].is_term()).collect();
         let limit = Self::limit(plan.goal.deadline, None);
@@ -400,9 +400,9 @@ impl Prepared {
         let used = work / contract.rate + contract.hours_once;
         let against = self.configurations[other].label();
         Some(if dearer > 0.0 && used <= f64::from(term) {
-            format!("a term of {} pays off above {used:.0} h of use, compared with {against}", part.offer)
+            format!("a term of {} pays off above {used:.0} h of use, compared with {against}", part.offer.id)
         } else {
-            format!("a term of {} never pays off: {against} does the work of its full term for less", part.offer)
+            format!("a term of {} never pays off: {against} does the work of its full term for less", part.offer.id)
         })
     }
 
@@ -410,17 +410,17 @@ impl Prepared {
     fn runner_up(&self, plan: &Plan) -> Option<String> {
         let (total, next) = (plan.total?, plan.alternatives.first()?);
         let (cost, next_cost) = (total.cost.mid.get(), next.cost.mid.get());
-        let price = next.price.get();
+        let price = next.price().get();
         if plan.goal.objective != Objective::Cost || next_cost <= cost || cost < NEAR * next_cost || price <= 0.0 {
             return None;
         }
-        let setup = if next.tier == Tier::Owned { 0.0 } else { self.goal.assumptions.setup.get() };
+        let setup = if next.offer.tier == Tier::Owned { 0.0 } else { self.goal.assumptions.setup.get() };
         let shorter = 1.0 - (cost / price - setup) / (next_cost / price - setup);
         let less = format!("at ${:.3}/h (now ${price:.3})", price * cost / next_cost);
         // Omit the speed if set-up alone makes the machine too expensive, or if time is billed in blocks, where less
         // time saves a whole block or nothing.
         let faster = (shorter < 1.0 && next.billing.block().is_none())
             .then(|| format!(" or with a {:.0} % shorter step", shorter * 100.0));
-        Some(format!("the next best, {}, would match {less}{}", next.offer, faster.unwrap_or_default()))
+        Some(format!("the next best, {}, would match {less}{}", next.offer.id, faster.unwrap_or_default()))
     }
 }

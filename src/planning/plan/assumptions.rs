@@ -8,8 +8,9 @@ use crate::pricing::spot::{self, MOST_GPUS, SpotMachine, WAIT};
 use habitat_base::units::Hours;
 use habitat_prediction::scale::ModelParallel;
 
-/// An assumption as printed with a plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An assumption.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[schemars(rename = "AssumedJson")]
 pub struct Assumed {
     /// Name of the assumption.
     pub name: &'static str,

@@ -101,7 +101,7 @@ impl Prepared {
                 Some(self.instead(own, times, "the same machine".to_owned()))
             }
             [Accept::Marketplace | Accept::Doubted] => {
-                let next = self.best_beside(&|other| other.needs == own.needs && other.offer != own.offer, limit);
+                let next = self.best_beside(&|other| other.needs == own.needs && other.offer.id != own.offer.id, limit);
                 let next = next.filter(|(_, value)| *value < self.planned(plan)).map(|(place, _)| &self.others[place]);
                 next.map(|next| self.instead(next, 1.0, next.label())).or(plans)
             }

@@ -47,7 +47,7 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
         let own = recompute(part, &plan.goal.assumptions, longest == Some(place));
         own.check(part)?;
         let taken = taken(part, own.running);
-        check_footprint(&part.offer.to_string(), &part.footprint, taken)?;
+        check_footprint(&part.offer.id.to_string(), &part.footprint, taken)?;
         for end in 0..3 {
             hours[end] += own.hours[end];
             cost[end] += own.cost[end];
@@ -58,7 +58,7 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
         all_taken = all_taken.zip(taken).map(|(sum, own)| added(sum, own));
         if part.work.unit() != plan.work.unit() || part.batch_size.is_some() != part.work.samples().is_some() {
             let what = "its work is not in the unit of the plan";
-            return Err(CheckError::Offer { offer: part.offer.clone(), what });
+            return Err(CheckError::Offer { offer: part.offer.id.clone(), what });
         }
         work += part.work.get();
     }
@@ -99,14 +99,14 @@ fn check_batch(part: &Part, wanted: Option<u64>) -> Result<(), CheckError> {
         part.batch_size.map(|batch| u128::from(batch) * u128::from(part.accumulation) * u128::from(part.replicas()));
     if part.accumulation == 0 || part.global_batch_size.map(u128::from) != product {
         let what = "its global batch is not the product of its GPUs and batches";
-        return Err(CheckError::Offer { offer: part.offer.clone(), what });
+        return Err(CheckError::Offer { offer: part.offer.id.clone(), what });
     }
     match wanted {
         Some(wanted) if part.global_batch_size != Some(wanted) => {
-            Err(CheckError::Offer { offer: part.offer.clone(), what: "its global batch is not the goal's" })
+            Err(CheckError::Offer { offer: part.offer.id.clone(), what: "its global batch is not the goal's" })
         }
         None if part.accumulation != 1 => Err(CheckError::Offer {
-            offer: part.offer.clone(),
+            offer: part.offer.id.clone(),
             what: "it accumulates gradients without a global batch",
         }),
         _ => Ok(()),
@@ -125,18 +125,19 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         return Err(CheckError::Offer { offer: switch.to.clone(), what: "it cannot take over from spot" });
     }
     for part in &plan.parts {
-        let wrong = |what| CheckError::Offer { offer: part.offer.clone(), what };
-        let offer = prices.get(&part.offer).ok_or_else(|| wrong("not in the price book"))?;
+        let wrong = |what| CheckError::Offer { offer: part.offer.id.clone(), what };
+        let offer = prices.get(&part.offer.id).ok_or_else(|| wrong("not in the price book"))?;
         if offer.unusable.is_some() {
             return Err(wrong("its price is marked as unusable"));
         }
-        if offer.gpu.as_ref() != Some(&part.gpu)
-            || offer.gpu_count * part.nodes != part.gpu_count
-            || offer.tier != part.tier
+        let price = offer.price.get() * f64::from(part.machines);
+        compare(&format!("price of {}", part.offer.id), &[part.price().get()], &[price])?;
+        if *offer != *part.offer
+            || offer.gpu.as_ref() != Some(&part.gpu)
             || prices.terms(offer).billing != part.billing
             || offer.term_hours.is_some_and(|hours| part.billing != Billing::Term(hours))
         {
-            return Err(wrong("its GPU, count, tier or billing differs from the offer"));
+            return Err(wrong("its GPU or billing differs from the offer, or the offer from the price book"));
         }
         let limits = &plan.goal.limits;
         let small = |least: Option<f64>, has: Option<f64>| match (least, has) {
@@ -148,12 +149,10 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         if small(limits.min_vcpus.map(f64::from), offer.vcpus) || small(memory[0], memory[1]) {
             return Err(wrong("its host is too small or unknown"));
         }
-        let price = offer.price.get() * f64::from(part.nodes);
-        compare(&format!("price of {}", part.offer), &[part.price.get()], &[price])?;
-        compare(&format!("data for {}", part.offer), &[part.data_cost.get()], &[egress(part, plan, prices)])?;
+        compare(&format!("data for {}", part.offer.id), &[part.data_cost.get()], &[egress(part, plan, prices)])?;
         let stated = part.hours_by.of(Use::Data).mid.get();
-        compare(&format!("hours of copying to {}", part.offer), &[stated], &[copying(part, offer, plan)])?;
-        compare(&format!("storage for {}", part.offer), &[part.storage.get()], &[storage(part, plan, prices)])?;
+        compare(&format!("hours of copying to {}", part.offer.id), &[stated], &[copying(part, offer, plan)])?;
+        compare(&format!("storage for {}", part.offer.id), &[part.storage.get()], &[storage(part, plan, prices)])?;
         let prediction = predictions
             .predictions
             .iter()
@@ -174,9 +173,9 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         });
         let found = kw.map_or([-1.0; 3], |kw| {
             let intensity = prices.intensity(offer).map(|of| of.kg_per_kwh);
-            [kw * f64::from(part.nodes), pue, emits(intensity)]
+            [kw * f64::from(part.machines), pue, emits(intensity)]
         });
-        compare(&format!("power of {}", part.offer), &stated, &found)?;
+        compare(&format!("power of {}", part.offer.id), &stated, &found)?;
         let (single, memory) = if predictions.workload.batch_size.filter(|batch| *batch > 0) == part.batch_size {
             (prediction.planning_step(), &prediction.memory)
         } else {
@@ -185,7 +184,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             (at.step, &at.memory)
         };
         let layout = Layout {
-            machines: part.nodes,
+            machines: part.machines,
             gpus: offer.gpu_count,
             network: Network::new(offer.network_gbit_per_second, plan.goal.assumptions.network_gbit_per_second),
             sharding: part.sharding,
@@ -203,14 +202,15 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
         if part.sharding != Sharding::None && predictions.workload.mode == Mode::Inference {
             return Err(wrong("inference has no state to divide"));
         }
-        let is_single = matches!(part.tier, Tier::Owned | Tier::Reserved) || offer.trust.market == Market::PeerToPeer;
-        if part.nodes > 1 && is_single {
+        let is_single =
+            matches!(part.offer.tier, Tier::Owned | Tier::Reserved) || offer.trust.market == Market::PeerToPeer;
+        if part.machines > 1 && is_single {
             return Err(wrong("it has only one machine"));
         }
         let expected = update(part, (&single, prediction), &layout, plan, predictions)
             .ok_or_else(|| wrong("its step cannot be scaled to its GPUs"))?;
         let stated = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high];
-        compare(&format!("step time of {}", part.offer), &stated, &expected)?;
+        compare(&format!("step time of {}", part.offer.id), &stated, &expected)?;
     }
     Ok(())
 }
@@ -235,7 +235,7 @@ fn update(
     }
     let last = numbers_of(&scaled_step(single, gpu, layout, workload, factor).ok()?.step);
     // Divided gradients are exchanged after each batch; the weights are updated after the last.
-    let is_divided = matches!(part.sharding, Sharding::Zero2 | Sharding::Zero3) && part.gpu_count > 1;
+    let is_divided = matches!(part.sharding, Sharding::Zero2 | Sharding::Zero3) && part.all_gpus() > 1;
     let batch = if is_divided { last } else { numbers_of(single) };
     let kept = 1.0 - (updates.get() / batch[1]).min(1.0);
     let before = (part.accumulation - 1) as f64;
@@ -251,14 +251,14 @@ fn egress(part: &Part, plan: &Plan, prices: &PriceBook) -> f64 {
     let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
     let Some(from) = &data.provider else { return 0.0 };
     let terms = prices.terms_of(from);
-    let inside = terms.egress_other_region_usd_per_gb.filter(|_| from.eq_ignore_ascii_case(&part.provider));
+    let inside = terms.egress_other_region_usd_per_gb.filter(|_| from.eq_ignore_ascii_case(&part.offer.provider));
     data.gb * inside.or(terms.egress_usd_per_gb).unwrap_or(0.0)
 }
 
 /// Hours for copying the data of a part from another place, at eight bits per byte.
 fn copying(part: &Part, offer: &Offer, plan: &Plan) -> f64 {
     let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
-    if part.tier == Tier::Owned && data.provider.is_none() {
+    if part.offer.tier == Tier::Owned && data.provider.is_none() {
         return 0.0;
     }
     let assumed = plan.goal.assumptions.data_gbit_per_second.unwrap_or(1.0);
@@ -269,12 +269,12 @@ fn copying(part: &Part, offer: &Offer, plan: &Plan) -> f64 {
 /// Dollars per hour for storing the data of a part at a new place. A year of storage has twelve months and 8,760 hours.
 fn storage(part: &Part, plan: &Plan, prices: &PriceBook) -> f64 {
     let Some(data) = plan.goal.data.as_ref().filter(|data| !is_there(part, data)) else { return 0.0 };
-    data.gb * prices.terms_of(&part.provider).storage_usd_per_gb_month.unwrap_or(0.0) * 12.0 / 8760.0
+    data.gb * prices.terms_of(&part.offer.provider).storage_usd_per_gb_month.unwrap_or(0.0) * 12.0 / 8760.0
 }
 
 fn is_there(part: &Part, data: &Data) -> bool {
-    data.provider.iter().any(|provider| provider.eq_ignore_ascii_case(&part.provider))
-        && data.region.iter().all(|filter| region::is_named(&part.provider, &part.region, filter))
+    data.provider.iter().any(|provider| provider.eq_ignore_ascii_case(&part.offer.provider))
+        && data.region.iter().all(|filter| region::is_named(&part.offer.provider, &part.offer.region, filter))
 }
 
 /// Totals of a plan that switches from spot to another machine by its deadline, from the sums of its parts. Checks that
@@ -285,14 +285,14 @@ fn switched(
     mut cost: [f64; 3],
     cost_by: &mut Rows,
 ) -> Result<([f64; 3], [f64; 3]), CheckError> {
-    let wrong = |part: &Part, what| Err(CheckError::Offer { offer: part.offer.clone(), what });
+    let wrong = |part: &Part, what| Err(CheckError::Offer { offer: part.offer.id.clone(), what });
     let (Some(switch), [spot, to]) = (&plan.switch, &plan.parts[..]) else {
         return Err(CheckError::Parts { found: plan.parts.len(), allowed: 2 });
     };
     let Some(deadline) = plan.goal.deadline.filter(|_| plan.goal.confidence == Confidence::High) else {
         return wrong(to, "it takes over by a deadline, but the goal has none");
     };
-    if spot.tier != Tier::Spot || to.tier == Tier::Spot || to.offer != switch.to {
+    if spot.offer.tier != Tier::Spot || to.offer.tier == Tier::Spot || to.offer.id != switch.to {
         return wrong(to, "it is not the offer that takes over from spot");
     }
     let assumed = &plan.goal.assumptions;
@@ -316,51 +316,51 @@ fn switched(
 
 fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
     let limits = &plan.goal.limits;
-    let is = |name: &String| name.eq_ignore_ascii_case(&part.provider);
-    let in_region = |filter: &String| region::is_named(&part.provider, &part.region, filter);
+    let is = |name: &String| name.eq_ignore_ascii_case(&part.offer.provider);
+    let in_region = |filter: &String| region::is_named(&part.offer.provider, &part.offer.region, filter);
     let over_quota = |quota: &Quota| {
         is(&quota.provider)
             && quota.region.iter().all(in_region)
             && quota.gpu.iter().all(|gpu| *gpu == part.gpu)
-            && quota.tier.iter().all(|tier| *tier == part.tier)
-            && part.gpu_count > quota.gpus
+            && quota.tier.iter().all(|tier| *tier == part.offer.tier)
+            && part.all_gpus() > quota.gpus
             && (quota.from, quota.until) == (None, None)
     };
     // Offers that need acceptance, unless accepted or named.
-    let is_named = limits.offers.iter().any(|id| id == part.offer.as_str());
+    let is_named = limits.offers.iter().any(|id| id == part.offer.id.as_str());
     let lacks = |accept: Accept| !is_named && !limits.accept.contains(&accept);
-    let of_host = part.trust.market == Market::PeerToPeer;
-    let is_moved = |doubt: &Doubt| part.tier == Tier::Spot && matches!(doubt, Doubt::Old { .. });
-    let in_doubt = !of_host && !part.trust.is_own && !part.trust.doubts.iter().all(is_moved);
+    let of_host = part.offer.trust.market == Market::PeerToPeer;
+    let is_moved = |doubt: &Doubt| part.offer.tier == Tier::Spot && matches!(doubt, Doubt::Old { .. });
+    let in_doubt = !of_host && !part.offer.trust.is_own && !part.offer.trust.doubts.iter().all(is_moved);
     let broken = [
-        (part.tier == Tier::Spot && lacks(Accept::Spot), "spot is not accepted"),
+        (part.offer.tier == Tier::Spot && lacks(Accept::Spot), "spot is not accepted"),
         (
             of_host && !limits.providers.iter().any(is) && lacks(Accept::Marketplace),
             "hosts of marketplaces are not accepted",
         ),
         (in_doubt && lacks(Accept::Doubted), "prices in doubt are not accepted"),
-        (!limits.tiers.contains(&part.tier), "its tier is not allowed"),
+        (!limits.tiers.contains(&part.offer.tier), "its tier is not allowed"),
         (!limits.gpus.is_empty() && !limits.gpus.contains(&part.gpu), "its GPU is not allowed"),
         (!limits.providers.is_empty() && !limits.providers.iter().any(is), "its provider is not allowed"),
         (limits.exclude_providers.iter().any(is), "its provider is excluded"),
         (limits.exclude_gpus.contains(&part.gpu), "its GPU is excluded"),
         (
-            !limits.offers.is_empty() && !limits.offers.iter().any(|id| id == part.offer.as_str()),
+            !limits.offers.is_empty() && !limits.offers.iter().any(|id| id == part.offer.id.as_str()),
             "it is not among the requested offers",
         ),
-        (limits.no_marketplace && part.trust.market == Market::PeerToPeer, "it is from a peer-to-peer market"),
+        (limits.no_marketplace && part.offer.trust.market == Market::PeerToPeer, "it is from a peer-to-peer market"),
         (!limits.regions.is_empty() && !limits.regions.iter().any(in_region), "its region is not allowed"),
         (limits.exclude_regions.iter().any(in_region), "its region is excluded"),
         (limits.quotas.iter().any(over_quota), "it has more GPUs than a quota allows"),
-        (part.nodes == 0 || part.nodes > limits.max_machines, "it has too many machines"),
+        (part.machines == 0 || part.machines > limits.max_machines, "it has too many machines"),
         (part.parallel != plan.goal.model_parallel, "its model parallelism differs from the goal"),
         (!plan.goal.sharding.stages(part.parallel).contains(&part.sharding), "its sharding differs from the goal"),
-        (part.gpu_count < limits.min_gpus, "it has too few GPUs"),
-        (limits.max_gpus.is_some_and(|most| part.gpu_count > most), "it has too many GPUs"),
-        (limits.max_price.is_some_and(|most| part.price.get() > most.get()), "it costs too much per hour"),
+        (part.all_gpus() < limits.min_gpus, "it has too few GPUs"),
+        (limits.max_gpus.is_some_and(|most| part.all_gpus() > most), "it has too many GPUs"),
+        (limits.max_price.is_some_and(|most| part.price().get() > most.get()), "it costs too much per hour"),
     ];
     match broken.into_iter().find(|(broken, _)| *broken) {
-        Some((_, what)) => Err(CheckError::Offer { offer: part.offer.clone(), what }),
+        Some((_, what)) => Err(CheckError::Offer { offer: part.offer.id.clone(), what }),
         None => Ok(()),
     }
 }

@@ -7,8 +7,7 @@
 mod cost;
 
 use std::collections::HashMap;
-
-use jiff::civil::Date;
+use std::sync::Arc;
 
 use super::batch::{Reason, batch_size, check_global_batch, freed};
 use super::data::{Brought, data};
@@ -19,7 +18,7 @@ use super::problem::{Blocks, Choice};
 use super::sizes::{SizedStep, check_model_parallel, sized_steps};
 use super::spot::{Losses, expected};
 use super::{Accept, Part, PlanError, Rejection, RejectionKind};
-use crate::pricing::{Billing, Held, Offer, OfferId, PriceBook, Tier, Trust, region};
+use crate::pricing::{Billing, Offer, PriceBook, Tier, region};
 use cost::used;
 use habitat_base::text::{clean, grouped};
 use habitat_base::units::{GpuSlug, Hours, Micros, Samples, UsdPerHour, most};
@@ -34,13 +33,8 @@ const MOST_PRICE: f64 = 1e9;
 pub(crate) struct Configuration {
     /// Index in the price book.
     pub(crate) place: usize,
-    pub(crate) offer: OfferId,
-    pub(crate) provider: String,
-    pub(crate) region: String,
-    pub(crate) instance_type: String,
+    pub(crate) offer: Arc<Offer>,
     pub(crate) gpu: GpuSlug,
-    /// GPUs of all machines.
-    pub(crate) gpu_count: u32,
     pub(crate) machines: u32,
     sharding: Sharding,
     parallel: ModelParallel,
@@ -48,17 +42,9 @@ pub(crate) struct Configuration {
     replicas: u32,
     /// Effect of sharding on each GPU, in words.
     divided: Option<String>,
-    pub(crate) tier: Tier,
-    /// Price of all machines per hour.
-    pub(crate) price: UsdPerHour,
-    price_as_of: Option<Date>,
-    pub(crate) trust: Trust,
-    held: Option<Held>,
     billing: Billing,
     /// Data to transfer to the offer, unless they are already there.
     data: Option<Brought>,
-    /// Remark of the price list on the offer.
-    remark: Option<String>,
     /// Power of the machines; `None` if that of the GPU is unknown.
     draw: Option<Draw>,
     /// Samples per step on one GPU, or per batch of one replica. If unknown, work is counted in such steps.
@@ -196,7 +182,7 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
         let mut nearest: Option<Reason> = None;
         let before = possible.len();
         let site = Site::new(offer, prices);
-        let is_one = limits::is_one_machine(offer.tier, offer.trust.market);
+        let is_one = limits::is_one_machine(offer);
         let parallel = goal.model_parallel;
         for machines in goal.limits.machines(parallel.machines(offer.gpu_count), is_one) {
             let network = Network::new(offer.network_gbit_per_second, goal.assumptions.network_gbit_per_second);
@@ -226,7 +212,7 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
             excluded.push(Excluded { place, rejection: Rejection { offer: offer.id.clone(), kind, reason }, miss });
         }
     }
-    possible.sort_by(|a, b| a.offer.cmp(&b.offer));
+    possible.sort_by(|a, b| a.offer.id.cmp(&b.offer.id));
     let is_accepted = |c: &Configuration| c.needs.is_empty();
     let (configurations, others) = possible.into_iter().partition(is_accepted);
     Usable { configurations, others, excluded }
@@ -281,7 +267,7 @@ fn usable<'p>(
 
 impl Configuration {
     fn new(
-        (place, offer, prices, knows_storage, site): (usize, &Offer, &PriceBook, bool, Site),
+        (place, offer, prices, knows_storage, site): (usize, &Arc<Offer>, &PriceBook, bool, Site),
         machines: u32,
         prediction: &Prediction,
         (step, is_other_batch): (SizedStep, bool),
@@ -296,25 +282,15 @@ impl Configuration {
         let lost = expected(&goal.assumptions, &offer.provider, &offer.region, offer.gpu_count);
         Self {
             place,
-            offer: offer.id.clone(),
-            provider: offer.provider.clone(),
-            region: offer.region.clone(),
-            instance_type: offer.instance_type.clone(),
+            offer: Arc::clone(offer),
             gpu: prediction.gpu.slug.clone(),
-            gpu_count: offer.gpu_count * machines,
             machines,
             sharding: step.sharding.0,
             parallel: goal.model_parallel,
             replicas,
             divided: step.sharding.1,
-            tier: offer.tier,
-            price: offer.price * f64::from(machines),
-            price_as_of: offer.as_of,
-            trust: offer.trust.clone(),
-            held: offer.held,
             billing: prices.terms(offer).billing,
             data: data(offer, prices, knows_storage, goal),
-            remark: offer.note.clone(),
             draw: Draw::new(offer, machines, &prediction.gpu, site),
             batch_size: step.batch_size,
             accumulation: step.accumulation,
@@ -330,6 +306,16 @@ impl Configuration {
             needs,
             what,
         }
+    }
+
+    /// GPUs of all machines.
+    pub(crate) fn all_gpus(&self) -> u32 {
+        self.offer.gpu_count * self.machines
+    }
+
+    /// Price of all machines per hour.
+    pub(crate) fn price(&self) -> UsdPerHour {
+        self.offer.price * f64::from(self.machines)
     }
 
     /// Whether it is a contract to buy, whose terms are paid in full.
@@ -356,7 +342,7 @@ impl Configuration {
     /// Coefficients of the model.
     pub(crate) fn choice(&self, goal: &Goal) -> Choice {
         let hourly_kg = self.hourly_kg().filter(|_| goal.asks_emissions()).unwrap_or(0.0);
-        let (price, kept) = (self.price.get(), self.storage().get());
+        let (price, kept) = (self.price().get(), self.storage().get());
         let (once_kept, hourly_kept) = (self.data_cost().get() + kept * self.before(), kept * self.losses.elapsed());
         let (once, hourly) = self.losses.allowance();
         let (hours, hours_shared) = match goal.confidence {
@@ -412,8 +398,8 @@ impl Configuration {
         notes.extend(self.divided.clone());
         notes.extend(self.sized.clone());
         notes.extend(self.precision.clone());
-        notes.extend(self.held.map(|held| held.to_string()));
-        notes.extend(self.remark.as_ref().map(|remark| format!("price list: {}", clean(remark, 300))));
+        notes.extend(self.offer.held.map(|held| held.to_string()));
+        notes.extend(self.offer.note.as_ref().map(|note| format!("price list: {}", clean(note, 300))));
         match self.billing {
             Billing::Exact => {}
             Billing::Hour => notes.push("each started hour is billed in full".to_owned()),
@@ -442,16 +428,11 @@ impl Configuration {
             notes.push("unknown whether the step fits in memory".to_owned());
         }
         Part {
-            offer: self.offer.clone(),
-            provider: self.provider.clone(),
-            region: self.region.clone(),
-            instance_type: self.instance_type.clone(),
+            offer: Arc::clone(&self.offer),
             gpu: self.gpu.clone(),
-            gpu_count: self.gpu_count,
-            nodes: self.machines,
+            machines: self.machines,
             sharding: self.sharding,
             parallel: self.parallel,
-            tier: self.tier,
             batch_size: self.batch_size,
             accumulation: self.accumulation,
             global_batch_size: self.global_batch_size(),
@@ -464,14 +445,11 @@ impl Configuration {
             cost,
             hours_by,
             cost_by,
-            price: self.price,
-            price_as_of: self.price_as_of,
             billing: self.billing,
             data_cost: self.data_cost(),
             storage: self.storage(),
             draw: self.draw,
             footprint: footprint.unwrap_or_default(),
-            trust: self.trust.clone(),
             notes,
         }
     }
@@ -479,8 +457,8 @@ impl Configuration {
     /// Words for the configuration: `2 × h100-sxm5-80gb at aws us-east-1, spot`.
     pub(crate) fn label(&self) -> String {
         let on = if self.machines > 1 { format!(" on {} machines", self.machines) } else { String::new() };
-        let region = region::shown(&self.region);
-        format!("{} × {}{on} at {} {region}, {}", self.gpu_count, self.gpu, self.provider, self.tier)
+        let Offer { provider, region, tier, .. } = &*self.offer;
+        format!("{} × {}{on} at {provider} {}, {tier}", self.all_gpus(), self.gpu, region::shown(region))
     }
 }
 

@@ -37,10 +37,12 @@ pub struct FrontierPart {
     pub offer: OfferId,
     /// The GPU.
     pub gpu: GpuSlug,
-    /// Total number of GPUs.
-    pub gpu_count: u32,
+    /// GPUs of all machines.
+    #[serde(rename = "gpu_count")]
+    pub all_gpus: u32,
     /// Number of machines.
-    pub nodes: u32,
+    #[serde(rename = "nodes")]
+    pub machines: u32,
     /// Purchase option.
     pub tier: Tier,
     /// Samples to process.
@@ -141,11 +143,11 @@ impl Prepared {
             .map(|(configuration, useful, first)| {
                 let (hours, cost) = configuration.ranges(useful, first);
                 FrontierPart {
-                    offer: configuration.offer.clone(),
+                    offer: configuration.offer.id.clone(),
                     gpu: configuration.gpu.clone(),
-                    gpu_count: configuration.gpu_count,
-                    nodes: configuration.machines,
-                    tier: configuration.tier,
+                    all_gpus: configuration.all_gpus(),
+                    machines: configuration.machines,
+                    tier: configuration.offer.tier,
                     samples: Samples::known(useful * configuration.rate()),
                     hours,
                     cost,

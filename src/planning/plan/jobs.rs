@@ -55,8 +55,8 @@ pub struct Machine {
     pub name: String,
     /// The GPU.
     pub gpu: GpuSlug,
-    /// GPUs per machine.
-    pub gpus: u32,
+    /// GPUs of one machine.
+    pub gpu_count: u32,
     /// Number of machines.
     pub count: u32,
     /// Price per hour of one machine.
@@ -264,7 +264,7 @@ pub fn book(machines: &[Machine]) -> PriceBook {
         instance_type: machine.name.clone(),
         gpu_name: machine.gpu.to_string(),
         gpu: Some(machine.gpu.clone()),
-        gpu_count: machine.gpus,
+        gpu_count: machine.gpu_count,
         gpu_memory: None,
         vcpus: None,
         host_memory: None,

@@ -2,7 +2,7 @@
 
 use super::accept::Accept;
 use super::goal::{Limits, Quota};
-use crate::pricing::{Doubt, Market, Offer, Tier, region};
+use crate::pricing::{Doubt, Market, Offer, Tier};
 use habitat_base::text::grouped;
 use habitat_base::units::{GIB, GpuSlug};
 use habitat_prediction::{GpuFacts, Predictions, Vendor};
@@ -19,8 +19,8 @@ pub(super) fn refusal(offer: &Offer, machines: u32, gpu: &GpuSlug, limits: &Limi
 }
 
 /// Whether an offer has only one machine, such as an own machine or a marketplace host.
-pub(super) fn is_one_machine(tier: Tier, market: Market) -> bool {
-    matches!(tier, Tier::Owned | Tier::Reserved) || market == Market::PeerToPeer
+pub(super) fn is_one_machine(offer: &Offer) -> bool {
+    matches!(offer.tier, Tier::Owned | Tier::Reserved) || offer.trust.market == Market::PeerToPeer
 }
 
 /// Limits on tiers, GPUs, providers, regions and offers.
@@ -92,9 +92,7 @@ fn host(offer: &Offer, limits: &Limits) -> Option<(String, Option<f64>)> {
 }
 
 fn quota(offer: &Offer, count: u32, gpu: &GpuSlug, limits: &Limits) -> Option<(String, Option<f64>)> {
-    let exceeded = |quota: &&Quota| {
-        quota.is_lasting() && quota.applies(&offer.provider, &offer.region, gpu, offer.tier) && count > quota.gpus
-    };
+    let exceeded = |quota: &&Quota| quota.is_lasting() && quota.applies(offer, gpu) && count > quota.gpus;
     let quota = limits.quotas.iter().filter(exceeded).min_by_key(|quota| quota.gpus)?;
     let miss = (quota.gpus > 0).then(|| f64::from(count) / f64::from(quota.gpus));
     Some((format!("{count} GPUs, more than the quota of {quota}"), miss))
@@ -102,11 +100,11 @@ fn quota(offer: &Offer, count: u32, gpu: &GpuSlug, limits: &Limits) -> Option<(S
 
 impl Quota {
     /// Whether the quota covers these machines.
-    pub(super) fn applies(&self, provider: &str, region: &str, gpu: &GpuSlug, tier: Tier) -> bool {
-        self.provider.eq_ignore_ascii_case(provider)
-            && self.region.as_ref().is_none_or(|filter| region::is_named(provider, region, filter))
+    pub(super) fn applies(&self, offer: &Offer, gpu: &GpuSlug) -> bool {
+        self.provider.eq_ignore_ascii_case(&offer.provider)
+            && self.region.as_ref().is_none_or(|filter| offer.is_in(filter))
             && self.gpu.as_ref().is_none_or(|own| own == gpu)
-            && self.tier.is_none_or(|own| own == tier)
+            && self.tier.is_none_or(|own| own == offer.tier)
     }
 }
 

@@ -113,7 +113,7 @@ impl Prepared {
         // Run spot first, then the cheapest per sample.
         let per_sample = |c: usize| self.singles.choices[c].usd / self.singles.choices[c].rate;
         hours.sort_by(|(a, _), (b, _)| {
-            let spot = |c: usize| self.configurations[c].tier != Tier::Spot;
+            let spot = |c: usize| self.configurations[c].offer.tier != Tier::Spot;
             spot(*a).cmp(&spot(*b)).then(per_sample(*a).total_cmp(&per_sample(*b))).then(a.cmp(b))
         });
         hours
@@ -121,7 +121,7 @@ impl Prepared {
 
     /// Adds to each configuration whether it accounts for the losses that are allowed once per plan.
     pub(super) fn counted(&self, hours: &[(usize, f64)]) -> impl Iterator<Item = (&Configuration, f64, bool)> {
-        let of_spot = (0..hours.len()).filter(|place| self.configurations[hours[*place].0].tier == Tier::Spot);
+        let of_spot = (0..hours.len()).filter(|place| self.configurations[hours[*place].0].offer.tier == Tier::Spot);
         let once = |place: usize| self.configurations[hours[place].0].losses.hours_once();
         // The part with the longest allowance, or the first of equal ones.
         let longest = of_spot.max_by(|a, b| once(*a).total_cmp(&once(*b)).then(b.cmp(a)));

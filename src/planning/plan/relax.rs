@@ -6,7 +6,7 @@ use super::explain::label;
 use super::prepared::Prepared;
 use super::problem::{Limit, SAME};
 use super::{Accept, Goal, Limits};
-use crate::pricing::{Offer, PriceBook, Tier};
+use crate::pricing::{PriceBook, Tier};
 use habitat_base::text::{dollars, duration, grouped};
 use habitat_base::units::GIB;
 use habitat_prediction::Predictions;
@@ -14,8 +14,8 @@ use habitat_prediction::Predictions;
 /// Maximum number of machines to try instead of fewer.
 const MOST_MACHINES: u32 = 16;
 
-/// Quantity of an offer that a limit applies to; larger if the limit has to be relaxed more.
-type Amount = fn(&Configuration, &Offer) -> f64;
+/// Quantity of a configuration that a limit applies to; larger if the limit has to be relaxed more.
+type Amount = fn(&Configuration) -> f64;
 
 /// Unknown emissions exceed all known ones.
 const UNKNOWN: f64 = f64::INFINITY;
@@ -24,7 +24,7 @@ const UNKNOWN: f64 = f64::INFINITY;
 enum About {
     /// No quantity.
     Kind,
-    /// A quantity of an offer.
+    /// A quantity of a configuration.
     Offer(Amount),
     /// Emissions of a plan.
     Emissions,
@@ -48,7 +48,7 @@ pub(super) fn reasons(
     let lifted = lifted(&prepared.goal.limits);
     let helps = lifted.iter().filter_map(|lifted| {
         let goal = Goal { limits: lifted.limits.clone(), ..prepared.goal.clone() };
-        helps(lifted, &Prepared::new(predictions, prices, &goal).ok()?, prices, limit)
+        helps(lifted, &Prepared::new(predictions, prices, &goal).ok()?, limit)
     });
     let mut reasons: Vec<String> = helps.collect();
     // Exclude purchase options and accepted risks, which are limited by default.
@@ -61,13 +61,12 @@ pub(super) fn reasons(
 }
 
 /// Words for the plan without the limit; `None` if none exists either.
-fn helps(lifted: &Lifted, prepared: &Prepared, prices: &PriceBook, limit: &Limit) -> Option<String> {
+fn helps(lifted: &Lifted, prepared: &Prepared, limit: &Limit) -> Option<String> {
     let amount = |c: usize| {
         let configuration = &prepared.configurations[c];
-        let offer = &prices.offers()[configuration.place];
         match lifted.about {
             About::Kind => 0.0,
-            About::Offer(amount) => amount(configuration, offer),
+            About::Offer(amount) => amount(configuration),
             About::Emissions => configuration.kilograms(prepared.work.get() / configuration.rate()).unwrap_or(UNKNOWN),
         }
     };
@@ -128,32 +127,32 @@ fn lifted(limits: &Limits) -> Vec<Lifted> {
             all.push(Lifted { limits: lifted, about: About::Offer(amount), words });
         }
     };
-    let gpus: Amount = |configuration, _| f64::from(configuration.gpu_count);
+    let gpus: Amount = |configuration| f64::from(configuration.all_gpus());
     let machines = limits.max_machines.max(MOST_MACHINES);
     number(
         Limits { max_machines: machines, ..now() },
-        |configuration, _| f64::from(configuration.machines),
+        |configuration| f64::from(configuration.machines),
         Box::new(|machines| format!("allow {machines} machines (--max-machines)")),
     );
     number(
         Limits { min_gpus: usual().min_gpus, ..now() },
-        |configuration, _| -f64::from(configuration.gpu_count),
+        |configuration| -f64::from(configuration.all_gpus()),
         Box::new(|gpus| format!("allow {} or more GPUs", -gpus)),
     );
     number(Limits { max_gpus: None, ..now() }, gpus, Box::new(|gpus| format!("allow up to {gpus} GPUs")));
     number(
         Limits { max_price: None, ..now() },
-        |configuration, _| configuration.price.get(),
+        |configuration| configuration.price().get(),
         Box::new(|price| format!("allow {}/h", super::explain::more_dollars(price))),
     );
     number(
         Limits { min_vcpus: None, ..now() },
-        |_, offer| offer.vcpus.map_or(0.0, |vcpus| -vcpus),
+        |configuration| configuration.offer.vcpus.map_or(0.0, |vcpus| -vcpus),
         Box::new(|vcpus| format!("allow {} vCPUs", -vcpus)),
     );
     number(
         Limits { min_host_memory: None, ..now() },
-        |_, offer| offer.host_memory.map_or(0.0, |memory| -memory.get()),
+        |configuration| configuration.offer.host_memory.map_or(0.0, |memory| -memory.get()),
         Box::new(|memory| format!("allow {} GB of host memory", grouped(-memory / GIB))),
     );
     for (place, quota) in limits.quotas.iter().enumerate() {

@@ -67,7 +67,7 @@ impl Prepared {
 
     /// Configurations on spot, or not on spot.
     fn of_tier(&self, is_spot: bool) -> impl Iterator<Item = usize> {
-        (0..self.configurations.len()).filter(move |c| (self.configurations[*c].tier == Tier::Spot) == is_spot)
+        (0..self.configurations.len()).filter(move |c| (self.configurations[*c].offer.tier == Tier::Spot) == is_spot)
     }
 
     fn pair(&self, spot: usize, to: usize, deadline: f64, whole: f64) -> Switched {
@@ -88,7 +88,7 @@ impl Prepared {
         let [spot, to] = [found.spot, found.to].map(|c| &self.configurations[c]);
         let parts = vec![spot.part(found.useful[0], true), to.part(found.useful[1], true)];
         let total = total([&parts[0], &parts[1]], [&self.whole(found.spot), &self.whole(found.to)], found.deadline);
-        let switch = Switch { to: to.offer.clone(), latest: Hours::known(found.latest), is_expected: true };
+        let switch = Switch { to: to.offer.id.clone(), latest: Hours::known(found.latest), is_expected: true };
         (parts, total, switch)
     }
 
@@ -96,12 +96,12 @@ impl Prepared {
     /// everything by the deadline.
     pub(super) fn safety_net(&self, hours: &[(usize, f64)], deadline: Option<Hours>) -> Option<Switch> {
         let deadline = deadline.filter(|_| self.goal.confidence == Confidence::High)?.get();
-        let spot = hours.iter().map(|(c, _)| &self.configurations[*c]).find(|c| c.tier == Tier::Spot)?;
-        let others = self.wholes().filter(|(c, ..)| self.configurations[*c].tier != Tier::Spot);
+        let spot = hours.iter().map(|(c, _)| &self.configurations[*c]).find(|c| c.offer.tier == Tier::Spot)?;
+        let others = self.wholes().filter(|(c, ..)| self.configurations[*c].offer.tier != Tier::Spot);
         let in_time = others.filter(|(_, finish, _)| *finish <= deadline);
         let (to, finish, _) = in_time.min_by(|a, b| a.2.total_cmp(&b.2))?;
         let latest = Hours::known((deadline - finish - spot.losses.interval()).max(0.0));
-        Some(Switch { to: self.configurations[to].offer.clone(), latest, is_expected: false })
+        Some(Switch { to: self.configurations[to].offer.id.clone(), latest, is_expected: false })
     }
 
     /// Note on the savings of two parts, if the goal allows one.

@@ -1,6 +1,7 @@
 //! Evaluates prices: their age, and their distance from the prices of others. Prices are evaluated only here.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use jiff::civil::Date;
 
@@ -30,11 +31,11 @@ const FAR: f64 = 3.0;
 const OTHERS: usize = 2;
 
 /// Evaluates each price relative to the others on a day.
-pub(super) fn evaluate(offers: &mut [Offer], day: Option<Date>) {
+pub(super) fn evaluate(offers: &mut [Arc<Offer>], day: Option<Date>) {
     let others = Others::of(offers);
     let on_demand: HashMap<(String, String, String), f64> =
         offers.iter().filter(|offer| offer.tier == Tier::OnDemand).map(|o| (machine(o), o.price.get())).collect();
-    for offer in offers {
+    for offer in offers.iter_mut().map(Arc::make_mut) {
         let age_days = offer.as_of.zip(day).map(|(date, day)| (day - date).get_days().max(0));
         let oldest = keeps_days(&offer.provider, offer.tier);
         let list = on_demand.get(&machine(offer)).filter(|list| offer.tier == Tier::Spot && **list > 0.0);
@@ -74,7 +75,7 @@ fn machine(offer: &Offer) -> (String, String, String) {
 struct Others(HashMap<(GpuSlug, Tier), BTreeMap<String, f64>>);
 
 impl Others {
-    fn of(offers: &[Offer]) -> Self {
+    fn of(offers: &[Arc<Offer>]) -> Self {
         let mut asked: HashMap<(GpuSlug, Tier), BTreeMap<String, Vec<f64>>> = HashMap::new();
         for offer in offers.iter().filter(|offer| offer.unusable.is_none() && offer.held.is_none()) {
             if let Some((gpu, price)) = offer.gpu.clone().zip(per_gpu(offer)) {

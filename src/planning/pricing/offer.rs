@@ -3,7 +3,7 @@
 use std::fmt;
 
 use jiff::civil::Date;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::held::Held;
 use super::tier::Tier;
@@ -28,7 +28,7 @@ pub struct Offer {
     pub gpu_name: String,
     /// Slug of the GPU in the catalog; `None` if the board is unknown.
     pub gpu: Option<GpuSlug>,
-    /// GPUs of the whole offer.
+    /// GPUs of one machine.
     pub gpu_count: u32,
     /// Memory of one GPU, nominal.
     pub gpu_memory: Option<Bytes>,
@@ -77,7 +77,7 @@ impl Offer {
 }
 
 /// Name of an offer, unique in its price book.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OfferId(String);
 

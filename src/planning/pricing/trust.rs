@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Seller of the machine time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -27,16 +28,21 @@ impl Market {
 }
 
 /// Trustworthiness of a price.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Trust {
-    /// Seller of the machine time.
-    pub market: Market,
-    /// Whether the user entered it in a price file. Doubts about it are shown, but it is used.
-    pub is_own: bool,
-    /// Days from the date of the price to the day of planning; `None` if either is unknown.
+    /// Days from the date of the price to the day of planning; absent if the source has no date.
+    #[serde(rename = "price_age_days", skip_serializing_if = "Option::is_none")]
     pub age_days: Option<i32>,
-    /// Reasons to doubt the price.
+    /// Seller: `provider` or `peer-to-peer`.
+    #[schemars(with = "String")]
+    pub market: Market,
+    /// Reasons to doubt the price; absent if there are none.
+    #[serde(rename = "price_doubts", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
     pub doubts: Vec<Doubt>,
+    /// Whether the user entered it in a price file. Doubts about it are shown, but it is used.
+    #[serde(skip)]
+    pub is_own: bool,
 }
 
 impl Trust {
@@ -114,5 +120,11 @@ impl fmt::Display for Doubt {
                 write!(f, "{shown} the median price of {others} other providers for this GPU")
             }
         }
+    }
+}
+
+impl Serialize for Doubt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }

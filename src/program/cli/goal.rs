@@ -1,6 +1,7 @@
 //! The goal of a plan: settings file first, then flags. Checks names against the catalog and the offers.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Zoned;
 use jiff::tz::TimeZone;
@@ -77,7 +78,7 @@ pub(super) fn lines(wish: &Wish, own: &OwnArgs, catalog: &Catalog) -> Result<Vec
 /// [`CliError`] with the limits that no offer or plan can meet.
 pub(super) fn check_sense(goal: &Goal, prices: &PriceBook) -> Result<(), CliError> {
     let limits = &goal.limits;
-    let is_free = |offer: &Offer| offer.price.get() == 0.0 && offer.unusable.is_none();
+    let is_free = |offer: &Arc<Offer>| offer.price.get() == 0.0 && offer.unusable.is_none();
     let nothing_is_free = !prices.offers().iter().any(is_free);
     let all_excluded = |regions: &[String]| {
         let mut kept = prices.offers().iter().filter(|offer| regions.iter().any(|filter| offer.is_in(filter)));
@@ -137,7 +138,7 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
     let of_quotas = limits.quotas.iter().filter_map(|quota| Some((quota.region.as_ref()?, Some(&quota.provider))));
     let of_data = data.and_then(|data| Some((data.region.as_ref()?, data.provider.as_ref())));
     for (filter, provider) in regions.chain(of_quotas).chain(of_data) {
-        let is_of = |offer: &&Offer| provider.is_none_or(|name| offer.provider.eq_ignore_ascii_case(name));
+        let is_of = |offer: &&Arc<Offer>| provider.is_none_or(|name| offer.provider.eq_ignore_ascii_case(name));
         let offers = || offers.iter().filter(is_of);
         if !offers().any(|offer| offer.is_in(filter)) {
             let known = offers().flat_map(|offer| [Some(offer.region.as_str()), offer.region_name()]).flatten();

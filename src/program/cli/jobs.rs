@@ -182,5 +182,11 @@ fn machine_of(machine: &MachineTable, catalog: &Catalog) -> Result<Machine, CliE
             return Err(CliError::Refused(problem).at(&place));
         }
     };
-    Ok(Machine { name, gpu: gpu.slug.clone(), gpus: machine.gpus, count: machine.count, price: machine.usd_per_hour })
+    Ok(Machine {
+        name,
+        gpu: gpu.slug.clone(),
+        gpu_count: machine.gpus,
+        count: machine.count,
+        price: machine.usd_per_hour,
+    })
 }

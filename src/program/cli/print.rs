@@ -1,6 +1,7 @@
 //! Commands that print built-in data: `gpus`, `offers`, `schema`, `config`.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use super::error::{At, CliError};
 use super::gpu;
@@ -77,17 +78,17 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
             out,
         )?;
     } else {
-        print_table(&offers_report::table(found.iter().copied()), args.form, out)?;
+        print_table(&offers_report::table(found.iter().map(|offer| &***offer)), args.form, out)?;
     }
     Ok(u8::from(found.is_empty()))
 }
 
 /// All offers; with `--no-marketplace`, those of marketplaces are marked as unusable.
-fn listed(prices: &PriceBook, args: &OffersArgs) -> Vec<Offer> {
+fn listed(prices: &PriceBook, args: &OffersArgs) -> Vec<Arc<Offer>> {
     let mut offers = prices.offers().to_vec();
-    let left_out = |offer: &&mut Offer| args.no_marketplace && offer.trust.market == Market::PeerToPeer;
+    let left_out = |offer: &&mut Arc<Offer>| args.no_marketplace && offer.trust.market == Market::PeerToPeer;
     for offer in offers.iter_mut().filter(left_out) {
-        offer.unusable.get_or_insert_with(|| "from a peer-to-peer host (--no-marketplace)".to_owned());
+        Arc::make_mut(offer).unusable.get_or_insert_with(|| "from a peer-to-peer host (--no-marketplace)".to_owned());
     }
     offers
 }

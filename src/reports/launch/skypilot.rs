@@ -20,18 +20,19 @@ fn task(job: &Job<'_>) -> Result<String, LaunchError> {
     let part = job.part;
     let refused = |reason: &str| job.unknown(Launcher::SkyPilot, reason);
     let spot = job.is_spot(Launcher::SkyPilot)?;
-    let cloud = PROVIDERS.iter().find(|(provider, ..)| *provider == part.provider).map_or("", |(_, cloud, _)| cloud);
+    let cloud =
+        PROVIDERS.iter().find(|(provider, ..)| *provider == part.offer.provider).map_or("", |(_, cloud, _)| cloud);
     if cloud.is_empty() {
         return Err(refused("it does not support this provider"));
     }
     job.check_machines(Launcher::SkyPilot)?;
-    let gpu = skypilot_gpu(&part.provider, part.gpu.as_str(), &part.instance_type).map_err(refused)?;
+    let gpu = skypilot_gpu(&part.offer.provider, part.gpu.as_str(), &part.offer.instance_type).map_err(refused)?;
     let how = match (job.place.1, spot) {
         (1, true) => "# sky jobs launch FILE   (restarts after the machine is lost)\n",
         (1, false) => "# sky launch FILE\n",
         _ => "",
     };
-    let (infra, any) = match region::single(&part.provider, &part.region) {
+    let (infra, any) = match region::single(&part.offer.provider, &part.offer.region) {
         Some(region) => (quoted(&format!("{cloud}/{region}")), ""),
         None => (quoted(cloud), "# Any region: the price is not for a single region.\n"),
     };
@@ -39,8 +40,8 @@ fn task(job: &Job<'_>) -> Result<String, LaunchError> {
         "{}{any}{how}name: {}\nnum_nodes: {}\nresources:\n  infra: {infra}\n  accelerators: {}\n  use_spot: {spot}\n  max_hourly_cost: {}\nrun: |\n{}",
         job.comments(),
         quoted(&job.name()),
-        part.nodes,
-        quoted(&format!("{gpu}:{}", job.gpus_of_a_node())),
+        part.machines,
+        quoted(&format!("{gpu}:{}", part.offer.gpu_count)),
         job.highest_price(),
         COMMAND.map(|line| format!("  {line}\n")).concat(),
     ))

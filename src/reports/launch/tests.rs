@@ -1,23 +1,26 @@
+use std::sync::Arc;
+
 use super::*;
 use habitat_base::units::{GpuSlug, Range, Usd, UsdPerHour};
 use habitat_planning::plan::{Amount, ByUse, Footprint, Goal, PlanStatus, Work};
-use habitat_planning::pricing::{Billing, OfferId, Trust};
+use habitat_planning::pricing::{Billing, Offer, OfferId, Snapshot};
 use habitat_prediction::Sharding;
 use habitat_prediction::scale::ModelParallel;
 
 fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> Part {
     let hours = Range { low: 10.0, mid: 12.3, high: 30.26 }.map(Hours::known);
+    let file = format!(
+        "schema = 1\nprovider = \"{provider}\"\n[[offer]]\nregion = \"{region}\"\ninstance_type = \"{machine}\"\n\
+         gpu_count = 8\non_demand_usd_per_hour = 10.012345\nspot_usd_per_hour = 10.012345\n\
+         scope = \"instance_total\"\nas_of = \"2026-07-20\"\nsource = \"s\""
+    );
+    let offer = Snapshot::parse(&file).unwrap().offers().next().unwrap();
     Part {
-        offer: OfferId::new(provider, region, machine, tier),
-        provider: provider.to_owned(),
-        region: region.to_owned(),
-        instance_type: machine.to_owned(),
+        offer: Arc::new(Offer { id: OfferId::new(provider, region, machine, tier), tier, ..offer }),
         gpu: GpuSlug::new(gpu).unwrap(),
-        gpu_count: 8,
-        nodes: 1,
+        machines: 1,
         sharding: Sharding::None,
         parallel: ModelParallel::NONE,
-        tier,
         batch_size: Some(32),
         accumulation: 1,
         global_batch_size: Some(256),
@@ -25,8 +28,6 @@ fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> P
         step_time_us: Range { low: 1.0, mid: 2.0, high: 3.0 },
         hours,
         cost: hours.map(|hours| Usd::known(hours.get() * 10.0)),
-        price: UsdPerHour::known(10.012_345),
-        price_as_of: "2026-07-20".parse().ok(),
         billing: Billing::Exact,
         hours_by: ByUse::default(),
         cost_by: ByUse::default(),
@@ -34,9 +35,14 @@ fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> P
         storage: UsdPerHour::ZERO,
         draw: None,
         footprint: Footprint::default(),
-        trust: Trust::default(),
         notes: Vec::new(),
     }
+}
+
+/// The part on a changed offer.
+fn changed(mut part: Part, change: impl FnOnce(&mut Offer)) -> Part {
+    change(Arc::make_mut(&mut part.offer));
+    part
 }
 
 fn plan(parts: Vec<Part>) -> Plan {
@@ -136,7 +142,7 @@ exit 1
     );
     assert!(matches!(on(&rented, None), Err(LaunchError::NoPartition { .. })));
     assert!(matches!(on(&rented, Some("gpu\n#SBATCH --x")), Err(LaunchError::Partition(_))));
-    let owned = plan(vec![Part { tier: Tier::Owned, ..spot() }]);
+    let owned = plan(vec![changed(spot(), |offer| offer.tier = Tier::Owned)]);
     assert!(!on(&owned, None).unwrap().contains("partition"));
 }
 
@@ -152,7 +158,7 @@ fn what_a_tool_cannot_rent_is_refused_by_name() {
     assert!(why(vast, Launcher::SkyPilot).contains("is ambiguous at this provider"));
     let old = part("aws", "us-east-1", "p2.xlarge", "k80", Tier::OnDemand);
     assert!(why(old, Launcher::Dstack).contains("does not know this GPU"));
-    let reserved = Part { tier: Tier::Reserved, ..jarvis() };
+    let reserved = changed(jarvis(), |offer| offer.tier = Tier::Reserved);
     assert!(why(reserved, Launcher::Dstack).contains("reserved, not rented by the hour"));
     assert_eq!(texts(&plan(Vec::new()), "x", Launcher::Dstack, None), Err(LaunchError::NoPlan(String::new())));
 }
@@ -171,16 +177,19 @@ fn names_are_those_that_all_tools_take() {
 fn a_price_limit_is_never_below_the_price() {
     let spot = spot();
     let limit = |price| {
-        let part = Part { price: UsdPerHour::known(price), ..spot.clone() };
+        let part = changed(spot.clone(), |offer| offer.price = UsdPerHour::known(price));
         Job { part: &part, workload: "x", place: (1, 1), switch: None }.highest_price()
     };
     assert_eq!((limit(1.006), limit(0.508_91), limit(40.0)), (1.006, 0.509, 40.0));
 }
 
-/// Two machines with 4 GPUs each, at half the price per machine.
+/// Two machines with 4 GPUs each, at half the price of one with 8.
 #[test]
 fn a_job_on_several_machines_says_so_to_every_tool() {
-    let several = Part { nodes: 2, sharding: Sharding::Zero3, tier: Tier::OnDemand, ..spot() };
+    let half = changed(spot(), |offer| {
+        (offer.gpu_count, offer.price, offer.tier) = (4, UsdPerHour::known(5.006_172_5), Tier::OnDemand);
+    });
+    let several = Part { machines: 2, sharding: Sharding::Zero3, ..half };
     for (launcher, lines) in [
         (Launcher::SkyPilot, ["num_nodes: 2", "accelerators: \"A100-80GB:4\"", "max_hourly_cost: 5.0062"]),
         (Launcher::Dstack, ["nodes: 2", "gpu: \"A100:80GB:4\"", "max_price: 5.0062"]),
@@ -193,14 +202,14 @@ fn a_job_on_several_machines_says_so_to_every_tool() {
             assert!(text.contains(line), "{launcher}: {line}: {text}");
         }
     }
-    let at_verda = Part { nodes: 2, ..part("verda", "FIN-01", "8V100.48V", "v100-sxm2-16gb", Tier::OnDemand) };
+    let at_verda = Part { machines: 2, ..part("verda", "FIN-01", "8V100.48V", "v100-sxm2-16gb", Tier::OnDemand) };
     for launcher in [Launcher::SkyPilot, Launcher::Dstack] {
         let refused = texts(&plan(vec![at_verda.clone()]), "gpt", launcher, None).unwrap_err().to_string();
         assert!(
             refused.contains("cannot start a job on several machines of this provider (--max-machines 1"),
             "{refused}"
         );
-        let one = Part { nodes: 1, ..at_verda.clone() };
+        let one = Part { machines: 1, ..at_verda.clone() };
         assert!(texts(&plan(vec![one]), "gpt", launcher, None).is_ok());
     }
 }

@@ -155,7 +155,7 @@ fn replay(trace: &Trace, start: f64, plan: &Plan, work: f64, changes: bool) -> O
     let assumed = &plan.goal.assumptions;
     let [setup, interval, write, restart] =
         [assumed.setup, assumed.checkpoint_interval, assumed.checkpoint_write, assumed.restart].map(Hours::get);
-    let spot = plan.parts.iter().find(|part| part.tier == Tier::Spot)?;
+    let spot = plan.parts.iter().find(|part| part.offer.tier == Tier::Spot)?;
     let share = spot.work.get() / plan.work.get();
     // Until then work can be left undone: the deadline less what the other machine needs.
     let change = plan.switch.as_ref().filter(|_| changes);
@@ -185,7 +185,7 @@ fn replay(trace: &Trace, start: f64, plan: &Plan, work: f64, changes: bool) -> O
             break;
         }
     }
-    let mut cost = billed * spot.price.get();
+    let mut cost = billed * spot.price().get();
     if done >= wanted && wanted >= work {
         return Some((now - start, cost));
     }
@@ -373,7 +373,7 @@ fn row(name: &str, trace: &Trace, (max_parts, basis): (u32, &'static str), plans
     let mut row = Row { trace: name.to_owned(), basis, max_parts, goals: plans.len(), ..Row::default() };
     let (mut in_time, mut alone, mut in_time_alone) = (0_usize, 0_usize, 0_usize);
     let (mut of_planned, mut of_on_demand) = (0.0, 0.0);
-    for (work, plan) in plans.iter().filter(|(_, plan)| plan.parts.iter().any(|part| part.tier == Tier::Spot)) {
+    for (work, plan) in plans.iter().filter(|(_, plan)| plan.parts.iter().any(|part| part.offer.tier == Tier::Spot)) {
         row.with_spot += 1;
         let Some((total, deadline)) = plan.total.zip(plan.goal.deadline) else { continue };
         let mut start = 0.0;

@@ -24,10 +24,10 @@ pub(super) struct Own {
 impl Own {
     /// Compares the values of the part with these.
     pub(super) fn check(&self, part: &Part) -> Result<(), CheckError> {
-        compare(&format!("hours of {}", part.offer), &numbers(&part.hours), &self.hours)?;
-        compare(&format!("cost of {}", part.offer), &numbers(&part.cost), &self.cost)?;
-        check_rows(&format!("hours of {}", part.offer), &part.hours_by, &part.hours, &self.hours_by)?;
-        check_rows(&format!("cost of {}", part.offer), &part.cost_by, &part.cost, &self.cost_by)
+        compare(&format!("hours of {}", part.offer.id), &numbers(&part.hours), &self.hours)?;
+        compare(&format!("cost of {}", part.offer.id), &numbers(&part.cost), &self.cost)?;
+        check_rows(&format!("hours of {}", part.offer.id), &part.hours_by, &part.hours, &self.hours_by)?;
+        check_rows(&format!("cost of {}", part.offer.id), &part.cost_by, &part.cost, &self.cost_by)
     }
 }
 
@@ -56,11 +56,11 @@ pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own 
     };
     let steps = of_one_gpu / f64::from(part.replicas()) / part.accumulation as f64;
     let training = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high].map(|us| steps * us / 3.6e9);
-    let setup = if part.tier == Tier::Owned { 0.0 } else { assumed.setup.get() };
+    let setup = if part.offer.tier == Tier::Owned { 0.0 } else { assumed.setup.get() };
     let (mut saving, mut repeated, mut waiting) = ([0.0; 3], [0.0; 3], [0.0; 3]);
-    if part.tier == Tier::Spot {
+    if part.offer.tier == Tier::Spot {
         let (of_one, wait) = losses(part, assumed);
-        let rate = of_one * f64::from(part.nodes);
+        let rate = of_one * f64::from(part.machines);
         let interval = assumed.checkpoint_interval.get();
         let restart = assumed.restart.get();
         saving = training.map(|hours| hours / interval * assumed.checkpoint_write.get());
@@ -83,7 +83,7 @@ pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own 
         Billing::Term(term) => begun(hours / f64::from(term)) * f64::from(term),
     };
     let hours = [0, 1, 2].map(|end| running[end] + waiting[end]);
-    let (price, paid) = (part.price.get(), running.map(used));
+    let (price, paid) = (part.price().get(), running.map(used));
     let kept = hours.map(|hours| part.storage.get() * hours);
     let cost = [0, 1, 2].map(|end| price * paid[end] + kept[end] + part.data_cost.get());
     let unused = [0, 1, 2].map(|end| price * (paid[end] - running[end]).max(0.0));
@@ -111,7 +111,8 @@ pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own 
 /// per plan.
 pub(super) fn longest_wait(parts: &[Part], assumed: &Assumptions) -> Option<usize> {
     let mut found: Option<(usize, f64)> = None;
-    for (place, part) in parts.iter().enumerate().filter(|(_, part)| part.tier == Tier::Spot && part.nodes > 0) {
+    for (place, part) in parts.iter().enumerate().filter(|(_, part)| part.offer.tier == Tier::Spot && part.machines > 0)
+    {
         let (_, wait) = losses(part, assumed);
         if found.is_none_or(|(_, longest)| wait > longest) {
             found = Some((place, wait));
@@ -125,14 +126,14 @@ pub(super) fn longest_wait(parts: &[Part], assumed: &Assumptions) -> Option<usiz
 /// 0.48 of up to 8 GPUs.
 fn losses(part: &Part, assumed: &Assumptions) -> (f64, f64) {
     let size = |gpus: u32| f64::from(gpus.clamp(1, 8));
-    let own = size(part.gpu_count / part.nodes);
-    let at = |row: &&Watched| row.provider.eq_ignore_ascii_case(&part.provider);
-    let mut rows: Vec<&Watched> = WATCHED.iter().filter(at).filter(|row| row.zone == part.region).collect();
+    let own = size(part.offer.gpu_count);
+    let at = |row: &&Watched| row.provider.eq_ignore_ascii_case(&part.offer.provider);
+    let mut rows: Vec<&Watched> = WATCHED.iter().filter(at).filter(|row| row.zone == part.offer.region).collect();
     if rows.is_empty() {
         // A zone's name is that of its region plus a letter.
         let same = |row: &&Watched| {
             let region = &row.zone[..row.zone.len() - 1];
-            part.region.strip_prefix(region).is_some_and(|letter| {
+            part.offer.region.strip_prefix(region).is_some_and(|letter| {
                 letter.is_empty() || letter.len() == 1 && letter.chars().all(|c| c.is_ascii_lowercase())
             })
         };

@@ -39,11 +39,11 @@ impl Configuration {
         let cost = |what: Use, hours: Hours, elapsed: Hours, used: Hours| {
             let billed = self.billing.billed(used.get());
             // An excess over a whole block within rounding errors is not billed.
-            let running = self.price * hours * (billed / used.get().max(f64::MIN_POSITIVE)).min(1.0);
+            let running = self.price() * hours * (billed / used.get().max(f64::MIN_POSITIVE)).min(1.0);
             match what {
                 Use::Setup | Use::Training | Use::Checkpoints | Use::Repeated => running,
                 Use::Waiting => Usd::ZERO,
-                Use::Unused => self.price * Hours::known((billed - used.get()).max(0.0)),
+                Use::Unused => self.price() * Hours::known((billed - used.get()).max(0.0)),
                 Use::Storage => self.storage() * elapsed,
                 Use::Data => running + self.data_cost(),
             }

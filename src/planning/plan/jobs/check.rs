@@ -4,7 +4,7 @@
 use super::super::check::{CheckError, Rows, Taken, added, check_footprint, check_rows, compare, numbers};
 use super::super::{Confidence, PlanStatus, Use};
 use super::{Aim, JobsPlan, PlannedJob};
-use crate::pricing::{Market, Tier, region};
+use crate::pricing::{Market, Offer, Tier, region};
 
 /// Relative difference allowed.
 const TOLERANCE: f64 = 1e-6;
@@ -84,13 +84,13 @@ fn at(plan: &JobsPlan, time: f64) -> Result<(), CheckError> {
     let running: Vec<&PlannedJob> = plan.jobs.iter().filter(runs).collect();
     for job in &running {
         let part = &job.part;
-        if matches!(part.tier, Tier::Owned | Tier::Reserved) || part.trust.market == Market::PeerToPeer {
-            let users = running.iter().filter(|other| other.part.offer == part.offer).count();
-            shared(format!("jobs on {}", part.offer), users as f64, 1.0)?;
+        if matches!(part.offer.tier, Tier::Owned | Tier::Reserved) || part.offer.trust.market == Market::PeerToPeer {
+            let users = running.iter().filter(|other| other.part.offer.id == part.offer.id).count();
+            shared(format!("jobs on {}", part.offer.id), users as f64, 1.0)?;
         }
     }
     if let Some(most) = plan.shared.max_price {
-        let used: f64 = running.iter().map(|job| job.part.price.get()).sum();
+        let used: f64 = running.iter().map(|job| job.part.price().get()).sum();
         shared("dollars per hour".to_owned(), used, most.get())?;
     }
     for quota in &plan.shared.quotas {
@@ -100,12 +100,13 @@ fn at(plan: &JobsPlan, time: f64) -> Result<(), CheckError> {
         }
         let is_of = |job: &&&PlannedJob| {
             let part = &job.part;
-            part.provider.eq_ignore_ascii_case(&quota.provider)
-                && quota.region.iter().all(|filter| region::is_named(&part.provider, &part.region, filter))
+            let Offer { provider, region, tier, .. } = &*part.offer;
+            provider.eq_ignore_ascii_case(&quota.provider)
+                && quota.region.iter().all(|filter| region::is_named(provider, region, filter))
                 && quota.gpu.iter().all(|gpu| *gpu == part.gpu)
-                && quota.tier.iter().all(|tier| *tier == part.tier)
+                && quota.tier.iter().all(|own| own == tier)
         };
-        let used: u32 = running.iter().filter(is_of).map(|job| job.part.gpu_count).sum();
+        let used: u32 = running.iter().filter(is_of).map(|job| job.part.all_gpus()).sum();
         shared(format!("GPUs of the quota {quota}"), f64::from(used), f64::from(quota.gpus))?;
     }
     Ok(())

@@ -111,8 +111,8 @@ impl Model {
         let mut single: Vec<&OfferId> = prepared
             .iter()
             .flat_map(|of_job| &of_job.configurations)
-            .filter(|c| limits::is_one_machine(c.tier, c.trust.market))
-            .map(|c| &c.offer)
+            .filter(|c| limits::is_one_machine(&c.offer))
+            .map(|c| &c.offer.id)
             .collect();
         single.sort();
         single.dedup();
@@ -145,7 +145,7 @@ impl Model {
         for of_job in prepared {
             let mut fastest: Vec<Option<(usize, f64, f64)>> = vec![None; kinds.len()];
             for (c, hours, cost) in possible(of_job) {
-                let name = &of_job.configurations[c].instance_type;
+                let name = &of_job.configurations[c].offer.instance_type;
                 let Some(kind) = kinds.iter().position(|kind| kind == name) else { continue };
                 if fastest[kind].is_none_or(|(_, before, _)| hours < before) {
                     fastest[kind] = Some((c, hours, cost));
@@ -180,11 +180,11 @@ fn possible(of_job: &Prepared) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
 fn used(limit: &SharedLimit, configuration: &Configuration, cost: f64) -> Option<f64> {
     match limit {
         SharedLimit::Budget(_) => Some(cost),
-        SharedLimit::Price(_) => Some(configuration.price.get()),
-        SharedLimit::Quota(quota) => quota
-            .applies(&configuration.provider, &configuration.region, &configuration.gpu, configuration.tier)
-            .then(|| f64::from(configuration.gpu_count)),
-        SharedLimit::OneMachine(offer) => (configuration.offer == *offer).then_some(1.0),
+        SharedLimit::Price(_) => Some(configuration.price().get()),
+        SharedLimit::Quota(quota) => {
+            quota.applies(&configuration.offer, &configuration.gpu).then(|| f64::from(configuration.all_gpus()))
+        }
+        SharedLimit::OneMachine(offer) => (configuration.offer.id == *offer).then_some(1.0),
         SharedLimit::Deadline(_) => None,
     }
 }

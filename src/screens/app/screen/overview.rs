@@ -253,7 +253,7 @@ fn recommended(app: &App) -> Answer {
             plan::work_words(app)
         )),
         detail: vec![
-            format!("{}{}{more}{batches}", plan::offer_words(first), doubt(&first.trust.marks())),
+            format!("{}{}{more}{batches}", plan::offer_words(first), doubt(&first.offer.trust.marks())),
             format!(
                 "{} · {} · {}",
                 format::usd_range(&total.cost),

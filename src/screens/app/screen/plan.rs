@@ -245,7 +245,8 @@ pub fn frontier_point(app: &App) -> Option<&FrontierPoint> {
 fn planned_point(app: &App) -> Option<usize> {
     let (cost, offers) = (app.plan.value()?.total?.cost.mid.get(), &app.plan.value()?.parts);
     app.frontier.iter().position(|point| {
-        let same = point.parts.len() == offers.len() && point.parts.iter().zip(offers).all(|(a, b)| a.offer == b.offer);
+        let same =
+            point.parts.len() == offers.len() && point.parts.iter().zip(offers).all(|(a, b)| a.offer == b.offer.id);
         same && (point.cost.mid.get() - cost).abs() <= 0.005
     })
 }
@@ -297,8 +298,8 @@ pub fn finish_words(app: &App, range: &Range<Hours>) -> String {
 
 /// Date of a part's price, and its age.
 pub fn date_words(part: &Part) -> String {
-    let date = part.price_as_of.map_or_else(|| "undated price".to_owned(), |date| format!("price of {date}"));
-    part.trust.age_days.map_or_else(|| date.clone(), |days| format!("{date}, {days} days old"))
+    let date = part.offer.as_of.map_or_else(|| "undated price".to_owned(), |date| format!("price of {date}"));
+    part.offer.trust.age_days.map_or_else(|| date.clone(), |days| format!("{date}, {days} days old"))
 }
 
 /// An offer in words: machines, GPUs, provider, region, tier.
@@ -306,9 +307,9 @@ pub fn offer_words(part: &Part) -> String {
     format!(
         "{} {} · {} {}",
         gpus_words(part),
-        clean(&part.provider, 16),
-        clean(region::shown(&part.region), 24),
-        part.tier
+        clean(&part.offer.provider, 16),
+        clean(region::shown(&part.offer.region), 24),
+        part.offer.tier
     )
 }
 
@@ -380,7 +381,7 @@ pub fn alternatives_table(app: &App) -> Table {
         .map(|(part, own)| {
             let role = if own { Role::Good } else { Role::Text };
             // Without space for the reason, the mark remains.
-            let doubtful = if part.trust.doubts.is_empty() { " " } else { "?" };
+            let doubtful = if part.offer.trust.doubts.is_empty() { " " } else { "?" };
             vec![
                 Cell::styled(Role::Good, if own { "✓" } else { "" }),
                 Cell::styled(role, gpus_words(part)),
@@ -388,15 +389,15 @@ pub fn alternatives_table(app: &App) -> Table {
                 Cell::styled(Role::Muted, format::hours_range(&part.hours)),
                 Cell::styled(role, format!("{}{doubtful}", format::usd(part.cost.mid))),
                 Cell::styled(Role::Muted, format::usd_range(&part.cost).replace('$', "")),
-                Cell::text(format!("{:.2}", part.price.get())),
-                Cell::text(part.tier.to_string()),
-                Cell::styled(Role::Warning, part.trust.marks()),
-                Cell::text(clean(&part.provider, 24)),
-                Cell::styled(Role::Muted, clean(region::shown(&part.region), 40)),
+                Cell::text(format!("{:.2}", part.price().get())),
+                Cell::text(part.offer.tier.to_string()),
+                Cell::styled(Role::Warning, part.offer.trust.marks()),
+                Cell::text(clean(&part.offer.provider, 24)),
+                Cell::styled(Role::Muted, clean(region::shown(&part.offer.region), 40)),
                 Cell::styled(Role::Muted, machine_words(part)),
                 Cell::styled(
                     Role::Muted,
-                    part.price_as_of.map_or_else(|| "no date".to_owned(), |date| date.to_string()),
+                    part.offer.as_of.map_or_else(|| "no date".to_owned(), |date| date.to_string()),
                 ),
             ]
         })
@@ -457,15 +458,15 @@ pub fn cursor_words(app: &App) -> Option<String> {
 /// Offers of a point on the Pareto front, in words.
 fn point_words(point: &FrontierPoint) -> String {
     let words = |part: &FrontierPart| {
-        let gpus = parts::machine_words(part.nodes, part.gpu_count, &part.gpu);
+        let gpus = parts::machine_words(part.machines, part.all_gpus, &part.gpu);
         format!("{gpus} {}, {}", part.tier, clean(part.offer.as_str().split('/').next().unwrap_or_default(), 20))
     };
     point.parts.iter().map(words).collect::<Vec<_>>().join(", then ")
 }
 
 fn machine_words(part: &Part) -> String {
-    let name = clean(&part.instance_type, 60);
-    if part.nodes > 1 { format!("{} × {name}", part.nodes) } else { name }
+    let name = clean(&part.offer.instance_type, 60);
+    if part.machines > 1 { format!("{} × {name}", part.machines) } else { name }
 }
 
 fn rejected_table(app: &App, made: std::ops::Range<usize>) -> Table {
@@ -494,7 +495,7 @@ pub fn notes(app: &App) -> Vec<(String, String)> {
     let mut lines: Vec<(String, String)> = Vec::new();
     for (index, part) in plan.parts.iter().enumerate() {
         let label = if plan.parts.len() > 1 { format!("part {}", index + 1) } else { "offer".to_owned() };
-        lines.push((label, format!("{} ({})", clean(part.offer.as_str(), 120), machine_words(part))));
+        lines.push((label, format!("{} ({})", clean(part.offer.id.as_str(), 120), machine_words(part))));
         lines.extend(parts::batch_words(part).map(|words| ("batch".to_owned(), words)));
         lines.extend(part.notes.iter().map(|note| (String::new(), clean(note, 400))));
     }

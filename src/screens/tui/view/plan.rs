@@ -158,7 +158,7 @@ const PARTS: usize = 3;
 
 /// Number of lines of a part: offer, price and step, and doubts about the price.
 fn part_height(part: &Part) -> u16 {
-    2 + u16::from(!part.trust.doubts.is_empty())
+    2 + u16::from(!part.offer.trust.doubts.is_empty())
 }
 
 fn bullet(reason: &str) -> String {
@@ -220,10 +220,10 @@ fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) -> u16 {
         let gpus = plan::gpus_words(part);
         let rest = format!(
             "  {} {} · {} · {}",
-            clean(&part.provider, 20),
-            clean(region::shown(&part.region), 30),
-            clean(&part.instance_type, 40),
-            part.tier
+            clean(&part.offer.provider, 20),
+            clean(region::shown(&part.offer.region), 30),
+            clean(&part.offer.instance_type, 40),
+            part.offer.tier
         );
         painter.pieces(area.x, y, area.width, &[(&gpus, Role::Title), (&rest, Role::Text)]);
         if y + 1 >= area.bottom() {
@@ -242,13 +242,13 @@ fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) -> u16 {
         };
         let words = format!(
             "  {share}{} · {step} {} {} · {date}",
-            format::price(part.price),
+            format::price(part.price()),
             unit(part.step_time_us.mid),
             plan::method_of(painter.app, part)
         );
         painter.text(area.x, y + 1, area.width, &fit(&words, area.width as usize), Role::Muted);
         if part_height(part) > 2 && y + 2 < area.bottom() {
-            let doubt = format!("  price in doubt: {}", part.trust.reasons());
+            let doubt = format!("  price in doubt: {}", part.offer.trust.reasons());
             painter.text(area.x, y + 2, area.width, &fit(&doubt, area.width as usize), Role::Warning);
         }
         y += part_height(part);

@@ -31,7 +31,7 @@ pub fn beside_table(app: &App) -> Table {
             Cell::styled(Role::Good, format::usd(one.part.cost.mid)),
             Cell::text(format::hours(one.part.hours.mid)),
             Cell::text(gpus_words(&one.part)),
-            Cell::text(clean(&one.part.provider, 24)),
+            Cell::text(clean(&one.part.offer.provider, 24)),
             Cell::styled(Role::Muted, one.fallback.when),
             Cell::text(then(&|then| format::usd(then.cost))),
             Cell::styled(Role::Muted, then(&|then| format::hours(then.hours))),

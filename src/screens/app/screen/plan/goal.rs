@@ -8,7 +8,7 @@ use crate::app::msg::Effect;
 use crate::app::slider::{Knob, Ladder, parse};
 use habitat_base::units::{Hours, Samples, Usd, most};
 use habitat_planning::deadline::deadline;
-use habitat_planning::plan::{Accept, Confidence, Objective, Work};
+use habitat_planning::plan::{Accept, Confidence, Objective, Part, Work};
 use habitat_planning::pricing::Tier;
 use habitat_reports::format;
 
@@ -99,7 +99,7 @@ pub(super) fn move_knob(app: &mut App, up: bool, far: bool, effects: &mut Vec<Ef
         None => {
             // From "no limit" downwards: the first limit that the current plan still meets.
             let total = app.plan.value().and_then(|plan| plan.total);
-            let gpus = app.plan.value().and_then(|plan| plan.parts.iter().map(|part| part.gpu_count).max());
+            let gpus = app.plan.value().and_then(|plan| plan.parts.iter().map(Part::all_gpus).max());
             let start = match knob {
                 Knob::Deadline => total.map(|total| total.hours.high.get()),
                 Knob::Gpus => gpus.map(f64::from),

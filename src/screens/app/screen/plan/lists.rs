@@ -28,8 +28,8 @@ pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
     match list.sort {
         1 => all.sort_by(|a, b| a.0.cost.mid.total_cmp(&b.0.cost.mid)),
         2 => all.sort_by(|a, b| end(a.0).total_cmp(&end(b.0))),
-        3 => all.sort_by(|a, b| a.0.price.total_cmp(&b.0.price)),
-        4 => all.sort_by(|a, b| a.0.gpu.cmp(&b.0.gpu).then(a.0.gpu_count.cmp(&b.0.gpu_count))),
+        3 => all.sort_by(|a, b| a.0.price().total_cmp(&b.0.price())),
+        4 => all.sort_by(|a, b| a.0.gpu.cmp(&b.0.gpu).then(a.0.all_gpus().cmp(&b.0.all_gpus()))),
         _ => {}
     }
     if list.reversed {
@@ -41,7 +41,7 @@ pub fn candidates(app: &App) -> Vec<(&Part, bool)> {
 /// The offers of the lower pane, if it shows a list that can be filtered.
 pub(super) fn offers(app: &App) -> Vec<&OfferId> {
     match app.planner.lower {
-        Lower::Alternatives => candidates(app).into_iter().map(|(part, _)| &part.offer).collect(),
+        Lower::Alternatives => candidates(app).into_iter().map(|(part, _)| &part.offer.id).collect(),
         Lower::Rejected => rejected(app).into_iter().map(|one| &one.offer).collect(),
         Lower::Beside | Lower::Timeline | Lower::Chart | Lower::Notes => Vec::new(),
     }
@@ -49,13 +49,13 @@ pub(super) fn offers(app: &App) -> Vec<&OfferId> {
 
 /// Whether an offer passes a filter of words and figures: `lambda`, `4090 cost<100`.
 fn passes(list: &ListState, part: &Part) -> bool {
-    let market = part.trust.market.name();
-    let words = format!("{} {} {market} {}", gpus_words(part), part.offer, part.trust.marks());
+    let market = part.offer.trust.market.name();
+    let words = format!("{} {} {market} {}", gpus_words(part), part.offer.id, part.offer.trust.marks());
     list.passes_with(&words, |name| match name {
         "cost" => Some(Some(part.cost.mid.get())),
         "hours" | "time" => Some(Some(part.hours.mid.get())),
-        "$/h" | "price" => Some(Some(part.price.get())),
-        "gpus" => Some(Some(f64::from(part.gpu_count))),
+        "$/h" | "price" => Some(Some(part.price().get())),
+        "gpus" => Some(Some(f64::from(part.all_gpus()))),
         _ => None,
     })
 }

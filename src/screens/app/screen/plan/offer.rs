@@ -14,8 +14,8 @@ pub fn selected(app: &App) -> Option<&OfferId> {
     let row = state.list.selected;
     match state.lower {
         _ if state.pane != Pane::Lower => None,
-        Lower::Alternatives => candidates(app).get(row).map(|(part, _)| &part.offer),
-        Lower::Beside => app.plan.value()?.beside.get(row).map(|beside| &beside.part.offer),
+        Lower::Alternatives => candidates(app).get(row).map(|(part, _)| &part.offer.id),
+        Lower::Beside => app.plan.value()?.beside.get(row).map(|beside| &beside.part.offer.id),
         Lower::Rejected => rejected(app).get(row).map(|rejection| &rejection.offer),
         Lower::Timeline | Lower::Chart | Lower::Notes => None,
     }
@@ -24,14 +24,14 @@ pub fn selected(app: &App) -> Option<&OfferId> {
 /// Details as label and text per line: the machine, its price and doubts about it, then the job on it compared with the
 /// plan, or why it was rejected.
 pub fn lines(app: &App, id: &OfferId) -> Vec<(String, String)> {
-    let offer = app.setup.prices.offers().iter().find(|offer| offer.id == *id);
+    let offer = app.setup.prices.get(id);
     let mut lines = offer.map_or_else(Vec::new, machine);
     let remark = || offer.and_then(|offer| offer.note.as_ref()).map(|note| line("remark", clean(note, 300)));
     let Some(plan) = app.plan.value() else {
         lines.extend(remark());
         return lines;
     };
-    match candidates(app).into_iter().find(|(part, _)| part.offer == *id) {
+    match candidates(app).into_iter().find(|(part, _)| part.offer.id == *id) {
         // The job's notes contain the remark.
         Some((part, own)) => lines.extend(job(app, plan, part, own)),
         None => lines.extend(remark()),
@@ -84,7 +84,7 @@ fn job(app: &App, plan: &Plan, part: &Part, own: bool) -> Vec<(String, String)> 
             ),
         ),
     ];
-    if part.nodes > 1 {
+    if part.machines > 1 {
         lines.push(line("machines", machine_words(part)));
     }
     lines.extend(parts::batch_words(part).map(|words| line("batch", words)));
