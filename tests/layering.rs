@@ -173,25 +173,15 @@ const BUDGETS: [(&str, usize); 9] = [
     ("step", 5700),
     ("traces", 8400),
     ("prediction", 12300),
-    ("planning", 8500),
+    ("planning", 8600),
     ("recorder", 6600),
-    ("reports", 7800),
-    ("screens", 9900),
-    ("program", 12200),
+    ("reports", 7900),
+    ("screens", 10000),
+    ("program", 12300),
 ];
 
 /// Files of more than 500 lines; the list only gets shorter.
-const LONG: [&str; 9] = [
-    "base/units.rs",
-    "prediction/learned/models.rs",
-    "program/store/nsys.rs",
-    "reports/table.rs",
-    "reports/verdict.rs",
-    "screens/app/screen/plan.rs",
-    "screens/app/screen/predict.rs",
-    "step/op/name.rs",
-    "step/op_list.rs",
-];
+const LONG: [&str; 3] = ["prediction/learned/models.rs", "screens/app/screen/plan.rs", "screens/app/screen/predict.rs"];
 
 #[test]
 fn files_stay_short() {

@@ -1,0 +1,221 @@
+use super::*;
+use habitat_base::units::GIB;
+use habitat_recorder::live::{Exchange, Process};
+use habitat_step::profile::Step;
+
+/// A step of 100 µs in which the GPU is busy for `busy` µs, with these operations.
+fn profile(busy: u32, precision: &str, operations: &[(&str, u32)]) -> Profile {
+    let operations: Vec<String> = operations
+        .iter()
+        .map(|(name, time)| format!(r#"{{"name": "{name}", "phase": "forward", "device_time_us": {time}}}"#))
+        .collect();
+    let json = format!(
+        r#"{{"format": "habitat-profile", "version": 1,
+            "workload": {{"name": "w", "mode": "training", "precision": "{precision}"}},
+            "step": {{"duration_us": 100, "device_busy_us": {busy}}}, "operations": [{}]}}"#,
+        operations.join(",")
+    );
+    Profile::from_json(json.as_bytes()).unwrap().0
+}
+
+fn waiting(share: f64, workers: Option<u32>) -> Snapshot {
+    Snapshot { waiting: Some(Waiting { share, steps: 50, workers, cores: Some(8) }), ..Snapshot::default() }
+}
+
+#[test]
+fn every_verdict_names_what_it_stands_on() {
+    let memory = |used: f64| Some(MemoryUse { used: Bytes::known(used * GIB), all: Bytes::known(80.0 * GIB) });
+    let busy = [("aten::mm", 60), ("aten::relu", 37)];
+    let exchanging = [("aten::mm", 50), ("c10d::allreduce_", 40)];
+    for (seen, profile, memory, bound, words) in [
+        (
+            waiting(0.62, Some(0)),
+            None,
+            None,
+            Bound::Data,
+            "waiting for data: 62 % of the time of the last 50 steps; num_workers=0 loads in the \
+             training process: try num_workers=4",
+        ),
+        (
+            waiting(0.62, Some(2)),
+            Some(profile(60, "fp32", &busy)),
+            None,
+            Bound::Data,
+            "waiting for data: 62 % of the time of the last 50 steps; use more workers than \
+             num_workers=2, less work per sample, or persistent_workers=True if epochs are short",
+        ),
+        (
+            // The data are loaded while the GPU computes.
+            waiting(0.62, Some(0)),
+            Some(profile(97, "fp32", &busy)),
+            memory(40.0),
+            Bound::Gpu,
+            "GPU-bound: busy 97 % of the step, 62 % of it matrix product; autocast to bf16 (or \
+             TF32) shortens them",
+        ),
+        (
+            waiting(0.05, None),
+            Some(profile(97, "bf16", &busy)),
+            None,
+            Bound::Gpu,
+            "GPU-bound: busy 97 % of the step, 62 % of it matrix product; torch.compile fuses \
+             elementwise kernels and norms (38 %); a faster GPU helps too",
+        ),
+        (
+            Snapshot::default(),
+            Some(profile(97, "bf16", &[("aten::mm", 97)])),
+            None,
+            Bound::Gpu,
+            "GPU-bound: busy 97 % of the step, 100 % of it matrix product; a faster GPU \
+             shortens the step",
+        ),
+        (
+            Snapshot::default(),
+            Some(profile(90, "bf16", &[("aten::relu", 90)])),
+            None,
+            Bound::Gpu,
+            "GPU-bound: busy 90 % of the step, 100 % of it elementwise; torch.compile fuses \
+             such operations",
+        ),
+        (
+            Snapshot::default(),
+            Some(profile(55, "bf16", &busy)),
+            memory(79.0),
+            Bound::Host,
+            "CPU-bound: the GPU is idle 45 % of the recorded step; reduce launch overhead: torch.compile, CUDA graphs or a \
+             larger batch",
+        ),
+        (
+            Snapshot::default(),
+            Some(profile(90, "bf16", &exchanging)),
+            None,
+            Bound::Communication,
+            "communication: collectives take 40 % of the recorded step; communicate less often: use a larger batch \
+             per GPU, or gradient accumulation",
+        ),
+        (
+            Snapshot::default(),
+            Some(profile(97, "bf16", &busy)),
+            memory(79.0),
+            Bound::Memory,
+            "memory almost full: 79.0 GB of 80.0 GB in use; a larger batch will probably not fit; activation \
+             checkpointing or bf16 frees memory",
+        ),
+    ] {
+        let found = verdict(&seen, profile.as_ref(), memory).unwrap();
+        assert_eq!((found.bound, found.to_string().as_str()), (bound, words));
+    }
+}
+
+/// The first line says why there are no times.
+#[test]
+fn a_step_without_times_says_why() {
+    let mut step = profile(0, "fp32", &[("aten::mm", 0)]);
+    step.origin = None;
+    step.step = None;
+    let mut of = |source: &str| {
+        let recording = format!(r#"{{"source": "{source}"}}"#);
+        step.recording = serde_json::from_str(&recording).ok();
+        of_profile(&step, None).unwrap_err()
+    };
+    assert_eq!(of("trace of shapes, torch 2.15.0"), "unknown: traced from shapes, nothing was timed");
+    assert_eq!(of("op list"), "unknown: an op list, nothing was timed");
+    assert_eq!(of("kineto trace, shapes only"), "unknown: recorded on a CPU or from shapes, without GPU timings");
+}
+
+/// The timeline of a file shows what the host did while the GPU waited.
+#[test]
+fn a_recorded_step_that_loads_data_waits_for_them() {
+    let mut step = profile(55, "fp32", &[("aten::mm", 55)]);
+    assert_eq!(of_profile(&step, None).unwrap().bound, Bound::Host);
+    let timeline = |host: &str| {
+        let json = format!(
+            r#"{{"duration_us": 100, "parts": [{{"operation": 0}}, {{"name": "{host}"}}],
+            "lanes": [{{"kind": "host", "start_us": [0, 41], "duration_us": [40, 10], "part": [1, 0]}},
+            {{"kind": "compute", "start_us": [45], "duration_us": [55], "part": [0]}}]}}"#
+        );
+        serde_json::from_str(&json).ok()
+    };
+    step.timeline = timeline("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+    assert_eq!(
+        of_profile(&step, None).unwrap().to_string(),
+        "waiting for data: the GPU is idle 45 % of the recorded step, and the CPU loads data for 40 % of it; \
+         num_workers=0 loads in the training process: try one worker per free CPU core"
+    );
+    step.timeline = timeline("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__");
+    assert!(of_profile(&step, None).unwrap().next.starts_with("use more DataLoader workers"));
+    step.timeline = timeline("aten::item");
+    assert_eq!(of_profile(&step, None).unwrap().bound, Bound::Host);
+    // A step recorded on a CPU has no GPU idle time.
+    let mut on_cpu = profile(0, "fp32", &[("aten::mm", 0)]);
+    let waits = Some(Micros::known(30.0));
+    on_cpu.step = Some(Step { duration: Some(Micros::known(100.0)), data_wait: waits, ..Step::default() });
+    assert_eq!(of_profile(&on_cpu, None).unwrap().because, "waiting for data: 30 % of the recorded step");
+}
+
+#[test]
+fn no_more_workers_are_advised_than_there_are_cores() {
+    let next = |workers: u32, cores: u32| {
+        let waiting = Waiting { share: 0.5, steps: 9, workers: Some(workers), cores: Some(cores) };
+        let seen = Snapshot { waiting: Some(waiting), ..Snapshot::default() };
+        verdict(&seen, None, None).unwrap().next
+    };
+    assert!(next(0, 2).ends_with("try num_workers=1"), "{}", next(0, 2));
+    assert!(next(0, 64).ends_with("try num_workers=4"));
+    assert_eq!(next(0, 1), "do less work per sample: with 1 CPU core, workers (num_workers) would not load faster");
+    assert!(
+        next(2, 2).starts_with("do less work per sample")
+            && next(2, 2).contains("num_workers=2 already keeps 2 CPU cores busy")
+    );
+    assert!(next(2, 8).starts_with("use more workers than num_workers=2"));
+}
+
+#[test]
+fn one_rank_may_hold_up_the_others() {
+    let rank = |rank: u32, ms: f64, share: f64| Process {
+        rank: Some(rank),
+        is_rank: true,
+        steps: 9,
+        median: Micros::new(ms * 1e3).ok(),
+        waiting: Some(Waiting { share, steps: 8, workers: Some(0), cores: Some(8) }),
+        ..Process::default()
+    };
+    let seen = |second: Process| {
+        let processes = vec![rank(0, 100.0, 0.02), second, rank(2, 101.0, 0.03)];
+        Snapshot { waiting: processes[0].waiting, processes, ..Snapshot::default() }
+    };
+    // The recorded step is another rank's, whose GPU is busy with communication.
+    let busy = profile(97, "bf16", &[("aten::mm", 50), ("c10d::allreduce_", 45)]);
+    let words = |second: Process| verdict(&seen(second), Some(&busy), None).unwrap();
+    let late = words(rank(1, 101.0, 0.4));
+    assert_eq!(late.bound, Bound::Data);
+    assert_eq!(
+        late.because,
+        "waiting for data: rank 1, 40 % of the time of the last 8 steps; the median of 3 ranks is 3 %"
+    );
+    let slow = words(rank(1, 130.0, 0.03));
+    assert_eq!(slow.bound, Bound::Rank);
+    assert_eq!(slow.because, "one rank is slow: rank 1 takes 130.0 ms per step, the median of 3 ranks is 101.0 ms");
+    let even = words(rank(1, 101.0, 0.03));
+    assert_eq!(even.bound, Bound::Communication);
+    assert!(even.next.contains("`run --all-ranks`"), "{}", even.next);
+    let [step, least, most] = [100.0, 5.0, 60.0].map(|ms| Micros::new(ms * 1e3).unwrap());
+    let mut waits = seen(rank(1, 100.0, 0.03));
+    for (process, waiting) in waits.processes.iter_mut().zip([most, least, most]) {
+        process.exchange = Some(Exchange { step, waiting });
+    }
+    let late = verdict(&waits, Some(&busy), None).unwrap();
+    assert_eq!(late.bound, Bound::Rank);
+    assert_eq!(late.because, "rank 1 is slow: the other ranks wait for it 60 % of each step");
+}
+
+#[test]
+fn what_is_not_known_says_why() {
+    let unknown = |seen: &Snapshot, profile: Option<&Profile>| verdict(seen, profile, None).unwrap_err();
+    assert_eq!(unknown(&Snapshot::default(), None), "unknown: no step recorded yet");
+    let shapes = Profile { step: None, ..profile(0, "fp32", &[("aten::mm", 0)]) };
+    assert_eq!(
+        unknown(&waiting(0.03, None), Some(&shapes)),
+        "unknown: recorded on a CPU or from shapes, without GPU timings, and data took 3 % of the time of the last 50 steps"
+    );
+}
