@@ -316,7 +316,7 @@ mod tests {
         let (index, why) = taken(&methods, &few, MethodChoice::Auto);
         assert_eq!(
             (index, why.as_str()),
-            (Some(0), "8.0 % off on 50 steps; wave-scaling 5.0 % on 19: too few steps to prefer it")
+            (Some(0), "8.0 % error on 50 steps; wave-scaling 5.0 % on 19: too few steps to prefer it")
         );
         let (methods, enough) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.05, ENOUGH))]);
         let (index, why) = taken(&methods, &enough, MethodChoice::Auto);

@@ -185,7 +185,7 @@ impl MemoryNeed {
             working: self.working,
             narrowest: None,
         };
-        let available = format!("{} GB of {} GB may be used", gib(usable), gib(gpu.memory));
+        let available = format!("{} of {} GB usable", gib(usable), gib(gpu.memory));
         if let (Some(most), Some(narrowest)) = (self.peak, &self.narrowest) {
             let least = narrowest.fit(rates);
             let bytes = least.needed.unwrap_or(most);
@@ -197,7 +197,7 @@ impl MemoryNeed {
                 (Fits::Unknown, "may fit: needs")
             };
             let source = self::word(self.source);
-            let recorded = if self.widened { "in narrower numbers" } else { "in wider numbers" };
+            let recorded = if self.widened { "in a narrower precision" } else { "in a wider precision" };
             let reason = format!("{word} {} to {} GB, {source} {recorded}; {available}", gib(bytes), gib(most));
             let smaller = self.line.filter(|_| fits == Fits::No);
             let largest_batch = smaller.and_then(|line| line.largest(rates));

@@ -196,7 +196,7 @@ fn computed_peaks_are_told_from_recorded_ones() {
     let t4 = Rates::new(&gpu);
     let need = MemoryNeed::of(&small, None);
     assert!(need.fit(&t4).reason.contains("(peak computed from shapes, not checked on a GPU, and 1 GB"));
-    assert!(need.resized(TWICE).fit(&t4).reason.contains("needs 4.9 to 8.9 GB, computed in narrower numbers"));
+    assert!(need.resized(TWICE).fit(&t4).reason.contains("needs 4.9 to 8.9 GB, computed in a narrower precision"));
     let line = MemoryLine::of_profiles(&[(16, &small), (32, &large)]).unwrap();
     assert!(line.to_string().ends_with("a line through 2 peaks computed from shapes, not checked on a GPU"));
     assert!(line.need(64).fit(&t4).reason.contains("line through peaks computed from shapes"));
