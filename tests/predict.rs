@@ -593,7 +593,7 @@ fn products_without_matrix_cores_are_warned_of() {
     for (dtype, precision, gpu, warning, is_said) in [
         ("float8_e4m3", Precision::Fp8, "a100-sxm4-40gb", "PyTorch does not run them", true),
         ("float8_e4m3", Precision::Fp8, "h100-sxm5-80gb", "", false),
-        ("bfloat16", Precision::Bf16, "t4", "products in bf16 are predicted at FP32 speed", true),
+        ("bfloat16", Precision::Bf16, "t4", "no bf16 tensor cores, so products are predicted at FP32 speed", true),
         ("float32", Precision::Tf32, "v100-sxm2-16gb", "", false),
         ("float32", Precision::Fp32, "v100-sxm2-16gb", "", false),
     ] {
