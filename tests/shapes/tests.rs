@@ -185,7 +185,7 @@ fn what_is_traced_is_predicted_and_told_as_computed(python: &str) {
     let output = place.trace(python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "4096,8192"]);
     let text = out(&output);
     assert!(
-        text.contains("shapes were traced") && text.contains("computed from shapes, not checked on a GPU"),
+        text.contains("traced by shapes") && text.contains("computed from shapes, not checked on a GPU"),
         "{text}"
     );
     let files = ["mlp-build-b4096.habitat.json.zst", "mlp-build-b8192.habitat.json.zst"];
