@@ -184,10 +184,7 @@ fn what_is_traced_is_predicted_and_told_as_computed(python: &str) {
     let place = Place::new();
     let output = place.trace(python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "4096,8192"]);
     let text = out(&output);
-    assert!(
-        text.contains("traced by shapes") && text.contains("computed from shapes, not checked on a GPU"),
-        "{text}"
-    );
+    assert!(text.contains("traced by shapes") && text.contains("computed from shapes, not checked on a GPU"), "{text}");
     let files = ["mlp-build-b4096.habitat.json.zst", "mlp-build-b8192.habitat.json.zst"];
     let batches = place.habitat(&["batches", files[0], files[1], "--to", "t4"]).output().unwrap();
     assert!(out(&batches).contains("traced at batch 4096, 8192"), "{}", out(&batches));
