@@ -233,18 +233,18 @@ impl Behaviour for PlanScreen {
 }
 
 /// The next view of the lower pane.
-pub fn next_lower(app: &App) -> Lower {
+pub(crate) fn next_lower(app: &App) -> Lower {
     let place = Lower::ALL.iter().position(|lower| *lower == app.planner.lower).unwrap_or(0);
     Lower::ALL[(place + 1) % Lower::ALL.len()]
 }
 
 /// Whether the chart fits beside the table.
-pub const fn chart_beside(app: &App) -> bool {
+pub(crate) const fn chart_beside(app: &App) -> bool {
     app.size.0 >= 110 && app.size.1 >= 28
 }
 
 /// State of planning, unless it is done.
-pub fn state_line(app: &App) -> Option<String> {
+pub(crate) fn state_line(app: &App) -> Option<String> {
     let rerun = app.setup.keymap.hint(Action::Rerun);
     match app.plan.state() {
         JobState::Running => Some("planning …".to_owned()),
@@ -277,14 +277,14 @@ pub fn confidence(app: &App) -> Confidence {
 }
 
 /// Hours at that end, in words.
-pub fn finish_words(app: &App, range: &Range<Hours>) -> String {
+pub(crate) fn finish_words(app: &App, range: &Range<Hours>) -> String {
     let confidence = confidence(app);
     let most = if confidence == Confidence::High { "≤ " } else { "" };
     format!("{most}{}", format::hours(confidence.end(range)))
 }
 
 /// Date of a part's price, and its age.
-pub fn date_words(part: &Part) -> String {
+pub(crate) fn date_words(part: &Part) -> String {
     let date = part.offer.as_of.map_or_else(|| "undated price".to_owned(), |date| format!("price of {date}"));
     part.offer.trust.age_days.map_or_else(|| date.clone(), |days| format!("{date}, {days} days old"))
 }
@@ -301,12 +301,12 @@ pub fn offer_words(part: &Part) -> String {
 }
 
 /// GPUs in words.
-pub fn gpus_words(part: &Part) -> String {
+pub(crate) fn gpus_words(part: &Part) -> String {
     parts::gpu_words(part)
 }
 
 /// Method of the step time behind a part.
-pub fn method_of(app: &App, part: &Part) -> String {
+pub(crate) fn method_of(app: &App, part: &Part) -> String {
     let row = app.predict.rows.iter().find(|row| row.slug == part.gpu);
     row.map_or_else(|| "predicted".to_owned(), |row| crate::app::screen::predict::method_words(&row.step))
 }
@@ -317,7 +317,7 @@ pub fn warnings(app: &App, brief: bool) -> Vec<String> {
 }
 
 /// The table of the lower pane; `None` if it shows none.
-pub fn lower_table(app: &App) -> Option<Table> {
+pub(crate) fn lower_table(app: &App) -> Option<Table> {
     match app.planner.lower {
         Lower::Alternatives => Some(alternatives_table(app)),
         Lower::Beside => Some(beside_table(app)),
@@ -329,7 +329,7 @@ pub fn lower_table(app: &App) -> Option<Table> {
 }
 
 /// The same without rows far from the selected one.
-pub fn lower_on_screen(app: &App) -> Option<Table> {
+pub(crate) fn lower_on_screen(app: &App) -> Option<Table> {
     match app.planner.lower {
         Lower::Rejected => Some(rejected_table(app, app.planner.list.near(app.size.1))),
         _ => lower_table(app),
@@ -346,7 +346,7 @@ fn lower(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>, empty: &str) -> 
 }
 
 /// The plan and the best single offers.
-pub fn alternatives_table(app: &App) -> Table {
+pub(crate) fn alternatives_table(app: &App) -> Table {
     let confidence = confidence(app);
     let columns = vec![
         Column::words("", 1, 0),
@@ -393,7 +393,7 @@ pub fn alternatives_table(app: &App) -> Table {
 }
 
 /// The plan over time, and its cost by item.
-pub fn timeline_table(app: &App) -> Table {
+pub(crate) fn timeline_table(app: &App) -> Table {
     let table = app.plan.value().map_or_else(Table::default, uses::table);
     lower(app, table.columns, table.rows, "No plan meets the limits; see the reasons above, or relax the limits.")
 }

@@ -279,7 +279,7 @@ fn times_words(times: f64, of: Precision) -> String {
 }
 
 /// Speed-up of the chosen precision in words: on the recording GPU, else the median of all GPUs.
-pub fn speed_up_words(app: &App) -> Option<String> {
+pub(crate) fn speed_up_words(app: &App) -> Option<String> {
     let of = app.setup.profile.workload.precision?;
     let times = |times: f64| times_words(times, of);
     let recorded = app.setup.profile.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
@@ -293,7 +293,7 @@ pub fn speed_up_words(app: &App) -> Option<String> {
 }
 
 /// The prediction of the selected row, or of the opened GPU.
-pub fn selected_prediction(app: &App) -> Option<&Prediction> {
+pub(crate) fn selected_prediction(app: &App) -> Option<&Prediction> {
     let predictions = app.predictions.value()?;
     match &app.predict.opened {
         Some(slug) => predictions.predictions.iter().find(|prediction| prediction.gpu.slug == *slug),
@@ -325,7 +325,7 @@ fn detailed<'a>(app: &'a App, gpu: &GpuSlug) -> Option<&'a Prediction> {
 }
 
 /// State of the prediction, unless it is done.
-pub fn state_line(app: &App) -> Option<String> {
+pub(crate) fn state_line(app: &App) -> Option<String> {
     match app.predictions.state() {
         JobState::Running => Some(format!("predicting the step on {} GPUs …", app.setup.catalog.len())),
         JobState::Failed(reason) => {
@@ -348,10 +348,10 @@ pub fn failed(app: &App) -> bool {
 }
 
 /// Text for content that waits for failed predictions; the reason is shown elsewhere.
-pub const NEEDS_PREDICTION: &str = "needs the prediction";
+pub(crate) const NEEDS_PREDICTION: &str = "needs the prediction";
 
 /// Range and method of a step.
-pub fn range_and_method(step: &Estimate) -> String {
+pub(crate) fn range_and_method(step: &Estimate) -> String {
     format!("{} · {}", format::time_range(step.range.low, step.range.high), method_words(step))
 }
 
@@ -362,7 +362,7 @@ pub fn warnings(app: &App, brief: bool) -> Vec<String> {
 }
 
 /// Warnings about the GPUs of a comparison or a what-if GPU, in a few words.
-pub fn warnings_of_shown(app: &App) -> Vec<String> {
+pub(crate) fn warnings_of_shown(app: &App) -> Vec<String> {
     let Some(all) = app.predictions.value() else { return Vec::new() };
     let compared = app.predict.difference.as_ref().and_then(|compared| compared.gpus.clone());
     let shown = compared.map_or_else(
