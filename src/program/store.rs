@@ -118,7 +118,7 @@ pub fn black_box(folder: &Path) -> Result<BlackBoxModel, StoreError> {
 ///
 /// # Errors
 /// [`StoreError`] with the file and the problem.
-pub fn read_totals(path: &Path) -> Result<OperatorTotals, StoreError> {
+pub(crate) fn read_totals(path: &Path) -> Result<OperatorTotals, StoreError> {
     OperatorTotals::from_json(&read(path, Limit::BLACK_BOX)?).map_err(|error| StoreError::content(path, error))
 }
 

@@ -48,7 +48,7 @@ use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
 
 /// Smallest terminal, in columns and rows, that every answer fits on.
-pub const SMALLEST: (u16, u16) = (50, 15);
+pub(crate) const SMALLEST: (u16, u16) = (50, 15);
 
 /// Source of the profile.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -125,7 +125,7 @@ impl Op {
     }
 
     /// Whether it is a depthwise convolution.
-    pub fn is_depthwise(&self) -> bool {
+    pub(crate) fn is_depthwise(&self) -> bool {
         match (self.name.form, &self.sizes) {
             (Form::Convolution { depthwise: true, .. }, _) => true,
             (_, Some(Sizes::Convolution(convolution))) => {

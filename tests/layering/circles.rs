@@ -23,29 +23,14 @@ impl Crate {
     fn add(&mut self, source: &Source) {
         let module = module(&source.path);
         let names = self.names.entry(module.clone()).or_default();
-        let mut statement: Option<(usize, String)> = None;
-        for (number, line) in &source.code {
-            let code = line.trim();
-            let unscoped = code.strip_prefix("pub").map_or(code, |rest| {
-                rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest).trim_start()
-            });
-            match (&mut statement, unscoped.strip_prefix("use ")) {
-                (Some((_, text)), _) => text.push_str(code),
-                (None, Some(rest)) => statement = Some((*number, rest.to_owned())),
-                (None, None) => {
-                    let place = format!("{}:{number}", source.path);
-                    self.mentions.extend(paths(code).map(|path| (module.clone(), place.clone(), path)));
-                }
-            }
-            if let Some((number, text)) = statement.take_if(|(_, text)| text.ends_with(';')) {
-                let mut brought = Vec::new();
-                expand(text.trim_end_matches(';'), &[], &mut brought);
-                for (path, name) in brought {
-                    let place = format!("{}:{number}", source.path);
-                    self.mentions.push((module.clone(), place, path.clone()));
-                    names.insert(name, path);
-                }
-            }
+        let place = |number: usize| format!("{}:{number}", source.path);
+        for (number, code) in split(source).1 {
+            let place = place(number);
+            self.mentions.extend(paths(code).map(|path| (module.clone(), place.clone(), path)));
+        }
+        for (number, path, name) in brought(source) {
+            self.mentions.push((module.clone(), place(number), path.clone()));
+            names.insert(name, path);
         }
     }
 
@@ -102,6 +87,36 @@ impl Crate {
     }
 }
 
+/// The `use` statements of a file, and its other lines of code.
+fn split(source: &Source) -> (Vec<(usize, String)>, Vec<(usize, &str)>) {
+    let (mut statements, mut others) = (Vec::new(), Vec::new());
+    let mut open: Option<(usize, String)> = None;
+    for (number, line) in &source.code {
+        let code = line.trim();
+        let unscoped = code.strip_prefix("pub").map_or(code, |rest| {
+            rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest).trim_start()
+        });
+        match (&mut open, unscoped.strip_prefix("use ")) {
+            (Some((_, text)), _) => text.push_str(code),
+            (None, Some(rest)) => open = Some((*number, rest.to_owned())),
+            (None, None) => others.push((*number, code)),
+        }
+        statements.extend(open.take_if(|(_, text)| text.ends_with(';')));
+    }
+    (statements, others)
+}
+
+/// Paths that the `use` statements of a file bring in: line, path, name.
+pub(super) fn brought(source: &Source) -> Vec<(usize, Vec<String>, String)> {
+    let mut all = Vec::new();
+    for (number, text) in split(source).0 {
+        let mut found = Vec::new();
+        expand(text.trim_end_matches(';'), &[], &mut found);
+        all.extend(found.into_iter().map(|(path, name)| (number, path, name)));
+    }
+    all
+}
+
 /// The module of a file, from its path under `src/` (the first part of which is the crate).
 fn module(path: &str) -> Module {
     let parts = path.trim_end_matches(".rs").split('/').skip(1);
@@ -151,7 +166,7 @@ fn expand(tree: &str, before: &[&str], found: &mut Vec<(Vec<String>, String)>) {
 fn circles(sources: &[Source]) -> Vec<(String, String)> {
     let mut crates: BTreeMap<&str, Crate> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.path.contains('/')) {
-        crates.entry(super::room(&source.path)).or_default().add(source);
+        crates.entry(super::crate_of(&source.path)).or_default().add(source);
     }
     let mut found = Vec::new();
     for (name, own) in &crates {

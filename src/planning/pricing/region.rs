@@ -278,12 +278,28 @@ pub fn shown(region: &str) -> &str {
 
 /// Whether a filter matches a region, as described at the top of this file.
 pub fn is_named(provider: &str, region: &str, filter: &str) -> bool {
-    let wanted = split(filter);
-    let fits = |one: &str| {
-        let words = words(provider, one);
-        wanted.iter().all(|wanted| words.iter().any(|word| begins(word, wanted)))
-    };
-    !wanted.is_empty() && (split(region) == wanted || each(provider, region).into_iter().any(fits))
+    Words::new(provider, region).is_named(filter)
+}
+
+/// The words of a region, for several filters.
+#[derive(Debug)]
+pub struct Words {
+    name: Vec<String>,
+    each: Vec<BTreeSet<String>>,
+}
+
+impl Words {
+    /// Those of a provider's region.
+    pub fn new(provider: &str, region: &str) -> Self {
+        Self { name: split(region), each: each(provider, region).into_iter().map(|one| words(provider, one)).collect() }
+    }
+
+    /// Whether a filter matches the region.
+    pub fn is_named(&self, filter: &str) -> bool {
+        let wanted = split(filter);
+        let fits = |words: &BTreeSet<String>| wanted.iter().all(|wanted| words.iter().any(|word| begins(word, wanted)));
+        !wanted.is_empty() && (self.name == wanted || self.each.iter().any(fits))
+    }
 }
 
 /// Whether a word of a filter matches a word of a region.

@@ -133,7 +133,7 @@ pub enum Command {
 impl Command {
     /// The output file of a command, with the format of tables set by the file's extension; `None` for commands that
     /// write their own files.
-    pub fn document(&mut self) -> Option<FileArgs> {
+    pub(crate) fn document(&mut self) -> Option<FileArgs> {
         let (file, form) = match self {
             Self::Predict(args) => (&args.file_args, Some(&mut args.form)),
             Self::PlanJobs(args) => (&args.file_args, Some(&mut args.form)),
@@ -164,7 +164,7 @@ impl Command {
 
 impl Command {
     /// Whether the command prints text for people that may be longer than a terminal, and may be paged.
-    pub fn is_paged(&self) -> bool {
+    pub(crate) fn is_paged(&self) -> bool {
         let (pager, is_text) = match self {
             Self::Predict(args) => (&args.pager, args.form.is_text()),
             Self::Plan(args) => (&args.pager, args.is_text()),

@@ -1,4 +1,4 @@
-//! Choices of other rooms as command line values, under the same names as in files.
+//! Choices of the other crates as values on the command line, under the same names as in files.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 

@@ -269,7 +269,7 @@ impl Wish {
 
     /// The settings that also apply to available machines.
     #[must_use]
-    pub fn for_machines(&self) -> Self {
+    pub(crate) fn for_machines(&self) -> Self {
         Self {
             allow_unknown_memory: self.allow_unknown_memory,
             checkpoint_interval: self.checkpoint_interval,

@@ -33,7 +33,7 @@ pub fn gpus() -> Vec<GpuSpec> {
 }
 
 /// Text of a shipped GPU's file.
-pub fn gpu_text(slug: &GpuSlug) -> Option<&'static str> {
+pub(crate) fn gpu_text(slug: &GpuSlug) -> Option<&'static str> {
     CATALOG.get_file(format!("{slug}.toml"))?.contents_utf8()
 }
 

@@ -82,11 +82,11 @@ impl Limit {
     /// A plan, or the result of a run.
     pub const PLAN: Self = Self::megabytes("a plan", 4);
     /// Logs of runs.
-    pub const LOG: Self = Self::megabytes("a log of runs", 64);
+    pub(crate) const LOG: Self = Self::megabytes("a log of runs", 64);
     /// Tables of measured operators.
     pub const TABLE: Self = Self::megabytes("a table of measurements", 128);
     /// XPlane recordings; a protocol buffer has at most 2 GiB.
-    pub const XPLANE: Self = Self::megabytes("an XPlane recording", 2 << 10);
+    pub(crate) const XPLANE: Self = Self::megabytes("an XPlane recording", 2 << 10);
     /// Traces, which are read as a stream.
     pub const TRACE: Self = Self::megabytes("a trace", 1 << 20);
     /// Content of a pipe, which is copied to a temporary file, since files are read more than once.

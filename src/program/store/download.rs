@@ -30,7 +30,7 @@ pub struct DownloadError {
 
 impl DownloadError {
     /// Whether the server could not be reached at all, so that its other files cannot be downloaded either.
-    pub const fn is_unreachable(&self) -> bool {
+    pub(crate) const fn is_unreachable(&self) -> bool {
         self.is_unreachable
     }
 }
@@ -340,6 +340,6 @@ pub fn shown(url: &str) -> String {
 }
 
 /// Whether a path is a URL.
-pub fn is_url(path: &Path) -> bool {
+pub(crate) fn is_url(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.starts_with("http://") || path.starts_with("https://"))
 }

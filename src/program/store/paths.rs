@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use directories::ProjectDirs;
 
 /// Environment variable with a folder to use instead of the platform's configuration and data folders.
-pub const CONFIG_DIR_VARIABLE: &str = "HABITAT_TUI_CONFIG_DIR";
+pub(crate) const CONFIG_DIR_VARIABLE: &str = "HABITAT_TUI_CONFIG_DIR";
 
 /// The user's folders, which need not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Paths {
     }
 
     /// Whether the user has set the folder explicitly.
-    pub fn is_given() -> bool {
+    pub(crate) fn is_given() -> bool {
         std::env::var_os(CONFIG_DIR_VARIABLE).is_some_and(|path| !path.is_empty())
     }
 

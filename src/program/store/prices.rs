@@ -95,7 +95,7 @@ pub fn file_of(paths: &Paths, provider: &str) -> PathBuf {
 ///
 /// # Errors
 /// [`StoreError`] with the file and a remedy.
-pub fn check_replaceable(path: &Path, force: bool) -> Result<(), StoreError> {
+pub(crate) fn check_replaceable(path: &Path, force: bool) -> Result<(), StoreError> {
     let old = files::there(files::read_text(path, Limit::CATALOG))?;
     if force || old.is_none_or(|text| text.starts_with(MADE)) {
         return Ok(());
@@ -108,7 +108,7 @@ pub fn check_replaceable(path: &Path, force: bool) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Write`] with the folder.
-pub fn check_folder(paths: &Paths) -> Result<(), StoreError> {
+pub(crate) fn check_folder(paths: &Paths) -> Result<(), StoreError> {
     let folder = paths.pricing();
     let made = std::fs::create_dir_all(&folder).and_then(|()| tempfile::tempfile_in(&folder));
     made.map(drop).map_err(|source| StoreError::Write { path: folder, source })

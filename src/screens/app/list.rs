@@ -28,7 +28,7 @@ impl ListState {
     }
 
     /// Whether there is a filter.
-    pub fn is_filtered(&self) -> bool {
+    pub(crate) fn is_filtered(&self) -> bool {
         !self.filter.trim().is_empty()
     }
 
@@ -38,7 +38,7 @@ impl ListState {
     }
 
     /// Sets the filter and selects the first row.
-    pub fn set_filter(&mut self, filter: String) {
+    pub(crate) fn set_filter(&mut self, filter: String) {
         (self.filter, self.selected) = (filter, 0);
     }
 
@@ -49,7 +49,7 @@ impl ListState {
 
     /// The same for a row with figures, looked up by lower-case name. If the row lacks a figure (`Some(None)`), every
     /// comparison with it is false.
-    pub fn passes_with(&self, text: &str, figure: impl Fn(&str) -> Option<Option<f64>>) -> bool {
+    pub(crate) fn passes_with(&self, text: &str, figure: impl Fn(&str) -> Option<Option<f64>>) -> bool {
         let filter = self.filter.trim().to_lowercase();
         let (inverted, words) = filter.strip_prefix('!').map_or((false, filter.as_str()), |rest| (true, rest));
         if words.trim().is_empty() {

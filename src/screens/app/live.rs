@@ -70,7 +70,7 @@ impl Leaving {
 
 impl App {
     /// Whether the profile is still to come.
-    pub fn is_awaiting(&self) -> bool {
+    pub(crate) fn is_awaiting(&self) -> bool {
         self.setup.source == Source::Awaited
     }
 

@@ -225,7 +225,7 @@ impl Modal {
     }
 
     /// The selected row of its list, which a click sets.
-    pub const fn selected_mut(&mut self) -> Option<&mut usize> {
+    pub(crate) const fn selected_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::Palette { selected, .. }
             | Self::Places { selected, .. }
@@ -275,7 +275,7 @@ pub fn messages(app: &App) -> Vec<(String, String)> {
 }
 
 /// Actions whose name, description or keys contain all words of `query`.
-pub fn matching(app: &App, query: &str) -> Vec<&'static Spec> {
+pub(crate) fn matching(app: &App, query: &str) -> Vec<&'static Spec> {
     let query = query.to_lowercase();
     ACTIONS
         .iter()
@@ -300,7 +300,7 @@ pub enum HelpLine {
 }
 
 /// Lines of the help that match the search.
-pub fn help_lines(app: &App, query: &str) -> Vec<HelpLine> {
+pub(crate) fn help_lines(app: &App, query: &str) -> Vec<HelpLine> {
     let found = matching(app, query);
     let mut lines = Vec::new();
     for &group in Group::ALL {

@@ -6,7 +6,7 @@ use habitat_prediction::{Host, MethodChoice};
 use habitat_reports::format;
 
 /// Method, precision, host, batch size and what-if GPU, if they differ from the recording.
-pub fn modes(app: &App) -> Vec<String> {
+pub(crate) fn modes(app: &App) -> Vec<String> {
     let method = app.chosen.method.filter(|method| *method != MethodChoice::Auto);
     let host = app.chosen.host.or_else(|| app.predictions.value().map(|all| all.host));
     let batch = app.chosen.batch.flatten();

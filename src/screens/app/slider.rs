@@ -59,7 +59,7 @@ const FAR: usize = 5;
 
 impl Ladder {
     /// Its values, ascending.
-    pub fn rungs(self) -> Vec<f64> {
+    pub(crate) fn rungs(self) -> Vec<f64> {
         match self {
             Self::Hours => HOURS.to_vec(),
             Self::Gpus => (0..=10).map(|doublings| f64::from(1 << doublings)).collect(),
@@ -87,7 +87,7 @@ impl Ladder {
     }
 
     /// The smallest rung at or above `value`; the top if there is none.
-    pub fn at_or_above(self, value: f64) -> f64 {
+    pub(crate) fn at_or_above(self, value: f64) -> f64 {
         let rungs = self.rungs();
         rungs.iter().find(|rung| **rung >= value).or(rungs.last()).copied().unwrap_or(value)
     }
@@ -100,7 +100,7 @@ impl Ladder {
     }
 
     /// The rung closest to a position from 0 to 1.
-    pub fn at_position(self, position: f64) -> f64 {
+    pub(crate) fn at_position(self, position: f64) -> f64 {
         let rungs = self.rungs();
         let near = |rung: &f64| (self.position(*rung) - position).abs();
         rungs.iter().copied().min_by(|a, b| near(a).total_cmp(&near(b))).unwrap_or(1.0)

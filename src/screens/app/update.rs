@@ -245,7 +245,6 @@ impl App {
         }
     }
 
-    /// Sorts by a column, or by the next one; the column in use is reversed.
     /// Filters the list in focus anew, with the row of this key selected as before if it is shown.
     pub(super) fn filter_again(&mut self, filter: String, selected: Option<&str>) {
         let screen = self.screen.behaviour();
@@ -258,6 +257,7 @@ impl App {
         }
     }
 
+    /// Sorts by a column, or by the next one; the column in use is reversed.
     fn sort(&mut self, column: Option<usize>) {
         let screen = self.screen.behaviour();
         let columns = screen.sorts(self);

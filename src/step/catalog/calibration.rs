@@ -14,7 +14,7 @@ pub const FORMAT: &str = "habitat-calibration";
 /// Version of the format.
 pub const VERSION: u32 = 1;
 /// Element types of the measured matrix products.
-pub const PRODUCT_TYPES: [&str; 5] = ["fp32", "tf32", "bf16", "fp16", "fp8"];
+pub(crate) const PRODUCT_TYPES: [&str; 5] = ["fp32", "tf32", "bf16", "fp16", "fp8"];
 
 /// Measurements of one board in one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -277,7 +277,7 @@ impl Calibration {
 
     /// The same calibration with all bandwidths multiplied by `factor`.
     #[must_use]
-    pub fn with_bandwidth_times(mut self, factor: f64) -> Self {
+    pub(crate) fn with_bandwidth_times(mut self, factor: f64) -> Self {
         if let Some(bandwidth) = &mut self.bandwidth {
             let spreads = [&mut bandwidth.copy_gbps, &mut bandwidth.read_gbps, &mut bandwidth.write_gbps];
             for spread in spreads.into_iter().flatten() {

@@ -61,7 +61,7 @@ impl Default for Changes {
 
 impl Changes {
     /// Smallest and largest factor.
-    pub const LIMITS: [f64; 2] = [0.1, 10.0];
+    pub(crate) const LIMITS: [f64; 2] = [0.1, 10.0];
 
     /// Factor of one figure.
     pub const fn get(&self, figure: Figure) -> f64 {

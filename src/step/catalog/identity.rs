@@ -195,7 +195,7 @@ impl Catalog {
 
     /// GPUs with these multiprocessors and this memory, and this compute capability if recorded, for recordings without
     /// a GPU name. Empty if multiprocessors or memory are missing.
-    pub fn with_figures(&self, identity: &DeviceIdentity) -> Vec<&GpuSpec> {
+    pub(crate) fn with_figures(&self, identity: &DeviceIdentity) -> Vec<&GpuSpec> {
         if identity.sm_count.is_none() || identity.memory_bytes.is_none() {
             return Vec::new();
         }

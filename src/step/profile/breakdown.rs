@@ -42,7 +42,7 @@ impl GroupBy {
 }
 
 /// Label for operations outside of all modules.
-pub const OUTSIDE: &str = "outside modules";
+pub(crate) const OUTSIDE: &str = "outside modules";
 
 /// One entry of a breakdown.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -132,7 +132,7 @@ pub enum NotMeasured {
 ///
 /// # Errors
 /// [`NotMeasured`] with the missing measurement.
-pub fn check_measured(profile: &Profile) -> Result<(), NotMeasured> {
+pub(crate) fn check_measured(profile: &Profile) -> Result<(), NotMeasured> {
     if profile.measured_step().is_none() {
         return Err(NotMeasured::Step);
     }

@@ -299,7 +299,7 @@ impl DType {
     }
 
     /// Whether its numbers have a real and an imaginary part.
-    pub const fn is_complex(&self) -> bool {
+    pub(crate) const fn is_complex(&self) -> bool {
         matches!(self, Self::Complex32 | Self::Complex64 | Self::Complex128)
     }
 

@@ -143,7 +143,7 @@ impl Precision {
     }
 
     /// Whether matrix products of 32-bit tensors may use TF32; off by default in PyTorch.
-    pub const fn allows_tf32_products(self) -> bool {
+    pub(crate) const fn allows_tf32_products(self) -> bool {
         matches!(self, Self::Tf32 | Self::Tf32Products)
     }
 

@@ -145,7 +145,7 @@ pub struct PlanArgs {
 
 impl PlanArgs {
     /// Whether text for people goes to standard output.
-    pub const fn is_text(&self) -> bool {
+    pub(crate) const fn is_text(&self) -> bool {
         let has_form = self.json || self.toml || self.csv || self.markdown || self.export.is_some();
         !has_form && self.output.is_none()
     }

@@ -21,7 +21,7 @@ pub struct TableForm {
 
 impl TableForm {
     /// Whether no format is set, so the output is text for people.
-    pub const fn is_text(self) -> bool {
+    pub(crate) const fn is_text(self) -> bool {
         !(self.json || self.csv || self.markdown)
     }
 }
@@ -62,7 +62,7 @@ impl FileArgs {
 impl TableForm {
     /// The format, from the file's extension if no flag sets one.
     #[must_use]
-    pub fn for_file(self, path: &Path) -> Self {
+    pub(crate) fn for_file(self, path: &Path) -> Self {
         let ending = FileArgs::ending(path).filter(|_| self.is_text());
         match ending.as_deref() {
             Some("json") => Self { json: true, ..self },

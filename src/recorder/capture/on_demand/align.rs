@@ -72,19 +72,19 @@ fn number_after(text: &[u8], key: &[u8]) -> Option<f64> {
 }
 
 /// Whether windows of `iterations` iterations each cover the same steps.
-pub fn are_aligned(spans: &[Span], iterations: u32) -> bool {
+pub(crate) fn are_aligned(spans: &[Span], iterations: u32) -> bool {
     let starts = spans.iter().map(|span| span.start_us);
     let (Some(first), Some(last)) = (starts.clone().reduce(f64::min), starts.reduce(f64::max)) else { return true };
     iteration_us(spans, iterations).is_none_or(|iteration| last - first < 0.5 * iteration)
 }
 
 /// Length of an iteration in microseconds, from the shortest window.
-pub fn iteration_us(spans: &[Span], iterations: u32) -> Option<f64> {
+pub(crate) fn iteration_us(spans: &[Span], iterations: u32) -> Option<f64> {
     spans.iter().map(|span| span.duration_us() / f64::from(iterations.max(1))).reduce(f64::min)
 }
 
 /// First multiple of iterations to start at, before the step time is known.
-pub const FIRST_ROUND_UP: u32 = 16;
+pub(crate) const FIRST_ROUND_UP: u32 = 16;
 /// Length of the wait for a common iteration, as a multiple of the time between the first and the last rank's request.
 /// With 8, one try in eight falls on both sides of such an iteration.
 const LONGER: f64 = 8.0;
@@ -93,7 +93,7 @@ const LONGEST_S: f64 = 60.0;
 
 /// Multiple of iterations to start at after a try with `last` failed; the requests were `spread` apart, and an
 /// iteration takes `iteration_us`.
-pub fn next_round_up(last: u32, spread: Duration, iteration_us: f64) -> u32 {
+pub(crate) fn next_round_up(last: u32, spread: Duration, iteration_us: f64) -> u32 {
     let iteration = (iteration_us / 1e6).max(1e-6);
     let wanted = (LONGER * spread.as_secs_f64().max(0.05)).min(LONGEST_S) / iteration;
     let wanted = (wanted.ceil().clamp(1.0, f64::from(1_u32 << 20)) as u32).next_power_of_two();

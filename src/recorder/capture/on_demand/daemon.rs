@@ -112,7 +112,7 @@ impl Daemon {
     }
 
     /// Stops sending requests.
-    pub fn withdraw(&mut self) {
+    pub(crate) fn withdraw(&mut self) {
         self.round = None;
     }
 

@@ -52,7 +52,7 @@ impl Request {
 }
 
 /// The file that a process writes for [`Request::trace`], given the process's own id.
-pub fn written_by(trace: &Path, pid: i32) -> PathBuf {
+pub(crate) fn written_by(trace: &Path, pid: i32) -> PathBuf {
     let name = trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let stem = name.strip_suffix(".json").unwrap_or(&name);
     trace.with_file_name(format!("{stem}_{pid}.json"))

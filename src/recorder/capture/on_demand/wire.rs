@@ -143,7 +143,7 @@ fn frame(kind: &[u8], body: &[u8]) -> Vec<u8> {
 }
 
 /// Reply to [`Message::Context`].
-pub fn context_reply(known: u32) -> Vec<u8> {
+pub(crate) fn context_reply(known: u32) -> Vec<u8> {
     frame(b"ctxt", &known.to_le_bytes())
 }
 

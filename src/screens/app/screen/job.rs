@@ -102,7 +102,7 @@ fn stopping(sent: StopSignal) -> String {
 }
 
 /// The signals that will be sent to stop a job after `sent`.
-pub fn stop_signals(sent: Option<StopSignal>) -> String {
+pub(crate) fn stop_signals(sent: Option<StopSignal>) -> String {
     let mut signal = sent.map_or(StopSignal::Interrupt, |sent| sent.stronger().unwrap_or(sent));
     let mut words = match signal {
         StopSignal::Interrupt => format!("{}, as Ctrl-C does", signal.name()),
@@ -247,7 +247,7 @@ fn recorded(app: &App) -> Option<&Profile> {
 }
 
 /// Time left, cost, and the same run on other GPUs, with their labels.
-pub fn economy(app: &App, live: &Live) -> Vec<(&'static str, (String, Role))> {
+pub(crate) fn economy(app: &App, live: &Live) -> Vec<(&'static str, (String, Role))> {
     let Live { job: Job { aim, wanted: Wanted::Steps { .. }, .. }, seen, .. } = live else { return Vec::new() };
     let price = run::price(*aim, recorded(app), &app.setup.prices);
     if aim.steps.is_none() && price.is_none() {
@@ -378,7 +378,7 @@ pub fn next(app: &App, live: &Live) -> (String, Role) {
 }
 
 /// Content of a screen without a profile: the reason, and what the screen will show.
-pub fn awaited(app: &App) -> Vec<(String, Role)> {
+pub(crate) fn awaited(app: &App) -> Vec<(String, Role)> {
     let Some(live) = &app.live else { return Vec::new() };
     let will = app.screen.behaviour().awaits().unwrap_or_default();
     let (state, role) = state(live);

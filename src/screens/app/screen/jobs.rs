@@ -76,7 +76,7 @@ pub fn table(app: &App) -> Table {
 }
 
 /// Running computation, or the reason for a missing result.
-pub fn state_line(app: &App) -> Option<String> {
+pub(crate) fn state_line(app: &App) -> Option<String> {
     let rerun = app.setup.keymap.hint(Action::Rerun);
     match app.jobs.plan.state() {
         JobState::Running => Some("planning the jobs …".to_owned()),

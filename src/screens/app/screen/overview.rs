@@ -126,7 +126,7 @@ pub fn peak(profile: &Profile) -> Option<String> {
 }
 
 /// Memory by kind at the peak, in at most `width` characters.
-pub fn memory_by_kind(profile: &Profile, width: usize) -> Option<String> {
+pub(crate) fn memory_by_kind(profile: &Profile, width: usize) -> Option<String> {
     Some(memory::kinds_within(profile.step.as_ref()?.memory.as_ref()?, width))
 }
 

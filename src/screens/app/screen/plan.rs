@@ -1,12 +1,15 @@
 //! Fourth screen: sliders for the goal, the plan, and its alternatives.
 
 mod beside;
+mod frontier;
 mod goal;
 mod lists;
 pub mod offer;
 mod places;
 
 pub use beside::{beside_table, beside_words};
+use frontier::planned_point;
+pub use frontier::{cursor_words, frontier_point, frontier_table};
 pub use goal::{knob_words, ladder, set_date, set_knob, set_work, slide, toggles, value, work_words};
 use lists::{ALTERNATIVES_BY, REJECTED_BY};
 pub use lists::{candidates, rejected};
@@ -25,7 +28,7 @@ use crate::app::screen::predict;
 use crate::app::slider::Knob;
 use habitat_base::text::clean;
 use habitat_base::units::{Hours, Range};
-use habitat_planning::plan::{Confidence, FrontierPart, FrontierPoint, Goal, Part};
+use habitat_planning::plan::{Confidence, Goal, Part};
 use habitat_planning::pricing::region;
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::{GlyphSet, Role};
@@ -230,34 +233,18 @@ impl Behaviour for PlanScreen {
 }
 
 /// The next view of the lower pane.
-pub fn next_lower(app: &App) -> Lower {
+pub(crate) fn next_lower(app: &App) -> Lower {
     let place = Lower::ALL.iter().position(|lower| *lower == app.planner.lower).unwrap_or(0);
     Lower::ALL[(place + 1) % Lower::ALL.len()]
 }
 
-/// The plan under the cursor in the view of cost against time; `None` in other views.
-pub fn frontier_point(app: &App) -> Option<&FrontierPoint> {
-    let is_there = app.planner.lower == Lower::Chart && app.planner.pane == Pane::Lower;
-    app.frontier.get(app.planner.list.selected).filter(|_| is_there)
-}
-
-/// Index of the current plan among the best trade-offs, if it is one of them.
-fn planned_point(app: &App) -> Option<usize> {
-    let (cost, offers) = (app.plan.value()?.total?.cost.mid.get(), &app.plan.value()?.parts);
-    app.frontier.iter().position(|point| {
-        let same =
-            point.parts.len() == offers.len() && point.parts.iter().zip(offers).all(|(a, b)| a.offer == b.offer.id);
-        same && (point.cost.mid.get() - cost).abs() <= 0.005
-    })
-}
-
 /// Whether the chart fits beside the table.
-pub const fn chart_beside(app: &App) -> bool {
+pub(crate) const fn chart_beside(app: &App) -> bool {
     app.size.0 >= 110 && app.size.1 >= 28
 }
 
 /// State of planning, unless it is done.
-pub fn state_line(app: &App) -> Option<String> {
+pub(crate) fn state_line(app: &App) -> Option<String> {
     let rerun = app.setup.keymap.hint(Action::Rerun);
     match app.plan.state() {
         JobState::Running => Some("planning …".to_owned()),
@@ -290,14 +277,14 @@ pub fn confidence(app: &App) -> Confidence {
 }
 
 /// Hours at that end, in words.
-pub fn finish_words(app: &App, range: &Range<Hours>) -> String {
+pub(crate) fn finish_words(app: &App, range: &Range<Hours>) -> String {
     let confidence = confidence(app);
     let most = if confidence == Confidence::High { "≤ " } else { "" };
     format!("{most}{}", format::hours(confidence.end(range)))
 }
 
 /// Date of a part's price, and its age.
-pub fn date_words(part: &Part) -> String {
+pub(crate) fn date_words(part: &Part) -> String {
     let date = part.offer.as_of.map_or_else(|| "undated price".to_owned(), |date| format!("price of {date}"));
     part.offer.trust.age_days.map_or_else(|| date.clone(), |days| format!("{date}, {days} days old"))
 }
@@ -314,12 +301,12 @@ pub fn offer_words(part: &Part) -> String {
 }
 
 /// GPUs in words.
-pub fn gpus_words(part: &Part) -> String {
+pub(crate) fn gpus_words(part: &Part) -> String {
     parts::gpu_words(part)
 }
 
 /// Method of the step time behind a part.
-pub fn method_of(app: &App, part: &Part) -> String {
+pub(crate) fn method_of(app: &App, part: &Part) -> String {
     let row = app.predict.rows.iter().find(|row| row.slug == part.gpu);
     row.map_or_else(|| "predicted".to_owned(), |row| crate::app::screen::predict::method_words(&row.step))
 }
@@ -330,7 +317,7 @@ pub fn warnings(app: &App, brief: bool) -> Vec<String> {
 }
 
 /// The table of the lower pane; `None` if it shows none.
-pub fn lower_table(app: &App) -> Option<Table> {
+pub(crate) fn lower_table(app: &App) -> Option<Table> {
     match app.planner.lower {
         Lower::Alternatives => Some(alternatives_table(app)),
         Lower::Beside => Some(beside_table(app)),
@@ -342,7 +329,7 @@ pub fn lower_table(app: &App) -> Option<Table> {
 }
 
 /// The same without rows far from the selected one.
-pub fn lower_on_screen(app: &App) -> Option<Table> {
+pub(crate) fn lower_on_screen(app: &App) -> Option<Table> {
     match app.planner.lower {
         Lower::Rejected => Some(rejected_table(app, app.planner.list.near(app.size.1))),
         _ => lower_table(app),
@@ -359,7 +346,7 @@ fn lower(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>, empty: &str) -> 
 }
 
 /// The plan and the best single offers.
-pub fn alternatives_table(app: &App) -> Table {
+pub(crate) fn alternatives_table(app: &App) -> Table {
     let confidence = confidence(app);
     let columns = vec![
         Column::words("", 1, 0),
@@ -406,7 +393,7 @@ pub fn alternatives_table(app: &App) -> Table {
 }
 
 /// The plan over time, and its cost by item.
-pub fn timeline_table(app: &App) -> Table {
+pub(crate) fn timeline_table(app: &App) -> Table {
     let table = app.plan.value().map_or_else(Table::default, uses::table);
     lower(app, table.columns, table.rows, "No plan meets the limits; see the reasons above, or relax the limits.")
 }
@@ -415,53 +402,6 @@ pub fn timeline_table(app: &App) -> Table {
 pub fn legend(app: &App) -> String {
     let ascii = app.setup.glyphs == GlyphSet::Ascii;
     app.plan.value().map_or_else(String::new, |plan| uses::legend(plan, ascii))
-}
-
-/// The best trade-offs (Pareto front), from the fastest to the cheapest.
-pub fn frontier_table(app: &App) -> Table {
-    let confidence = confidence(app);
-    let columns = vec![
-        Column::words("", 1, 0),
-        Column::figures(if confidence == Confidence::High { "time ≤" } else { "time" }, 0),
-        Column::figures("low–high", 3),
-        Column::figures("cost", 0),
-        Column::figures("low–high, $", 2),
-        Column::words("with", 30, 1),
-    ];
-    let own = planned_point(app);
-    let rows = app
-        .frontier
-        .iter()
-        .enumerate()
-        .map(|(place, point)| {
-            let role = if own == Some(place) { Role::Good } else { Role::Text };
-            vec![
-                Cell::styled(Role::Good, if own == Some(place) { "✓" } else { "" }),
-                Cell::styled(role, format::hours(confidence.end(&point.hours))),
-                Cell::styled(Role::Muted, format::hours_range(&point.hours)),
-                Cell::styled(role, format::usd(point.cost.mid)),
-                Cell::styled(Role::Muted, format::usd_range(&point.cost).replace('$', "")),
-                Cell::styled(role, point_words(point)),
-            ]
-        })
-        .collect();
-    lower(app, columns, rows, "No offer fits the work.")
-}
-
-/// The plan under the cursor in the chart, in words.
-pub fn cursor_words(app: &App) -> Option<String> {
-    let point = app.frontier.get(app.planner.list.selected)?;
-    let (hours, cost) = (finish_words(app, &point.hours), format::usd_with_range(&point.cost));
-    Some(format!("{hours}, {cost}: {}", point_words(point)))
-}
-
-/// Offers of a point on the Pareto front, in words.
-fn point_words(point: &FrontierPoint) -> String {
-    let words = |part: &FrontierPart| {
-        let gpus = parts::machine_words(part.machines, part.all_gpus, &part.gpu);
-        format!("{gpus} {}, {}", part.tier, clean(part.offer.as_str().split('/').next().unwrap_or_default(), 20))
-    };
-    point.parts.iter().map(words).collect::<Vec<_>>().join(", then ")
 }
 
 fn machine_words(part: &Part) -> String {

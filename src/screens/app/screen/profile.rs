@@ -241,7 +241,7 @@ impl ProfileState {
     }
 
     /// Rebuilds the rows after a change of grouping or phase.
-    pub fn regroup(&mut self, profile: &Profile) {
+    pub(crate) fn regroup(&mut self, profile: &Profile) {
         self.entries = match &self.against {
             Some(against) => against::grouped(profile, &against.profile, self.by, self.phase),
             None => grouped(profile, self.by, self.phase),
@@ -262,7 +262,7 @@ impl ProfileState {
     }
 
     /// Selects the next phase that occurs.
-    pub fn next_phase(&mut self, profile: &Profile) {
+    pub(crate) fn next_phase(&mut self, profile: &Profile) {
         let phases: Vec<Phase> = Phase::ALL
             .into_iter()
             .filter(|phase| profile.operations.iter().any(|operation| operation.phase == *phase))
@@ -275,7 +275,7 @@ impl ProfileState {
     }
 
     /// Selects the next grouping.
-    pub fn next_group(&mut self, profile: &Profile) {
+    pub(crate) fn next_group(&mut self, profile: &Profile) {
         let place = GroupBy::ALL.iter().position(|by| *by == self.by).unwrap_or(0);
         let is_there = |by: &GroupBy| match by {
             GroupBy::Kernel => !is_unmeasured(profile),
@@ -319,7 +319,7 @@ pub fn table(app: &App) -> Table {
 }
 
 /// The table without rows far from the selected one.
-pub fn table_on_screen(app: &App) -> Table {
+pub(crate) fn table_on_screen(app: &App) -> Table {
     table_of(app, app.profile.list.near(app.size.1))
 }
 
@@ -413,7 +413,7 @@ fn finished(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>) -> Table {
 }
 
 /// A phase in one word of at most 12 letters.
-pub const fn phase_word(phase: Phase) -> &'static str {
+pub(crate) const fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::GradientAccumulation => "accumulation",
         Phase::Communication => "communicate",
@@ -422,7 +422,7 @@ pub const fn phase_word(phase: Phase) -> &'static str {
 }
 
 /// The colour of a phase.
-pub const fn phase_role(phase: Option<Phase>) -> Role {
+pub(crate) const fn phase_role(phase: Option<Phase>) -> Role {
     match phase {
         Some(Phase::Forward) => Role::Forward,
         Some(Phase::Backward) => Role::Backward,
@@ -449,7 +449,7 @@ pub fn segments(app: &App) -> Vec<(&Segment, bool)> {
 }
 
 /// Why there are no times, for a line above the table; `None` if there are.
-pub fn without_times(app: &App) -> Option<&'static str> {
+pub(crate) fn without_times(app: &App) -> Option<&'static str> {
     let profile = &app.setup.profile;
     is_unmeasured(profile).then_some(if profile.origin.is_none() {
         "No GPU timings: FLOPs and bytes from shapes; press 3 for predicted times."

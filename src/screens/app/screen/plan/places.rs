@@ -12,19 +12,23 @@ pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
     for offer in app.setup.prices.offers().iter().filter(|offer| offer.unusable.is_none()) {
         *regions.entry((&offer.provider, &offer.region)).or_default() += 1;
     }
-    let offers = |is_there: &dyn Fn(&str, &str) -> bool| {
-        regions.iter().filter(|((provider, region), _)| is_there(provider, region)).map(|(_, offers)| offers).sum()
-    };
+    let of_provider =
+        |name: &str| regions.iter().filter(|((provider, _), _)| *provider == name).map(|(_, offers)| offers).sum();
     let choice = |name: &str, offers, is_small| Choice { name: name.to_owned(), offers, is_small };
-    let mut all = vec![choice("", offers(&|_, _| true), false)];
+    let mut all = vec![choice("", regions.values().sum(), false)];
     match places {
         Places::Providers => {
             let mut names: Vec<&str> = regions.keys().map(|(provider, _)| *provider).collect();
             names.dedup();
-            all.extend(names.into_iter().map(|name| choice(name, offers(&|provider, _| provider == name), false)));
+            all.extend(names.into_iter().map(|name| choice(name, of_provider(name), false)));
         }
         Places::Regions => {
-            let of = |name: &str| offers(&|provider: &str, region: &str| region::is_named(provider, region, name));
+            let words: Vec<(region::Words, usize)> = regions
+                .iter()
+                .map(|((provider, region), offers)| (region::Words::new(provider, region), *offers))
+                .collect();
+            let of =
+                |name: &str| words.iter().filter(|(words, _)| words.is_named(name)).map(|(_, offers)| offers).sum();
             all.extend(region::areas().map(|area| choice(area, of(area), false)));
             // The command line separates regions by commas, so the names have none. Filters ignore them.
             let names: BTreeSet<String> =

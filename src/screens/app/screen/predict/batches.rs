@@ -131,7 +131,7 @@ fn is_upper_bound(sweep: &Sweep, row: &SweepRow) -> bool {
 }
 
 /// The largest batch that fits, in words.
-pub fn largest_words(sweep: &Sweep, on: &GpuSweep) -> Option<String> {
+pub(crate) fn largest_words(sweep: &Sweep, on: &GpuSweep) -> Option<String> {
     let batch = format::grouped(on.largest? as f64);
     Some(if on.rows.iter().any(|row| is_upper_bound(sweep, row)) {
         format!("a batch of {batch} fits; larger is not known")

@@ -30,7 +30,7 @@ fn start(app: &mut App, effects: &mut Vec<Effect>) {
 }
 
 /// Whether the selected specification is changed.
-pub fn is_changed(app: &App) -> bool {
+pub(crate) fn is_changed(app: &App) -> bool {
     app.predict.version.as_ref().is_some_and(|version| version.changes.get(version.along) != 1.0)
 }
 
@@ -70,7 +70,7 @@ pub(super) fn act(app: &mut App, action: Action, effects: &mut Vec<Effect>) -> b
 }
 
 /// Sliders: specification, value in words, and position from 0 to 1.
-pub fn sliders(app: &App) -> Vec<(Figure, String, f64)> {
+pub(crate) fn sliders(app: &App) -> Vec<(Figure, String, f64)> {
     let Some(version) = &app.predict.version else { return Vec::new() };
     let gpu = app.setup.catalog.get(&version.gpu);
     Figure::ALL

@@ -88,7 +88,7 @@ pub fn words(roof: &Roof, counted: Counted, time: Micros) -> Option<String> {
 }
 
 /// Prefix for FLOP/s, such as `3.2 T`.
-pub fn rate_words(rate: f64) -> String {
+pub(crate) fn rate_words(rate: f64) -> String {
     let text = format::short_count(rate);
     if text.contains(' ') { text } else { format!("{text} ") }
 }
