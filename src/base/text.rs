@@ -12,8 +12,8 @@ pub use secrets::{MASK, without_secrets};
 /// ellipsis.
 ///
 /// ```
-/// assert_eq!(habitat_tui::text::clean("\u{1b}[31mred", 20), "�[31mred");
-/// assert_eq!(habitat_tui::text::clean("abcdef", 4), "abc…");
+/// assert_eq!(habitat_base::text::clean("\u{1b}[31mred", 20), "�[31mred");
+/// assert_eq!(habitat_base::text::clean("abcdef", 4), "abc…");
 /// ```
 pub fn clean(text: &str, width: usize) -> String {
     // A name can be 100 kB long, so only the displayed part is read.
@@ -66,7 +66,7 @@ const END: (usize, usize) = (400, 4);
 ///
 /// ```
 /// let message = format!("x.json: {} is not a number", "9".repeat(5000));
-/// let shown = habitat_tui::text::to_screen(&message);
+/// let shown = habitat_base::text::to_screen(&message);
 /// assert!(shown.starts_with("x.json: 999") && shown.ends_with("999 is not a number"));
 /// assert!(shown.contains("… 3224 characters left out …"), "{shown}");
 /// ```
@@ -91,7 +91,7 @@ pub fn to_screen(message: &str) -> std::borrow::Cow<'_, str> {
 /// contains none of them except line ends.
 ///
 /// ```
-/// assert_eq!(habitat_tui::text::json_escaped("[\n\"a\u{202e}\u{e0041}\"]"), "[\n\"a\\u202e\\udb40\\udc41\"]");
+/// assert_eq!(habitat_base::text::json_escaped("[\n\"a\u{202e}\u{e0041}\"]"), "[\n\"a\\u202e\\udb40\\udc41\"]");
 /// ```
 pub fn json_escaped(json: &str) -> std::borrow::Cow<'_, str> {
     let is_unsafe = |c: char| !matches!(c, '\n' | '\t') && unsafe_to_show(c);
@@ -114,7 +114,7 @@ pub fn json_escaped(json: &str) -> std::borrow::Cow<'_, str> {
 /// Formats a number without decimals, with grouped thousands.
 ///
 /// ```
-/// assert_eq!(habitat_tui::text::grouped(1_281_167.0), "1,281,167");
+/// assert_eq!(habitat_base::text::grouped(1_281_167.0), "1,281,167");
 /// ```
 pub fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
@@ -131,7 +131,7 @@ pub fn grouped(value: f64) -> String {
 /// Formats hours for a sentence: minutes below one hour, days from two days on.
 ///
 /// ```
-/// use habitat_tui::text::duration;
+/// use habitat_base::text::duration;
 /// assert_eq!([duration(0.409), duration(3.0), duration(544.4)], ["25 minutes", "3 h", "22.7 days"]);
 /// ```
 pub fn duration(hours: f64) -> String {

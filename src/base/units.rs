@@ -346,7 +346,7 @@ pub const GIB: f64 = 1_073_741_824.0;
 /// Formats three significant digits in a suitable unit. Units are powers of 1024, as GPU memory is sold.
 ///
 /// ```
-/// # use habitat_tui::units::Bytes;
+/// # use habitat_base::units::Bytes;
 /// let shown = [0.0, 512.0, 199_000.0, 8.4e6, 6.0e9].map(|bytes| Bytes::new(bytes).unwrap().to_string());
 /// assert_eq!(shown, ["0", "0.500 KB", "194 KB", "8.01 MB", "5.59 GB"]);
 /// ```

@@ -33,7 +33,7 @@ enum Escape {
 /// remains; a backspace removes a character.
 ///
 /// ```
-/// let mut tail = habitat_tui::live::Tail::default();
+/// let mut tail = habitat_recorder::live::Tail::default();
 /// tail.feed(b"start\n 10%\r 20%\r\x1b[31m 30%\x1b[0m");
 /// assert_eq!(tail.lines(), ["start", " 30%"]);
 /// ```
