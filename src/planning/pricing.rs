@@ -112,7 +112,7 @@ impl PriceBook {
     }
 
     /// Whether any offer's provider has a known storage price.
-    pub fn knows_storage(&self) -> bool {
+    pub(crate) fn knows_storage(&self) -> bool {
         let priced = |offer: &Arc<Offer>| self.terms_of(&offer.provider).storage_usd_per_gb_month.is_some();
         self.terms.values().any(|terms| terms.storage_usd_per_gb_month.is_some()) && self.offers.iter().any(priced)
     }

@@ -85,7 +85,7 @@ impl<'a> Decoded<'a> {
     }
 
     /// Whether it runs in TF32 on a GPU that has it, at a different rate than on others.
-    pub fn is_in_tf32(&self) -> bool {
+    pub(crate) fn is_in_tf32(&self) -> bool {
         let multiplies = self.work.is_some_and(|work| work.arithmetic != Arithmetic::Vector) || !self.parts.is_empty();
         self.arithmetic == Some(Precision::Tf32) && self.family.varies_kernels() && multiplies
     }
@@ -97,7 +97,7 @@ impl<'a> Decoded<'a> {
 }
 
 /// Floating-point operations of a step.
-pub fn step_operations(decoded: &[Decoded<'_>]) -> Flops {
+pub(crate) fn step_operations(decoded: &[Decoded<'_>]) -> Flops {
     let of = |one: &Decoded<'_>| one.work.map_or(0.0, |work| work.flops.get() * f64::from(one.operation.count));
     Flops::known(decoded.iter().map(of).sum())
 }

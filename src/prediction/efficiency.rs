@@ -173,7 +173,7 @@ impl Efficiency {
     }
 
     /// Parts of an operation with their terms summed, with TF32 if the program allows it, and without.
-    pub fn with_tf32_or_without(&self, decoded: &Decoded<'_>) -> WithTf32 {
+    pub(crate) fn with_tf32_or_without(&self, decoded: &Decoded<'_>) -> WithTf32 {
         let of = |arithmetic| self.asked(&demands(decoded, arithmetic), arithmetic);
         let without = (decoded.arithmetic == Some(Precision::Tf32)).then(|| of(Some(Precision::Fp32Strict)));
         WithTf32 { with: of(decoded.arithmetic), without }

@@ -163,7 +163,7 @@ impl MemoryNeed {
     }
 
     /// Whether a peak is known.
-    pub const fn has_peak(&self) -> bool {
+    pub(crate) const fn has_peak(&self) -> bool {
         self.peak.is_some()
     }
 

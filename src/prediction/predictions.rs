@@ -119,7 +119,7 @@ impl Prediction {
     }
 
     /// Share of the device time that fitted lines predict, 0 to 1.
-    pub fn by_fitted_lines(&self) -> f64 {
+    pub(crate) fn by_fitted_lines(&self) -> f64 {
         let fitted =
             |share: &&MethodShare| matches!(share.method, Method::KernelWise | Method::LayerWise | Method::EndToEnd);
         self.shares.iter().filter(fitted).fold(0.0, |sum, share| sum + share.share)

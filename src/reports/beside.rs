@@ -134,7 +134,7 @@ pub fn gain(beside: &Beside) -> String {
 }
 
 /// Cost of the work if the accepted offer fails.
-pub fn risk(beside: &Beside) -> String {
+pub(crate) fn risk(beside: &Beside) -> String {
     let then = beside.fallback.then.as_ref().map_or_else(
         || "nothing else meets the limits".to_owned(),
         |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), then.with),

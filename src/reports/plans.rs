@@ -157,7 +157,7 @@ pub fn table(plan: &Plan) -> Table {
 ///
 /// # Errors
 /// Write errors of `out`.
-pub fn write_batches(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write_batches(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let words = plan.parts.iter().enumerate().filter_map(|(index, part)| Some((index + 1, parts::batch_words(part)?)));
     for (index, (part, words)) in words.enumerate() {
         let above = if index == 0 { "\n" } else { "" };

@@ -9,9 +9,9 @@ use habitat_base::units::Micros;
 use habitat_recorder::live::{Exchange, Process, Snapshot, Waiting};
 
 /// A rank is slow if its step takes this many times the median.
-pub const SLOW: f64 = 1.1;
+pub(crate) const SLOW: f64 = 1.1;
 /// A rank is late if the median rank waits longer than it by this share of the step.
-pub const LATE: f64 = 0.2;
+const LATE: f64 = 0.2;
 
 /// The rank with the highest value, and the median of all ranks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,7 +92,7 @@ pub fn late(seen: &Snapshot) -> Option<Late<'_>> {
 }
 
 /// Words for a late rank.
-pub fn late_words(late: &Late<'_>) -> String {
+fn late_words(late: &Late<'_>) -> String {
     let others = late.other.map_or_else(|| "the median rank".to_owned(), name);
     format!(
         "{} is slow: {} of its {} step are its own work; {others} waits {} in collectives",

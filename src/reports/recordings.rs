@@ -367,7 +367,7 @@ pub fn counts([first, second]: [u64; 2]) -> String {
 }
 
 /// Words for how a part matches between the steps; empty if it is the same in both.
-pub const fn matched_words(matched: Match) -> &'static str {
+const fn matched_words(matched: Match) -> &'static str {
     match matched {
         Match::Same => "",
         Match::OtherShapes => "other shapes",

@@ -65,7 +65,7 @@ impl Column {
 
     /// Allows the column to be cut to `cells` in narrow tables.
     #[must_use]
-    pub const fn cut_to(mut self, cells: u16) -> Self {
+    pub(crate) const fn cut_to(mut self, cells: u16) -> Self {
         self.shrink_to = Some(cells);
         self
     }
@@ -315,7 +315,7 @@ impl Table {
     ///
     /// # Errors
     /// Write errors of `out`.
-    pub fn write_fitted(&self, width: Option<u16>, out: &mut dyn Write) -> io::Result<Vec<&str>> {
+    pub(crate) fn write_fitted(&self, width: Option<u16>, out: &mut dyn Write) -> io::Result<Vec<&str>> {
         let Some(width) = width else {
             self.write_text(out)?;
             return Ok(Vec::new());

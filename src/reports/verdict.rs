@@ -26,11 +26,11 @@ pub const WAITING: f64 = 0.2;
 /// Share of the recorded step above which a GPU counts as busy all the time.
 pub const BUSY: f64 = 0.9;
 /// Share of the recorded step above which collectives are a bottleneck.
-pub const EXCHANGING: f64 = 0.25;
+const EXCHANGING: f64 = 0.25;
 /// Share of the recorded step above which GPU idle time makes the host the bottleneck.
 pub const IDLE: f64 = 0.25;
 /// Share of the GPU's memory above which a larger batch is unlikely to fit.
-pub const FULL: f64 = 0.92;
+const FULL: f64 = 0.92;
 
 /// Bottleneck of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

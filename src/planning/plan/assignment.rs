@@ -14,8 +14,7 @@
 //!
 //! Machines of a kind are interchangeable, so the k-th longest job may only use the first k machines of a kind.
 
-use super::problem::SAME;
-use super::problem::{Program, Relation, Variable};
+use super::problem::{Program, Relation, SAME, Variable};
 use super::solve::{Proof, Settings, SolveError, solve};
 use habitat_prediction::random::Random;
 

@@ -407,7 +407,7 @@ pub struct Assumptions {
     pub wait: Option<Hours>,
     /// Probability that spot losses stay within the deadline's allowance (1 − α).
     pub spot_confidence: f64,
-    /// Measured extra time of this job on several GPUs relative to that of `predict::scale`; `None` = not measured.
+    /// Measured extra time of this job on several GPUs relative to that of `habitat_prediction::scale`; `None` = not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling_factor: Option<f64>,
     /// Line rate of the network between machines if the offer does not have it; `None` = unknown.

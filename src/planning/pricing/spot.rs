@@ -14,7 +14,7 @@ use habitat_base::units::Hours;
 
 /// Losses per hour of a machine with one GPU: mean 0.51 of 0.31, 0.44, 0.57 and 0.74 for one V100 kept running in four
 /// AWS zones, April 2023.
-pub const PER_HOUR: f64 = 0.5;
+const PER_HOUR: f64 = 0.5;
 /// Hours until another machine is available: median 1.0 of the means of the same four zones, 0.82, 0.82, 1.19 and 2.90.
 pub const WAIT: f64 = 1.0;
 /// Maximum number of GPUs of a measured machine. Larger machines are assumed to be lost as often.

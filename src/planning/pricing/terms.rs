@@ -49,7 +49,7 @@ impl Terms {
     }
 
     /// US dollars per GB that goes to another region or another provider; `None` if unknown.
-    pub fn egress_to(&self, is_same_provider: bool) -> Option<f64> {
+    pub(crate) fn egress_to(&self, is_same_provider: bool) -> Option<f64> {
         self.egress_other_region_usd_per_gb.filter(|_| is_same_provider).or(self.egress_usd_per_gb)
     }
 

@@ -163,11 +163,6 @@ impl BatchCurve {
         Regime::of(self.share)
     }
 
-    /// Deviation of the points from a straight line, if any.
-    pub const fn bend(&self) -> Option<Bend> {
-        self.bend
-    }
-
     /// Whether the device's busy time is known at every batch.
     pub const fn has_busy(&self) -> bool {
         self.busy.is_some()

@@ -140,7 +140,7 @@ impl Spreads {
 }
 
 /// Relative difference between repetitions of one step: the largest of PROFET's four GPUs (V100).
-pub const REPETITION: f64 = 0.025;
+pub(crate) const REPETITION: f64 = 0.025;
 
 /// Spreads for each position relative to the measured batches.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -190,7 +190,7 @@ impl Lines<'_> {
     }
 
     /// Whole step by its floating-point operations; `None` if no steps were measured.
-    pub fn end_to_end(&self, operations: Flops) -> Option<Micros> {
+    pub(crate) fn end_to_end(&self, operations: Flops) -> Option<Micros> {
         let operations = operations.get();
         let time = match self.own {
             Some(own) => own.end_to_end.as_ref()?.line.at(operations),

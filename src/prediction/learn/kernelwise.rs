@@ -183,7 +183,7 @@ pub fn lines(
 }
 
 /// Fits all lines of one GPU.
-pub fn gpu_lines(data: &Data, gpu: &GpuSpec, recipe: Recipe, keep: &dyn Fn(&str) -> bool) -> GpuLines {
+pub(crate) fn gpu_lines(data: &Data, gpu: &GpuSpec, recipe: Recipe, keep: &dyn Fn(&str) -> bool) -> GpuLines {
     let rows = chosen(data, &gpu.slug, keep);
     let mut by_kind: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in &rows {

@@ -135,7 +135,7 @@ impl Models {
     }
 
     /// Number of measured operators that correct the models for a GPU; `None` if none was measured.
-    pub fn measured_on(&self, gpu: &GpuSpec) -> Option<Counts> {
+    pub(crate) fn measured_on(&self, gpu: &GpuSpec) -> Option<Counts> {
         self.corrections.counts(&gpu.slug)
     }
 
@@ -150,7 +150,7 @@ impl Models {
     }
 
     /// Whether steps or operators were measured on the GPU.
-    pub fn has_seen(&self, gpu: &GpuSpec) -> bool {
+    pub(crate) fn has_seen(&self, gpu: &GpuSpec) -> bool {
         self.steps.boards.contains_key(gpu.slug.as_str())
             || self.ensembles.values().any(|ensemble| ensemble.facts.boards.contains_key(gpu.slug.as_str()))
     }
@@ -473,7 +473,7 @@ impl<'a> Answering<'a> {
     }
 
     /// Whether such steps or their operators were measured on the GPU.
-    pub fn has_seen(&self, gpu: &GpuSpec) -> bool {
+    pub(crate) fn has_seen(&self, gpu: &GpuSpec) -> bool {
         match self.on(gpu) {
             Some(efficiency) => efficiency.steps.boards.contains_key(gpu.slug.as_str()),
             None => self.models.has_seen(gpu),
