@@ -80,7 +80,7 @@ impl PriceBook {
     }
 
     /// Carbon intensity at an offer: from the price file of its provider, or otherwise by its place; `None` if unknown.
-    pub fn intensity(&self, offer: &Offer) -> Option<Intensity> {
+    pub(crate) fn intensity(&self, offer: &Offer) -> Option<Intensity> {
         let stated = self.terms_of(&offer.provider).kg_co2_per_kwh;
         let stated = stated.map(|kg_per_kwh| Intensity { kg_per_kwh, average: None });
         stated.or_else(|| self.intensities.of(&offer.provider, &offer.region))
@@ -88,7 +88,7 @@ impl PriceBook {
 
     /// Terms of an offer besides its price. A contract is billed by its terms, a machine of the user's own by the time
     /// used.
-    pub fn terms(&self, offer: &Offer) -> Terms {
+    pub(crate) fn terms(&self, offer: &Offer) -> Terms {
         let of_provider = self.terms_of(&offer.provider);
         let billing = match (offer.term_hours, offer.held) {
             (Some(hours), _) => Billing::Term(hours),

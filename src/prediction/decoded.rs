@@ -91,7 +91,7 @@ impl<'a> Decoded<'a> {
     }
 
     /// Inputs of the linear models, computed on first use.
-    pub fn layers(&self) -> &Layers {
+    pub(crate) fn layers(&self) -> &Layers {
         self.layers.get_or_init(|| Layers::new(self.operation, self.precision, self.family, self.work, &self.parts))
     }
 }

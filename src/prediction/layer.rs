@@ -10,11 +10,11 @@ use habitat_step::op::{
 use habitat_step::profile::{DType, Operation, Phase, Precision};
 
 /// Single matrix products.
-pub const PRODUCT: &str = "mm";
+pub(crate) const PRODUCT: &str = "mm";
 /// Batched matrix products.
 const BATCHED_PRODUCT: &str = "bmm";
 /// Convolutions.
-pub const CONVOLUTION: &str = "convolution";
+pub(crate) const CONVOLUTION: &str = "convolution";
 /// Convolutions with groups.
 const GROUPED_CONVOLUTION: &str = "grouped convolution";
 /// Suffix of kinds in the backward phase.
@@ -96,7 +96,7 @@ pub struct Layers {
 
 impl Layers {
     /// Builds the layer of a decoded operation from its family, work and parts.
-    pub fn new(
+    pub(crate) fn new(
         operation: &Operation,
         precision: Option<Precision>,
         family: Family,

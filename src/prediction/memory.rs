@@ -57,7 +57,7 @@ pub struct MemoryNeed {
 
 impl MemoryNeed {
     /// Derives the need from the recorded peak, the parameter count, the shapes and the origin.
-    pub fn of(profile: &Profile, origin: Option<&GpuSpec>) -> Self {
+    pub(crate) fn of(profile: &Profile, origin: Option<&GpuSpec>) -> Self {
         let training = profile.workload.mode == Mode::Training;
         let context = Bytes::known(CONTEXT_BYTES);
         let states = states(profile);
@@ -84,12 +84,12 @@ impl MemoryNeed {
     }
 
     /// Upper estimate from shapes, if available.
-    pub const fn most(&self) -> Option<Bytes> {
+    pub(crate) const fn most(&self) -> Option<Bytes> {
         self.most
     }
 
     /// Need of a step without operations: its peak if known, and the GPU that it ran on.
-    pub fn unseen(peak: Option<Bytes>, origin: Option<&GpuSpec>) -> Self {
+    pub(crate) fn unseen(peak: Option<Bytes>, origin: Option<&GpuSpec>) -> Self {
         Self {
             peak: peak.map(|peak| peak + Bytes::known(CONTEXT_BYTES)),
             source: MemorySource::Recorded,
@@ -168,7 +168,7 @@ impl MemoryNeed {
     }
 
     /// Decides for one GPU, with the reason.
-    pub fn fit(&self, rates: &Rates<'_>) -> MemoryFit {
+    pub(crate) fn fit(&self, rates: &Rates<'_>) -> MemoryFit {
         let (usable, gpu) = (rates.usable_memory.value, rates.gpu);
         // A peak is both ends.
         let at_most = self.peak.or(self.most);

@@ -82,7 +82,7 @@ impl ModelStates {
 
     /// Each part scaled by `factor`.
     #[must_use]
-    pub fn times(self, factor: f64) -> Self {
+    pub(crate) fn times(self, factor: f64) -> Self {
         Self {
             parameters: self.parameters * factor,
             gradients: self.gradients * factor,

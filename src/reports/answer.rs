@@ -175,7 +175,7 @@ pub fn best_value(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
 }
 
 /// The GPU of the recording, with its step and price.
-pub fn recorded(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
+pub(crate) fn recorded(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     let pick = picks.recorded.as_ref()?;
     let it = &predictions.predictions[pick.index];
     let mut detail = vec![method_words(&it.step.as_estimate())];

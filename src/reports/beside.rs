@@ -33,7 +33,7 @@ pub struct BesideJson<'a> {
 }
 
 /// JSON form of the offers to accept.
-pub fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
+pub(crate) fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
     fn one(beside: &Beside) -> BesideJson<'_> {
         let then = beside.fallback.then.as_ref();
         BesideJson {
@@ -50,7 +50,7 @@ pub fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
 }
 
 /// Words for an offer: `8 × v100-sxm2-16gb at lambda us-east-1, on-demand`.
-pub fn offer_words(part: &Part) -> String {
+pub(crate) fn offer_words(part: &Part) -> String {
     if (part.offer.provider.as_str(), part.offer.region.as_str()) == ("own", "here") {
         return format!("{} on your own machine", gpu_words(part));
     }
@@ -59,7 +59,7 @@ pub fn offer_words(part: &Part) -> String {
 }
 
 /// The plan in one sentence; `None` if there is no plan.
-pub fn verdict(plan: &Plan) -> Option<String> {
+pub(crate) fn verdict(plan: &Plan) -> Option<String> {
     let total = plan.total.as_ref()?;
     let offers: Vec<String> = plan.parts.iter().map(offer_words).collect();
     let (cost, hours) = (format::usd_with_range(&total.cost), format::hours_with_range(&total.hours));
@@ -103,7 +103,7 @@ fn which_words(accept: &[Accept]) -> String {
 }
 
 /// Distance from the deadline and the budget, in words; empty without limits.
-pub fn room(plan: &Plan) -> Vec<String> {
+pub(crate) fn room(plan: &Plan) -> Vec<String> {
     let Some(total) = &plan.total else { return Vec::new() };
     let finish = plan.goal.confidence.end(&total.hours);
     let late = plan.goal.deadline.and_then(|deadline| deadline.checked_sub(finish));
@@ -143,7 +143,7 @@ pub(crate) fn risk(beside: &Beside) -> String {
 }
 
 /// The flag that accepts the offer.
-pub fn flag(beside: &Beside) -> String {
+pub(crate) fn flag(beside: &Beside) -> String {
     format!("--accept {}", accept_names(&beside.accept))
 }
 

@@ -104,7 +104,7 @@ impl TimeUnit {
     }
 
     /// The number in this unit without the symbol.
-    pub fn bare(self, time: Micros) -> String {
+    pub(crate) fn bare(self, time: Micros) -> String {
         let value = self.value(time);
         if value >= 9999.5 { grouped(value) } else { format!("{value:.*}", self.decimals()) }
     }

@@ -142,7 +142,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
 }
 
 /// A row for each part of a plan with its number, then for each alternative.
-pub fn table(plan: &Plan) -> Table {
+pub(crate) fn table(plan: &Plan) -> Table {
     let mut table = parts::table(&plan.parts);
     table.rows.extend(parts::table(&plan.alternatives).rows);
     table.columns.insert(0, Column::text("part", "part"));

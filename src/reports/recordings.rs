@@ -181,7 +181,7 @@ fn inputs<'a>(compared: &Recordings<'a>, part: &Changed) -> [Option<&'a [Vec<u64
 type Fact<'f> = &'f dyn Fn(&Profile) -> Option<String>;
 
 /// Differences between two recordings.
-pub fn unlike(steps: [&Profile; 2]) -> Vec<UnlikeJson> {
+pub(crate) fn unlike(steps: [&Profile; 2]) -> Vec<UnlikeJson> {
     let gpu = |profile: &Profile| {
         let origin = profile.origin.as_ref()?;
         origin.gpu.as_ref().map(ToString::to_string).or_else(|| origin.gpu_name.clone())

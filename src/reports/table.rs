@@ -58,7 +58,7 @@ impl Column {
 
     /// Allows the column to be dropped from narrow tables, highest priority first.
     #[must_use]
-    pub const fn dropped(mut self, priority: u8) -> Self {
+    pub(crate) const fn dropped(mut self, priority: u8) -> Self {
         self.priority = priority;
         self
     }
@@ -122,7 +122,7 @@ impl Cell {
 
     /// Sets the role.
     #[must_use]
-    pub fn role(self, role: Role) -> Self {
+    pub(crate) fn role(self, role: Role) -> Self {
         Self { role, ..self }
     }
 
@@ -132,7 +132,7 @@ impl Cell {
     }
 
     /// A bar over time; in text, drawn with characters.
-    pub fn lane(lane: Lane) -> Self {
+    pub(crate) fn lane(lane: Lane) -> Self {
         Self { graphic: Some(Graphic::Lane(lane)), ..Self::text(lane.text()) }
     }
 

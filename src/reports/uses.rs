@@ -10,7 +10,7 @@ use habitat_base::units::{Hours, Range, Usd};
 use habitat_planning::plan::{Part, Plan, Total, Use};
 
 /// Bars of the parts, one after another at their expected hours.
-pub fn lanes(plan: &Plan) -> Vec<Lane> {
+pub(crate) fn lanes(plan: &Plan) -> Vec<Lane> {
     let Some(total) = &plan.total else { return Vec::new() };
     let axis = timeline::axis([total.hours.high], plan.goal.deadline);
     let mut start = Range::<Hours>::default();

@@ -143,18 +143,13 @@ impl BatchCurve {
         Ok(Self { points, first, last, upper, lower, busy, share, bend, raised })
     }
 
-    /// Measured points, one per batch size, ascending.
-    pub fn points(&self) -> &[BatchPoint] {
-        &self.points
-    }
-
     /// Line beyond the largest batch: intercept in µs, slope in µs per sample.
-    pub const fn line(&self) -> Line {
+    pub(crate) const fn line(&self) -> Line {
         self.upper
     }
 
     /// Share of the step at the largest batch that grows with it, 0 to 1.
-    pub const fn share(&self) -> f64 {
+    pub(crate) const fn share(&self) -> f64 {
         self.share
     }
 
@@ -209,7 +204,7 @@ impl BatchCurve {
     }
 
     /// Notes on the fit and on predictions at `batches`.
-    pub fn notes(&self, batches: &[u64]) -> Vec<String> {
+    pub(crate) fn notes(&self, batches: &[u64]) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(Bend { upward, distance }) = self.bend {
             let (how, what) = if upward {

@@ -45,7 +45,7 @@ pub struct Row {
 
 impl Row {
     /// Total time of all kernels, in microseconds.
-    pub fn time(&self) -> f64 {
+    pub(crate) fn time(&self) -> f64 {
         self.kernels.iter().map(|(_, time)| time).sum()
     }
 }

@@ -156,7 +156,7 @@ impl Models {
     }
 
     /// Inputs of the models for a GPU.
-    pub fn on<'a>(&self, rates: &'a Rates<'a>) -> ModelGpu<'a> {
+    pub(crate) fn on<'a>(&self, rates: &'a Rates<'a>) -> ModelGpu<'a> {
         ModelGpu::new(rates, self.has_seen(rates.gpu))
     }
 
@@ -232,7 +232,7 @@ impl Models {
     ///
     /// # Errors
     /// [`ModelError`] if a network fails.
-    pub fn times(&self, queries: &[Query<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
+    pub(crate) fn times(&self, queries: &[Query<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
         self.found(queries, true)
     }
 
@@ -463,12 +463,12 @@ pub struct Answering<'a> {
 impl<'a> Answering<'a> {
     /// Efficiency model, if it applies on `gpu`; if operators were measured there, the corrected ensembles apply
     /// instead.
-    pub fn on(&self, gpu: &GpuSpec) -> Option<&'a Efficiency> {
+    pub(crate) fn on(&self, gpu: &GpuSpec) -> Option<&'a Efficiency> {
         self.efficiency.filter(|_| self.models.measured_on(gpu).is_none() && (!self.needs_tf32 || gpu.runs_tf32()))
     }
 
     /// Learned figures of steps like this one.
-    pub fn steps(&self, gpu: &GpuSpec) -> &'a StepFacts {
+    pub(crate) fn steps(&self, gpu: &GpuSpec) -> &'a StepFacts {
         self.on(gpu).map_or(&self.models.steps, |efficiency| &efficiency.steps)
     }
 
@@ -481,7 +481,7 @@ impl<'a> Answering<'a> {
     }
 
     /// 80 % range of measured over predicted time of a step from its shapes; `None` if no steps were measured.
-    pub fn range(&self, gpu: &GpuSpec, workload: &Workload) -> Option<Spread> {
+    pub(crate) fn range(&self, gpu: &GpuSpec, workload: &Workload) -> Option<Spread> {
         let steps = &self.models.steps;
         // No such steps were measured on AMD GPUs.
         let whole = self.iterations(gpu, workload.mode).filter(|_| gpu.vendor == Vendor::Nvidia);
@@ -501,7 +501,7 @@ impl<'a> Answering<'a> {
 
     /// Figures of whole FP32 training iterations, if the step is one: with an optimizer. The ensembles' training steps
     /// had none.
-    pub fn iterations(&self, gpu: &GpuSpec, mode: Mode) -> Option<&'a Iterations> {
+    pub(crate) fn iterations(&self, gpu: &GpuSpec, mode: Mode) -> Option<&'a Iterations> {
         self.iterations.filter(|_| mode == Mode::Training && self.on(gpu).is_none())
     }
 

@@ -87,7 +87,7 @@ impl MemoryLine {
     }
 
     /// Fits upper estimates (including the process context) at two batch sizes.
-    pub fn at_most(points: [(u64, Bytes); 2]) -> Option<Self> {
+    pub(crate) fn at_most(points: [(u64, Bytes); 2]) -> Option<Self> {
         let context = Bytes::known(CONTEXT_BYTES);
         let above = |most: Bytes| most.checked_sub(context).unwrap_or_default().get();
         let line = Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, above(most)))).ok()?;
@@ -132,7 +132,7 @@ impl MemoryLine {
     }
 
     /// The peak at a batch size, without the context of the process.
-    pub fn peak(&self, batch: u64) -> Bytes {
+    pub(crate) fn peak(&self, batch: u64) -> Bytes {
         let at = |[fixed, per_sample]: [Bytes; 2]| fixed + per_sample * batch as f64;
         let own = at([self.fixed, self.per_sample]);
         self.other.map_or(own, |other| own.max(at(other)))
@@ -159,7 +159,7 @@ impl MemoryLine {
     }
 
     /// Memory need at a batch size.
-    pub fn need(&self, batch: u64) -> MemoryNeed {
+    pub(crate) fn need(&self, batch: u64) -> MemoryNeed {
         let with_context = self.with_context(batch);
         let unknown = MemoryNeed {
             line: Some(*self).filter(Self::is_split),
@@ -189,7 +189,7 @@ impl MemoryLine {
     }
 
     /// Largest batch that fits on a GPU; `None` if not even one sample does, or if memory does not grow with the batch.
-    pub fn largest(&self, rates: &Rates<'_>) -> Option<u64> {
+    pub(crate) fn largest(&self, rates: &Rates<'_>) -> Option<u64> {
         let all = rates.usable_memory.value.get() - CONTEXT_BYTES;
         let most = |[fixed, per_sample]: [Bytes; 2]| ((all - fixed.get()) / per_sample.get()).floor();
         let own = most([self.fixed, self.per_sample]);
