@@ -138,7 +138,7 @@ impl MemoryNeed {
     fn scaled(&self, states: f64, rest: f64) -> Self {
         let context = Bytes::known(CONTEXT_BYTES);
         // Without the state's size, the need may scale by either factor.
-        let either = if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) };
+        let either = farther(states, rest);
         let all = |bytes: Bytes, times: f64| bytes.checked_sub(context).unwrap_or_default() * times + context;
         let peak = |peak: Bytes| match &self.states {
             Some(kept) => all(peak.checked_sub(kept.total()).unwrap_or_default(), rest) + kept.total() * states,
@@ -152,11 +152,7 @@ impl MemoryNeed {
             activations: self
                 .activations
                 .map(|Activations { least, most }| Activations { least: least * rest, most: most * rest }),
-            working: self.working.map(|working| Working {
-                gradients: working.gradients * states,
-                activations: working.activations * rest,
-                temporary: working.temporary * rest,
-            }),
+            working: self.working.map(|working| times(working, states, rest)),
             line: self.line.map(|line| line.scaled(states, rest)),
             ..self.clone()
         }
@@ -254,6 +250,17 @@ impl MemoryNeed {
 /// Drops states that exceed the whole peak.
 fn within(states: Option<ModelStates>, peak: Option<Bytes>) -> Option<ModelStates> {
     states.filter(|states| peak.is_none_or(|peak| states.total().get() < peak.get()))
+}
+
+/// The factor that changes more, for bytes that may be state or not.
+fn farther(states: f64, rest: f64) -> f64 {
+    if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) }
+}
+
+/// A peak beside the state with gradients scaled by `states` and everything else by `rest`.
+fn times(working: Working, states: f64, rest: f64) -> Working {
+    let Working { gradients, activations, temporary } = working;
+    Working { gradients: gradients * states, activations: activations * rest, temporary: temporary * rest }
 }
 
 fn working(profile: &Profile) -> Option<Working> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::states::{by_kind, states};
-use super::{CONTEXT_BYTES, MemoryNeed, source_of, within, word, working};
+use super::{CONTEXT_BYTES, MemoryNeed, farther, source_of, times, within, word, working};
 use crate::precision::Change;
 use crate::rate::Rates;
 use crate::sharding::ModelStates;
@@ -107,16 +107,12 @@ impl MemoryLine {
         // A fixed part that is not known to be state may scale by either factor.
         let of_state = self.states.map_or(Bytes::ZERO, |states| states.total()).min(self.fixed);
         let beside = self.fixed.checked_sub(of_state).unwrap_or_default();
-        let unsure = if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) };
-        let working = |(batch, working): (u64, Working)| {
-            let gradients = working.gradients * states;
-            (batch, Working { gradients, activations: working.activations * rest, temporary: working.temporary * rest })
-        };
+        let unsure = farther(states, rest);
         Self {
             fixed: of_state * states + beside * unsure,
             per_sample: self.per_sample * rest,
             other: self.other.map(|[fixed, per_sample]| [fixed * unsure, per_sample * rest]),
-            working: self.working.map(working),
+            working: self.working.map(|(batch, working)| (batch, times(working, states, rest))),
             states: self.states.map(|kept| kept.times(states)),
             ..*self
         }
