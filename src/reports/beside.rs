@@ -51,7 +51,7 @@ pub(crate) fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
 
 /// Words for an offer: `8 × v100-sxm2-16gb at lambda us-east-1, on-demand`.
 pub(crate) fn offer_words(part: &Part) -> String {
-    if (part.offer.provider.as_str(), part.offer.region.as_str()) == ("own", "here") {
+    if part.offer.is_at_own_place() {
         return format!("{} on your own machine", gpu_words(part));
     }
     let place = [clean(&part.offer.provider, 20), clean(region::shown(&part.offer.region), 30)];
@@ -150,16 +150,16 @@ pub(crate) fn flag(beside: &Beside) -> String {
 /// A small concession with a large gain, in words, with the flag that makes it the plan.
 pub fn bargain(plan: &Plan) -> Option<String> {
     let part = plan.bargain.as_ref()?;
+    let end = plan.goal.confidence.end(&part.hours);
     // Rounded up, so that the plan passes the limit.
     let (what, flag) = if plan.goal.objective == Objective::Time {
         let budget = (part.cost.mid.get() * 100.0).ceil() / 100.0;
         ("Much cheaper if it may finish a little later", format!("--budget {budget:.2}"))
     } else {
-        let deadline = (plan.goal.confidence.end(&part.hours).get() * 10.0).ceil() / 10.0;
+        let deadline = (end.get() * 10.0).ceil() / 10.0;
         ("Much faster for a little more", format!("--deadline {deadline:.1}h"))
     };
     let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
-    let end = plan.goal.confidence.end(&part.hours);
     let up_to =
         if end.get() > part.hours.mid.get() { format!(" (up to {})", format::hours(end)) } else { String::new() };
     Some(format!("{what}: {cost} in {hours}{up_to}, {} ({flag})", offer_words(part)))
