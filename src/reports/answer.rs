@@ -239,7 +239,7 @@ fn offer_words(predictions: &Predictions, pick: &Pick) -> String {
 
 /// A remark for a GPU if it is not known whether the step fits.
 fn may_fit(prediction: &Prediction) -> &'static str {
-    if prediction.memory.fits == Fits::Unknown { ", not known whether it fits" } else { "" }
+    if prediction.memory.fits == Fits::Unknown { ", unknown whether it fits" } else { "" }
 }
 
 /// The name of a GPU without its remarks in brackets.
