@@ -22,6 +22,7 @@ use habitat_step::profile::{Operation, Precision};
 
 /// Number of entries at which the cache is cleared.
 const MOST_CACHED: usize = 1 << 16;
+
 /// All learned models.
 #[derive(Debug)]
 pub struct Models {
