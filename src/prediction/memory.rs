@@ -258,8 +258,7 @@ fn farther(states: f64, rest: f64) -> f64 {
 }
 
 /// A peak beside the state with gradients scaled by `states` and everything else by `rest`.
-fn times(working: Working, states: f64, rest: f64) -> Working {
-    let Working { gradients, activations, temporary } = working;
+fn times(Working { gradients, activations, temporary }: Working, states: f64, rest: f64) -> Working {
     Working { gradients: gradients * states, activations: activations * rest, temporary: temporary * rest }
 }
 

@@ -67,7 +67,7 @@ impl ScaledStep {
     /// Extends to an optimizer step of several batches per GPU: the weights are updated once, after the last. Gradients
     /// that each GPU keeps whole are also exchanged once, divided ones with each batch.
     #[must_use]
-    pub(crate) fn accumulated(mut self, one: &MicroBatch<'_>, sharding: Sharding, batches: u64) -> Self {
+    pub fn accumulated(mut self, one: &MicroBatch<'_>, sharding: Sharding, batches: u64) -> Self {
         if batches <= 1 {
             return self;
         }

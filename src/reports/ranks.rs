@@ -9,9 +9,9 @@ use habitat_base::units::Micros;
 use habitat_recorder::live::{Exchange, Process, Snapshot, Waiting};
 
 /// A rank is slow if its step takes this many times the median.
-pub(crate) const SLOW: f64 = 1.1;
+pub const SLOW: f64 = 1.1;
 /// A rank is late if the median rank waits longer than it by this share of the step.
-const LATE: f64 = 0.2;
+pub const LATE: f64 = 0.2;
 
 /// The rank with the highest value, and the median of all ranks.
 #[derive(Debug, Clone, Copy, PartialEq)]

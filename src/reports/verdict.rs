@@ -22,15 +22,15 @@ use habitat_step::profile::breakdown::{Breakdown, GroupBy};
 use habitat_step::profile::{Execution, OP_LIST, Operation, Phase, Precision, Profile, TRACE_OF_SHAPES};
 
 /// Share of the time of the last steps above which waiting for data is a bottleneck.
-pub(crate) const WAITING: f64 = 0.2;
+pub const WAITING: f64 = 0.2;
 /// Share of the recorded step above which a GPU counts as busy all the time.
-pub(crate) const BUSY: f64 = 0.9;
+pub const BUSY: f64 = 0.9;
 /// Share of the recorded step above which collectives are a bottleneck.
-const EXCHANGING: f64 = 0.25;
+pub const EXCHANGING: f64 = 0.25;
 /// Share of the recorded step above which GPU idle time makes the host the bottleneck.
-pub(crate) const IDLE: f64 = 0.25;
+pub const IDLE: f64 = 0.25;
 /// Share of the GPU's memory above which a larger batch is unlikely to fit.
-const FULL: f64 = 0.92;
+pub const FULL: f64 = 0.92;
 
 /// Bottleneck of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -205,7 +205,7 @@ pub struct Answering<'a> {
 impl<'a> Answering<'a> {
     /// Efficiency model, if it applies on `gpu`; if operators were measured there, the corrected ensembles apply
     /// instead.
-    pub(crate) fn on(&self, gpu: &GpuSpec) -> Option<&'a Efficiency> {
+    pub fn on(&self, gpu: &GpuSpec) -> Option<&'a Efficiency> {
         self.efficiency.filter(|_| self.models.measured_on(gpu).is_none() && (!self.needs_tf32 || gpu.runs_tf32()))
     }
 
