@@ -283,8 +283,8 @@ fn waiting_for_data_is_said_once() {
         let warnings: Vec<String> = all.warnings().into_iter().map(|warning| warning.text).collect();
         let said: Vec<&String> = warnings.iter().filter(|text| text.contains("waits for data")).collect();
         assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains(" ms a step, ") && said[0].contains(" % of the step"), "{said:?}");
-        assert_eq!(said[0].contains("6.84 ms a step"), period.is_empty(), "{said:?}");
+        assert!(said[0].contains(" ms per step, ") && said[0].contains(" % of the step"), "{said:?}");
+        assert_eq!(said[0].contains("6.84 ms per step"), period.is_empty(), "{said:?}");
         let briefs = all.brief_warnings();
         assert_eq!(briefs.iter().filter(|text| text.contains("data loader")).count(), 1, "{briefs:?}");
     }

@@ -200,7 +200,7 @@ impl Part {
 
     /// Replicas of the model, each with its own batches; the number of GPUs if they do not share one.
     pub fn replicas(&self) -> u32 {
-        self.all_gpus() / if self.parallel.gpus() == 0 { 1 } else { self.parallel.gpus() }
+        self.all_gpus() / self.parallel.gpus().max(1)
     }
 
     /// Steps of all GPUs together; in training each updates the weights.

@@ -17,7 +17,7 @@ mod trust;
 
 pub use held::Held;
 pub use intensity::{Intensities, Intensity};
-pub use offer::{Offer, OfferId};
+pub use offer::{OWN_PLACE, Offer, OfferId};
 pub use snapshot::{Recalled, Row, Scope, Snapshot, SnapshotError};
 pub(crate) use terms::begun;
 pub use terms::{Billing, Terms};
@@ -80,7 +80,7 @@ impl PriceBook {
     }
 
     /// Carbon intensity at an offer: from the price file of its provider, or otherwise by its place; `None` if unknown.
-    pub fn intensity(&self, offer: &Offer) -> Option<Intensity> {
+    pub(crate) fn intensity(&self, offer: &Offer) -> Option<Intensity> {
         let stated = self.terms_of(&offer.provider).kg_co2_per_kwh;
         let stated = stated.map(|kg_per_kwh| Intensity { kg_per_kwh, average: None });
         stated.or_else(|| self.intensities.of(&offer.provider, &offer.region))
@@ -88,7 +88,7 @@ impl PriceBook {
 
     /// Terms of an offer besides its price. A contract is billed by its terms, a machine of the user's own by the time
     /// used.
-    pub fn terms(&self, offer: &Offer) -> Terms {
+    pub(crate) fn terms(&self, offer: &Offer) -> Terms {
         let of_provider = self.terms_of(&offer.provider);
         let billing = match (offer.term_hours, offer.held) {
             (Some(hours), _) => Billing::Term(hours),
@@ -112,7 +112,7 @@ impl PriceBook {
     }
 
     /// Whether any offer's provider has a known storage price.
-    pub fn knows_storage(&self) -> bool {
+    pub(crate) fn knows_storage(&self) -> bool {
         let priced = |offer: &Arc<Offer>| self.terms_of(&offer.provider).storage_usd_per_gb_month.is_some();
         self.terms.values().any(|terms| terms.storage_usd_per_gb_month.is_some()) && self.offers.iter().any(priced)
     }

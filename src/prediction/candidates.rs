@@ -2,8 +2,7 @@
 
 use habitat_base::units::GpuSlug;
 use habitat_step::catalog::{Catalog, DeviceIdentity, GpuSpec, Vendor};
-use habitat_step::profile::DeviceInfo;
-use habitat_step::profile::{Origin, Profile};
+use habitat_step::profile::{DeviceInfo, Origin, Profile};
 
 /// Maximum number of candidates.
 const NAMED: usize = 6;

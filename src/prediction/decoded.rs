@@ -85,19 +85,19 @@ impl<'a> Decoded<'a> {
     }
 
     /// Whether it runs in TF32 on a GPU that has it, at a different rate than on others.
-    pub fn is_in_tf32(&self) -> bool {
+    pub(crate) fn is_in_tf32(&self) -> bool {
         let multiplies = self.work.is_some_and(|work| work.arithmetic != Arithmetic::Vector) || !self.parts.is_empty();
         self.arithmetic == Some(Precision::Tf32) && self.family.varies_kernels() && multiplies
     }
 
     /// Inputs of the linear models, computed on first use.
-    pub fn layers(&self) -> &Layers {
+    pub(crate) fn layers(&self) -> &Layers {
         self.layers.get_or_init(|| Layers::new(self.operation, self.precision, self.family, self.work, &self.parts))
     }
 }
 
 /// Floating-point operations of a step.
-pub fn step_operations(decoded: &[Decoded<'_>]) -> Flops {
+pub(crate) fn step_operations(decoded: &[Decoded<'_>]) -> Flops {
     let of = |one: &Decoded<'_>| one.work.map_or(0.0, |work| work.flops.get() * f64::from(one.operation.count));
     Flops::known(decoded.iter().map(of).sum())
 }

@@ -137,7 +137,7 @@ impl Efficiency {
     }
 
     /// 80 % range of measured over predicted step time from shapes; `None` if too few steps were measured.
-    pub fn range(&self, gpu: &GpuSpec, workload: &Workload) -> Option<Spread> {
+    pub(crate) fn range(&self, gpu: &GpuSpec, workload: &Workload) -> Option<Spread> {
         let alike = self.ranges.iter().find_map(|ranges| ranges.of(gpu, workload));
         let is_seen = self.steps.boards.contains_key(gpu.slug.as_str());
         alike.or(if is_seen { self.steps.seen } else { self.steps.unseen })
@@ -163,7 +163,7 @@ impl Efficiency {
     }
 
     /// Operations of a step that run in TF32 on a GPU with it; others stay empty.
-    pub fn in_tf32<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
+    pub(crate) fn in_tf32<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
         let asked = |decoded: &'a Decoded<'a>| {
             let is_asked = decoded.is_in_tf32();
             let asked = if is_asked { self.with_tf32_or_without(decoded) } else { WithTf32::default() };
@@ -173,7 +173,7 @@ impl Efficiency {
     }
 
     /// Parts of an operation with their terms summed, with TF32 if the program allows it, and without.
-    pub fn with_tf32_or_without(&self, decoded: &Decoded<'_>) -> WithTf32 {
+    pub(crate) fn with_tf32_or_without(&self, decoded: &Decoded<'_>) -> WithTf32 {
         let of = |arithmetic| self.asked(&demands(decoded, arithmetic), arithmetic);
         let without = (decoded.arithmetic == Some(Precision::Tf32)).then(|| of(Some(Precision::Fp32Strict)));
         WithTf32 { with: of(decoded.arithmetic), without }
@@ -193,7 +193,7 @@ impl Efficiency {
     }
 
     /// Parts of an operation in this arithmetic, with their terms summed.
-    pub fn asked(&self, demands: &[Demand], arithmetic: Option<Precision>) -> Vec<Asked> {
+    pub(crate) fn asked(&self, demands: &[Demand], arithmetic: Option<Precision>) -> Vec<Asked> {
         let sum = |factors: &Factors, terms: &[Term]| -> f64 {
             terms.iter().map(|(name, amount)| factors.get(name).copied().unwrap_or(0.0) * amount).sum()
         };
@@ -289,7 +289,7 @@ pub struct Board<'a> {
 
 impl Board<'_> {
     /// Time of an operation; `None` without device work.
-    pub fn time(&self, asked: &[Asked], dtype: Option<&DType>) -> Option<Micros> {
+    pub(crate) fn time(&self, asked: &[Asked], dtype: Option<&DType>) -> Option<Micros> {
         let time: f64 = asked.iter().map(|asked| asked.times * asked.on(self, dtype).time_us()).sum();
         Micros::checked(time).filter(|_| !asked.is_empty())
     }
@@ -322,7 +322,7 @@ pub struct WithTf32 {
 
 impl WithTf32 {
     /// Parts for this GPU.
-    pub fn on(&self, rates: &Rates<'_>) -> &[Asked] {
+    pub(crate) fn on(&self, rates: &Rates<'_>) -> &[Asked] {
         self.without.as_ref().filter(|_| !rates.gpu.runs_tf32()).unwrap_or(&self.with)
     }
 }

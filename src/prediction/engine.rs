@@ -107,14 +107,11 @@ impl<'a> Prepared<'a> {
             warnings: &warnings,
             steps_only: options.steps_only,
         };
-        let refused = |gpu: &Rates<'_>| change.as_ref().and_then(|change| change.refused_by(gpu.gpu));
         let on = |gpu: &Rates<'_>, route: &Route<'_>| {
-            let refused = refused(gpu);
+            let refused = change.as_ref().and_then(|change| change.refused_by(gpu.gpu));
             let change = change.as_ref().filter(|change| refused.is_none() && change.changes(gpu.gpu));
             let mut prediction = predict_one(&context, route, change);
-            prediction.keeps_precision = refused.is_some();
-            prediction.precision_note = refused.or_else(|| change.map(Change::note));
-            prediction.notes.splice(0..0, prediction.precision_note.clone());
+            prediction.note_precision(refused, change);
             prediction
         };
         let some = |gpus: &[Rates<'_>]| -> Result<Vec<Prediction>, PredictError> {
@@ -135,7 +132,8 @@ impl<'a> Prepared<'a> {
         if origin.is_none() && change.is_none() && learned.is_some() {
             self.no_faster_than_tf32(&mut predictions, catalog, options)?;
         }
-        let keeping: Vec<&GpuSpec> = targets.iter().filter(|gpu| refused(gpu).is_some()).map(|gpu| gpu.gpu).collect();
+        let keeping = targets.iter().zip(&predictions).filter(|(_, prediction)| prediction.keeps_precision);
+        let keeping: Vec<&GpuSpec> = keeping.map(|(gpu, _)| gpu.gpu).collect();
         if predictions.iter().all(|prediction| prediction.step.mid() == Micros::ZERO) {
             return Err(PredictError::NothingKnown { workload: text::clean(&profile.workload.name, 60) });
         }
@@ -180,9 +178,7 @@ impl Prepared<'_> {
             let Some(gpu) = catalog.get(&prediction.gpu.slug) else { continue };
             let refused = change.refused_by(gpu);
             keeping.extend(refused.is_some().then_some(gpu));
-            prediction.keeps_precision = refused.is_some();
-            prediction.precision_note = refused.or_else(|| change.changes(gpu).then(|| change.note()));
-            prediction.notes.splice(0..0, prediction.precision_note.clone());
+            prediction.note_precision(refused, Some(&change).filter(|change| change.changes(gpu)));
         }
         found.notes.splice(0..0, change.kept_on(&keeping));
         Ok(found)
@@ -219,6 +215,15 @@ impl Prepared<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Prediction {
+    /// Adds the reason that the GPU keeps the recorded precision, otherwise the change that applies.
+    fn note_precision(&mut self, refused: Option<String>, change: Option<&Change>) {
+        self.keeps_precision = refused.is_some();
+        self.precision_note = refused.or_else(|| change.map(Change::note));
+        self.notes.splice(0..0, self.precision_note.clone());
     }
 }
 

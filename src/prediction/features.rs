@@ -78,7 +78,7 @@ impl OperatorModel {
 impl OperatorModel {
     /// Smallest plausible utilisation. The tables lack streams and row passes that are too short, because the host's
     /// launch hid them. These use at least the bandwidth of the shortest ones measured; their other cost is the launch.
-    pub const fn lower(self) -> f64 {
+    pub(crate) const fn lower(self) -> f64 {
         match self {
             Self::Product | Self::BatchedProduct | Self::Convolution => 0.0,
             Self::Softmax | Self::Normalisation => 0.2,

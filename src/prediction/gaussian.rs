@@ -6,18 +6,18 @@
 
 /// Prior variances.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Prior {
+pub(crate) struct Prior {
     /// Variance of the part common to all points.
-    pub board: f64,
+    pub(crate) board: f64,
     /// Variance of the part common to nearby points.
-    pub local: f64,
+    pub(crate) local: f64,
     /// Independent variance of each value.
-    pub noise: f64,
+    pub(crate) noise: f64,
 }
 
 impl Prior {
     /// Total prior variance of a value.
-    pub const fn total(&self) -> f64 {
+    pub(crate) const fn total(&self) -> f64 {
         self.board + self.local + self.noise
     }
 
@@ -30,7 +30,7 @@ impl Prior {
 
 /// Gaussian process with its data.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Process {
+pub(crate) struct Process {
     prior: Prior,
     points: Vec<Vec<f64>>,
     /// L of K + noise · I = L Lᵀ, row by row.
@@ -42,7 +42,7 @@ pub struct Process {
 impl Process {
     /// Fits values at points. The second number of a value is its shift, in standard deviations of the value, under a
     /// disturbance common to all values. Coordinates are in units of the correlation length of the smooth part.
-    pub fn new(prior: Prior, points: Vec<Vec<f64>>, values: &[(f64, f64)]) -> Self {
+    pub(crate) fn new(prior: Prior, points: Vec<Vec<f64>>, values: &[(f64, f64)]) -> Self {
         let mut process = Self { prior, points: Vec::new(), factor: Vec::new(), weights: Vec::new() };
         for (point, (_, common)) in points.into_iter().zip(values) {
             let mut shared = process.covariances(&point);
@@ -61,43 +61,38 @@ impl Process {
     }
 
     /// Computes (K + noise · I)⁻¹ of other values at the same points, for [`Self::at_with`].
-    pub fn weights_of(&self, values: &[f64]) -> Vec<f64> {
+    pub(crate) fn weights_of(&self, values: &[f64]) -> Vec<f64> {
         self.solve_upper(self.solve_lower(values))
     }
 
     /// Posterior means at a point for several sets of values (from [`Self::weights_of`]), and their common noise-free
     /// variance.
-    pub fn at_with(&self, point: &[f64], weights: &[Vec<f64>]) -> (Vec<f64>, f64) {
+    pub(crate) fn at_with(&self, point: &[f64], weights: &[Vec<f64>]) -> (Vec<f64>, f64) {
         let shared = self.covariances(point);
         let means = weights.iter().map(|weights| shared.iter().zip(weights).map(|(a, b)| a * b).sum()).collect();
-        let known: f64 = self.solve_lower(&shared).iter().map(|x| x * x).sum();
-        (means, (self.prior.covariance(point, point) - known).max(0.0))
-    }
-
-    /// Number of points.
-    pub fn len(&self) -> usize {
-        self.points.len()
-    }
-
-    /// Whether it has no points, only the prior.
-    pub fn is_empty(&self) -> bool {
-        self.points.is_empty()
+        (means, self.variance(point, &shared))
     }
 
     /// Prior variances.
-    pub const fn prior(&self) -> Prior {
+    pub(crate) const fn prior(&self) -> Prior {
         self.prior
     }
 
     /// Posterior mean and noise-free variance.
-    pub fn at(&self, point: &[f64]) -> (f64, f64) {
+    pub(crate) fn at(&self, point: &[f64]) -> (f64, f64) {
         let shared = self.covariances(point);
         let mean = shared.iter().zip(&self.weights).map(|(a, b)| a * b).sum();
-        (mean, self.covariance(point, point))
+        (mean, self.variance(point, &shared))
+    }
+
+    /// Posterior variance at a point, without noise, from its prior covariances with the data.
+    fn variance(&self, point: &[f64], shared: &[f64]) -> f64 {
+        let known: f64 = self.solve_lower(shared).iter().map(|x| x * x).sum();
+        (self.prior.covariance(point, point) - known).max(0.0)
     }
 
     /// Posterior covariance of two points, without noise.
-    pub fn covariance(&self, a: &[f64], b: &[f64]) -> f64 {
+    pub(crate) fn covariance(&self, a: &[f64], b: &[f64]) -> f64 {
         let [left, right] = [a, b].map(|point| self.solve_lower(&self.covariances(point)));
         let known: f64 = left.iter().zip(&right).map(|(a, b)| a * b).sum();
         let rest = self.prior.covariance(a, b) - known;
@@ -168,7 +163,7 @@ mod tests {
     #[test]
     fn without_points_or_without_a_common_part_it_is_the_prior() {
         let none = Process::new(PRIOR, Vec::new(), &[]);
-        assert_eq!((none.at(&[7.0]), none.len(), none.is_empty()), ((0.0, 4.0), 0, true));
+        assert_eq!((none.at(&[7.0]), none.points.len()), ((0.0, 4.0), 0));
         let local = Process::new(Prior { board: 0.0, ..PRIOR }, vec![vec![0.0]], &[(1.0, 0.0)]);
         let (mean, variance) = local.at(&[40.0]);
         assert!(near(mean, 0.0) && near(variance, 1.0));

@@ -206,11 +206,6 @@ impl HabitatMlp {
     pub fn new(networks: impl IntoIterator<Item = (Kind, Trained)>) -> Self {
         Self { networks: networks.into_iter().collect() }
     }
-
-    /// Whether there are no networks.
-    pub fn is_empty(&self) -> bool {
-        self.networks.is_empty()
-    }
 }
 
 /// Predictions of the networks for the operations of one profile on several GPUs.

@@ -29,12 +29,12 @@ use habitat_base::units::GpuSlug;
 use habitat_step::catalog::Vendor;
 use habitat_step::profile::{Mode, PrecisionClass};
 
-pub use crate::layer::{Driver, Layer, Layers, STREAMING};
+pub use crate::layer::{Driver, Layer, Layers};
 pub use apply::{Across, Answer, Level, Lines};
 pub use file::KernelWiseError;
 
 /// Minimum number of GPUs to fit a rate by a property, as in the paper.
-pub const LEAST_GPUS: usize = 3;
+pub(crate) const LEAST_GPUS: usize = 3;
 
 /// Kernels of one kind of layer with a common line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ pub struct Kind {
 /// Lines fitted on one GPU.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct GpuLines {
-    /// Lines by kind of layer; streaming kinds also have a common entry, [`STREAMING`].
+    /// Lines by kind of layer; streaming kinds also have a common entry, [`STREAMING`](crate::layer::STREAMING).
     pub kinds: BTreeMap<String, Kind>,
     /// Whole steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]

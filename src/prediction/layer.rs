@@ -10,13 +10,13 @@ use habitat_step::op::{
 use habitat_step::profile::{DType, Operation, Phase, Precision};
 
 /// Single matrix products.
-pub const PRODUCT: &str = "mm";
+pub(crate) const PRODUCT: &str = "mm";
 /// Batched matrix products.
-pub const BATCHED_PRODUCT: &str = "bmm";
+const BATCHED_PRODUCT: &str = "bmm";
 /// Convolutions.
-pub const CONVOLUTION: &str = "convolution";
+pub(crate) const CONVOLUTION: &str = "convolution";
 /// Convolutions with groups.
-pub const GROUPED_CONVOLUTION: &str = "grouped convolution";
+const GROUPED_CONVOLUTION: &str = "grouped convolution";
 /// Suffix of kinds in the backward phase.
 const BACKWARD: &str = " backward";
 /// Suffix of gradient accumulation.
@@ -96,7 +96,7 @@ pub struct Layers {
 
 impl Layers {
     /// Builds the layer of a decoded operation from its family, work and parts.
-    pub fn new(
+    pub(crate) fn new(
         operation: &Operation,
         precision: Option<Precision>,
         family: Family,
@@ -214,12 +214,12 @@ impl Layer {
 
     /// The same layer with the common kind of streaming layers.
     #[must_use]
-    pub fn as_stream(&self) -> Self {
+    pub(crate) fn as_stream(&self) -> Self {
         Self { kind: STREAMING.to_owned(), ..self.clone() }
     }
 
     /// The same layer in the forward pass, if its kind names another phase.
-    pub fn as_forward(&self) -> Option<Self> {
+    pub(crate) fn as_forward(&self) -> Option<Self> {
         let kind = [BACKWARD, ACCUMULATION]
             .iter()
             .find_map(|phase| self.kind.contains(phase).then(|| self.kind.replacen(phase, "", 1)))?;

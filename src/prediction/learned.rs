@@ -9,11 +9,13 @@ mod ensemble;
 mod file;
 mod models;
 mod query;
+mod step;
 
 pub use crate::facts::{Facts, ModelFacts, StepFacts};
 pub use crate::learned_time::{EFFICIENCY_WEIGHT, LearnedTime, Spread, WIDE, between};
 pub use corrections::Counts;
 pub(super) use corrections::{Correction, Corrections, arithmetic, coordinates, is_host_bound, prior};
 pub use ensemble::Ensemble;
-pub use models::{Answering, Models, Run, StepColumns, is_by_efficiency};
+pub use models::{Models, Run};
 pub use query::{ModelGpu, Query};
+pub use step::{Answering, StepColumns, is_by_efficiency};

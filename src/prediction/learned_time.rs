@@ -18,7 +18,7 @@ pub struct Spread {
 
 impl Spread {
     /// Whether it is a valid range of factors.
-    pub fn is_sound(self) -> bool {
+    pub(crate) fn is_sound(self) -> bool {
         0.0 < self.low && self.low <= self.high && self.high.is_finite()
     }
 
@@ -88,7 +88,7 @@ impl LearnedTime {
     }
 
     /// Time from shapes alone, in TF32 if the operation runs in it.
-    pub fn answer(&self) -> Micros {
+    pub(crate) fn answer(&self) -> Micros {
         self.tf32.unwrap_or_else(|| self.without_tf32())
     }
 

@@ -1,7 +1,7 @@
 //! Corrects the models for a GPU by a few operators measured on it.
 //!
 //! The residual ln(measured / predicted) of a model on a GPU is modelled as a Gaussian process: an offset of the GPU, a
-//! smooth part over the sizes of the operator, and noise ([`super::gaussian`]). The prior comes from the models' errors
+//! smooth part over the sizes of the operator, and noise (`gaussian.rs`). The prior comes from the models' errors
 //! on GPUs left out of training; the posterior mean corrects a time, the posterior variance narrows its range.
 
 use std::collections::BTreeMap;

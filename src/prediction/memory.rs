@@ -57,7 +57,7 @@ pub struct MemoryNeed {
 
 impl MemoryNeed {
     /// Derives the need from the recorded peak, the parameter count, the shapes and the origin.
-    pub fn of(profile: &Profile, origin: Option<&GpuSpec>) -> Self {
+    pub(crate) fn of(profile: &Profile, origin: Option<&GpuSpec>) -> Self {
         let training = profile.workload.mode == Mode::Training;
         let context = Bytes::known(CONTEXT_BYTES);
         let states = states(profile);
@@ -84,12 +84,12 @@ impl MemoryNeed {
     }
 
     /// Upper estimate from shapes, if available.
-    pub const fn most(&self) -> Option<Bytes> {
+    pub(crate) const fn most(&self) -> Option<Bytes> {
         self.most
     }
 
     /// Need of a step without operations: its peak if known, and the GPU that it ran on.
-    pub fn unseen(peak: Option<Bytes>, origin: Option<&GpuSpec>) -> Self {
+    pub(crate) fn unseen(peak: Option<Bytes>, origin: Option<&GpuSpec>) -> Self {
         Self {
             peak: peak.map(|peak| peak + Bytes::known(CONTEXT_BYTES)),
             source: MemorySource::Recorded,
@@ -138,7 +138,7 @@ impl MemoryNeed {
     fn scaled(&self, states: f64, rest: f64) -> Self {
         let context = Bytes::known(CONTEXT_BYTES);
         // Without the state's size, the need may scale by either factor.
-        let either = if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) };
+        let either = farther(states, rest);
         let all = |bytes: Bytes, times: f64| bytes.checked_sub(context).unwrap_or_default() * times + context;
         let peak = |peak: Bytes| match &self.states {
             Some(kept) => all(peak.checked_sub(kept.total()).unwrap_or_default(), rest) + kept.total() * states,
@@ -152,23 +152,19 @@ impl MemoryNeed {
             activations: self
                 .activations
                 .map(|Activations { least, most }| Activations { least: least * rest, most: most * rest }),
-            working: self.working.map(|working| Working {
-                gradients: working.gradients * states,
-                activations: working.activations * rest,
-                temporary: working.temporary * rest,
-            }),
+            working: self.working.map(|working| times(working, states, rest)),
             line: self.line.map(|line| line.scaled(states, rest)),
             ..self.clone()
         }
     }
 
     /// Whether a peak is known.
-    pub const fn has_peak(&self) -> bool {
+    pub(crate) const fn has_peak(&self) -> bool {
         self.peak.is_some()
     }
 
     /// Decides for one GPU, with the reason.
-    pub fn fit(&self, rates: &Rates<'_>) -> MemoryFit {
+    pub(crate) fn fit(&self, rates: &Rates<'_>) -> MemoryFit {
         let (usable, gpu) = (rates.usable_memory.value, rates.gpu);
         // A peak is both ends.
         let at_most = self.peak.or(self.most);
@@ -254,6 +250,16 @@ impl MemoryNeed {
 /// Drops states that exceed the whole peak.
 fn within(states: Option<ModelStates>, peak: Option<Bytes>) -> Option<ModelStates> {
     states.filter(|states| peak.is_none_or(|peak| states.total().get() < peak.get()))
+}
+
+/// The factor that changes more, for bytes that may be state or not.
+fn farther(states: f64, rest: f64) -> f64 {
+    if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) }
+}
+
+/// A peak beside the state with gradients scaled by `states` and everything else by `rest`.
+fn times(Working { gradients, activations, temporary }: Working, states: f64, rest: f64) -> Working {
+    Working { gradients: gradients * states, activations: activations * rest, temporary: temporary * rest }
 }
 
 fn working(profile: &Profile) -> Option<Working> {

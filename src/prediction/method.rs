@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Minimum share of device time that linear models must cover to predict a step: their validated error does not include
 /// the rooflines that fill the gaps.
-pub const COVERED: f64 = 0.9;
+pub(crate) const COVERED: f64 = 0.9;
 /// Method of a predicted time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -95,7 +95,7 @@ impl Method {
     ///
     /// For `BetweenRates` it widens the range beyond both ratios: on measured steps without their shapes
     /// (`habitat-lab evaluate methods`, "no shapes"), four of five then lie in the range.
-    pub const fn operation_band(self) -> f64 {
+    pub(crate) const fn operation_band(self) -> f64 {
         match self {
             Self::Measured | Self::Derived => 0.0,
             Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio | Self::LearnedRatio => 0.298,
@@ -116,7 +116,7 @@ impl Method {
     /// Half-width for the part of a whole step that the method predicts: Habitat's 11.8 % over whole steps from a
     /// measured origin, the roofline's 31.9 % without one. Habitat's networks use the same value as for one operation
     /// (`NeuSight` found 726 % on training steps, too wide for a useful range).
-    pub const fn step_band(self) -> f64 {
+    pub(crate) const fn step_band(self) -> f64 {
         match self {
             Self::WaveScaling | Self::BandwidthScaling | Self::RooflineRatio | Self::LearnedRatio => 0.118,
             other => other.operation_band(),
@@ -217,7 +217,7 @@ impl MethodChoice {
     }
 
     /// Whether it may use the learned models.
-    pub const fn is_learned(self) -> bool {
+    pub(crate) const fn is_learned(self) -> bool {
         matches!(self, Self::Auto | Self::Learned | Self::HabitatMlp)
     }
 
@@ -227,7 +227,7 @@ impl MethodChoice {
     }
 
     /// Whether it ignores measurements on the origin.
-    pub const fn ignores_origin(self) -> bool {
+    pub(crate) const fn ignores_origin(self) -> bool {
         matches!(self, Self::Roofline) || self.is_fitted()
     }
 }

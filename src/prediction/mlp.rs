@@ -74,7 +74,7 @@ pub enum Activation {
 
 impl Activation {
     /// Name in files.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Relu => "relu",
             Self::Silu => "silu",
@@ -82,7 +82,7 @@ impl Activation {
     }
 
     /// Activation of that name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         [Self::Relu, Self::Silu].into_iter().find(|activation| activation.name() == name)
     }
 
@@ -150,12 +150,12 @@ impl Architecture {
     }
 
     /// Width of a row of inputs.
-    pub fn inputs(&self) -> usize {
+    pub(crate) fn inputs(&self) -> usize {
         self.sizes.first().copied().unwrap_or(0)
     }
 
     /// Width of a row of outputs.
-    pub fn outputs(&self) -> usize {
+    pub(crate) fn outputs(&self) -> usize {
         self.sizes.last().copied().unwrap_or(0)
     }
 
@@ -267,7 +267,7 @@ impl Mlp {
     }
 
     /// Mean and scale of the input normalisation.
-    pub fn normalisation(&self) -> (&[f32], &[f32]) {
+    pub(crate) fn normalisation(&self) -> (&[f32], &[f32]) {
         (&self.mean, &self.scale)
     }
 
@@ -275,7 +275,7 @@ impl Mlp {
     ///
     /// # Errors
     /// [`ModelError::Compute`], which cannot happen on a CPU.
-    pub fn parameters(&self) -> Result<Vec<f32>, ModelError> {
+    pub(crate) fn parameters(&self) -> Result<Vec<f32>, ModelError> {
         let mut all = Vec::with_capacity(self.architecture.parameter_count());
         for Layer { weight, bias } in &self.layers {
             all.extend(weight.flatten_all()?.to_vec1::<f32>()?);

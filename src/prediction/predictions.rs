@@ -50,7 +50,7 @@ impl Predictions {
         self.distinct().map(named).collect()
     }
 
-    /// Time and share that the affected GPUs wait for data: "6.84 ms a step, 74 to 88 % of the step on 99 of 108 GPUs".
+    /// Time and share that the affected GPUs wait for data: "6.84 ms per step, 74 to 88 % of the step on 99 of 108 GPUs".
     fn waits(&self, of: &str) -> String {
         let waits = |one: &&Prediction| one.warnings.iter().any(|it| it.kind == WarningKind::WaitsForData);
         let span = |of_one: &dyn Fn(&Prediction) -> f64, digits: usize| {
@@ -62,7 +62,7 @@ impl Predictions {
         let time = span(&|one| one.host_idle.as_millis(), 2);
         let share = span(&|one| (one.host_idle / one.step.mid() * 100.0).min(100.0), 0);
         let on = if of.is_empty() { String::new() } else { format!(" on {of}") };
-        format!("{time} ms a step, {share} % of the step{on}")
+        format!("{time} ms per step, {share} % of the step{on}")
     }
 
     /// Each warning with the number of affected GPUs in words, empty if all are.
@@ -119,7 +119,7 @@ impl Prediction {
     }
 
     /// Share of the device time that fitted lines predict, 0 to 1.
-    pub fn by_fitted_lines(&self) -> f64 {
+    pub(crate) fn by_fitted_lines(&self) -> f64 {
         let fitted =
             |share: &&MethodShare| matches!(share.method, Method::KernelWise | Method::LayerWise | Method::EndToEnd);
         self.shares.iter().filter(fitted).fold(0.0, |sum, share| sum + share.share)

@@ -37,12 +37,12 @@ use habitat_step::op::Arithmetic;
 use habitat_step::profile::{DType, Precision};
 
 /// Median of measured over nominal bandwidth among the GPUs of the catalog.
-pub const TYPICAL_BANDWIDTH_SHARE: f64 = 0.83;
+const TYPICAL_BANDWIDTH_SHARE: f64 = 0.83;
 /// Usable share of nominal memory.
 const USABLE_SHARE: f64 = 0.92;
 
 /// Device time of the shortest kernels in recorded traces, in microseconds: the minimum of any launch.
-pub const SHORTEST_KERNEL_US: f64 = 1.5;
+pub(crate) const SHORTEST_KERNEL_US: f64 = 1.5;
 /// Launch cost within a step, in microseconds, for back-to-back launches.
 pub const STEP_LAUNCH_US: f64 = 2.0;
 /// Launch cost of an operator measured separately with events, in microseconds; the excess over [`STEP_LAUNCH_US`] does
@@ -53,7 +53,7 @@ pub const LONGEST_LAUNCH_US: f64 = 60.0;
 /// Host time from one launch to the next, in microseconds: minimum and usual maximum. In 18 public traces (with the
 /// profiler, which slows the host) the launch call alone takes 3 to 18 µs, and the next follows 8 to 110 µs later
 /// (medians by trace; half of them are below 46 µs).
-pub const HOST_LAUNCH_US: [f64; 2] = [5.0, 50.0];
+pub(crate) const HOST_LAUNCH_US: [f64; 2] = [5.0, 50.0];
 
 /// Source of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

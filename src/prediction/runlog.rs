@@ -54,7 +54,7 @@ impl Form {
     }
 
     /// Letters of its coefficients.
-    pub const fn letters(self) -> &'static [char] {
+    pub(crate) const fn letters(self) -> &'static [char] {
         match self {
             Self::Full => &['a', 'b', 'c', 'd'],
             Self::Batch => &['b', 'd'],

@@ -82,7 +82,7 @@ impl ModelStates {
 
     /// Each part scaled by `factor`.
     #[must_use]
-    pub fn times(self, factor: f64) -> Self {
+    pub(crate) fn times(self, factor: f64) -> Self {
         Self {
             parameters: self.parameters * factor,
             gradients: self.gradients * factor,
@@ -92,7 +92,7 @@ impl ModelStates {
     }
 
     /// Bytes that each of `gpus` GPUs keeps.
-    pub fn on_each(&self, sharding: Sharding, gpus: u32) -> Bytes {
+    pub(crate) fn on_each(&self, sharding: Sharding, gpus: u32) -> Bytes {
         let share = 1.0 / f64::from(gpus.max(1));
         let of = |bytes: Bytes, from: Sharding| if sharding >= from { bytes * share } else { bytes };
         of(self.parameters, Sharding::Zero3) + of(self.gradients, Sharding::Zero2) + of(self.optimizer, Sharding::Zero1)

@@ -59,7 +59,7 @@ pub fn gamma(intensity: f64, ridge: f64) -> f64 {
 }
 
 /// γ of a kernel: from its counters if recorded, otherwise from the operation's estimated intensity, otherwise 1.
-pub fn choose_gamma(kernel: &Kernel, estimated_intensity: Option<f64>, ridge: f64) -> (f64, GammaSource) {
+pub(crate) fn choose_gamma(kernel: &Kernel, estimated_intensity: Option<f64>, ridge: f64) -> (f64, GammaSource) {
     if let (Some(flops), Some(bytes)) = (kernel.flops, kernel.dram_bytes)
         && bytes.get() > 0.0
     {

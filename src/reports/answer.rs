@@ -175,7 +175,7 @@ pub fn best_value(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
 }
 
 /// The GPU of the recording, with its step and price.
-pub fn recorded(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
+pub(crate) fn recorded(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     let pick = picks.recorded.as_ref()?;
     let it = &predictions.predictions[pick.index];
     let mut detail = vec![method_words(&it.step.as_estimate())];
@@ -239,7 +239,7 @@ fn offer_words(predictions: &Predictions, pick: &Pick) -> String {
 
 /// A remark for a GPU if it is not known whether the step fits.
 fn may_fit(prediction: &Prediction) -> &'static str {
-    if prediction.memory.fits == Fits::Unknown { ", not known whether it fits" } else { "" }
+    if prediction.memory.fits == Fits::Unknown { ", unknown whether it fits" } else { "" }
 }
 
 /// The name of a GPU without its remarks in brackets.

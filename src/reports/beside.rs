@@ -33,7 +33,7 @@ pub struct BesideJson<'a> {
 }
 
 /// JSON form of the offers to accept.
-pub fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
+pub(crate) fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
     fn one(beside: &Beside) -> BesideJson<'_> {
         let then = beside.fallback.then.as_ref();
         BesideJson {
@@ -50,8 +50,8 @@ pub fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
 }
 
 /// Words for an offer: `8 × v100-sxm2-16gb at lambda us-east-1, on-demand`.
-pub fn offer_words(part: &Part) -> String {
-    if (part.offer.provider.as_str(), part.offer.region.as_str()) == ("own", "here") {
+pub(crate) fn offer_words(part: &Part) -> String {
+    if part.offer.is_at_own_place() {
         return format!("{} on your own machine", gpu_words(part));
     }
     let place = [clean(&part.offer.provider, 20), clean(region::shown(&part.offer.region), 30)];
@@ -59,7 +59,7 @@ pub fn offer_words(part: &Part) -> String {
 }
 
 /// The plan in one sentence; `None` if there is no plan.
-pub fn verdict(plan: &Plan) -> Option<String> {
+pub(crate) fn verdict(plan: &Plan) -> Option<String> {
     let total = plan.total.as_ref()?;
     let offers: Vec<String> = plan.parts.iter().map(offer_words).collect();
     let (cost, hours) = (format::usd_with_range(&total.cost), format::hours_with_range(&total.hours));
@@ -103,7 +103,7 @@ fn which_words(accept: &[Accept]) -> String {
 }
 
 /// Distance from the deadline and the budget, in words; empty without limits.
-pub fn room(plan: &Plan) -> Vec<String> {
+pub(crate) fn room(plan: &Plan) -> Vec<String> {
     let Some(total) = &plan.total else { return Vec::new() };
     let finish = plan.goal.confidence.end(&total.hours);
     let late = plan.goal.deadline.and_then(|deadline| deadline.checked_sub(finish));
@@ -134,7 +134,7 @@ pub fn gain(beside: &Beside) -> String {
 }
 
 /// Cost of the work if the accepted offer fails.
-pub fn risk(beside: &Beside) -> String {
+pub(crate) fn risk(beside: &Beside) -> String {
     let then = beside.fallback.then.as_ref().map_or_else(
         || "nothing else meets the limits".to_owned(),
         |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), then.with),
@@ -143,23 +143,23 @@ pub fn risk(beside: &Beside) -> String {
 }
 
 /// The flag that accepts the offer.
-pub fn flag(beside: &Beside) -> String {
+pub(crate) fn flag(beside: &Beside) -> String {
     format!("--accept {}", accept_names(&beside.accept))
 }
 
 /// A small concession with a large gain, in words, with the flag that makes it the plan.
 pub fn bargain(plan: &Plan) -> Option<String> {
     let part = plan.bargain.as_ref()?;
+    let end = plan.goal.confidence.end(&part.hours);
     // Rounded up, so that the plan passes the limit.
     let (what, flag) = if plan.goal.objective == Objective::Time {
         let budget = (part.cost.mid.get() * 100.0).ceil() / 100.0;
         ("Much cheaper if it may finish a little later", format!("--budget {budget:.2}"))
     } else {
-        let deadline = (plan.goal.confidence.end(&part.hours).get() * 10.0).ceil() / 10.0;
+        let deadline = (end.get() * 10.0).ceil() / 10.0;
         ("Much faster for a little more", format!("--deadline {deadline:.1}h"))
     };
     let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
-    let end = plan.goal.confidence.end(&part.hours);
     let up_to =
         if end.get() > part.hours.mid.get() { format!(" (up to {})", format::hours(end)) } else { String::new() };
     Some(format!("{what}: {cost} in {hours}{up_to}, {} ({flag})", offer_words(part)))

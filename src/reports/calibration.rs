@@ -101,7 +101,7 @@ fn rows<'a>(calibration: &'a Calibration, gpu: &GpuSpec) -> Vec<Row<'a>> {
 }
 
 /// A row for each figure, with the catalog's figures.
-pub fn table(calibration: &Calibration, gpu: &GpuSpec) -> Table {
+pub(crate) fn table(calibration: &Calibration, gpu: &GpuSpec) -> Table {
     let mut table = Table::new(&[
         Column::text("figure", "figure"),
         Column::number("measured", "median"),

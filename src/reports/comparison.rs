@@ -210,7 +210,7 @@ pub fn table(comparison: &Comparison) -> Table {
 }
 
 /// The data that each method needs, and why some have no answer.
-pub fn methods_table(comparison: &Comparison) -> Table {
+fn methods_table(comparison: &Comparison) -> Table {
     let mut table = Table::new(&[
         Column::text("method", "method"),
         Column::text("needs", "needs"),

@@ -34,7 +34,7 @@ pub fn low_high(low: impl Display, high: impl Display) -> String {
 }
 
 /// A range of sizes, with one unit if both ends have the same: `12.5–15.0 GB`.
-pub fn bytes_range(low: Bytes, high: Bytes) -> String {
+pub(crate) fn bytes_range(low: Bytes, high: Bytes) -> String {
     let (low, high) = (low.to_string(), high.to_string());
     match (low.split_once(' '), high.split_once(' ')) {
         (Some((value, unit)), Some((_, other))) if unit == other => low_high(value, high),
@@ -69,7 +69,7 @@ pub enum TimeUnit {
 
 impl TimeUnit {
     /// The unit in which `time` has one to three digits before the point.
-    pub fn for_time(time: Micros) -> Self {
+    fn for_time(time: Micros) -> Self {
         match time.get() {
             t if t < 1e3 => Self::Micros,
             t if t < 1e6 => Self::Millis,
@@ -104,7 +104,7 @@ impl TimeUnit {
     }
 
     /// The number in this unit without the symbol.
-    pub fn bare(self, time: Micros) -> String {
+    pub(crate) fn bare(self, time: Micros) -> String {
         let value = self.value(time);
         if value >= 9999.5 { grouped(value) } else { format!("{value:.*}", self.decimals()) }
     }

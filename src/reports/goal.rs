@@ -5,7 +5,7 @@ use habitat_planning::plan::{Confidence, Goal, Objective, Plan, Work, accept_nam
 use habitat_planning::pricing::Tier;
 
 /// The work and the limits, each with its name, without limits that are not set.
-pub fn facts(plan: &Plan) -> Vec<(String, String)> {
+pub(crate) fn facts(plan: &Plan) -> Vec<(String, String)> {
     let Goal { limits, .. } = &plan.goal;
     let listed = |list: &[String]| (!list.is_empty()).then(|| list.join(", "));
     let slugs =

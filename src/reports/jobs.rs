@@ -94,7 +94,7 @@ pub struct JobJson<'a> {
 }
 
 /// Builds the JSON form.
-pub fn json(plan: &JobsPlan) -> JobsJson<'_> {
+pub(crate) fn json(plan: &JobsPlan) -> JobsJson<'_> {
     let shared = &plan.shared;
     JobsJson {
         format: "habitat-jobs-plan",
@@ -131,7 +131,7 @@ fn job(job: &PlannedJob) -> JobJson<'_> {
 }
 
 /// A row for each job, in the order of the file.
-pub fn table(plan: &JobsPlan) -> Table {
+pub(crate) fn table(plan: &JobsPlan) -> Table {
     let on = if plan.aim == Aim::Cost { "offer" } else { "machine" };
     let mut table = Table::new(&[
         Column::text("job", "job"),

@@ -31,9 +31,6 @@ pub enum Launcher {
 }
 
 impl Launcher {
-    /// All tools.
-    pub const ALL: [Self; 3] = [Self::SkyPilot, Self::Dstack, Self::Slurm];
-
     /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,7 +41,7 @@ impl Launcher {
     }
 
     /// Name in the spelling of its makers.
-    pub const fn title(self) -> &'static str {
+    pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::SkyPilot => "SkyPilot",
             Self::Dstack => "dstack",

@@ -8,7 +8,7 @@ use habitat_prediction::{Fits, MemoryFit, Prediction, Predictions, Sharding};
 use habitat_step::profile::{Memory, MemorySource, Mode, Profile, Workload};
 
 /// Peak memory with its kinds and source if known; `None` without a peak.
-pub fn words(profile: &Profile) -> Option<String> {
+pub(crate) fn words(profile: &Profile) -> Option<String> {
     let step = profile.step.as_ref()?;
     let memory = step.memory.as_ref();
     let peak = step.peak_memory_bytes.or_else(|| memory.map(Memory::total))?;
@@ -37,7 +37,7 @@ pub fn kinds_within(memory: &Memory, width: usize) -> String {
 }
 
 /// The kinds of memory that are not zero, in the order in which a job allocates them.
-pub fn kinds(memory: &Memory) -> String {
+pub(crate) fn kinds(memory: &Memory) -> String {
     kinds_within(memory, usize::MAX)
 }
 

@@ -198,7 +198,7 @@ pub fn machine_words(machines: u32, all_gpus: u32, gpu: &GpuSlug) -> String {
 }
 
 /// A row for each part or alternative.
-pub fn table(parts: &[Part]) -> Table {
+pub(crate) fn table(parts: &[Part]) -> Table {
     let columns = [
         Column::text("offer", "offer"),
         Column::text("GPUs", "gpus"),

@@ -175,7 +175,7 @@ struct Written<'a> {
 ///
 /// # Errors
 /// Serialisation errors; none for plans of this program.
-pub fn toml(
+pub(crate) fn toml(
     plan: &Plan,
     predictions: &Predictions,
     request: &Request,
@@ -328,7 +328,7 @@ fn time(value: f64) -> f64 {
 }
 
 /// A price as rounded in files: to cents, or four significant digits.
-pub fn price(price: UsdPerHour) -> UsdPerHour {
+pub(crate) fn price(price: UsdPerHour) -> UsdPerHour {
     UsdPerHour::known(rounded(price.get(), 4, 2))
 }
 

@@ -142,7 +142,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
 }
 
 /// A row for each part of a plan with its number, then for each alternative.
-pub fn table(plan: &Plan) -> Table {
+pub(crate) fn table(plan: &Plan) -> Table {
     let mut table = parts::table(&plan.parts);
     table.rows.extend(parts::table(&plan.alternatives).rows);
     table.columns.insert(0, Column::text("part", "part"));
@@ -157,7 +157,7 @@ pub fn table(plan: &Plan) -> Table {
 ///
 /// # Errors
 /// Write errors of `out`.
-pub fn write_batches(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write_batches(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let words = plan.parts.iter().enumerate().filter_map(|(index, part)| Some((index + 1, parts::batch_words(part)?)));
     for (index, (part, words)) in words.enumerate() {
         let above = if index == 0 { "\n" } else { "" };

@@ -12,7 +12,7 @@ use habitat_base::text;
 use habitat_base::units::{Micros, OpenRange, Range, SamplesPerSecond};
 use habitat_planning::plan::value::{Value, best_value};
 use habitat_planning::pricing::{PriceBook, Trust};
-use habitat_prediction::{Prediction, Predictions, Warning};
+use habitat_prediction::{Fits, Prediction, Predictions, Warning};
 use habitat_step::profile::{Origin, Workload};
 
 /// Output of `predict --json`.
@@ -63,7 +63,8 @@ pub struct PredictionJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cheapest_offer: Option<CheapestJson<'a>>,
     /// `yes`, `no` or `unknown`.
-    pub fits_in_memory: &'static str,
+    #[schemars(with = "String")]
+    pub fits_in_memory: Fits,
     /// Reason.
     pub memory_reason: &'a str,
     /// Share of the device time for each method.
@@ -159,11 +160,7 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
             as_of: value.offer.as_of.map(|date| date.to_string()),
             trust: &value.offer.trust,
         }),
-        fits_in_memory: match prediction.memory.fits {
-            habitat_prediction::Fits::Yes => "yes",
-            habitat_prediction::Fits::No => "no",
-            habitat_prediction::Fits::Unknown => "unknown",
-        },
+        fits_in_memory: prediction.memory.fits,
         memory_reason: &prediction.memory.reason,
         methods: prediction
             .shares

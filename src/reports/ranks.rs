@@ -51,7 +51,7 @@ fn farthest<T: Copy>(
 }
 
 /// The rank with the longest steps.
-pub fn slowest(seen: &Snapshot) -> Option<Farthest<'_, Micros>> {
+pub(crate) fn slowest(seen: &Snapshot) -> Option<Farthest<'_, Micros>> {
     farthest(seen, |process| process.median, Micros::get)
 }
 
@@ -77,7 +77,7 @@ pub struct Late<'a> {
 
 /// The rank that the others wait for by at least [`LATE`] of its step; `None` if there is none or the waits are
 /// unknown.
-pub fn late(seen: &Snapshot) -> Option<Late<'_>> {
+pub(crate) fn late(seen: &Snapshot) -> Option<Late<'_>> {
     let ranks = sorted(seen, |process| process.exchange, |exchange: Exchange| exchange.waiting.get());
     let &(process, Exchange { step, waiting }) = ranks.first()?;
     let median = ranks[ranks.len() / 2].1.waiting;
@@ -92,7 +92,7 @@ pub fn late(seen: &Snapshot) -> Option<Late<'_>> {
 }
 
 /// Words for a late rank.
-pub fn late_words(late: &Late<'_>) -> String {
+fn late_words(late: &Late<'_>) -> String {
     let others = late.other.map_or_else(|| "the median rank".to_owned(), name);
     format!(
         "{} is slow: {} of its {} step are its own work; {others} waits {} in collectives",
@@ -113,7 +113,7 @@ pub fn trainings(seen: &Snapshot) -> Option<String> {
 }
 
 /// Name of a process.
-pub fn name(process: &Process) -> String {
+pub(crate) fn name(process: &Process) -> String {
     process.rank.map_or_else(|| format!("process {}", process.pid), |rank| format!("rank {rank}"))
 }
 

@@ -181,7 +181,7 @@ fn inputs<'a>(compared: &Recordings<'a>, part: &Changed) -> [Option<&'a [Vec<u64
 type Fact<'f> = &'f dyn Fn(&Profile) -> Option<String>;
 
 /// Differences between two recordings.
-pub fn unlike(steps: [&Profile; 2]) -> Vec<UnlikeJson> {
+pub(crate) fn unlike(steps: [&Profile; 2]) -> Vec<UnlikeJson> {
     let gpu = |profile: &Profile| {
         let origin = profile.origin.as_ref()?;
         origin.gpu.as_ref().map(ToString::to_string).or_else(|| origin.gpu_name.clone())
@@ -367,7 +367,7 @@ pub fn counts([first, second]: [u64; 2]) -> String {
 }
 
 /// Words for how a part matches between the steps; empty if it is the same in both.
-pub const fn matched_words(matched: Match) -> &'static str {
+const fn matched_words(matched: Match) -> &'static str {
     match matched {
         Match::Same => "",
         Match::OtherShapes => "other shapes",

@@ -61,7 +61,7 @@ fn at_pace(steps: u64, pace: Range<Micros>) -> Range<Hours> {
 ///
 /// # Errors
 /// Reason why it is unknown and how to provide it, or that no steps are left.
-pub fn left(aim: Aim, seen: &Snapshot) -> Result<Range<Hours>, String> {
+pub(crate) fn left(aim: Aim, seen: &Snapshot) -> Result<Range<Hours>, String> {
     let Some(total) = aim.steps else {
         return Err("unknown: pass `run --total-steps N` with the number of steps".to_owned());
     };
@@ -96,7 +96,7 @@ fn hours_with_range(range: &Range<Hours>) -> String {
 }
 
 /// Cost of the job so far.
-pub fn cost(price: &Price, seen: &Snapshot) -> Usd {
+pub(crate) fn cost(price: &Price, seen: &Snapshot) -> Usd {
     price.per_hour * Hours::known(seen.elapsed.as_secs_f64() / 3600.0)
 }
 
@@ -136,7 +136,11 @@ pub struct Elsewhere<'a> {
 
 /// The cheapest and the fastest GPU for this number of steps. Considers GPUs with an on-demand offer on which the step
 /// may fit, without the GPU of the recording.
-pub fn elsewhere<'a>(predictions: &'a Predictions, prices: &'a PriceBook, steps: u64) -> [Option<Elsewhere<'a>>; 2] {
+pub(crate) fn elsewhere<'a>(
+    predictions: &'a Predictions,
+    prices: &'a PriceBook,
+    steps: u64,
+) -> [Option<Elsewhere<'a>>; 2] {
     let others = || {
         predictions.predictions.iter().filter_map(|prediction| {
             let Estimate { range, method } = prediction.step.as_estimate();

@@ -43,7 +43,7 @@ fn line(traced: &[Traced<'_>]) -> Option<MemoryLine> {
 }
 
 /// Work of each step, a row for each batch size.
-pub fn work_table(traced: &[Traced<'_>]) -> Table {
+fn work_table(traced: &[Traced<'_>]) -> Table {
     let mut table = Table::new(&[
         Column::number("batch", "batch_size"),
         Column::number("calls", "calls"),
@@ -68,7 +68,7 @@ pub fn work_table(traced: &[Traced<'_>]) -> Table {
 }
 
 /// Peak memory of each step, a row for each batch size.
-pub fn memory_table(traced: &[Traced<'_>]) -> Table {
+fn memory_table(traced: &[Traced<'_>]) -> Table {
     let mut table = Table::new(&[
         Column::number("batch", "batch_size"),
         Column::number("peak memory", "peak_memory_bytes"),

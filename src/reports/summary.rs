@@ -8,8 +8,8 @@ use habitat_base::text;
 use habitat_planning::plan::{Plan, PlanStatus, Rejection};
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Predictions, communicates};
-use habitat_step::profile::breakdown::{Breakdown, GroupBy, Segment};
-use habitat_step::profile::{Profile, Workload, modules};
+use habitat_step::profile::breakdown::{Breakdown, GroupBy, PhaseTime, Segment};
+use habitat_step::profile::{Origin, Profile, Workload, modules};
 
 /// Operations listed at most.
 const TOP: usize = 8;
@@ -50,12 +50,17 @@ pub fn write_step(profile: &Profile, label: &str, out: &mut dyn Write) -> io::Re
         let with = if communicates(profile) { ", including communication with other GPUs" } else { "" };
         format!("step {} measured{over}{with}: GPU idle {}", format::time(split.step), format::percent(1.0 - scale))
     }));
-    let phases = breakdown.phases.iter();
-    facts.extend(phases.map(|phase| {
-        format!("{} {}", phase.phase.to_string().replace('_', " "), format::percent(phase.share * scale))
-    }));
+    facts.extend(phase_words(&breakdown, scale));
     facts.extend(memory::words(profile));
     writeln!(out, "  {}", if facts.is_empty() { "no GPU timings".to_owned() } else { facts.join(" · ") })
+}
+
+/// Phases with their shares times `scale`.
+fn phase_words(breakdown: &Breakdown, scale: f64) -> impl Iterator<Item = String> {
+    let words = move |phase: &PhaseTime| {
+        format!("{} {}", phase.phase.name().replace('_', " "), format::percent(phase.share * scale))
+    };
+    breakdown.phases.iter().map(words)
 }
 
 fn origin_words(profile: &Profile) -> String {
@@ -72,10 +77,7 @@ fn origin_words(profile: &Profile) -> String {
 }
 
 /// GPU and software of the recording, in one line.
-pub fn recorded_on(profile: &Profile) -> String {
-    let Some(origin) = &profile.origin else {
-        return "shapes only, no GPU timings".to_owned();
-    };
+pub fn recorded_on(origin: &Origin) -> String {
     let mut parts: Vec<String> = Vec::new();
     let gpu = origin.gpu_name.clone().or_else(|| origin.gpu.as_ref().map(ToString::to_string));
     parts.push(gpu.map_or_else(|| "GPU unknown".to_owned(), |gpu| text::clean(&gpu, 40)));
@@ -111,12 +113,7 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
         writeln!(out, "  {words}")?;
     }
     if breakdown.total.get() > 0.0 {
-        let phases: Vec<_> = breakdown
-            .phases
-            .iter()
-            .map(|phase| format!("{} {}", phase.phase.to_string().replace('_', " "), format::percent(phase.share)))
-            .collect();
-        writeln!(out, "  of GPU time: {}", phases.join(" · "))?;
+        writeln!(out, "  of GPU time: {}", phase_words(&breakdown, 1.0).collect::<Vec<_>>().join(" · "))?;
         let segments = Breakdown::segments(profile, |operation| habitat_step::op::family(operation).name());
         writeln!(out, "  {}", step_words(&segments))?;
         let entries =

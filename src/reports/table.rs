@@ -58,14 +58,14 @@ impl Column {
 
     /// Allows the column to be dropped from narrow tables, highest priority first.
     #[must_use]
-    pub const fn dropped(mut self, priority: u8) -> Self {
+    pub(crate) const fn dropped(mut self, priority: u8) -> Self {
         self.priority = priority;
         self
     }
 
     /// Allows the column to be cut to `cells` in narrow tables.
     #[must_use]
-    pub const fn cut_to(mut self, cells: u16) -> Self {
+    pub(crate) const fn cut_to(mut self, cells: u16) -> Self {
         self.shrink_to = Some(cells);
         self
     }
@@ -122,7 +122,7 @@ impl Cell {
 
     /// Sets the role.
     #[must_use]
-    pub fn role(self, role: Role) -> Self {
+    pub(crate) fn role(self, role: Role) -> Self {
         Self { role, ..self }
     }
 
@@ -132,7 +132,7 @@ impl Cell {
     }
 
     /// A bar over time; in text, drawn with characters.
-    pub fn lane(lane: Lane) -> Self {
+    pub(crate) fn lane(lane: Lane) -> Self {
         Self { graphic: Some(Graphic::Lane(lane)), ..Self::text(lane.text()) }
     }
 
@@ -315,7 +315,7 @@ impl Table {
     ///
     /// # Errors
     /// Write errors of `out`.
-    pub fn write_fitted(&self, width: Option<u16>, out: &mut dyn Write) -> io::Result<Vec<&str>> {
+    pub(crate) fn write_fitted(&self, width: Option<u16>, out: &mut dyn Write) -> io::Result<Vec<&str>> {
         let Some(width) = width else {
             self.write_text(out)?;
             return Ok(Vec::new());

@@ -109,13 +109,13 @@ impl Lane {
     }
 
     /// The bar as text.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.cells(WIDTH).into_iter().map(|mark| mark.character(false)).collect::<String>().trim_end().to_owned()
     }
 
     /// The bar of one of its uses, by index, without range and deadline.
     #[must_use]
-    pub fn only(&self, which: usize) -> Self {
+    pub(crate) fn only(&self, which: usize) -> Self {
         let from = if which == 0 { self.from } else { self.ends[which - 1] };
         let ends = std::array::from_fn(|at| if at < which { from } else { self.ends[which] });
         Self { from, ends, range: None, deadline: None, axis: self.axis }
@@ -123,7 +123,7 @@ impl Lane {
 }
 
 /// Hours of the axis, which includes all ends and those deadlines that are not far behind them.
-pub fn axis(ends: impl IntoIterator<Item = Hours>, deadlines: impl IntoIterator<Item = Hours>) -> f64 {
+pub(crate) fn axis(ends: impl IntoIterator<Item = Hours>, deadlines: impl IntoIterator<Item = Hours>) -> f64 {
     let last = ends.into_iter().fold(Hours::ZERO, Hours::max);
     let near = deadlines.into_iter().filter(|deadline| deadline.get() <= last.get() * FAR);
     // Leave some room for a line next to a bar that ends there.
@@ -131,13 +131,13 @@ pub fn axis(ends: impl IntoIterator<Item = Hours>, deadlines: impl IntoIterator<
 }
 
 /// Range of the axis, as the heading of a column.
-pub fn heading(axis: f64) -> String {
+pub(crate) fn heading(axis: f64) -> String {
     let (low, high) = (Hours::ZERO, Hours::known(axis));
     format::hours_range(&Range { low, mid: low, high })
 }
 
 /// Legend of the marks in these bars. `all` includes the uses, for bars without a row for each use.
-pub fn legend(lanes: &[Lane], ascii: bool, all: bool) -> String {
+pub(crate) fn legend(lanes: &[Lane], ascii: bool, all: bool) -> String {
     let has = |mark| lanes.iter().any(|lane: &Lane| lane.cells(WIDTH).contains(&mark));
     let words = [(Mark::Earliest, "earliest end"), (Mark::Latest, "latest end"), (Mark::Deadline, "deadline")];
     let made_of = [

@@ -10,7 +10,7 @@ use habitat_base::units::{Hours, Range, Usd};
 use habitat_planning::plan::{Part, Plan, Total, Use};
 
 /// Bars of the parts, one after another at their expected hours.
-pub fn lanes(plan: &Plan) -> Vec<Lane> {
+pub(crate) fn lanes(plan: &Plan) -> Vec<Lane> {
     let Some(total) = &plan.total else { return Vec::new() };
     let axis = timeline::axis([total.hours.high], plan.goal.deadline);
     let mut start = Range::<Hours>::default();
@@ -84,12 +84,8 @@ pub fn table(plan: &Plan) -> Table {
 /// Least and most cost of a use. Spot costs least if it does all the work and most if it does none, so a use of spot
 /// machines, such as checkpoints, may cost more at the low end of the plan than at its high end.
 fn in_order(cost: Range<Usd>) -> Range<Usd> {
-    let ends = [cost.low, cost.mid, cost.high];
-    Range {
-        low: ends.into_iter().fold(cost.mid, Usd::min),
-        mid: cost.mid,
-        high: ends.into_iter().fold(cost.mid, Usd::max),
-    }
+    let Range { low, mid, high } = cost;
+    Range { low: low.min(mid).min(high), mid, high: low.max(mid).max(high) }
 }
 
 /// Legend of the bars, with a deadline that is beyond the axis.

@@ -52,7 +52,7 @@ pub struct Loading {
 
 /// Share of the step spent waiting for data: from the timeline while the device is idle, or as measured in a step
 /// without a GPU; `None` if both are unknown.
-pub fn loading(profile: &Profile) -> Option<Loading> {
+pub(crate) fn loading(profile: &Profile) -> Option<Loading> {
     let step = profile.step.as_ref()?;
     if let Some((wait, duration)) = step.data_wait.zip(step.duration).filter(|(_, duration)| duration.get() > 0.0) {
         return Some(Loading { share: (wait / duration).min(1.0), in_process: false });
@@ -71,7 +71,7 @@ pub fn loading(profile: &Profile) -> Option<Loading> {
 }
 
 /// The longest waits of the device with the host activity in each; `None` without a timeline.
-pub fn words(profile: &Profile) -> Option<String> {
+pub(crate) fn words(profile: &Profile) -> Option<String> {
     let timeline = profile.timeline.as_ref()?;
     let of = format!("of one step of {}", format::time(timeline.duration));
     let gaps = timeline.gaps(GAPS);

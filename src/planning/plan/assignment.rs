@@ -14,8 +14,7 @@
 //!
 //! Machines of a kind are interchangeable, so the k-th longest job may only use the first k machines of a kind.
 
-use super::problem::SAME;
-use super::problem::{Program, Relation, Variable};
+use super::problem::{Program, Relation, SAME, Variable};
 use super::solve::{Proof, Settings, SolveError, solve};
 use habitat_prediction::random::Random;
 
@@ -188,7 +187,7 @@ impl Assignment {
 
     /// The program. Variable `i` selects way `i`, counted over all jobs; with machines, the makespan is the last
     /// variable. `at_most`: a known makespan.
-    pub fn program(&self, at_most: Option<f64>) -> Program {
+    pub(crate) fn program(&self, at_most: Option<f64>) -> Program {
         let mut program = Program::default();
         let mut bounds: Vec<Vec<(usize, f64)>> = vec![Vec::new(); self.bounds.len()];
         let mut loads: Vec<Vec<(usize, f64)>> = vec![Vec::new(); self.machines.len()];

@@ -46,12 +46,12 @@ const DATA_GBIT: f64 = 1.0;
 
 impl Assumptions {
     /// Rate of copying data to the place of work, Gbit/s.
-    pub fn data_rate(&self) -> f64 {
+    pub(crate) fn data_rate(&self) -> f64 {
         self.data_gbit_per_second.unwrap_or(DATA_GBIT)
     }
 
     /// All assumptions with value, unit and source, in a fixed order.
-    pub fn describe(&self) -> Vec<Assumed> {
+    pub(crate) fn describe(&self) -> Vec<Assumed> {
         let default = Self::default();
         let hours = |name, now: Hours, usual: Hours, source| Assumed {
             name,

@@ -16,7 +16,7 @@ use super::solve::{Proof, Settings, SolveError};
 use super::{
     Assumed, Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Prepared, Quota, SolverReport, Total,
 };
-use crate::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
+use crate::pricing::{OWN_PLACE, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_base::text::dollars;
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::warning::distinct;
@@ -257,10 +257,11 @@ fn earlier(own: Option<Hours>, shared: Option<Hours>) -> Option<Hours> {
 
 /// Existing machines as offers, one per kind.
 pub fn book(machines: &[Machine]) -> PriceBook {
+    let [provider, region] = OWN_PLACE;
     PriceBook::new(machines.iter().map(|machine| Offer {
-        id: OfferId::new("own", "here", &machine.name, Tier::Owned),
-        provider: "own".to_owned(),
-        region: "here".to_owned(),
+        id: OfferId::new(provider, region, &machine.name, Tier::Owned),
+        provider: provider.to_owned(),
+        region: region.to_owned(),
         instance_type: machine.name.clone(),
         gpu_name: machine.gpu.to_string(),
         gpu: Some(machine.gpu.clone()),

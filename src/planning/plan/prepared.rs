@@ -85,11 +85,6 @@ impl Prepared {
         &self.problem().choices
     }
 
-    /// Amount of work.
-    pub fn work(&self) -> Amount {
-        self.work
-    }
-
     pub(super) fn limit(deadline: Option<Hours>, budget: Option<Usd>) -> Limit {
         Limit { deadline: deadline.map(Hours::get), budget: budget.map(Usd::get), ceilings: Vec::new() }
     }

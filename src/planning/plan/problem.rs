@@ -73,7 +73,7 @@ impl Blocks {
 
 impl Choice {
     /// Dollars for a number of useful hours.
-    pub fn cost(&self, useful: f64) -> f64 {
+    pub(crate) fn cost(&self, useful: f64) -> f64 {
         let exact = self.usd * useful + self.usd_once;
         self.blocks.map_or(exact, |blocks| blocks.billed(useful, exact))
     }

@@ -64,7 +64,7 @@ pub fn best(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Fo
 }
 
 /// Finds the best single choice that does all the work, by filter and sort.
-pub fn best_single(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Found> {
+pub(crate) fn best_single(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Found> {
     let [first, second, _] = aims(objective);
     let mut wholes: Vec<(usize, f64, f64)> = problem
         .choices

@@ -38,20 +38,6 @@ impl Use {
         Self::Data,
     ];
 
-    /// Name in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Setup => "setup",
-            Self::Training => "training",
-            Self::Checkpoints => "checkpoints",
-            Self::Repeated => "repeated",
-            Self::Waiting => "waiting",
-            Self::Unused => "unused",
-            Self::Storage => "storage",
-            Self::Data => "data",
-        }
-    }
-
     /// Words for the use.
     pub const fn words(self) -> &'static str {
         match self {

@@ -27,7 +27,7 @@ pub enum Held {
 
 impl Held {
     /// Cost of another hour.
-    pub fn price(&self) -> UsdPerHour {
+    pub(crate) fn price(&self) -> UsdPerHour {
         match *self {
             Self::Owned { kw, pue, usd_per_kwh, wear } => UsdPerHour::known(kw * pue * usd_per_kwh + wear.get()),
             Self::Contract { .. } => UsdPerHour::ZERO,

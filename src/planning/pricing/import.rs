@@ -412,7 +412,7 @@ pub struct Change {
 
 impl Change {
     /// Change of the price in dollars per hour; the whole price for a new or removed offer.
-    pub fn size(&self) -> f64 {
+    pub(crate) fn size(&self) -> f64 {
         (self.after.map_or(0.0, UsdPerHour::get) - self.before.map_or(0.0, UsdPerHour::get)).abs()
     }
 }

@@ -58,7 +58,15 @@ pub struct Offer {
     pub note: Option<String>,
 }
 
+/// Provider and region of the user's own machines that no price file describes.
+pub const OWN_PLACE: [&str; 2] = ["own", "here"];
+
 impl Offer {
+    /// Whether it is an own machine that no price file describes ([`OWN_PLACE`]).
+    pub fn is_at_own_place(&self) -> bool {
+        [self.provider.as_str(), self.region.as_str()] == OWN_PLACE
+    }
+
     /// Location of the region in plain words; `None` if unknown.
     pub fn region_name(&self) -> Option<&'static str> {
         super::region::name(&self.provider, &self.region)

@@ -14,11 +14,11 @@ use habitat_base::units::Hours;
 
 /// Losses per hour of a machine with one GPU: mean 0.51 of 0.31, 0.44, 0.57 and 0.74 for one V100 kept running in four
 /// AWS zones, April 2023.
-pub const PER_HOUR: f64 = 0.5;
+const PER_HOUR: f64 = 0.5;
 /// Hours until another machine is available: median 1.0 of the means of the same four zones, 0.82, 0.82, 1.19 and 2.90.
-pub const WAIT: f64 = 1.0;
+pub(crate) const WAIT: f64 = 1.0;
 /// Maximum number of GPUs of a measured machine. Larger machines are assumed to be lost as often.
-pub const MOST_GPUS: u32 = 8;
+pub(crate) const MOST_GPUS: u32 = 8;
 /// Exponent by which losses grow with the number of GPUs of a machine. With 8 GPUs they are 2.70 times those with 1,
 /// the geometric mean of 1.5 to 3.6 times for K80 and V100 in two AWS zones, October 2022. The waits do not grow (0.93
 /// times).
@@ -142,7 +142,7 @@ fn region_of(zone: &str) -> &str {
 }
 
 /// Words for the observed regions.
-pub fn regions() -> String {
+pub(crate) fn regions() -> String {
     let regions: BTreeSet<String> = WATCHED.iter().map(|row| format!("{} {}", row.provider, row.region())).collect();
     regions.into_iter().collect::<Vec<_>>().join(", ")
 }

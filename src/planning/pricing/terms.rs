@@ -31,7 +31,7 @@ pub struct Terms {
 impl Terms {
     /// Fills in missing terms from `before`.
     #[must_use]
-    pub fn or(self, before: Self) -> Self {
+    pub(crate) fn or(self, before: Self) -> Self {
         Self {
             billing: if self.billing == Billing::Exact { before.billing } else { self.billing },
             egress_usd_per_gb: self.egress_usd_per_gb.or(before.egress_usd_per_gb),
@@ -49,12 +49,12 @@ impl Terms {
     }
 
     /// US dollars per GB that goes to another region or another provider; `None` if unknown.
-    pub fn egress_to(&self, is_same_provider: bool) -> Option<f64> {
+    pub(crate) fn egress_to(&self, is_same_provider: bool) -> Option<f64> {
         self.egress_other_region_usd_per_gb.filter(|_| is_same_provider).or(self.egress_usd_per_gb)
     }
 
     /// Storage price per hour of `gb` GB, for months of 730 hours; `None` if unknown.
-    pub fn storage(&self, gb: f64) -> Option<UsdPerHour> {
+    pub(crate) fn storage(&self, gb: f64) -> Option<UsdPerHour> {
         self.storage_usd_per_gb_month.map(|price| UsdPerHour::known(gb * price / MONTH))
     }
 }
@@ -75,7 +75,7 @@ pub enum Billing {
 
 impl Billing {
     /// Hours of a billed block; `None` if the time used is billed.
-    pub fn block(self) -> Option<f64> {
+    pub(crate) fn block(self) -> Option<f64> {
         match self {
             Self::Exact => None,
             Self::Hour => Some(1.0),
@@ -84,7 +84,7 @@ impl Billing {
     }
 
     /// Billed hours for a number of used hours.
-    pub fn billed(self, hours: f64) -> f64 {
+    pub(crate) fn billed(self, hours: f64) -> f64 {
         self.block().map_or(hours, |block| begun(hours / block) * block)
     }
 }

@@ -143,29 +143,19 @@ impl BatchCurve {
         Ok(Self { points, first, last, upper, lower, busy, share, bend, raised })
     }
 
-    /// Measured points, one per batch size, ascending.
-    pub fn points(&self) -> &[BatchPoint] {
-        &self.points
-    }
-
     /// Line beyond the largest batch: intercept in µs, slope in µs per sample.
-    pub const fn line(&self) -> Line {
+    pub(crate) const fn line(&self) -> Line {
         self.upper
     }
 
     /// Share of the step at the largest batch that grows with it, 0 to 1.
-    pub const fn share(&self) -> f64 {
+    pub(crate) const fn share(&self) -> f64 {
         self.share
     }
 
     /// The regime at the largest batch, on which the ranges beyond it depend.
     pub fn regime(&self) -> Regime {
         Regime::of(self.share)
-    }
-
-    /// Deviation of the points from a straight line, if any.
-    pub const fn bend(&self) -> Option<Bend> {
-        self.bend
     }
 
     /// Whether the device's busy time is known at every batch.
@@ -214,7 +204,7 @@ impl BatchCurve {
     }
 
     /// Notes on the fit and on predictions at `batches`.
-    pub fn notes(&self, batches: &[u64]) -> Vec<String> {
+    pub(crate) fn notes(&self, batches: &[u64]) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(Bend { upward, distance }) = self.bend {
             let (how, what) = if upward {

@@ -27,10 +27,10 @@ pub enum Regime {
 
 impl Regime {
     /// All regimes, from fixed to proportional.
-    pub const ALL: [Self; 3] = [Self::Fixed, Self::Mixed, Self::Proportional];
+    pub(crate) const ALL: [Self; 3] = [Self::Fixed, Self::Mixed, Self::Proportional];
 
     /// Classifies the share (0 to 1) of the step that grows with the batch.
-    pub fn of(share: f64) -> Self {
+    pub(crate) fn of(share: f64) -> Self {
         match share {
             share if share < 0.3 => Self::Fixed,
             share if share < 0.7 => Self::Mixed,
@@ -124,7 +124,7 @@ impl Spreads {
 
     /// Spread at a distance in doublings. Up to one doubling it grows in proportion, but not below `REPETITION`. Beyond
     /// two it keeps growing in proportion; no measurements support that part.
-    pub fn at(&self, regime: Regime, doublings: f64) -> Spread {
+    pub(crate) fn at(&self, regime: Regime, doublings: f64) -> Spread {
         let [one, two] = self.0[regime.index()];
         let spread = if doublings <= 1.0 {
             one.map(|end| end * doublings)
@@ -140,7 +140,7 @@ impl Spreads {
 }
 
 /// Relative difference between repetitions of one step: the largest of PROFET's four GPUs (V100).
-pub const REPETITION: f64 = 0.025;
+pub(crate) const REPETITION: f64 = 0.025;
 
 /// Spreads for each position relative to the measured batches.
 #[derive(Debug, Clone, Copy, PartialEq)]

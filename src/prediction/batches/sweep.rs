@@ -182,7 +182,7 @@ pub fn sweep(
         gpus.push(sweep);
     }
     if let Some(memory) = &memory {
-        let recorded = if change.is_some() { "; in the numbers of the recording" } else { "" };
+        let recorded = if change.is_some() { "; in the recorded precision" } else { "" };
         notes.push(format!("{memory}{recorded}"));
     }
     let shapes_only = first.origin.is_none();

@@ -53,7 +53,7 @@ impl Anatomy {
     }
 
     /// Time that the device waits in the step.
-    pub fn waits(&self) -> Micros {
+    pub(crate) fn waits(&self) -> Micros {
         Micros::known(self.waits)
     }
 

@@ -17,14 +17,14 @@ pub type Series = Vec<(f64, f64)>;
 
 impl MinMax {
     /// A straight line between the two sizes.
-    pub const LINE: Self = Self([0.0, 1.0, 0.0]);
+    pub(crate) const LINE: Self = Self([0.0, 1.0, 0.0]);
 
     /// Fits all sizes of all series by least squares, each series normalised by its ends. Skips series with fewer than
     /// three sizes, or whose largest size takes no longer than the smallest.
     ///
     /// # Errors
     /// Fails if the remaining data cannot determine three coefficients.
-    pub fn fit(series: &[Series]) -> Result<Self, RegressError> {
+    pub(crate) fn fit(series: &[Series]) -> Result<Self, RegressError> {
         let (mut rows, mut values) = (Vec::new(), Vec::new());
         for series in series.iter().filter(|series| series.len() > 2) {
             let (Some(&first), Some(&last)) = (series.first(), series.last()) else { continue };

@@ -15,9 +15,9 @@ use crate::gaussian::{Prior, Process};
 use habitat_base::units::GpuSlug;
 
 /// Name of the file format.
-pub const FORMAT: &str = "habitat-black-box-model";
+pub(crate) const FORMAT: &str = "habitat-black-box-model";
 /// Version of the file format.
-pub const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 1;
 /// Number of inputs of the mean.
 pub(crate) const COLUMNS: usize = OperatorKind::ALL.len() + 3;
 /// Number of coordinates of a step.
@@ -54,7 +54,7 @@ pub struct Range {
 
 impl Range {
     /// Divisor of the errors.
-    pub fn width(unfamiliar: f64) -> f64 {
+    pub(crate) fn width(unfamiliar: f64) -> f64 {
         NEAR + unfamiliar
     }
 
@@ -147,7 +147,7 @@ impl Anchor {
     }
 
     /// GPUs that this anchor can predict.
-    pub fn targets(&self) -> Vec<GpuSlug> {
+    pub(crate) fn targets(&self) -> Vec<GpuSlug> {
         self.targets.iter().map(|target| target.gpu.clone()).collect()
     }
 
@@ -158,7 +158,7 @@ impl Anchor {
 
     /// Kinds above 2 % of the device time that no training step has, with their shares: their factors come from data
     /// sheets alone.
-    pub fn unseen(&self, anatomy: &Anatomy) -> Vec<(OperatorKind, f64)> {
+    pub(crate) fn unseen(&self, anatomy: &Anatomy) -> Vec<(OperatorKind, f64)> {
         let is_seen = |column: usize| self.places.iter().any(|place| place.get(column).is_some_and(|x| *x > 0.0));
         let shares = OperatorKind::ALL.into_iter().zip(anatomy.shares()).enumerate();
         let unseen = shares.filter(|(column, (_, share))| *share > TRIFLE && !is_seen(*column));

@@ -55,7 +55,7 @@ pub struct Answer {
 
 impl Answer {
     /// Whether it is far beyond the measured sizes.
-    pub fn is_far(&self) -> bool {
+    pub(crate) fn is_far(&self) -> bool {
         self.beyond > STRETCHED
     }
 }
@@ -89,17 +89,17 @@ impl Lines<'_> {
     }
 
     /// Number of GPUs behind the lines across GPUs.
-    pub fn gpus(&self) -> usize {
+    pub(crate) fn gpus(&self) -> usize {
         self.model.gpus.len()
     }
 
     /// Ratio of a step to the sum of its layers.
-    pub fn step_factor(&self) -> f64 {
+    pub(crate) fn step_factor(&self) -> f64 {
         self.own.map_or(1.0, |own| own.step_factor)
     }
 
     /// Range of a step by a method; for any other value, of one operation.
-    pub fn range(&self, method: Option<Method>) -> Spread {
+    pub(crate) fn range(&self, method: Option<Method>) -> Spread {
         let ranges = if self.is_measured() { self.model.seen } else { self.model.unseen };
         match method {
             Some(Method::KernelWise) => ranges.kernel_wise,
@@ -122,7 +122,7 @@ impl Lines<'_> {
     ///
     /// # Errors
     /// As [`Self::time`].
-    pub fn time_of(&self, layers: &Layers, level: Level) -> Result<Answer, String> {
+    pub(crate) fn time_of(&self, layers: &Layers, level: Level) -> Result<Answer, String> {
         let Layers { whole, pieces } = layers;
         let layer = whole.as_ref().ok_or_else(|| "shapes do not determine the layer's work".to_owned())?;
         if let Some(answer) = self.layer(layer, level) {
@@ -190,7 +190,7 @@ impl Lines<'_> {
     }
 
     /// Whole step by its floating-point operations; `None` if no steps were measured.
-    pub fn end_to_end(&self, operations: Flops) -> Option<Micros> {
+    pub(crate) fn end_to_end(&self, operations: Flops) -> Option<Micros> {
         let operations = operations.get();
         let time = match self.own {
             Some(own) => own.end_to_end.as_ref()?.line.at(operations),
@@ -293,7 +293,7 @@ impl Kind {
     ///
     /// # Errors
     /// Reason that no kernel is known.
-    pub fn kernels(&self, layer: &Layer) -> Result<Vec<&Group>, String> {
+    pub(crate) fn kernels(&self, layer: &Layer) -> Result<Vec<&Group>, String> {
         if self.table.is_empty() {
             let only = self.groups.first().ok_or("none of its kernels was measured")?;
             return Ok(vec![only]);

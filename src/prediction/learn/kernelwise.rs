@@ -45,7 +45,7 @@ pub struct Row {
 
 impl Row {
     /// Total time of all kernels, in microseconds.
-    pub fn time(&self) -> f64 {
+    pub(crate) fn time(&self) -> f64 {
         self.kernels.iter().map(|(_, time)| time).sum()
     }
 }
@@ -183,7 +183,7 @@ pub fn lines(
 }
 
 /// Fits all lines of one GPU.
-pub fn gpu_lines(data: &Data, gpu: &GpuSpec, recipe: Recipe, keep: &dyn Fn(&str) -> bool) -> GpuLines {
+pub(crate) fn gpu_lines(data: &Data, gpu: &GpuSpec, recipe: Recipe, keep: &dyn Fn(&str) -> bool) -> GpuLines {
     let rows = chosen(data, &gpu.slug, keep);
     let mut by_kind: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in &rows {

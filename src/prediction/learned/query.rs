@@ -29,12 +29,12 @@ impl<'a> ModelGpu<'a> {
     }
 
     /// Identifier.
-    pub const fn slug(&self) -> &'a GpuSlug {
+    pub(crate) const fn slug(&self) -> &'a GpuSlug {
         &self.rates.gpu.slug
     }
 
     /// Product rate for predictions.
-    pub fn rate(&self, dtype: Option<&DType>, precision: Option<Precision>) -> ProductRate {
+    pub(crate) fn rate(&self, dtype: Option<&DType>, precision: Option<Precision>) -> ProductRate {
         self.rates.product(dtype, precision, self.is_seen)
     }
 }
@@ -75,7 +75,7 @@ impl Query<'_> {
     }
 
     /// Launch cost in microseconds.
-    pub fn launch_us(&self) -> f64 {
+    pub(crate) fn launch_us(&self) -> f64 {
         match self.load {
             Load::Alone => ALONE_LAUNCH_US,
             Load::Step => STEP_LAUNCH_US,

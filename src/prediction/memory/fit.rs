@@ -165,7 +165,7 @@ impl MemoryFit {
         let reason = match (fits, least.needed) {
             (Fits::Unknown, Some(bytes)) => {
                 let least = bytes.get() / GIB;
-                format!("may fit: at least {least:.1} GB in the narrowest numbers; in the widest, {}", widest.reason)
+                format!("may fit: at least {least:.1} GB in the narrowest precision; in the widest, {}", widest.reason)
             }
             (Fits::No, _) => least.reason.clone(),
             _ => widest.reason.clone(),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::states::{by_kind, states};
-use super::{CONTEXT_BYTES, MemoryNeed, source_of, within, word, working};
+use super::{CONTEXT_BYTES, MemoryNeed, farther, source_of, times, within, word, working};
 use crate::precision::Change;
 use crate::rate::Rates;
 use crate::sharding::ModelStates;
@@ -87,7 +87,7 @@ impl MemoryLine {
     }
 
     /// Fits upper estimates (including the process context) at two batch sizes.
-    pub fn at_most(points: [(u64, Bytes); 2]) -> Option<Self> {
+    pub(crate) fn at_most(points: [(u64, Bytes); 2]) -> Option<Self> {
         let context = Bytes::known(CONTEXT_BYTES);
         let above = |most: Bytes| most.checked_sub(context).unwrap_or_default().get();
         let line = Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, above(most)))).ok()?;
@@ -107,16 +107,12 @@ impl MemoryLine {
         // A fixed part that is not known to be state may scale by either factor.
         let of_state = self.states.map_or(Bytes::ZERO, |states| states.total()).min(self.fixed);
         let beside = self.fixed.checked_sub(of_state).unwrap_or_default();
-        let unsure = if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) };
-        let working = |(batch, working): (u64, Working)| {
-            let gradients = working.gradients * states;
-            (batch, Working { gradients, activations: working.activations * rest, temporary: working.temporary * rest })
-        };
+        let unsure = farther(states, rest);
         Self {
             fixed: of_state * states + beside * unsure,
             per_sample: self.per_sample * rest,
             other: self.other.map(|[fixed, per_sample]| [fixed * unsure, per_sample * rest]),
-            working: self.working.map(working),
+            working: self.working.map(|(batch, working)| (batch, times(working, states, rest))),
             states: self.states.map(|kept| kept.times(states)),
             ..*self
         }
@@ -132,7 +128,7 @@ impl MemoryLine {
     }
 
     /// The peak at a batch size, without the context of the process.
-    pub fn peak(&self, batch: u64) -> Bytes {
+    pub(crate) fn peak(&self, batch: u64) -> Bytes {
         let at = |[fixed, per_sample]: [Bytes; 2]| fixed + per_sample * batch as f64;
         let own = at([self.fixed, self.per_sample]);
         self.other.map_or(own, |other| own.max(at(other)))
@@ -159,7 +155,7 @@ impl MemoryLine {
     }
 
     /// Memory need at a batch size.
-    pub fn need(&self, batch: u64) -> MemoryNeed {
+    pub(crate) fn need(&self, batch: u64) -> MemoryNeed {
         let with_context = self.with_context(batch);
         let unknown = MemoryNeed {
             line: Some(*self).filter(Self::is_split),
@@ -189,7 +185,7 @@ impl MemoryLine {
     }
 
     /// Largest batch that fits on a GPU; `None` if not even one sample does, or if memory does not grow with the batch.
-    pub fn largest(&self, rates: &Rates<'_>) -> Option<u64> {
+    pub(crate) fn largest(&self, rates: &Rates<'_>) -> Option<u64> {
         let all = rates.usable_memory.value.get() - CONTEXT_BYTES;
         let most = |[fixed, per_sample]: [Bytes; 2]| ((all - fixed.get()) / per_sample.get()).floor();
         let own = most([self.fixed, self.per_sample]);

@@ -112,7 +112,7 @@ pub fn optimizer_step(
     let micro = if batches == 1 { "1 micro-batch".to_owned() } else { format!("{batches} micro-batches") };
     let between = if replicas > 1 {
         format!(
-            "; {:.1} ms more for {} of {} of gradients a GPU among replicas",
+            "; {:.1} ms more for {} of {} of gradients per GPU among replicas",
             added.mid.as_millis(),
             if layout.sharding.traffic() > 1.0 { "gathers and scatters" } else { "all-reduce" },
             exchange.gradients * layout.sharding.traffic()
@@ -364,7 +364,7 @@ mod tests {
         };
         let why = of(&layout(8, 2, 4), 16).unwrap().why;
         assert!(why.starts_with("2 replicas of 8-way tensor parallel × 2 pipeline stages, 16 micro-batches: 6 % bubble, 1 ms of all-reduce, 1 ms from stage to stage; "), "{why}");
-        assert!(why.contains("stages over") && why.contains("23.8 MB of gradients a GPU"), "{why}");
+        assert!(why.contains("stages over") && why.contains("23.8 MB of gradients per GPU"), "{why}");
         let why = of(&layout(8, 1, 1), 1).unwrap().why;
         assert!(
             why.starts_with("1 replica of 8-way tensor parallel, 1 micro-batch: 0 ms of all-reduce; over NVLink"),

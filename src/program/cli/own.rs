@@ -9,7 +9,7 @@ use crate::store;
 use habitat_base::text;
 use habitat_base::units::Watts;
 use habitat_planning::plan::WITH_REST;
-use habitat_planning::pricing::{PriceBook, Snapshot};
+use habitat_planning::pricing::{OWN_PLACE, PriceBook, Snapshot};
 use habitat_step::catalog::{Catalog, GpuSpec};
 
 /// Default electricity price, US dollars per kWh: the average for households in the USA in 2023 (US Energy Information
@@ -24,7 +24,8 @@ pub(super) fn add(own: &OwnArgs, prices: PriceBook, catalog: &Catalog) -> Result
     if own.own.is_empty() {
         return Ok(prices);
     }
-    let mut file = String::from("schema = 1\nprovider = \"own\"\n");
+    let [provider, region] = OWN_PLACE;
+    let mut file = format!("schema = 1\nprovider = \"{provider}\"\n");
     let machines = own.own.iter().enumerate().flat_map(|(at, machine)| fewer(machine).map(move |fewer| (at, fewer)));
     for (at, machine) in machines {
         let gpu = gpu_of(own, at, &machine, catalog)?;
@@ -33,7 +34,7 @@ pub(super) fn add(own: &OwnArgs, prices: PriceBook, catalog: &Catalog) -> Result
         let (usd_per_kwh, note) = (own.usd_per_kwh.unwrap_or(USD_PER_KWH), note(own, &machine, gpu));
         let _ = write!(
             file,
-            "[[offer]]\nregion = \"here\"\ninstance_type = \"{count}x-{slug}\"\ngpu_name = \"{slug}\"\ngpu = \"{slug}\"\n\
+            "[[offer]]\nregion = \"{region}\"\ninstance_type = \"{count}x-{slug}\"\ngpu_name = \"{slug}\"\ngpu = \"{slug}\"\n\
              gpu_count = {count}\ntier = \"owned\"\nkw = {kw:.3}\nusd_per_kwh = {usd_per_kwh:?}\nscope = \"instance_total\"\n\
              note = \"{note}\"\nsource = \"--own\"\n"
         );

@@ -1,6 +1,6 @@
 //! Compares two steps and attributes the difference to their parts.
 //!
-//! The steps may be predictions of one recording on two GPUs (`predict/difference.rs`), or two recordings, whose parts
+//! The steps may be predictions of one recording on two GPUs (`prediction/difference.rs`), or two recordings, whose parts
 //! are matched here. The rest of a step is the time outside of its parts, so the changes of all parts and of the rest
 //! add up exactly to the change of the step.
 

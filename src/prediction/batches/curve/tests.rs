@@ -21,7 +21,7 @@ fn an_exact_line_comes_back_everywhere() {
         for batch in [1, 2, 10, 16, 20, 48, 99, 256, 1024] {
             assert!((mid(&curve, batch) / of(batch) - 1.0).abs() < 1e-6, "{batches:?}: {batch}");
         }
-        assert_eq!(curve.bend(), None);
+        assert_eq!(curve.bend, None);
         assert!((curve.line().slope - 30.0).abs() < 1e-6 && (curve.line().intercept - 500.0).abs() < 1e-3);
     }
 }
@@ -39,7 +39,7 @@ fn a_measured_batch_is_its_measurement() {
 #[test]
 fn repetitions_count_by_their_median() {
     let curve = curve(&[(16, 100.0), (32, 9000.0), (32, 200.0), (32, 190.0), (16, 100.0)]);
-    assert_eq!(curve.points().len(), 2);
+    assert_eq!(curve.points.len(), 2);
     assert_eq!(mid(&curve, 32), 200.0);
 }
 
@@ -62,15 +62,15 @@ fn a_step_bound_by_the_host_rises_at_least_a_little_and_says_so() {
 fn points_that_bend_are_told() {
     // CPU-bound up to 32, GPU-bound beyond.
     let host = curve(&[(8, 100.0), (16, 100.0), (32, 105.0), (64, 200.0), (128, 400.0)]);
-    assert!(host.bend().is_some_and(|bend| bend.upward), "{host:?}");
+    assert!(host.bend.is_some_and(|bend| bend.upward), "{host:?}");
     assert!((mid(&host, 256) / 800.0 - 1.0).abs() < 1e-9, "{}", mid(&host, 256));
     assert!(host.notes(&[])[0].contains("faster than linearly"));
     let saturating = curve(&[(16, 100.0), (32, 180.0), (64, 250.0)]);
-    assert!(saturating.bend().is_some_and(|bend| !bend.upward));
+    assert!(saturating.bend.is_some_and(|bend| !bend.upward));
     // Noise alone is not a bend: ±3 %.
     let noisy: Vec<(u64, f64)> =
         (1..=8).map(|n| (n * 16, (50.0 + 10.0 * n as f64) * if n % 2 == 0 { 1.03 } else { 0.97 })).collect();
-    assert_eq!(curve(&noisy).bend(), None);
+    assert_eq!(curve(&noisy).bend, None);
 }
 
 #[test]

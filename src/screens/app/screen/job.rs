@@ -263,7 +263,7 @@ pub(crate) fn economy(app: &App, live: &Live) -> Vec<(&'static str, (String, Rol
         lines.extend(others.into_iter().map(words));
     }
     let role = |text: &str| {
-        if text.starts_with("unknown") || text.starts_with("not known") { Role::Muted } else { Role::Text }
+        if text.starts_with("unknown") { Role::Muted } else { Role::Text }
     };
     lines.into_iter().map(|(label, text)| (label, (text.clone(), role(&text)))).collect()
 }
@@ -340,7 +340,7 @@ pub fn device(app: &App) -> Option<(String, Role)> {
     Some(match &app.setup.profile.origin {
         _ if app.is_awaiting() && is_over => return None,
         _ if app.is_awaiting() => ("known after recording".to_owned(), Role::Muted),
-        Some(_) => (summary::recorded_on(&app.setup.profile), Role::Text),
+        Some(origin) => (summary::recorded_on(origin), Role::Text),
         None => ("CPU: no GPU kernels in the window, so predictions use shapes".to_owned(), Role::Text),
     })
 }

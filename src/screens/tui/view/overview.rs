@@ -42,8 +42,8 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let untimed = u16::from(painter.app.overview.breakdown.busy_idle.is_none());
     let height = verdict + RECORDED + 2 + u16::from(more) + untimed - without;
     let [top, rest] = Layout::vertical([Constraint::Length(height), Constraint::Fill(1)]).areas(area);
-    let title = match painter.app.setup.profile.origin {
-        Some(_) => format!("recorded on {}", summary::recorded_on(&painter.app.setup.profile)),
+    let title = match &painter.app.setup.profile.origin {
+        Some(origin) => format!("recorded on {}", summary::recorded_on(origin)),
         None => "recorded: shapes only, no GPU timings".to_owned(),
     };
     let inside = painter.pane(top, &title, &source, false);
