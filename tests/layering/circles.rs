@@ -87,8 +87,11 @@ impl Crate {
     }
 }
 
+/// Lines with their numbers.
+type Numbered<T> = Vec<(usize, T)>;
+
 /// The `use` statements of a file, and its other lines of code.
-fn split(source: &Source) -> (Vec<(usize, String)>, Vec<(usize, &str)>) {
+fn split(source: &Source) -> (Numbered<String>, Numbered<&str>) {
     let (mut statements, mut others) = (Vec::new(), Vec::new());
     let mut open: Option<(usize, String)> = None;
     for (number, line) in &source.code {
