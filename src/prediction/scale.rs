@@ -22,7 +22,7 @@ mod exchange;
 mod machines;
 mod model_parallel;
 
-pub use super::gpu::Link;
+pub use super::fabric::Link;
 pub use machines::{Layout, ModelParallel, Network};
 pub use model_parallel::optimizer_step;
 

@@ -11,6 +11,7 @@ pub(crate) mod card;
 mod cases;
 mod few;
 mod kernelwise;
+mod llm;
 mod logs;
 mod machines;
 mod methods;
@@ -81,6 +82,7 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         }
         (Some(EvaluateOn::Spot { file }), _) => spot::evaluate(file, &catalog)?,
         (Some(EvaluateOn::Scaling { file }), _) => vec![scaling::evaluate(file, &catalog)?],
+        (Some(EvaluateOn::Llm { dir }), _) => vec![llm::evaluate(dir, &catalog, &models)?],
         (Some(EvaluateOn::KernelWise { dir }), _) => kernelwise::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::Batches { dir, steps }), _) => {
             let mut found = batches::evaluate(dir)?;
