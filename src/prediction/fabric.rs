@@ -54,29 +54,32 @@ const RACK: u32 = 72;
 impl Fabric {
     /// Links of a GPU of the catalog.
     pub fn new(gpu: &GpuSpec) -> Self {
-        let link = Link::new(gpu);
         let both_directions = gpu.nvlink.map_or(0.0, |rate| rate.get() / 1e9);
-        let domain = if gpu.name.contains("GB200") || gpu.name.contains("GB300") { RACK } else { 1 };
-        let is_amd = gpu.vendor == Vendor::Amd;
-        // GB/s of all-reduce, gather and send; microseconds of all-reduce and gather.
-        let [reduce, gather, send, reduce_start, gather_start] = match link {
-            Link::HostMemory => [6.0, 6.0, 6.0, 40.0, 30.0],
-            Link::PciExpress => [24.0, 22.0, 22.0, 40.0, 30.0],
-            Link::Modules if is_amd => [317.0, 300.0, 60.0, 60.0, 50.0],
-            Link::Modules if both_directions > 300.0 => [240.0, 225.0, 190.0, 90.0, 70.0],
-            Link::Modules => [130.0, 120.0, 40.0, 55.0, 50.0],
-            Link::Switched if both_directions > 900.0 => [700.0, 615.0, 550.0, 70.0, 45.0],
-            Link::Switched => [470.0, 355.0, 330.0, 65.0, 35.0],
+        let of = match Link::new(gpu) {
+            Link::Modules if gpu.vendor == Vendor::Amd => Self::of([317.0, 300.0, 60.0], [60.0, 50.0]),
+            Link::Modules if both_directions <= 300.0 => Self::of([130.0, 120.0, 40.0], [55.0, 50.0]),
+            Link::Switched if both_directions > 900.0 => Self::of([700.0, 615.0, 550.0], [70.0, 45.0]),
+            link => Self::typical(link),
         };
-        let rate = |gb: f64| BytesPerSecond::known(gb * 1e9);
-        Self {
-            reduce: rate(reduce),
-            gather: rate(gather),
-            send: rate(send),
-            reduce_start: Micros::known(reduce_start),
-            gather_start: Micros::known(gather_start),
-            domain,
+        let is_rack = gpu.name.contains("GB200") || gpu.name.contains("GB300");
+        Self { domain: if is_rack { RACK } else { 1 }, ..of }
+    }
+
+    /// Links of a kind: A100 for modules, H100 for switches.
+    pub fn typical(link: Link) -> Self {
+        match link {
+            Link::HostMemory => Self::of([6.0, 6.0, 6.0], [40.0, 30.0]),
+            Link::PciExpress => Self::of([24.0, 22.0, 22.0], [40.0, 30.0]),
+            Link::Modules => Self::of([240.0, 225.0, 190.0], [90.0, 70.0]),
+            Link::Switched => Self::of([470.0, 355.0, 330.0], [65.0, 35.0]),
         }
+    }
+
+    /// From GB/s of an all-reduce, a gather and a copy, and the microseconds of the first two.
+    fn of(rates: [f64; 3], starts: [f64; 2]) -> Self {
+        let [reduce, gather, send] = rates.map(|gigabytes| BytesPerSecond::known(gigabytes * 1e9));
+        let [reduce_start, gather_start] = starts.map(Micros::known);
+        Self { reduce, gather, send, reduce_start, gather_start, domain: 1 }
     }
 
     /// Bandwidths times `factor`.
@@ -90,13 +93,7 @@ impl Fabric {
     }
 
     /// Time of a collective of `bytes` on each GPU; `network` is the share that the group has of a machine's network.
-    pub(crate) fn time(
-        &self,
-        collective: Collective,
-        bytes: Bytes,
-        group: Group,
-        network: BytesPerSecond,
-    ) -> Micros {
+    pub(crate) fn time(&self, collective: Collective, bytes: Bytes, group: Group, network: BytesPerSecond) -> Micros {
         let gpus = f64::from(group.inside) * f64::from(group.machines);
         if gpus <= 1.0 {
             return Micros::ZERO;
@@ -105,7 +102,13 @@ impl Fabric {
             Collective::AllReduce => (self.reduce, self.reduce_start, 2.0),
             Collective::Gather => (self.gather, self.gather_start, 1.0),
         };
-        let few = if gpus <= 2.0 { FEW[0] } else if gpus <= 4.0 { FEW[1] } else { 1.0 };
+        let few = if gpus <= 2.0 {
+            FEW[0]
+        } else if gpus <= 4.0 {
+            FEW[1]
+        } else {
+            1.0
+        };
         let moved = bytes * (rounds * (gpus - 1.0) / gpus);
         let inside = if group.inside > 1 { moved / (bandwidth * few) } else { Micros::ZERO };
         if group.machines <= 1 {
@@ -193,8 +196,8 @@ mod tests {
             ("h100-sxm5-80gb", Collective::Gather, [8, 1], 1073.7, 343.6),
             ("h100-sxm5-80gb", Collective::AllReduce, [2, 1], 1073.7, 320.2),
             ("h100-sxm5-80gb", Collective::AllReduce, [8, 2], 1073.7, 436.9),
-            ("b200-sxm", Collective::Gather, [8, 1], 1073.7, 616.8),
-            ("b200-sxm", Collective::AllReduce, [8, 1], 268.4, 652.7),
+            ("b200", Collective::Gather, [8, 1], 1073.7, 616.8),
+            ("b200", Collective::AllReduce, [8, 1], 268.4, 652.7),
             ("mi300x", Collective::AllReduce, [8, 1], 1073.7, 313.9),
             ("v100-sxm2-16gb", Collective::AllReduce, [8, 1], 1073.7, 133.2),
         ] {

@@ -245,7 +245,7 @@ mod tests {
             activations: Some(Activations { least: gb(34.0), most: gb(34.0) }),
         };
         let on = |tensor, pipeline, replicas, batches| Share {
-            parallel: ModelParallel { tensor, pipeline },
+            parallel: ModelParallel { tensor, pipeline, ..ModelParallel::NONE },
             replicas,
             batches,
             recomputes: false,

@@ -61,7 +61,9 @@ impl Decoder {
         };
         let notes = vec![
             TRACED.to_owned(),
-            format!("made from the model's dimensions, not from its code: Adam with 32-bit copies of 16-bit weights, {repeated}"),
+            format!(
+                "made from the model's dimensions, not from its code: Adam with 32-bit copies of 16-bit weights, {repeated}"
+            ),
         ];
         let source = format!("{TRACE_OF_SHAPES}, from dimensions");
         profile.recording =
@@ -279,8 +281,7 @@ impl Made<'_> {
         let result = vec![batch, self.of.heads, length, self.of.value_size];
         if self.step.is_fused {
             let sums = vec![batch, self.of.heads, length];
-            let inputs =
-                vec![result.clone(), queries.clone(), keys.clone(), values.clone(), result, sums];
+            let inputs = vec![result.clone(), queries.clone(), keys.clone(), values.clone(), result, sums];
             let name = "aten::_scaled_dot_product_flash_attention_backward";
             let made = self.add(count, module, name, inputs, vec![queries, keys, values]);
             made.attributes.insert("is_causal".to_owned(), Attribute::Bool(true));
@@ -288,7 +289,8 @@ impl Made<'_> {
         }
         let (folded, pairs) = (batch * self.of.heads, vec![batch, self.of.heads, length, length]);
         let (size, value) = (self.of.head_size, self.of.value_size);
-        for sizes in [[length, value, length], [length, length, value], [length, length, size], [length, length, size]] {
+        for sizes in [[length, value, length], [length, length, value], [length, length, size], [length, length, size]]
+        {
             self.batched(count, module, folded, sizes);
         }
         self.add(count, module, "aten::_softmax_backward_data", vec![pairs.clone(), pairs.clone()], vec![pairs]);
@@ -303,7 +305,8 @@ impl Made<'_> {
             (false, false) => "gelu",
             (false, true) => "gelu_backward",
         };
-        let moved = if is_backward { [(halves + 1) * elements, halves * elements] } else { [halves * elements, elements] };
+        let moved =
+            if is_backward { [(halves + 1) * elements, halves * elements] } else { [halves * elements, elements] };
         let gate: &[&str] = if self.of.is_gated { if is_backward { &["mul", "mul"] } else { &["mul"] } } else { &[] };
         let names: Vec<(&str, Shape)> =
             std::iter::once(name).chain(gate.iter().copied()).map(|name| (name, shape.clone())).collect();

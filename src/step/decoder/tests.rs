@@ -19,8 +19,7 @@ fn deepseek() -> Decoder {
     Decoder::from_config("deepseek-v3", json).unwrap()
 }
 
-const STEP: StepOf =
-    StepOf { batch: 1, length: 4096, recompute: Recompute::None, is_fused: true, is_compiled: true };
+const STEP: StepOf = StepOf { batch: 1, length: 4096, recompute: Recompute::None, is_fused: true, is_compiled: true };
 
 fn flops(profile: &Profile, phase: Phase) -> f64 {
     let of = profile.operations.iter().filter(|operation| operation.phase == phase);

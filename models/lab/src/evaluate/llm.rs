@@ -34,7 +34,6 @@ struct Row {
     act: String,
     experts: Option<u64>,
     topk: Option<u64>,
-    params: Option<f64>,
     seq: u64,
     gbs: u64,
     mbs: u64,
@@ -46,7 +45,6 @@ struct Row {
     pp: u32,
     vpp: Option<u32>,
     cp: Option<u32>,
-    ep: Option<u32>,
     sharding: String,
     recompute: String,
     precision: String,
@@ -188,7 +186,9 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
     widths.sort_by(f64::total_cmp);
     let median = widths.get(widths.len() / 2).copied().unwrap_or(0.0);
     let notes = vec![
-        format!("{left_out} rows left out: other kinds of models, fine-tuning of adapters, GPUs that are not in the catalog, or no time"),
+        format!(
+            "{left_out} rows left out: other kinds of models, fine-tuning of adapters, GPUs that are not in the catalog, or no time"
+        ),
         format!("high end / low end, median: {median:.2}"),
     ];
     let protocol = "absolute relative errors of published optimizer steps of language models on several GPUs, from the dimensions of the model";
@@ -196,11 +196,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
 }
 
 /// Predicted step of a row in microseconds, and of one GPU; `None` for rows that are left out.
-fn one(
-    row: &Row,
-    catalog: &Catalog,
-    models: Option<&Arc<Models>>,
-) -> Result<Option<(Range<f64>, f64)>, CliError> {
+fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Option<(Range<f64>, f64)>, CliError> {
     let known = row.decoder().zip(catalog.find(&row.gpu).ok());
     let Some((decoder, gpu)) = known.filter(|_| row.task != "lora" && row.family != "hybrid") else { return Ok(None) };
     let profile = decoder.profile(row.step()).map_err(CliError::other)?;
