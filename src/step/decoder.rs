@@ -10,6 +10,8 @@
 
 mod step;
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 /// Dimensions of a decoder-only language model.
@@ -83,6 +85,20 @@ pub enum Recompute {
     Full,
 }
 
+impl Recompute {
+    /// All of them, by increasing extent.
+    pub const ALL: [Self; 3] = [Self::None, Self::Selective, Self::Full];
+
+    /// Name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Selective => "selective",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// The step to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepOf {
@@ -97,6 +113,10 @@ pub struct StepOf {
     /// Whether element-wise operations are fused, as `torch.compile` does.
     pub is_compiled: bool,
 }
+
+/// Names and dimensions of public models: the text of `models/decoders.toml`.
+#[derive(Debug, Clone, Copy)]
+pub struct Known(&'static str);
 
 /// Reason that a model cannot be made from its `config.json`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -113,6 +133,16 @@ pub enum DecoderError {
         problem: String,
         /// Example of a value.
         example: &'static str,
+    },
+    /// Not a public model that the program knows.
+    #[error("{name:?} is neither a file nor a known model; {}", near.as_ref().map_or_else(|| format!("known are {}", known.join(", ")), |near| format!("did you mean {near}?")))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// All names.
+        known: Vec<String>,
+        /// The nearest one.
+        near: Option<String>,
     },
     /// Another kind of model.
     #[error(
@@ -180,16 +210,42 @@ struct Config {
     shared_expert_intermediate_size: Option<u64>,
     n_shared_experts: Option<u64>,
     first_k_dense_replace: Option<u32>,
+    /// Published number in billions, of known models.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test compares it"))]
+    parameters: Option<f64>,
 }
 
-impl Decoder {
-    /// Reads a `config.json` of Hugging Face.
+impl Known {
+    /// From the embedded text.
+    pub const fn new(text: &'static str) -> Self {
+        Self(text)
+    }
+
+    fn all(self) -> Result<BTreeMap<String, Config>, DecoderError> {
+        toml::from_str(self.0).map_err(|error| DecoderError::Json(error.to_string()))
+    }
+
+    /// The model with this name; dots count as underscores.
     ///
     /// # Errors
-    /// [`DecoderError`] for text that is not JSON, a missing field, or another kind of model.
-    pub fn from_config(name: &str, json: &[u8]) -> Result<Self, DecoderError> {
-        let config: Config = serde_json::from_slice(json).map_err(|error| DecoderError::Json(error.to_string()))?;
-        let kind = config.model_type.as_deref().unwrap_or("");
+    /// [`DecoderError::Unknown`] with the nearest name.
+    pub fn find(self, name: &str) -> Result<Decoder, DecoderError> {
+        let all = self.all()?;
+        let plain = |name: &str| name.to_lowercase().replace('.', "_");
+        let wanted = plain(name);
+        if let Some(config) = all.get(&wanted) {
+            return config.decoder(name);
+        }
+        let near = all.keys().map(|known| (strsim::jaro_winkler(known, &wanted), known));
+        let near = near.filter(|(likeness, _)| *likeness > 0.8).max_by(|a, b| a.0.total_cmp(&b.0));
+        let near = near.map(|(_, known)| known.clone());
+        Err(DecoderError::Unknown { name: habitat_base::text::clean(name, 60), known: all.into_keys().collect(), near })
+    }
+}
+
+impl Config {
+    fn decoder(&self, name: &str) -> Result<Decoder, DecoderError> {
+        let kind = self.model_type.as_deref().unwrap_or("");
         let known = KNOWN.iter().find(|(known, _)| *known == kind);
         let (_, is_gated) = *known.ok_or_else(|| DecoderError::Kind(habitat_base::text::clean(kind, 40)))?;
         let needed = |field, value: Option<u64>, example| match value {
@@ -197,36 +253,36 @@ impl Decoder {
             Some(value) => Err(DecoderError::Field { field, problem: format!("{value} is out of range"), example }),
             None => Err(DecoderError::Field { field, problem: "missing".to_owned(), example }),
         };
-        let layers = needed("num_hidden_layers", config.num_hidden_layers.map(u64::from), "32")?;
-        let width = needed("hidden_size", config.hidden_size, "4096")?;
-        let heads = needed("num_attention_heads", config.num_attention_heads, "32")?;
-        let given = config.head_dim.or_else(|| Some(width / heads));
-        let positions = config.qk_rope_head_dim.unwrap_or(0);
-        let size = config.qk_nope_head_dim.map(|size| size.saturating_add(positions)).or(given);
+        let layers = needed("num_hidden_layers", self.num_hidden_layers.map(u64::from), "32")?;
+        let width = needed("hidden_size", self.hidden_size, "4096")?;
+        let heads = needed("num_attention_heads", self.num_attention_heads, "32")?;
+        let given = self.head_dim.or_else(|| Some(width / heads));
+        let positions = self.qk_rope_head_dim.unwrap_or(0);
+        let size = self.qk_nope_head_dim.map(|size| size.saturating_add(positions)).or(given);
         let head_size = needed("head_dim", size, "128")?;
-        let value_size = needed("v_head_dim", config.v_head_dim.or(Some(head_size)), "128")?;
-        let kv_heads = needed("num_key_value_heads", config.num_key_value_heads.or(Some(heads)), "8")?;
-        let inner = needed("intermediate_size", config.intermediate_size.or(Some(4 * width)), "14336")?;
-        let vocabulary = needed("vocab_size", config.vocab_size, "128256")?;
-        let latent = config.kv_lora_rank.map(|keys| Latent { queries: config.q_lora_rank, keys, positions });
-        let experts = match config.num_local_experts.filter(|count| *count > 1) {
+        let value_size = needed("v_head_dim", self.v_head_dim.or(Some(head_size)), "128")?;
+        let kv_heads = needed("num_key_value_heads", self.num_key_value_heads.or(Some(heads)), "8")?;
+        let inner = needed("intermediate_size", self.intermediate_size.or(Some(4 * width)), "14336")?;
+        let vocabulary = needed("vocab_size", self.vocab_size, "128256")?;
+        let latent = self.kv_lora_rank.map(|keys| Latent { queries: self.q_lora_rank, keys, positions });
+        let experts = match self.num_local_experts.filter(|count| *count > 1) {
             None => None,
             Some(count) => {
-                let chosen = needed("num_experts_per_tok", config.num_experts_per_tok, "8")?.min(count);
-                let own = config.moe_intermediate_size.unwrap_or(inner);
-                let of_shared = config.n_shared_experts.unwrap_or(0).saturating_mul(own);
+                let chosen = needed("num_experts_per_tok", self.num_experts_per_tok, "8")?.min(count);
+                let own = self.moe_intermediate_size.unwrap_or(inner);
+                let of_shared = self.n_shared_experts.unwrap_or(0).saturating_mul(own);
                 Some(Experts {
                     count,
                     chosen,
                     inner: own,
-                    shared: config.shared_expert_intermediate_size.unwrap_or(of_shared),
-                    dense_layers: config.first_k_dense_replace.unwrap_or(0).min(layers as u32),
+                    shared: self.shared_expert_intermediate_size.unwrap_or(of_shared),
+                    dense_layers: self.first_k_dense_replace.unwrap_or(0).min(layers as u32),
                 })
             }
         };
         // Families that share weights unless their file denies it.
-        let is_tied = config.tie_word_embeddings.unwrap_or_else(|| kind.starts_with("gemma") || kind == "gpt2");
-        Ok(Self {
+        let is_tied = self.tie_word_embeddings.unwrap_or_else(|| kind.starts_with("gemma") || kind == "gpt2");
+        Ok(Decoder {
             name: name.to_owned(),
             layers: layers as u32,
             width,
@@ -240,8 +296,19 @@ impl Decoder {
             vocabulary,
             is_tied,
             experts,
-            longest: config.max_position_embeddings,
+            longest: self.max_position_embeddings,
         })
+    }
+}
+
+impl Decoder {
+    /// Reads a `config.json` of Hugging Face.
+    ///
+    /// # Errors
+    /// [`DecoderError`] for text that is not JSON, a missing field, or another kind of model.
+    pub fn from_config(name: &str, json: &[u8]) -> Result<Self, DecoderError> {
+        let config: Config = serde_json::from_slice(json).map_err(|error| DecoderError::Json(error.to_string()))?;
+        config.decoder(name)
     }
 
     /// Halves of the first product of a layer.

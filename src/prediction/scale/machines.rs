@@ -32,6 +32,11 @@ const RDMA_GBIT: f64 = 400.0;
 /// 8 H100 and 3,200 Gbit/s: all-gather 404 GB/s of 400, all-reduce 345 to 487; `GPUDirect`-TCPXO 189 of 200.
 const RDMA_REACHED: [f64; 3] = [0.6, 0.85, 1.0];
 
+/// Shares of a line rate that programs reach: worst, expected, best.
+fn shares(gbit: f64) -> [f64; 3] {
+    if gbit >= RDMA_GBIT { RDMA_REACHED } else { REACHED }
+}
+
 impl Network {
     /// Network from the offer's rate, otherwise from the user's assumption, in Gbit/s.
     pub fn new(offer: Option<f64>, assumed: Option<f64>) -> Self {
@@ -41,31 +46,21 @@ impl Network {
     /// Bandwidth that the gradient exchange reaches: worst, expected, best.
     pub fn reached(self) -> Range<BytesPerSecond> {
         let [low, mid, high] = match self {
-            Self::Rate(rate) => REACHED.map(|share| rate * share),
+            Self::Rate(rate) => shares(rate).map(|share| rate * share),
             Self::Unknown => ASSUMED.map(|(rate, share)| rate * share),
         }
         .map(|gbit| BytesPerSecond::known(gbit / 8.0 * 1e9));
         Range { low, mid, high }
     }
 
-    /// Bandwidth of a machine that collectives of large messages reach: worst, expected, best.
-    pub(super) fn of_collectives(self) -> [BytesPerSecond; 3] {
-        match self {
-            Self::Rate(rate) if rate >= RDMA_GBIT => {
-                RDMA_REACHED.map(|share| BytesPerSecond::known(rate * share / 8.0 * 1e9))
-            }
-            _ => {
-                let reached = self.reached();
-                [reached.low, reached.mid, reached.high]
-            }
-        }
-    }
-
     /// Description, to follow `over`.
     pub(super) fn words(self) -> String {
         let Range { low, mid, high } = self.reached().map(|rate| rate.get() / 1e9);
         let of = match self {
-            Self::Rate(rate) => format!("35 to 80 % of a {rate} Gbit/s network"),
+            Self::Rate(rate) => {
+                let [least, _, most] = shares(rate).map(|share| share * 100.0);
+                format!("{least:.0} to {most:.0} % of a {rate} Gbit/s network")
+            }
             Self::Unknown => "unknown network: assuming 10 to 100 Gbit/s over TCP".to_owned(),
         };
         format!("{mid:.1} GB/s between machines ({low:.1} to {high:.1}, {of})")

@@ -216,7 +216,8 @@ impl<'a> Replica<'a> {
 
     /// Bandwidth that `inside` of a domain's GPUs have of its network.
     fn network(&self, end: &End, inside: u32) -> BytesPerSecond {
-        let of_machine = self.layout.network.of_collectives()[end.network];
+        let Range { low, mid, high } = self.layout.network.reached();
+        let of_machine = [low, mid, high][end.network];
         of_machine * (f64::from(inside) / f64::from(self.layout.gpus.max(1)))
     }
 

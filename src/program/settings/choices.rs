@@ -7,6 +7,7 @@ use habitat_planning::plan::{Accept, Confidence, Objective, ShardingChoice};
 use habitat_planning::pricing::Tier;
 use habitat_prediction::{Host, MethodChoice, Mode, Precision, WaveForm};
 use habitat_screens::action::Screen;
+use habitat_step::decoder::Recompute;
 use habitat_step::profile::Sample;
 use habitat_step::profile::breakdown::GroupBy;
 
@@ -64,7 +65,7 @@ macro_rules! described {
     };
 }
 
-named!(GroupBy, Mode, Tier, TimeUnit);
+named!(GroupBy, Mode, Recompute, Tier, TimeUnit);
 
 impl Choice for Sample {
     fn all() -> &'static [Self] {

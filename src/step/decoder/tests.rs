@@ -26,6 +26,23 @@ fn flops(profile: &Profile, phase: Phase) -> f64 {
     of.filter_map(|one| Some(op::work(one, None)?.flops.get() * f64::from(one.count))).sum()
 }
 
+/// The parameters of every known model are those that its publisher names, to 1 %.
+#[test]
+fn known_models_have_their_published_parameters() {
+    let known = Known::new(include_str!("../../../models/decoders.toml"));
+    let all = known.all().unwrap();
+    assert!(all.len() > 20);
+    for (name, config) in &all {
+        let found = known.find(name).unwrap().parameters()[0] as f64 / 1e9;
+        let published = config.parameters.unwrap();
+        assert!((found / published - 1.0).abs() < 0.01, "{name}: {found} {published}");
+        assert!(known.find(name).unwrap().longest.is_some(), "{name}");
+    }
+    assert_eq!(known.find("Llama3.1-405B").unwrap().layers, 126);
+    let told = known.find("lama3-8b").unwrap_err().to_string();
+    assert!(told.contains("did you mean llama3-8b?"), "{told}");
+}
+
 /// Published parameter counts: 8.03 and 70.55 billion (Llama 3), 46.7 and 12.9 (Mixtral 8x7B), 671 and 37
 /// (DeepSeek-V3), 124 million (GPT-2; its 0.8 million of positions are left out).
 #[test]
