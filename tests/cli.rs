@@ -248,7 +248,7 @@ fn a_plan_as_json_and_toml() {
     let plan = bench.json(&[&args[..], &["--json"]].concat());
     assert_eq!(
         (plan["format"].as_str(), plan["version"].as_u64(), plan["status"].as_str()),
-        (Some("habitat-plan"), Some(1), Some("optimal"))
+        (Some("habitat-plan"), Some(2), Some("optimal"))
     );
     let part = &plan["parts"][0];
     for key in
