@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::format;
 use super::parts::{PartJson, gpu_words, part};
+use super::words::{self, Words};
 use habitat_base::text::{clean, duration};
 use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{Accept, Beside, Objective, Part, Plan, PlanStatus, accept_names};
@@ -16,11 +17,11 @@ pub struct BesideJson<'a> {
     /// Values of `--accept` that admit the offer: `spot`, `marketplace`, `doubted`, `platform`, `batch`.
     pub accept: Vec<&'static str>,
     /// The same in words.
-    pub what: &'a str,
+    pub what: String,
     /// The offer with all the work of the plan.
     pub part: PartJson<'a>,
     /// Event in which it fails, such as `that host is gone`.
-    pub fails_when: &'static str,
+    pub fails_when: String,
     /// Cost of the work if it fails; absent if no other offer meets the limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_cost_usd: Option<f64>,
@@ -29,7 +30,7 @@ pub struct BesideJson<'a> {
     pub fails_hours: Option<f64>,
     /// Offer used if it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fails_with: Option<&'a str>,
+    pub fails_with: Option<String>,
 }
 
 /// JSON form of the offers to accept.
@@ -38,12 +39,12 @@ pub(crate) fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
         let then = beside.fallback.then.as_ref();
         BesideJson {
             accept: beside.accept.iter().map(|accept| accept.name()).collect(),
-            what: &beside.what,
+            what: what(beside),
             part: part(&beside.part),
-            fails_when: beside.fallback.when,
+            fails_when: beside.fallback.when.words(),
             fails_cost_usd: then.map(|then| then.cost.get()),
             fails_hours: then.map(|then| then.hours.get()),
-            fails_with: then.map(|then| then.with.as_str()),
+            fails_with: then.map(|then| then.with.words()),
         }
     }
     plan.beside.iter().map(one).collect()
@@ -127,19 +128,30 @@ pub fn heading(plan: &Plan) -> &'static str {
     }
 }
 
+/// The risks to accept.
+pub fn what(beside: &Beside) -> String {
+    words::joined(&beside.risks, ", ")
+}
+
 /// The condition to accept, and cost, hours and offer if accepted.
 pub fn gain(beside: &Beside) -> String {
     let Part { cost, hours, .. } = &beside.part;
-    format!("{}: {} in {}, {}", beside.what, format::usd(cost.mid), format::hours(hours.mid), offer_words(&beside.part))
+    format!(
+        "{}: {} in {}, {}",
+        what(beside),
+        format::usd(cost.mid),
+        format::hours(hours.mid),
+        offer_words(&beside.part)
+    )
 }
 
 /// Cost of the work if the accepted offer fails.
 pub(crate) fn risk(beside: &Beside) -> String {
     let then = beside.fallback.then.as_ref().map_or_else(
         || "nothing else meets the limits".to_owned(),
-        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), then.with),
+        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), then.with.words()),
     );
-    format!("if {}: {then}", beside.fallback.when)
+    format!("if {}: {then}", beside.fallback.when.words())
 }
 
 /// The flag that accepts the offer.

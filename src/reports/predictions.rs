@@ -5,13 +5,14 @@ use std::io::{self, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::offers::{TRUST, trust_cells};
+use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
+use super::words::Words;
 use super::{format, memory};
 use habitat_base::text;
 use habitat_base::units::{Micros, OpenRange, Range, SamplesPerSecond};
 use habitat_planning::plan::value::{Value, best_value};
-use habitat_planning::pricing::{PriceBook, Trust};
+use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Fits, Prediction, Predictions, Warning};
 use habitat_step::profile::{Origin, Workload};
 
@@ -91,7 +92,7 @@ pub struct CheapestJson<'a> {
     pub as_of: Option<String>,
     /// Trustworthiness of the price.
     #[serde(flatten)]
-    pub trust: &'a Trust,
+    pub trust: TrustJson<String>,
 }
 
 /// Device time predicted by one method.
@@ -158,7 +159,7 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
             offer: value.offer.id.as_str(),
             usd_per_gpu_hour: value.price_per_gpu.get(),
             as_of: value.offer.as_of.map(|date| date.to_string()),
-            trust: &value.offer.trust,
+            trust: TrustJson::new(&value.offer.trust, Words::words),
         }),
         fits_in_memory: prediction.memory.fits,
         memory_reason: &prediction.memory.reason,

@@ -69,8 +69,8 @@ fn forty_plain_requests_lead_with_what_can_be_signed() {
                 // The gain, and the cost of the work if that fails.
                 for one in &plan.beside {
                     println!(
-                        "    {}: {:.2}, if {}: {:?}",
-                        one.what,
+                        "    {:?}: {:.2}, if {:?}: {:?}",
+                        one.risks,
                         one.part.cost.mid.get(),
                         one.fallback.when,
                         one.fallback.then

@@ -7,6 +7,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::limits::Platform;
+use crate::pricing::Doubt;
+
 /// A risk to accept before an offer is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -42,17 +45,22 @@ impl Accept {
             Self::Batch => "batch",
         }
     }
+}
 
-    /// Words for the kind.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Spot => "a spot machine",
-            Self::Marketplace => "a marketplace host",
-            Self::Doubted => "a price in doubt",
-            Self::Platform => "another platform",
-            Self::Batch => "another global batch",
-        }
-    }
+/// A risk of an offer that the user has to accept.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Risk {
+    /// [`Accept::Spot`].
+    Spot,
+    /// [`Accept::Marketplace`].
+    Marketplace,
+    /// [`Accept::Doubted`], with the doubts.
+    Doubted(Vec<Doubt>),
+    /// [`Accept::Platform`], with the platform.
+    Platform(Platform),
+    /// [`Accept::Batch`], with the samples of the global batch; `None` if unknown.
+    Batch(Option<u64>),
 }
 
 /// Values for the flag `--accept`.

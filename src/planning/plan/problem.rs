@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use crate::pricing::begun;
 
 /// Relative difference below which two values are equal.
-pub(crate) const SAME: f64 = 1e-9;
+pub const SAME: f64 = 1e-9;
 
 /// Coefficients of one configuration in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,5 +1,7 @@
 //! Builds the assignment of prepared jobs: the ways of each, and the shared limits.
 
+use serde::Serialize;
+
 use super::super::assignment::{Assigned, Assignment, Bound, Way};
 use super::super::configuration::Configuration;
 use super::super::limits;
@@ -10,17 +12,21 @@ use crate::pricing::OfferId;
 use habitat_base::units::{Hours, Usd, UsdPerHour};
 
 /// A limit shared by the jobs.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum SharedLimit {
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SharedLimit {
     /// Dollars for all jobs.
+    #[serde(rename = "budget_usd")]
     Budget(Usd),
     /// Dollars per hour for all jobs.
+    #[serde(rename = "max_usd_per_hour")]
     Price(UsdPerHour),
     /// GPUs at the same time.
     Quota(Quota),
     /// A single machine: own, under contract, or of a marketplace host.
     OneMachine(OfferId),
     /// Hours of the jobs on a machine that are due by this deadline.
+    #[serde(rename = "deadline_hours")]
     Deadline(Hours),
 }
 
