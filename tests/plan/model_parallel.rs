@@ -2,7 +2,7 @@
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{
-    Goal, Limits, Objective, Plan, PlanError, PlanStatus, RejectionKind, ShardingChoice, Work, plan,
+    Goal, LayoutChoice, Limits, Objective, Plan, PlanError, PlanStatus, RejectionKind, ShardingChoice, Work, plan,
 };
 use habitat_tui::predict::memory::Activations;
 use habitat_tui::predict::scale::{ModelParallel, ScaleError};
@@ -207,4 +207,53 @@ fn the_check_refuses_another_layout() {
     assert!(matches!(other, CheckError::Offer { what: "its model parallelism differs from the goal", .. }), "{other}");
     let faster = broken(&|plan| plan.parts[0].step_time_us.mid *= 0.9);
     assert!(matches!(faster, CheckError::Number { .. }), "{faster}");
+}
+
+/// The layout that the search finds takes as long as the fastest of all that can be named.
+#[test]
+fn the_search_finds_the_fastest_layout() {
+    for (machines, activations) in [(1, 8.0), (2, 8.0), (2, 24.0), (4, 2.0)] {
+        let model = with_activations(activations);
+        let searched = Goal { layout: LayoutChoice::Auto, ..divided(1, 1, machines) };
+        let found = planned(&model, &machine(8), &searched);
+        let mut fastest: Option<(f64, ModelParallel)> = None;
+        for tensor in [1, 2, 4, 8] {
+            for pipeline in 1..=16 {
+                for chunks in [1, 2, 4, 8] {
+                    if 16 % (pipeline * chunks) > 0 && chunks > 1 {
+                        continue;
+                    }
+                    let parallel = ModelParallel { tensor, pipeline, chunks, ..ModelParallel::NONE };
+                    let goal = Goal {
+                        layout: LayoutChoice::Given,
+                        model_parallel: parallel,
+                        sharding: ShardingChoice::Auto,
+                        ..searched.clone()
+                    };
+                    let Ok(plan) = plan(&model, &machine(8), &goal) else { continue };
+                    let Some(part) = plan.parts.first() else { continue };
+                    let hours = part.hours.mid.get();
+                    if fastest.is_none_or(|(known, _)| hours < known) {
+                        fastest = Some((hours, parallel));
+                    }
+                }
+            }
+        }
+        let (hours, parallel) = fastest.unwrap();
+        let part = &found.parts[0];
+        let own = part.hours.mid.get();
+        assert!((own / hours - 1.0).abs() < 1e-9, "{machines} {:?} {own} {parallel:?} {hours}", part.parallel);
+    }
+}
+
+/// A search changes nothing for a step that fits on one GPU, and none is made where a degree is given.
+#[test]
+fn a_model_that_fits_keeps_its_layout() {
+    let goal = Goal { layout: LayoutChoice::Auto, ..divided(1, 1, 2) };
+    let mut small = model();
+    small.predictions[0].memory.fits = Fits::Yes;
+    assert_eq!(planned(&small, &machine(8), &goal).parts[0].parallel, ModelParallel::NONE);
+    let given = Goal { layout: LayoutChoice::Auto, ..divided(4, 2, 2) };
+    let part = planned(&model(), &machine(8), &given).parts.remove(0);
+    assert_eq!((part.parallel.tensor, part.parallel.pipeline, part.parallel.chunks), (4, 2, 1));
 }

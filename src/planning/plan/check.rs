@@ -7,6 +7,7 @@
 mod footprint;
 mod part;
 
+use super::layouts;
 use super::{Accept, Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
 use crate::pricing::{Billing, Doubt, Held, Market, Offer, PriceBook, Tier, region};
 use habitat_base::units::Bytes;
@@ -343,8 +344,11 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
         (limits.exclude_regions.iter().any(in_region), "its region is excluded"),
         (limits.quotas.iter().any(over_quota), "it has more GPUs than a quota allows"),
         (part.machines == 0 || part.machines > limits.max_machines, "it has too many machines"),
-        (part.parallel != plan.goal.model_parallel, "its model parallelism differs from the goal"),
-        (!plan.goal.sharding.stages(part.parallel).contains(&part.sharding), "its sharding differs from the goal"),
+        (!layouts::allows(&plan.goal, part.parallel), "its model parallelism differs from the goal"),
+        (
+            !layouts::sharding(&plan.goal).stages(part.parallel).contains(&part.sharding),
+            "its sharding differs from the goal",
+        ),
         (part.all_gpus() < limits.min_gpus, "it has too few GPUs"),
         (limits.max_gpus.is_some_and(|most| part.all_gpus() > most), "it has too many GPUs"),
         (limits.max_price.is_some_and(|most| part.price().get() > most.get()), "it costs too much per hour"),

@@ -8,7 +8,7 @@
 //! et al. 2020, arXiv:1910.02054, section 7 (traffic of divided state).
 //!
 //! With t the step of one micro-batch on one GPU without the update u, a micro-batches take
-//! `(a + (P − 1)/V) · ((k·t_T + R + K) / P + 2·V·A / B) + u/(T·P·S) + E`, where
+//! `max(a + (P − 1)/V, P) · ((k·t_T + R + K) / P + 2·V·A / B) + u/(T·P·S) + E`, where
 //! - `t_T = t·(d/T + r/T)/C`: every GPU of a layer does its part of the products, attention, embedding and loss (share
 //!   d), and with sequence parallelism also of the rest r; at the high end it does all of r;
 //! - k is what programs take beyond their operators ([`PROGRAM`], [`FULLY_SHARDED`]);
@@ -333,7 +333,8 @@ impl<'a> Replica<'a> {
         let (stages, Exposed { each, once }) = (self.stages(), self.exposed(end));
         let slot =
             (self.computed(end) + self.reduced(end) + self.ring(end)) * (end.slowest / stages) + self.handed(end);
-        let slots = self.batches + (stages - 1.0) / self.chunks();
+        // No micro-batch passes all stages sooner than one after another.
+        let slots = (self.batches + (stages - 1.0) / self.chunks()).max(stages);
         let dividing = if self.layout.sharding == Sharding::None { 1 } else { self.peers() };
         let update = end.single * (self.update / (self.tensor() * stages * f64::from(dividing.max(1))));
         slot * slots + each * self.batches + once + update
@@ -413,10 +414,10 @@ impl<'a> Replica<'a> {
     }
 
     fn why(&self, end: &End) -> String {
-        let (parallel, layout) = (self.layout.parallel, self.layout);
+        let (parallel, layout, stages) = (self.layout.parallel, self.layout, self.stages());
         let mut parts = Vec::new();
         if parallel.pipeline > 1 {
-            let bubble = f64::from(parallel.pipeline - 1) / self.chunks() / self.batches * 100.0;
+            let bubble = ((stages - 1.0) / self.chunks()).max(stages - self.batches) / self.batches * 100.0;
             // A larger global batch gives more micro-batches per update.
             let remedy = if bubble > LARGE_BUBBLE { " (a larger --global-batch shrinks it)" } else { "" };
             parts.push(format!("{bubble:.0} % bubble{remedy}"));

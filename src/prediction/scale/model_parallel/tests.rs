@@ -82,6 +82,8 @@ fn the_bubble_of_stages_by_hand() {
     with(&four, 8, |of, end| is(of.time(end), 11.0 * (0.9e6 / 4.0 + 2e6 / 330e9 * 1e6) + 0.1e6 / 4.0));
     four.parallel.chunks = 2;
     with(&four, 8, |of, end| is(of.time(end), 9.5 * (0.9e6 / 4.0 + 4e6 / 330e9 * 1e6) + 0.1e6 / 4.0));
+    // A single micro-batch gains nothing from chunks.
+    with(&four, 1, |of, end| is(of.time(end), 4.0 * (0.9e6 / 4.0 + 4e6 / 330e9 * 1e6) + 0.1e6 / 4.0));
     // The last of 3 stages has 3 of 8 layers, and the whole tenth outside them.
     with(&Layout { gpus: 3, ..layout(1, 3, 1) }, 1, |of, _| {
         assert!((of.uneven() - (0.375 * 0.9 + 0.1) * 3.0).abs() < 1e-12);
