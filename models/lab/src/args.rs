@@ -22,6 +22,8 @@ pub enum Command {
     Evaluate(EvaluateArgs),
     /// Train the operator models (or, with --habitat, Habitat's networks) on measurements.
     Train(TrainArgs),
+    /// Print the terms of the efficiency model: prior, shipped value, reason and source.
+    Terms,
 }
 
 /// Arguments of `evaluate`.
