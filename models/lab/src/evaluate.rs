@@ -10,6 +10,7 @@ mod black_box;
 pub(crate) mod card;
 mod cases;
 mod few;
+pub(crate) mod judge;
 mod kernelwise;
 mod logs;
 mod machines;
@@ -34,7 +35,7 @@ use habitat_tui::store::{self, Paths};
 
 use crate::args::{EvaluateArgs, EvaluateOn};
 use crate::models::ModelsByGpu;
-use crate::train::operators;
+use crate::operators;
 use few::FEW;
 pub(crate) use tally::Evaluation;
 

@@ -6,8 +6,10 @@
 
 pub mod args;
 mod evaluate;
+mod hash;
 pub mod learn;
 mod models;
+mod operators;
 pub mod published;
 mod terms;
 mod train;

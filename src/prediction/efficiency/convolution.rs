@@ -1,7 +1,7 @@
 //! Device work of a convolution: its products or sums, and copies for kernels that need another memory layout.
 
-use super::demand::{CHUNK, Demand, TILE, Terms, Units, is, traffic};
-use super::limits::below;
+use super::demand::{CHUNK, Demand, TILE, Terms, Units, traffic};
+use super::limits::{below, is};
 use super::table::{Arithmetic, ConvolutionKind, CopyReason, DepthwiseKernel, Gradient, Term};
 use crate::decoded::Decoded;
 use habitat_step::op::Sizes;

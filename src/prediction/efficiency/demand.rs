@@ -66,11 +66,6 @@ impl Terms {
     }
 }
 
-/// Amount of a term that applies or does not.
-pub(super) fn is(holds: bool) -> f64 {
-    f64::from(u8::from(holds))
-}
-
 /// Work with traffic but without arithmetic.
 pub(super) fn traffic(bytes: f64, times: f64, term: Term) -> Demand {
     let memory = vec![(term, 1.0)];

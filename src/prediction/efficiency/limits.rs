@@ -1,6 +1,5 @@
 //! Limits that slow arithmetic more on some GPUs than on others.
 
-use super::demand::is;
 use super::table::{Gradient, Term};
 use habitat_step::catalog::GpuSpec;
 
@@ -91,4 +90,9 @@ impl Limits {
 /// Shortfall of `value` below `limit`, in powers of two.
 pub(super) fn below(limit: f64, value: f64) -> f64 {
     (limit / value.max(1.0)).log2().max(0.0)
+}
+
+/// Amount of a term that applies or does not.
+pub(super) fn is(holds: bool) -> f64 {
+    f64::from(u8::from(holds))
 }

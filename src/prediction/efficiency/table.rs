@@ -205,14 +205,11 @@ terms! {
     // Products.
     /// The shortest take 2 to 3 µs on an H100 and an H200.
     Product(kind: ProductKind) = [kind.name()], compute(0.2, 0.5).memory(0.0, 0.5).launches(1.6);
-    /// Gradients of a layer's product are products.
-    ProductBackward = ["product", "backward"], both(0.0, 0.05);
-    /// Gradients of batched products take longer, for unknown reasons.
-    BatchedBackward = ["batched product", "backward"], both(0.0, 0.35);
+    /// Gradients of a layer's product are products. Those of batched products take longer, for unknown reasons.
+    ProductBackward(kind: ProductKind) =
+        [kind.name(), "backward"], both(0.0, if kind == ProductKind::Plain { 0.05 } else { 0.35 });
     /// Steps of a recurrent layer, and their latency beside that of other products.
-    ProductRecurrent = ["product", "recurrent"], both(0.0, 0.35).latency(0.0, 0.5);
-    /// Batched products of a recurrent layer.
-    BatchedRecurrent = ["batched product", "recurrent"], both(0.0, 0.35);
+    ProductRecurrent(kind: ProductKind) = [kind.name(), "recurrent"], both(0.0, 0.35).latency(0.0, 0.5);
     /// Fewer rows or columns than a tile, by powers of two.
     ProductNarrow(kind: ProductKind) = [kind.name(), "narrow"], compute(0.0, 0.2).slows();
     /// Sums of fewer than 256 terms, by powers of two.

@@ -1,8 +1,8 @@
 //! Device work of an operation, and the terms by which it falls short of the GPU's rates.
 
 use super::convolution::convolution;
-use super::demand::{Amount, CHUNK, Demand, TILE, Terms, Units, is, traffic};
-use super::limits::{Limits, below};
+use super::demand::{Amount, CHUNK, Demand, TILE, Terms, Units, traffic};
+use super::limits::{Limits, below, is};
 use super::table::{Arithmetic, ElementsGroup, Gradient, Group, Index, Norm, PassLayout, ProductKind, Term};
 use crate::decoded::Decoded;
 use habitat_step::op::name::{
@@ -68,14 +68,11 @@ pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Dema
             }
             Primitive::Product { batch, rows, columns, reduction } => {
                 let kind = if batch > 1.0 { ProductKind::Batched } else { ProductKind::Plain };
-                let [of_backward, of_recurrent] = match kind {
-                    ProductKind::Plain => [Term::ProductBackward, Term::ProductRecurrent],
-                    ProductKind::Batched => [Term::BatchedBackward, Term::BatchedRecurrent],
-                };
                 let backward = decoded.operation.phase == Phase::Backward;
                 let is_recurrent = matches!(decoded.op.name.form, Form::Recurrent { .. });
-                let other = [backward.then_some(of_backward), is_recurrent.then_some(of_recurrent)];
-                let mut terms = Terms::of([Term::Product(kind)].into_iter().chain(other.into_iter().flatten()));
+                let other = [(backward, Term::ProductBackward(kind)), (is_recurrent, Term::ProductRecurrent(kind))];
+                let other = other.into_iter().filter(|(holds, _)| *holds).map(|(_, term)| term);
+                let mut terms = Terms::of(std::iter::once(Term::Product(kind)).chain(other));
                 terms.compute(Term::ProductNarrow(kind), below(TILE, rows.min(columns)));
                 terms.compute(Term::ProductShortSums(kind), below(256.0, reduction));
                 // Compilers pad these products.

@@ -7,9 +7,10 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::store::{self, EFFICIENCY, Limit, StoreError};
 
-use super::sha256;
 use crate::evaluate::Evaluation;
-use crate::evaluate::published::{self, Judge};
+use crate::evaluate::judge::Judge;
+use crate::evaluate::published;
+use crate::hash::sha256;
 use crate::learn::efficiency::folds::Folds;
 use crate::models::ModelsByGpu;
 use crate::published::{Extent, PublishedStep, read_all};
