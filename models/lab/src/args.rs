@@ -201,6 +201,16 @@ pub enum EvaluateOn {
         /// CSV files with time, batch size and iterations.
         logs: Vec<PathBuf>,
     },
+    /// The case study of Li et al.: the step time over the memory bandwidth of a GPU, and where
+    /// more bandwidth stops paying off.
+    Bandwidth {
+        /// Profiles of steps.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// The GPU.
+        #[arg(long, value_name = "GPU", default_value = "titan-rtx")]
+        gpu: String,
+    },
     /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
     Cases,
 }
