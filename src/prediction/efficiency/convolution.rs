@@ -145,9 +145,10 @@ pub(super) fn convolution(
     let moved = |channels: f64, places: f64| if is_whole || is_odd(channels) { batch * channels * places } else { 0.0 };
     let elements = moved(in_channels, in_places) + moved(out_channels, out_places);
     let copies = is_copied.then(|| {
-        let (reason, term) = match is_first {
-            true => (CopyReason::Layout, Term::KindChannelsFirst(kind)),
-            false => (CopyReason::Width, Term::KindCopied(kind)),
+        let (reason, term) = if is_first {
+            (CopyReason::Layout, Term::KindChannelsFirst(kind))
+        } else {
+            (CopyReason::Width, Term::KindCopied(kind))
         };
         let mut copies = traffic(2.0 * elements * element_bytes, own.times, term);
         (copies.flops, copies.units) = (elements, Units::Cycles);

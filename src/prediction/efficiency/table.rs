@@ -47,7 +47,7 @@ labels! {
     /// Matrix product.
     ProductKind { Plain = "product", Batched = "batched product" }
     /// Operators that stream memory alike.
-    Group {
+    StreamGroup {
         BatchNorm = "batch norm",
         Cast = "cast",
         Elementwise = "elementwise",
@@ -247,14 +247,15 @@ terms! {
     // Operators that stream memory.
     /// Traffic of a group. The shortest take 4 µs (batch norm), 3 (layer norm), 8 (group norm) and 2 to 3 (sums,
     /// softmax) on an H100 and an H200.
-    Stream(group: Group) = [group.name()], memory(0.0, 0.5).launches(shortest(group));
+    Stream(group: StreamGroup) = [group.name()], memory(0.0, 0.5).launches(shortest(group));
     /// Its backward pass. The shortest take 4 to 7 µs (batch norm), 4 to 6 (layer norm) and 14 to 31 (group norm) on an
     /// H100 and an H200.
-    StreamBackward(group: Group) = [group.name(), "backward"], memory(0.0, 0.35).launches(shortest_backward(group));
+    StreamBackward(group: StreamGroup) =
+        [group.name(), "backward"], memory(0.0, 0.35).launches(shortest_backward(group));
     /// Norms that compute no statistics.
     Evaluation(norm: Norm) = [norm.name(), "evaluation"], memory(0.0, 0.35);
     /// Neighbours of one tensor that are apart in another.
-    Transposed(group: Group) = [group.name(), "transposed"], memory(0.0, 0.35).slows();
+    Transposed(group: StreamGroup) = [group.name(), "transposed"], memory(0.0, 0.35).slows();
     /// If neighbours are apart, an element of 2 bytes moves as much as one of 4.
     TransposedWide = ["rearrangement", "transposed", "32 bits"], memory(-LN_2, 0.1);
     /// 32-bit tensors of any group.
@@ -279,8 +280,8 @@ terms! {
     AveragePoolingBackward = ["pooling", "elements", "average", "backward"], compute(0.0, 0.5);
     /// Windows that each element is in, backward, by powers of two.
     PoolingOverlap = ["pooling", "elements", "overlap"], compute(0.0, 0.5);
-    /// Against one element per cycle and multiprocessor. PyTorch's kernels that turn rows by halves (RoPE) or take
-    /// parts of them (SwiGLU) reach 1.3 on an A100 and 1.9 on an H100, its look-ups 0.6 on an A100
+    /// Against one element per cycle and multiprocessor. PyTorch's kernels that turn rows by halves (rotary embeddings)
+    /// or take parts of them (gated layers) reach 1.3 on an A100 and 1.9 on an H100, its look-ups 0.6 on an A100
     /// (`models/lab/steps/liger.py`); its copies into one tensor 1 on an H100, its casts from 16 to 32 bits 1.4 (a
     /// public trace of Qwen1.5).
     Index(index: Index) =
@@ -303,23 +304,23 @@ fn of_kernel(kernel: DepthwiseKernel) -> Priors {
 
 /// Launches that the shortest operators of a group take: several kernels, or waits within one
 /// (`python models/lab/steps/recorded.py --show models/lab/samples/recorded` prints the shortest).
-fn shortest(group: Group) -> Option<f64> {
+fn shortest(group: StreamGroup) -> Option<f64> {
     match group {
-        Group::BatchNorm => Some(2.2),
-        Group::GroupNorm => Some(4.0),
-        Group::LayerNorm => Some(2.0),
-        Group::Reduction => Some(1.5),
-        Group::Softmax => Some(1.4),
+        StreamGroup::BatchNorm => Some(2.2),
+        StreamGroup::GroupNorm => Some(4.0),
+        StreamGroup::LayerNorm => Some(2.0),
+        StreamGroup::Reduction => Some(1.5),
+        StreamGroup::Softmax => Some(1.4),
         _ => None,
     }
 }
 
 /// The same backward, relative to forward.
-fn shortest_backward(group: Group) -> Option<f64> {
+fn shortest_backward(group: StreamGroup) -> Option<f64> {
     match group {
-        Group::BatchNorm => Some(1.4),
-        Group::GroupNorm => Some(2.6),
-        Group::LayerNorm => Some(1.6),
+        StreamGroup::BatchNorm => Some(1.4),
+        StreamGroup::GroupNorm => Some(2.6),
+        StreamGroup::LayerNorm => Some(1.6),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use super::convolution::convolution;
 use super::demand::{Amount, CHUNK, Demand, TILE, Terms, Units, traffic};
 use super::limits::{Limits, below, is};
-use super::table::{Arithmetic, ElementsGroup, Gradient, Group, Index, Norm, PassLayout, ProductKind, Term};
+use super::table::{Arithmetic, ElementsGroup, Gradient, Index, Norm, PassLayout, ProductKind, StreamGroup, Term};
 use crate::decoded::Decoded;
 use habitat_step::op::name::{
     Form, NormalisationForm, StreamForm, has_powers, is_ampere_attention, is_average_pooling, is_cast,
@@ -116,7 +116,7 @@ pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Dema
     let found: Vec<Demand> = copy_before(decoded, wide).into_iter().chain(decoded.parts.iter().flat_map(of)).collect();
     match (&found[..], &decoded.work) {
         // An unknown operator streams its tensors.
-        ([], Some(work)) => vec![traffic(work.bytes.get(), 1.0, Term::Stream(Group::Other))],
+        ([], Some(work)) => vec![traffic(work.bytes.get(), 1.0, Term::Stream(StreamGroup::Other))],
         _ => found,
     }
 }
@@ -248,20 +248,20 @@ fn copy_before(decoded: &Decoded<'_>, wide: bool) -> Option<Demand> {
     let Operation { inputs, outputs, .. } = decoded.operation;
     let elements = outputs.first().or(inputs.first()).map_or(0.0, volume);
     let mut copy =
-        traffic(2.0 * elements * decoded.parts.first()?.element_bytes, 1.0, Term::Stream(Group::Rearrangement));
-    copy.memory.extend(access_terms(Some(access), Group::Rearrangement, wide));
+        traffic(2.0 * elements * decoded.parts.first()?.element_bytes, 1.0, Term::Stream(StreamGroup::Rearrangement));
+    copy.memory.extend(access_terms(Some(access), StreamGroup::Rearrangement, wide));
     (copy.flops, copy.units) = (elements, Units::Cycles);
     copy.compute.push((Term::Index(access.into()), 1.0));
     Some(copy)
 }
 
 /// Traffic terms for the access pattern of a call, and for 32-bit tensors.
-fn access_terms(access: Option<Access>, group: Group, wide: bool) -> impl Iterator<Item = Amount> {
+fn access_terms(access: Option<Access>, group: StreamGroup, wide: bool) -> impl Iterator<Item = Amount> {
     let is_turned = access == Some(Access::Transposed);
     let terms = [
         wide.then_some(Term::Wide),
         is_turned.then_some(Term::Transposed(group)),
-        (is_turned && wide && group == Group::Rearrangement).then_some(Term::TransposedWide),
+        (is_turned && wide && group == StreamGroup::Rearrangement).then_some(Term::TransposedWide),
     ];
     terms.into_iter().flatten().map(|term| (term, 1.0))
 }
@@ -315,47 +315,47 @@ fn reorders(operation: &Operation) -> bool {
 }
 
 /// Group of an operation that streams memory, and the term of its variant.
-fn stream(decoded: &Decoded<'_>, primitive: &Primitive) -> (Group, Option<Term>) {
+fn stream(decoded: &Decoded<'_>, primitive: &Primitive) -> (StreamGroup, Option<Term>) {
     let op = &decoded.op;
     let backward = op.name.pass != Pass::Forward || decoded.operation.phase == Phase::Backward;
     let directed = |group| (group, backward.then_some(Term::StreamBackward(group)));
     match (primitive, op.name.form) {
-        (Primitive::Rows { kind: RowsKind::Softmax, .. }, _) => directed(Group::Softmax),
-        (Primitive::Rows { kind: RowsKind::Normalisation, .. }, _) => directed(Group::LayerNorm),
+        (Primitive::Rows { kind: RowsKind::Softmax, .. }, _) => directed(StreamGroup::Softmax),
+        (Primitive::Rows { kind: RowsKind::Normalisation, .. }, _) => directed(StreamGroup::LayerNorm),
         (_, Form::Normalisation(form)) => {
             let (group, norm) = match form {
-                NormalisationForm::Group => (Group::GroupNorm, Norm::Group),
-                _ => (Group::BatchNorm, Norm::Batch),
+                NormalisationForm::Group => (StreamGroup::GroupNorm, Norm::Group),
+                _ => (StreamGroup::BatchNorm, Norm::Batch),
             };
             let evaluated = form == NormalisationForm::ChannelWithStatistics
                 || decoded.operation.attributes.get("training") == Some(&Attribute::Bool(false));
             if evaluated && !backward { (group, Some(Term::Evaluation(norm))) } else { directed(group) }
         }
-        (_, Form::Convolution { .. } | Form::Product(_) | Form::Recurrent { .. }) => (Group::Gates, None),
+        (_, Form::Convolution { .. } | Form::Product(_) | Form::Recurrent { .. }) => (StreamGroup::Gates, None),
         _ if is_cast(&decoded.operation.name) => {
-            (if reorders(decoded.operation) { Group::Rearrangement } else { Group::Cast }, None)
+            (if reorders(decoded.operation) { StreamGroup::Rearrangement } else { StreamGroup::Cast }, None)
         }
         _ => of_kind(OperatorKind::of_operation(decoded.operation).unwrap_or(OperatorKind::Other)),
     }
 }
 
 /// The same for the other operators, by kind.
-const fn of_kind(kind: OperatorKind) -> (Group, Option<Term>) {
+const fn of_kind(kind: OperatorKind) -> (StreamGroup, Option<Term>) {
     use OperatorKind::{
         Elementwise, ElementwiseBackward, MatrixProduct, Optimizer, Rearrangement, Reduction, Softmax, Transfer,
         Window, WindowBackward,
     };
     match kind {
-        Elementwise => (Group::Elementwise, None),
-        ElementwiseBackward => (Group::Elementwise, Some(Term::StreamBackward(Group::Elementwise))),
-        MatrixProduct => (Group::MatrixProduct, None),
-        Optimizer => (Group::Optimizer, None),
-        Rearrangement => (Group::Rearrangement, None),
-        Reduction => (Group::Reduction, None),
-        Softmax => (Group::Softmax, None),
-        Transfer => (Group::Transfer, None),
-        Window => (Group::Window, None),
-        WindowBackward => (Group::Window, Some(Term::StreamBackward(Group::Window))),
-        _ => (Group::Other, None),
+        Elementwise => (StreamGroup::Elementwise, None),
+        ElementwiseBackward => (StreamGroup::Elementwise, Some(Term::StreamBackward(StreamGroup::Elementwise))),
+        MatrixProduct => (StreamGroup::MatrixProduct, None),
+        Optimizer => (StreamGroup::Optimizer, None),
+        Rearrangement => (StreamGroup::Rearrangement, None),
+        Reduction => (StreamGroup::Reduction, None),
+        Softmax => (StreamGroup::Softmax, None),
+        Transfer => (StreamGroup::Transfer, None),
+        Window => (StreamGroup::Window, None),
+        WindowBackward => (StreamGroup::Window, Some(Term::StreamBackward(StreamGroup::Window))),
+        _ => (StreamGroup::Other, None),
     }
 }
