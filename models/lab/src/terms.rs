@@ -41,3 +41,17 @@ fn line(name: &str, column: &dyn Fn(Side) -> String) -> String {
     let columns = Side::ALL.map(|side| format!("{:22}", column(side))).concat();
     format!("{name:46}{columns}").trim_end().to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_term_has_its_reason_and_shipped_value() {
+        let mut out = Vec::new();
+        super::run(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let (reason, term) = text.split_once("\n  attention, for Ampere *").unwrap();
+        assert!(reason.ends_with("(Shah et al. 2024, section 1)."), "{reason}");
+        assert!(term.trim_start().starts_with("0.75 ± 0.30 → 0."), "{term}");
+        assert!(text.contains("\n  compute capability 9.0 ") && text.contains("\n  h100-sxm5-80gb "));
+    }
+}
