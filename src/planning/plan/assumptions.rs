@@ -65,7 +65,7 @@ impl Goal {
             max_parts: 1,
             sharding: ShardingChoice::default(),
             model_parallel: ModelParallel::NONE,
-            layout: LayoutChoice::Auto,
+            layout: LayoutChoice::default(),
             limits: Limits::default(),
             data: None,
             assumptions: Assumptions::default(),

@@ -40,7 +40,7 @@ pub struct Goal {
     #[serde(default, skip_serializing_if = "ModelParallel::is_none")]
     pub model_parallel: ModelParallel,
     /// Whether to search for the division of a model that no single GPU holds.
-    #[serde(default, skip_serializing_if = "LayoutChoice::is_given")]
+    #[serde(default, skip_serializing_if = "LayoutChoice::is_auto")]
     pub layout: LayoutChoice,
     /// Limits on offers.
     #[serde(default)]
@@ -168,18 +168,18 @@ impl ShardingChoice {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LayoutChoice {
-    /// The goal's own degrees of sharding, tensor and pipeline parallelism.
-    #[default]
-    Given,
     /// For each offer the fastest layout within memory, if the step does not fit on one GPU and the goal names no
     /// degree.
+    #[default]
     Auto,
+    /// The goal's own degrees of sharding, tensor and pipeline parallelism.
+    Given,
 }
 
 impl LayoutChoice {
-    /// Whether the goal names the layout.
-    pub const fn is_given(&self) -> bool {
-        matches!(self, Self::Given)
+    /// Whether the fastest layout is searched.
+    pub const fn is_auto(&self) -> bool {
+        matches!(self, Self::Auto)
     }
 }
 

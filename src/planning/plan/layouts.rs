@@ -1,6 +1,6 @@
 //! Search for a layout: how the GPUs of an offer divide a model that no single one of them holds.
 
-use super::{Goal, LayoutChoice, ShardingChoice};
+use super::{Goal, ShardingChoice};
 use habitat_prediction::scale::{Layout, ModelParallel};
 use habitat_prediction::{Fits, Mode, Prediction, Predictions, WarningKind};
 
@@ -11,7 +11,7 @@ const CHUNKS: [u32; 4] = [1, 2, 4, 8];
 
 /// Whether the goal leaves the layout to a search.
 fn is_free(goal: &Goal) -> bool {
-    goal.layout == LayoutChoice::Auto && goal.model_parallel.is_none() && goal.sharding.is_none()
+    goal.layout.is_auto() && goal.model_parallel.is_none() && goal.sharding.is_none()
 }
 
 /// Degrees of sharding that a layout may have; a search tries all of them.

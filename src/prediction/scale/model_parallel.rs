@@ -37,7 +37,7 @@ use habitat_step::profile::{Precision, Workload};
 /// communication takes multiprocessors and memory bandwidth, and the host prepares the next step (published steps of
 /// Megatron-LM and NeMo, 2021 to 2026).
 const PROGRAM: [f64; 3] = [1.0, 1.06, 1.2];
-/// The same with fully sharded parameters, which are also copied between their buffers (published steps of
+/// The same with sharded gradients or parameters, which are also copied between their buffers (published steps of
 /// `llm-foundry`, torchtitan, `MaxText` and Megatron-FSDP).
 const FULLY_SHARDED: [f64; 3] = [1.06, 1.2, 1.4];
 /// Relative slowdown of divided products per halving of their width (learned models, widths of 4,096 to 20,480).
@@ -343,8 +343,10 @@ impl<'a> Replica<'a> {
     fn program(&self) -> [f64; 3] {
         // A step that was measured has what a program adds on one GPU.
         match (self.layout.sharding, self.single.method) {
-            (Sharding::Zero3, Method::Measured) => [1.0, FULLY_SHARDED[1] / PROGRAM[1], FULLY_SHARDED[2] / PROGRAM[1]],
-            (Sharding::Zero3, _) => FULLY_SHARDED,
+            (Sharding::Zero2 | Sharding::Zero3, Method::Measured) => {
+                [1.0, FULLY_SHARDED[1] / PROGRAM[1], FULLY_SHARDED[2] / PROGRAM[1]]
+            }
+            (Sharding::Zero2 | Sharding::Zero3, _) => FULLY_SHARDED,
             (_, Method::Measured) => [1.0, 1.0, PROGRAM[2] / PROGRAM[1]],
             _ => PROGRAM,
         }

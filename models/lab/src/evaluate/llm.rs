@@ -10,7 +10,7 @@ use habitat_tui::decoder::{Decoder, Experts, Recompute, StepOf};
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::scale::{Layout, MicroBatch, ModelParallel, Network, optimizer_step};
 use habitat_tui::predict::{Options, Precision, Sharding, predict};
-use habitat_tui::store::{Limit, read_text};
+use habitat_tui::store::{Limit, bundled, read_text};
 use habitat_tui::units::Range;
 use serde::Deserialize;
 
@@ -62,6 +62,12 @@ const NETWORK: [f64; 2] = [200.0, 400.0];
 
 impl Row {
     fn decoder(&self) -> Option<Decoder> {
+        // Latent attention and shared experts are not in the table.
+        if self.experts.is_some_and(|count| count > 1)
+            && let Ok(known) = bundled::decoders().find(&self.model)
+        {
+            return Some(Decoder { layers: self.layers?, ..known });
+        }
         let (heads, width) = (self.heads?, self.hidden?);
         let head_size = self.head_dim.unwrap_or(width / heads);
         let experts = self.experts.filter(|count| *count > 1).and_then(|count| {
