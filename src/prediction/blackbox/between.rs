@@ -3,12 +3,16 @@
 use super::min_max::MinMax;
 use super::{BlackBoxModel, Shape};
 use crate::estimate::{Estimate, MethodShare, StepTime};
+use crate::finding::Finding;
 use crate::method::Method;
 use crate::predictions::{Prediction, Predictions};
 use habitat_base::units::{GpuSlug, Micros};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Dimension of the interpolation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Axis {
     /// The batch size.
     Batch,
@@ -81,8 +85,7 @@ pub fn between(
     let mut workload = small.workload.clone();
     workload.batch_size = Some(batch);
     let mut notes = small.notes.clone();
-    let what = if axis == Axis::Batch { "batch sizes" } else { "image sizes" };
-    notes.push(format!("interpolated between the {what} {} and {}", sizes[0], sizes[1]));
+    notes.push(Finding::Interpolated { axis, sizes });
     Ok(Predictions {
         workload,
         origin: small.origin.clone(),

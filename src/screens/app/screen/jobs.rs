@@ -11,6 +11,7 @@ use habitat_base::text::clean;
 use habitat_planning::plan::jobs::JobsPlan;
 use habitat_reports::table::Table;
 use habitat_reports::theme::{GlyphSet, Role};
+use habitat_reports::words::Words;
 use habitat_reports::{format, jobs};
 
 /// The state of the screen.
@@ -102,7 +103,7 @@ pub fn lines(app: &App) -> Vec<(Role, String)> {
         lines.push((Role::Error, words));
     }
     let Some(plan) = app.jobs.plan.value() else { return lines };
-    lines.extend(plan.warnings.iter().map(|warning| (Role::Warning, clean(&warning.text, 400))));
+    lines.extend(plan.warnings.iter().map(|warning| (Role::Warning, clean(&warning.words(), 400))));
     if let Some(total) = &plan.total {
         lines.push((Role::Good, jobs::headline(plan, total)));
     } else {
