@@ -6,8 +6,6 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::blackbox::Axis;
-use super::memory::LineBasis;
 use habitat_base::units::{Bytes, FlopsPerSecond, GpuSlug, Micros};
 use habitat_step::profile::{Execution, MemorySource, Precision};
 
@@ -106,7 +104,7 @@ pub enum Finding {
     /// The models know no measurement of this GPU.
     UnseenGpu,
     /// FP32 rates of a power-limited GPU.
-    PowerLimited { sustained_flops: FlopsPerSecond, burst_flops: FlopsPerSecond },
+    PowerLimited { sustained_flops_per_s: FlopsPerSecond, burst_flops_per_s: FlopsPerSecond },
     /// Share of the device time outside the training data.
     OutsideTraining { share: f64 },
     /// The training data has no steps in 16 bits on AMD GPUs.
@@ -146,8 +144,8 @@ pub enum Finding {
     UnseenKind { kind: &'static str, share: f64 },
     /// The memory need is unknown without shapes.
     UnknownMemory,
-    /// The step is interpolated between two sizes.
-    Interpolated { axis: Axis, sizes: [u64; 2] },
+    /// The step is interpolated between two batch sizes, or between two image sizes in `pixels`.
+    Interpolated { pixels: bool, sizes: [u64; 2] },
 
     /// Per-GPU batches that keep the global batch cannot be predicted.
     NoShares { error: String },
@@ -207,6 +205,20 @@ pub enum WaitCounts {
     Profiled,
     /// Left out on every GPU.
     LeftOut,
+}
+
+/// Origin of a memory line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LineBasis {
+    /// Fit through this number of peaks.
+    Peaks(usize),
+    /// One peak with a known part of parameters.
+    Parameters,
+    /// One peak, assumed to grow in proportion to the batch.
+    Proportional,
+    /// Upper estimates from shapes.
+    AtMost,
 }
 
 /// Weight of a finding.

@@ -19,7 +19,7 @@ use super::sharding::ModelStates;
 use habitat_step::op::{Family, family, volume};
 
 pub use fit::{Activations, Fits, MemoryFit, Share};
-pub use line::{LineBasis, MemoryLine};
+pub use line::MemoryLine;
 use states::states;
 
 /// Activations below this share of temporary memory mean that the peak is in the update.

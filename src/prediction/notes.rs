@@ -50,7 +50,7 @@ pub(super) fn of_models(
     }
     let rate = models.models.on(rates).rate(None, None);
     if rate.is_power_limited() {
-        notes.push(Finding::PowerLimited { sustained_flops: rate.sustained, burst_flops: rate.burst });
+        notes.push(Finding::PowerLimited { sustained_flops_per_s: rate.sustained, burst_flops_per_s: rate.burst });
     }
     let share = far_share(operations);
     notes.extend((share > 0.005).then_some(Finding::OutsideTraining { share }));

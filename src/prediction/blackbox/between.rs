@@ -7,12 +7,9 @@ use crate::finding::Finding;
 use crate::method::Method;
 use crate::predictions::{Prediction, Predictions};
 use habitat_base::units::{GpuSlug, Micros};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 /// Dimension of the interpolation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Axis {
     /// The batch size.
     Batch,
@@ -85,7 +82,7 @@ pub fn between(
     let mut workload = small.workload.clone();
     workload.batch_size = Some(batch);
     let mut notes = small.notes.clone();
-    notes.push(Finding::Interpolated { axis, sizes });
+    notes.push(Finding::Interpolated { pixels: axis == Axis::Pixels, sizes });
     Ok(Predictions {
         workload,
         origin: small.origin.clone(),

@@ -2,15 +2,13 @@
 
 use super::states::{by_kind, states};
 use super::{CONTEXT_BYTES, MemoryNeed, farther, source_of, times, within, working};
-use crate::finding::Finding;
+use crate::finding::{Finding, LineBasis};
 use crate::precision::Change;
 use crate::rate::Rates;
 use crate::sharding::ModelStates;
 use habitat_base::regress::line::{Line, Point};
 use habitat_base::units::Bytes;
 use habitat_step::profile::{MemorySource, Profile, Working, Workload};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 /// Peak memory over the batch size: a fixed part (parameters, gradients and states) and one per sample (activations),
 /// with a lower bound such as the update.
@@ -29,20 +27,6 @@ pub struct MemoryLine {
     pub(super) peaks: MemorySource,
     /// Part of the fixed memory that can be divided among GPUs, if known.
     states: Option<ModelStates>,
-}
-
-/// Origin of a memory line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum LineBasis {
-    /// Fit through this number of peaks.
-    Peaks(usize),
-    /// One peak with a known part of parameters.
-    Parameters,
-    /// One peak, assumed to grow in proportion to the batch.
-    Proportional,
-    /// Upper estimates from shapes.
-    AtMost,
 }
 
 /// Share of the activations below which the peak is in the update.

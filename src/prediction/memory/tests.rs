@@ -1,7 +1,7 @@
 use super::*;
 use crate::Sharding;
+use crate::finding::LineBasis;
 use crate::memory::Share;
-use crate::memory::line::LineBasis;
 use crate::scale::ModelParallel;
 use habitat_step::catalog::Layer;
 use habitat_step::profile::{Memory, Precision, Step, Workload};

@@ -5,9 +5,7 @@ use std::fmt::Display;
 use super::Words;
 use habitat_base::text::grouped;
 use habitat_base::units::Micros;
-use habitat_prediction::blackbox::Axis;
-use habitat_prediction::finding::{Calls, Finding, Shared, WaitCounts, Waits};
-use habitat_prediction::memory::LineBasis;
+use habitat_prediction::finding::{Calls, Finding, LineBasis, Shared, WaitCounts, Waits};
 use habitat_step::profile::MemorySource;
 
 /// Maximum number of GPUs named in a note.
@@ -268,10 +266,10 @@ fn of_models(finding: &Finding) -> Option<String> {
             format!("corrected by {used} operators measured on this GPU{more}")
         }
         Finding::UnseenGpu => "no measurements of this GPU: the range is the error on unseen GPUs".to_owned(),
-        Finding::PowerLimited { sustained_flops, burst_flops } => format!(
+        Finding::PowerLimited { sustained_flops_per_s, burst_flops_per_s } => format!(
             "power-limited to {:.1} of {:.1} TFLOP/s (FP32)",
-            sustained_flops.get() / 1e12,
-            burst_flops.get() / 1e12
+            sustained_flops_per_s.get() / 1e12,
+            burst_flops_per_s.get() / 1e12
         ),
         Finding::OutsideTraining { share } => {
             format!("{} of the device time is outside the training data: range widened", percent(*share))
@@ -326,8 +324,8 @@ fn of_black_box(finding: &Finding) -> Option<String> {
         Finding::UnknownMemory => {
             "memory need unknown without shapes, except that it fit on the recording GPU; pass --peak-memory".to_owned()
         }
-        Finding::Interpolated { axis, sizes: [small, large] } => {
-            let what = if *axis == Axis::Batch { "batch sizes" } else { "image sizes" };
+        Finding::Interpolated { pixels, sizes: [small, large] } => {
+            let what = if *pixels { "image sizes" } else { "batch sizes" };
             format!("interpolated between the {what} {small} and {large}")
         }
         _ => return None,

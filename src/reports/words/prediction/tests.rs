@@ -51,7 +51,10 @@ fn one_of_each() -> Vec<Finding> {
         F::StepFactor { factor, iterations: false, measured: true },
         F::MeasuredOperators { used: 5, unused: 1 },
         F::UnseenGpu,
-        F::PowerLimited { sustained_flops: FlopsPerSecond::known(4e12), burst_flops: FlopsPerSecond::known(8e12) },
+        F::PowerLimited {
+            sustained_flops_per_s: FlopsPerSecond::known(4e12),
+            burst_flops_per_s: FlopsPerSecond::known(8e12),
+        },
         F::OutsideTraining { share },
         F::NarrowOnAmd,
         F::LinesFactor { factor },
@@ -67,7 +70,7 @@ fn one_of_each() -> Vec<Finding> {
         F::ScaledTotals { factor },
         F::UnseenKind { kind: "gemm", share },
         F::UnknownMemory,
-        F::Interpolated { axis: Axis::Batch, sizes: [16, 64] },
+        F::Interpolated { pixels: false, sizes: [16, 64] },
         F::NoShares { error: "no batch".to_owned() },
         F::OneBatch { batch },
         F::FarBatch { batch, largest },
@@ -95,7 +98,10 @@ fn every_finding_has_a_sentence_and_its_code() {
     let all = one_of_each();
     let codes: Vec<&str> = all.iter().map(Finding::code).collect();
     assert_eq!(codes, Finding::codes());
+    let formats = include_str!("../../../../docs/formats.md");
     for finding in &all {
+        let kind = if finding.severity() == Severity::Warning { "warning" } else { "note" };
+        assert!(formats.contains(&format!("| `{}` | {kind} |", finding.code())), "{finding:?}");
         assert!(!finding.words().is_empty(), "{finding:?}");
         let is_short = finding.brief() != finding.words();
         assert_eq!(is_short, finding.severity() == Severity::Warning, "{finding:?}");
