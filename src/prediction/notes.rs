@@ -91,6 +91,6 @@ pub(super) fn of_gpu(rates: &Rates<'_>, operations: &[OperationPrediction], prof
         .zip(&profile.operations)
         .filter(|(prediction, operation)| prediction.time.is_none() && operation.phase != Phase::Communication)
         .count();
-    notes.extend((silent > 0).then(|| Finding::LeftOut { operations: silent, of: operations.len() }));
+    notes.extend((silent > 0).then_some(Finding::LeftOut { operations: silent, of: operations.len() }));
     notes
 }

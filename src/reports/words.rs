@@ -14,9 +14,15 @@ pub trait Words {
     fn brief(&self) -> String;
 }
 
-/// Sentences of some findings.
+/// Sentences of some findings. Numbers that differ only in digits that are not shown give one sentence.
 pub fn all<T: Words>(findings: &[T]) -> Vec<String> {
-    findings.iter().map(Words::words).collect()
+    let mut sentences: Vec<String> = Vec::new();
+    for sentence in findings.iter().map(Words::words) {
+        if !sentences.contains(&sentence) {
+            sentences.push(sentence);
+        }
+    }
+    sentences
 }
 
 /// Sentences of some findings in one cell.

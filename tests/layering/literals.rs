@@ -23,18 +23,15 @@ fn literals(source: &Source) -> Vec<(usize, String, String)> {
                 let is_raw = end.len() > 1;
                 let escaped =
                     |at: usize| !is_raw && rest[..at].chars().rev().take_while(|c| *c == '\\').count() % 2 == 1;
-                match rest.match_indices(&end).map(|(at, _)| at).find(|at| !escaped(*at)) {
-                    Some(at) => {
-                        text.push_str(&rest[..at]);
-                        rest = &rest[at + end.len()..];
-                        found.push((begun, text, before.clone()));
-                    }
-                    None => {
-                        text.push_str(rest);
-                        text.push(' ');
-                        open = Some((begun, text, end));
-                        rest = "";
-                    }
+                let close = rest.match_indices(&end).map(|(at, _)| at).find(|at| !escaped(*at));
+                text.push_str(&rest[..close.unwrap_or(rest.len())]);
+                if let Some(at) = close {
+                    rest = &rest[at + end.len()..];
+                    found.push((begun, text, before.clone()));
+                } else {
+                    text.push(' ');
+                    open = Some((begun, text, end));
+                    rest = "";
                 }
                 continue;
             }
