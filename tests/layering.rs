@@ -11,11 +11,14 @@
 //! 5. Files are read, and text is printed, in one place.
 //! 6. Modules of a folder use each other in one direction.
 //! 7. No crate outgrows its budget, no file 500 lines.
+//! 8. Sentences lie in `reports/words`, not beside the computation.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 #[path = "layering/circles.rs"]
 mod circles;
+#[path = "layering/literals.rs"]
+mod literals;
 
 use std::path::{Path, PathBuf};
 
@@ -178,7 +181,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("prediction", 12800),
     ("planning", 8600),
     ("recorder", 6600),
-    ("reports", 7900),
+    ("reports", 8050),
     ("screens", 10000),
     ("program", 12300),
 ];

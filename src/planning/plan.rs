@@ -57,7 +57,7 @@ pub use uses::{ByUse, Use};
 use crate::pricing::{Billing, Offer, OfferId};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::scale::ModelParallel;
-use habitat_prediction::{Host, Sharding, Warning};
+use habitat_prediction::{Finding, Host, Sharding};
 
 /// Answer to a [`Goal`].
 #[derive(Debug, Clone, PartialEq)]
@@ -91,7 +91,7 @@ pub struct Plan {
     /// Whether the predicted steps include waiting for the host.
     pub host: Host,
     /// Warnings of the predictions, to show with times and costs.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<Finding>,
     /// Fallbacks and assumptions that affect the result.
     pub notes: Vec<String>,
 }

@@ -13,7 +13,7 @@ use markup::{details, escaped, facts, list, paragraph, section, table};
 
 use super::answer::{self, Answer, Picks};
 use super::table::Table;
-use super::{beside, difference, format, goal, parts, predictions, summary, uses, verdict, waits};
+use super::{beside, difference, format, goal, parts, predictions, summary, uses, verdict, waits, words};
 use habitat_base::text::{capitalised, clean};
 use habitat_base::units::{Hours, Micros, Range};
 use habitat_planning::plan::value::{best_firm_value, best_value};
@@ -253,12 +253,12 @@ impl Report<'_> {
 
     fn notes(&self) -> String {
         // A plan repeats the warnings of its predictions.
-        let warnings = self.plan.map_or_else(|| self.predictions.warnings(), |plan| plan.warnings.clone());
-        let warnings: String =
-            warnings.iter().map(|warning| paragraph("warning", &capitalised(&warning.text))).collect();
+        let warnings =
+            self.plan.map_or_else(|| words::all(&self.predictions.warnings()), |plan| words::all(&plan.warnings));
+        let warnings: String = warnings.iter().map(|warning| paragraph("warning", &capitalised(warning))).collect();
         let of_plan =
             self.plan.iter().flat_map(|plan| plan.notes.iter().chain(plan.parts.iter().flat_map(|part| &part.notes)));
-        warnings + &list(of_plan.chain(&self.predictions.notes).map(|note| capitalised(note)))
+        warnings + &list(of_plan.chain(&words::all(&self.predictions.notes)).map(|note| capitalised(note)))
     }
 
     fn assumptions(&self) -> String {

@@ -1,4 +1,4 @@
-//! Plan for several jobs as a table, as text and as JSON (`habitat-jobs-plan`, version 1).
+//! Plan for several jobs as a table, as text and as JSON (`habitat-jobs-plan`, version 2).
 
 use std::io::{self, Write};
 
@@ -10,6 +10,7 @@ use super::plan_form::PlanFormError;
 use super::plans::TotalJson;
 use super::table::{Cell, Column, Table};
 use super::timeline::{self, Lane};
+use super::words::{Spoken, spoken};
 use super::{format, predictions, uses};
 use crate::theme::Role;
 use habitat_base::text;
@@ -17,6 +18,7 @@ use habitat_base::units::{Hours, Range};
 use habitat_planning::plan::jobs::{Aim, JobsPlan, PlannedJob};
 use habitat_planning::plan::{Assumed, Confidence, PlanStatus, Quota, SolverReport, Total};
 use habitat_planning::pricing::region;
+use habitat_prediction::Finding;
 
 /// Output of `plan-jobs --json`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -65,7 +67,7 @@ pub struct JobsJson<'a> {
     pub solver: &'a SolverReport,
     /// Warnings on the predicted times; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<&'a str>,
+    pub warnings: Vec<Spoken<Finding>>,
     /// Fallbacks that affect the result.
     pub notes: &'a [String],
 }
@@ -98,7 +100,7 @@ pub(crate) fn json(plan: &JobsPlan) -> JobsJson<'_> {
     let shared = &plan.shared;
     JobsJson {
         format: "habitat-jobs-plan",
-        version: 1,
+        version: 2,
         status: plan.status,
         aim: if plan.aim == Aim::Cost { "cost" } else { "makespan" },
         confidence: shared.confidence.name(),
@@ -112,7 +114,7 @@ pub(crate) fn json(plan: &JobsPlan) -> JobsJson<'_> {
         lower_bound: plan.bound,
         reasons: &plan.reasons,
         solver: &plan.solver,
-        warnings: plan.warnings.iter().map(|warning| warning.text.as_str()).collect(),
+        warnings: spoken(&plan.warnings),
         notes: &plan.notes,
     }
 }

@@ -39,6 +39,7 @@ pub mod timeline;
 pub mod uses;
 pub mod verdict;
 pub mod waits;
+pub mod words;
 
 pub use table::{Column, Table};
 

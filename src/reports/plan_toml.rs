@@ -18,6 +18,7 @@ pub use request::Request;
 
 use super::parts;
 use super::plans::TotalJson;
+use super::words;
 use habitat_base::units::{Hours, Usd, UsdPerHour};
 use habitat_planning::plan::{
     Accept, Assumed, Assumptions, Contract, Goal, Objective, Part, Plan, PlanStatus, Rejection,
@@ -216,7 +217,7 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
         workload: predictions.workload.name.clone(),
         solver: plan.solver.name.clone(),
         reasons: plan.reasons.clone(),
-        warnings: plan.warnings.iter().map(|warning| warning.text.clone()).collect(),
+        warnings: words::all(&plan.warnings),
         notes: plan.notes.clone(),
     }
 }

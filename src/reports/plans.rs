@@ -1,4 +1,4 @@
-//! Plan as tables and as JSON (`habitat-plan`, version 1).
+//! Plan as tables and as JSON (`habitat-plan`, version 2).
 
 use std::io::{self, Write};
 
@@ -8,8 +8,10 @@ use serde::Serialize;
 use super::beside::{self, BesideJson};
 use super::parts::{self, PartJson, UsesJson, part};
 use super::table::{Cell, Column, Table};
+use super::words::{Spoken, spoken};
 use habitat_base::units::{Hours, KilogramsCo2e, KilowattHours, Range, Usd};
 use habitat_planning::plan::{Assumed, Data, Limits, Plan, PlanStatus, Rejection, SolverReport, Switch, Total};
+use habitat_prediction::Finding;
 
 /// Output of `plan --json`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -76,7 +78,7 @@ pub struct PlanJson<'a> {
     pub solver: &'a SolverReport,
     /// Warnings on times and costs; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<&'a str>,
+    pub warnings: Vec<Spoken<Finding>>,
     /// Fallbacks that affect the result.
     pub notes: &'a [String],
 }
@@ -114,7 +116,7 @@ impl TotalJson {
 pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
     PlanJson {
         format: "habitat-plan",
-        version: 1,
+        version: 2,
         status: plan.status,
         workload,
         host: plan.host.name(),
@@ -136,7 +138,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         reasons: &plan.reasons,
         assumptions: plan.goal.assumed(),
         solver: &plan.solver,
-        warnings: plan.warnings.iter().map(|warning| warning.text.as_str()).collect(),
+        warnings: spoken(&plan.warnings),
         notes: &plan.notes,
     }
 }

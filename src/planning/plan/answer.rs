@@ -16,8 +16,8 @@ use super::{Goal, Objective, Part, Plan, PlanError, PlanStatus, Rejection, Rejec
 use crate::pricing::{Billing, OfferId, PriceBook, Tier};
 use habitat_base::text::{dollars, duration};
 use habitat_base::units::{Hours, Usd};
-use habitat_prediction::warning::distinct;
-use habitat_prediction::{Predictions, Warning};
+use habitat_prediction::finding::distinct;
+use habitat_prediction::{Finding, Predictions};
 
 /// Hours above which a note warns of a long plan.
 const LONG: f64 = 60.0 * 24.0;
@@ -302,7 +302,7 @@ impl Prepared {
     }
 
     /// Warnings of these configurations, without duplicates.
-    fn warnings(&self, configurations: impl Iterator<Item = usize>) -> Vec<Warning> {
+    fn warnings(&self, configurations: impl Iterator<Item = usize>) -> Vec<Finding> {
         let lists = configurations.map(|c| self.configurations[c].warnings.as_slice());
         distinct(lists).into_iter().map(|(warning, _)| warning.clone()).collect()
     }

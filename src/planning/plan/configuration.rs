@@ -23,7 +23,7 @@ use cost::used;
 use habitat_base::text::{clean, grouped};
 use habitat_base::units::{GpuSlug, Hours, Micros, Samples, UsdPerHour, most};
 use habitat_prediction::scale::{Layout, ModelParallel, Network};
-use habitat_prediction::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
+use habitat_prediction::{Estimate, Finding, Mode, Prediction, Predictions, Sharding};
 
 /// Dollars per hour above which a price is invalid.
 const MOST_PRICE: f64 = 1e9;
@@ -57,7 +57,7 @@ pub(crate) struct Configuration {
     /// Method of the step time, if the batch is not the profile's.
     sized: Option<String>,
     precision: Option<String>,
-    pub(crate) warnings: Vec<Warning>,
+    pub(crate) warnings: Vec<Finding>,
     memory_unknown: bool,
     pub(crate) losses: Losses,
     /// Source of the spot losses, in words.
@@ -297,7 +297,7 @@ impl Configuration {
             step: step.scaled.step,
             scaling: step.scaled.why,
             sized: step.why,
-            precision: prediction.precision_note.clone(),
+            precision: prediction.precision_note.as_ref().and_then(precision_words),
             warnings: prediction.warnings.clone(),
             memory_unknown: step.memory_unknown,
             losses: Losses::of(offer.tier, machines, &lost, &goal.assumptions),
@@ -470,4 +470,15 @@ fn term_words(term: u32, used: f64) -> String {
     let of = if terms > 1.5 { format!("{terms:.0} terms of {one} h") } else { format!("1 term of {one} h") };
     let idle = (1.0 - used / paid).max(0.0) * 100.0;
     format!("{} h paid ({of}), {used:.1} h used, {idle:.0} % idle", grouped(paid))
+}
+
+/// Words for the precision of a step, if it is not the recorded one or not the requested one.
+fn precision_words(finding: &Finding) -> Option<String> {
+    match finding {
+        Finding::ConvertedPrecision { from, to } => Some(format!("predicted in {to}, recorded in {from}")),
+        Finding::PrecisionKept { gpu, dtype, from, to } => {
+            Some(format!("{gpu} has no {dtype} tensor cores: predicted in {from}, not in {to}"))
+        }
+        _ => None,
+    }
 }

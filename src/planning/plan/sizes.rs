@@ -5,7 +5,7 @@ use super::{Goal, PlanError, RejectionKind, ShardingChoice};
 use habitat_base::units::{GIB, Micros, SHORTEST_STEP_US, most};
 use habitat_prediction::memory::Share;
 use habitat_prediction::scale::{Layout, MicroBatch, ScaleError, ScaledStep, optimizer_step};
-use habitat_prediction::{Estimate, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, WarningKind, Workload};
+use habitat_prediction::{Estimate, Finding, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, Workload};
 
 /// Maximum number of GPUs for a proposal to shard.
 const MOST_HINTED: u32 = 512;
@@ -53,7 +53,7 @@ pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Re
         return Err(PlanError::ModelParallelOfInference);
     }
     let all = &predictions.predictions;
-    if all.iter().any(|one| one.warnings.iter().any(|warning| warning.kind == WarningKind::Sharded)) {
+    if all.iter().any(|one| one.warnings.iter().any(Finding::is_sharded)) {
         return Err(PlanError::ModelParallelOfShare);
     }
     if parallel.pipeline > 1 && matches!(goal.sharding, ShardingChoice::Zero2 | ShardingChoice::Zero3) {
