@@ -42,8 +42,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use accept::{Accept, Risk, names as accept_names};
-pub use beside::{Beside, Fallback, Instead, Setback, With};
+pub use accept::{Accept, Risk};
+pub use beside::{Beside, Instead};
 pub use energy::{Draw, Footprint, PUE, WITH_REST};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
@@ -56,7 +56,7 @@ pub use limits::{Platform, other_platform};
 pub use no_plan::{Lift, NoPlan};
 pub use note::PlanNote;
 pub use prepared::Prepared;
-pub use reason::{FittingBatch, FittingSharding, Reason, SmallerBatch};
+pub use reason::Reason;
 pub use uses::{ByUse, Use};
 
 use crate::pricing::{Billing, Offer, OfferId, Tier};

@@ -62,8 +62,3 @@ pub enum Risk {
     /// [`Accept::Batch`], with the samples of the global batch; `None` if unknown.
     Batch(Option<u64>),
 }
-
-/// Values for the flag `--accept`.
-pub fn names(accept: &[Accept]) -> String {
-    accept.iter().map(|one| one.name()).collect::<Vec<_>>().join(",")
-}

@@ -6,7 +6,7 @@ use super::batch;
 use super::check::{check, check_sources};
 use super::explain;
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit, SAME};
+use super::problem::{Aim, Limit, SAME, over};
 use super::relax;
 use super::search::{Found, aims, best_single};
 use super::solve::Proof;
@@ -239,9 +239,6 @@ impl Prepared {
     }
 
     fn rejection(&self, c: usize, finish: f64, cost: f64, plan: &Plan, limit: &Limit) -> Reason {
-        let over = |value: f64, limit: Option<f64>| {
-            limit.filter(|limit| value > limit * (1.0 + SAME)).map(|limit| value - limit)
-        };
         let more = |value: f64, plans: f64| (value - plans).max(0.0);
         let (finish_hours, cost_usd, confidence) = (Hours::known(finish), Usd::known(cost), self.goal.confidence);
         if let Some(late) = over(finish, limit.deadline) {

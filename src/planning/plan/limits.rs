@@ -29,7 +29,6 @@ pub(super) fn is_one_machine(offer: &Offer) -> bool {
 fn named(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Option<Reason> {
     let is_provider = |name: &String| name.eq_ignore_ascii_case(&offer.provider);
     let is_region = |filter: &String| offer.is_in(filter);
-    let (provider, region) = (|| offer.provider.clone(), || offer.region.clone());
     if !limits.offers.is_empty() && !limits.offers.iter().any(|id| id == offer.id.as_str()) {
         return Some(Reason::OfferNotNamed);
     }
@@ -43,19 +42,19 @@ fn named(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Option<Reason> {
         return Some(Reason::GpuExcluded { gpu: gpu.clone() });
     }
     if !limits.providers.is_empty() && !limits.providers.iter().any(is_provider) {
-        return Some(Reason::ProviderNotNamed { provider: provider() });
+        return Some(Reason::ProviderNotNamed { provider: offer.provider.clone() });
     }
     if limits.exclude_providers.iter().any(is_provider) {
-        return Some(Reason::ProviderExcluded { provider: provider() });
+        return Some(Reason::ProviderExcluded { provider: offer.provider.clone() });
     }
     if limits.no_marketplace && offer.trust.market == Market::PeerToPeer {
         return Some(Reason::MarketplaceExcluded);
     }
     if !limits.regions.is_empty() && !limits.regions.iter().any(is_region) {
-        return Some(Reason::RegionNotNamed { region: region() });
+        return Some(Reason::RegionNotNamed { region: offer.region.clone() });
     }
     let filter = limits.exclude_regions.iter().find(|filter| is_region(filter))?.clone();
-    Some(Reason::RegionExcluded { region: region(), filter })
+    Some(Reason::RegionExcluded { region: offer.region.clone(), filter })
 }
 
 /// Limits on GPUs and price of all machines.

@@ -1,4 +1,4 @@
-//! Why no plan exists, and the changes that would allow one. [`NoPlan::code`] names each for programs; the sentences
+//! Why no plan exists, and the changes that would allow one. [`Coded::code`](crate::Coded::code) names each for programs; the sentences
 //! are made elsewhere. Amounts are exact; sentences round them up, so that a proposed change suffices.
 
 use serde::Serialize;
@@ -208,14 +208,4 @@ pub enum Lift {
     MaxCo2Kg(KilogramsCo2e),
     /// Offers with unknown emissions.
     UnknownCo2,
-}
-
-impl NoPlan {
-    /// All codes.
-    pub const CODES: &[&str] = <Self as strum::VariantNames>::VARIANTS;
-
-    /// Stable name for programs, as in JSON.
-    pub fn code(&self) -> &'static str {
-        self.into()
-    }
 }

@@ -1,4 +1,4 @@
-//! What a plan, part or configuration must say. [`PlanNote::code`] names each note for programs; the sentences are
+//! What a plan, part or configuration must say. [`Coded::code`](crate::Coded::code) names each note for programs; the sentences are
 //! made elsewhere.
 
 use serde::Serialize;
@@ -270,14 +270,4 @@ pub enum PlanNote {
         /// Dollars more than the cheapest offer for each job.
         more_usd: Usd,
     },
-}
-
-impl PlanNote {
-    /// All codes.
-    pub const CODES: &[&str] = <Self as strum::VariantNames>::VARIANTS;
-
-    /// Stable name for programs, as in JSON.
-    pub fn code(&self) -> &'static str {
-        self.into()
-    }
 }

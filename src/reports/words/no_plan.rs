@@ -6,6 +6,7 @@ use super::{Words, joined};
 use crate::format::number;
 use habitat_base::text::{dollars, duration, grouped};
 use habitat_base::units::GIB;
+use habitat_planning::Coded;
 use habitat_planning::plan::jobs::SharedLimit;
 use habitat_planning::plan::problem::SAME;
 use habitat_planning::plan::{Lift, Machines, NoPlan, RejectionKind};
@@ -171,11 +172,11 @@ impl Words for Lift {
 impl Words for SharedLimit {
     fn words(&self) -> String {
         match self {
-            Self::Budget(budget) => format!("the budget of ${} for all jobs", budget.get()),
-            Self::Price(most) => format!("the limit of ${}/h for all jobs", most.get()),
+            Self::BudgetUsd(budget) => format!("the budget of ${} for all jobs", budget.get()),
+            Self::UsdPerHour(most) => format!("the limit of ${}/h for all jobs", most.get()),
             Self::Quota(quota) => format!("the quota of {quota}"),
             Self::OneMachine(offer) => format!("the single machine {offer}"),
-            Self::Deadline(deadline) => format!("the deadline after {} h", deadline.get()),
+            Self::DeadlineHours(deadline) => format!("the deadline after {} h", deadline.get()),
         }
     }
 }
@@ -183,14 +184,14 @@ impl Words for SharedLimit {
 /// A shared limit raised by an amount in its unit; `machines` share a deadline.
 fn raised(limit: &SharedLimit, excess: f64, machines: usize) -> String {
     let change = match limit {
-        SharedLimit::Budget(_) => format!("spend {} more", more_dollars(excess)),
-        SharedLimit::Price(_) => format!("allow {} more per hour", more_dollars(excess)),
+        SharedLimit::BudgetUsd(_) => format!("spend {} more", more_dollars(excess)),
+        SharedLimit::UsdPerHour(_) => format!("allow {} more per hour", more_dollars(excess)),
         SharedLimit::Quota(quota) => {
             let more = up(excess, 1.0);
             format!("{more} more GPUs ({})", f64::from(quota.gpus) + more)
         }
         SharedLimit::OneMachine(_) => format!("add {} more", up(excess, 1.0)),
-        SharedLimit::Deadline(_) => {
+        SharedLimit::DeadlineHours(_) => {
             let on = if machines == 1 { "on the single machine".to_owned() } else { format!("on {machines} machines") };
             format!("allow {} more {on}", more_hours(excess))
         }

@@ -16,18 +16,15 @@ use habitat_base::units::{Hours, Usd, UsdPerHour};
 #[serde(rename_all = "snake_case")]
 pub enum SharedLimit {
     /// Dollars for all jobs.
-    #[serde(rename = "budget_usd")]
-    Budget(Usd),
+    BudgetUsd(Usd),
     /// Dollars per hour for all jobs.
-    #[serde(rename = "max_usd_per_hour")]
-    Price(UsdPerHour),
+    UsdPerHour(UsdPerHour),
     /// GPUs at the same time.
     Quota(Quota),
     /// A single machine: own, under contract, or of a marketplace host.
     OneMachine(OfferId),
     /// Hours of the jobs on a machine that are due by this deadline.
-    #[serde(rename = "deadline_hours")]
-    Deadline(Hours),
+    DeadlineHours(Hours),
 }
 
 /// The assignment, with the meaning of its indices.
@@ -53,11 +50,11 @@ impl SharedLimit {
     /// Maximum for all jobs together.
     pub(super) fn most(&self) -> f64 {
         match self {
-            Self::Budget(most) => most.get(),
-            Self::Price(most) => most.get(),
+            Self::BudgetUsd(most) => most.get(),
+            Self::UsdPerHour(most) => most.get(),
             Self::Quota(quota) => f64::from(quota.gpus),
             Self::OneMachine(_) => 1.0,
-            Self::Deadline(deadline) => deadline.get(),
+            Self::DeadlineHours(deadline) => deadline.get(),
         }
     }
 }
@@ -111,8 +108,8 @@ impl Model {
     }
 
     fn rent(&mut self, prepared: &[Prepared], shared: &Shared) {
-        self.limits.extend(shared.budget.map(SharedLimit::Budget));
-        self.limits.extend(shared.max_price.map(SharedLimit::Price));
+        self.limits.extend(shared.budget.map(SharedLimit::BudgetUsd));
+        self.limits.extend(shared.max_price.map(SharedLimit::UsdPerHour));
         self.limits.extend(shared.quotas.iter().cloned().map(SharedLimit::Quota));
         let mut single: Vec<&OfferId> = prepared
             .iter()
@@ -144,7 +141,7 @@ impl Model {
         deadlines.dedup();
         // One row per machine for each deadline.
         for (limit, deadline) in deadlines.iter().enumerate() {
-            self.limits.push(SharedLimit::Deadline(*deadline));
+            self.limits.push(SharedLimit::DeadlineHours(*deadline));
             self.assignment.bounds.extend(self.machines.iter().map(|_| Bound { most: deadline.get(), limit }));
         }
         let machines = self.assignment.machines.clone();
@@ -185,13 +182,13 @@ fn possible(of_job: &Prepared) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
 /// Amount of a limit that a configuration uses; `None` if the limit does not apply.
 fn used(limit: &SharedLimit, configuration: &Configuration, cost: f64) -> Option<f64> {
     match limit {
-        SharedLimit::Budget(_) => Some(cost),
-        SharedLimit::Price(_) => Some(configuration.price().get()),
+        SharedLimit::BudgetUsd(_) => Some(cost),
+        SharedLimit::UsdPerHour(_) => Some(configuration.price().get()),
         SharedLimit::Quota(quota) => {
             quota.applies(&configuration.offer, &configuration.gpu).then(|| f64::from(configuration.all_gpus()))
         }
         SharedLimit::OneMachine(offer) => (configuration.offer.id == *offer).then_some(1.0),
-        SharedLimit::Deadline(_) => None,
+        SharedLimit::DeadlineHours(_) => None,
     }
 }
 

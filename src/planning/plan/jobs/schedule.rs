@@ -155,7 +155,7 @@ impl<'a> Scheduler<'a> {
             (missed, ends) = (missed + late.max(0.0), ends + end);
         }
         for limit in &self.model.limits {
-            if let SharedLimit::Budget(budget) = limit {
+            if let SharedLimit::BudgetUsd(budget) = limit {
                 missed += (cost - budget.get() * (1.0 + SAME)).max(0.0);
             }
         }
@@ -228,7 +228,7 @@ impl<'a> Scheduler<'a> {
         inside.all(|time| {
             uses.iter().all(|(limit, amount)| {
                 let of = &self.model.limits[*limit];
-                if matches!(of, SharedLimit::Budget(_)) || !of.holds(time) {
+                if matches!(of, SharedLimit::BudgetUsd(_)) || !of.holds(time) {
                     return true;
                 }
                 let runs = placed.iter().filter(|other| other.start <= time && time + rounding(time) < other.end);
