@@ -42,7 +42,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use accept::{Accept, Risk};
+pub use accept::{Accept, Platform, Risk};
 pub use beside::{Beside, Instead};
 pub use energy::{Draw, Footprint, PUE, WITH_REST};
 pub use error::PlanError;
@@ -52,8 +52,8 @@ pub use goal::{
 };
 
 pub use answer::plan;
-pub use limits::{Platform, other_platform};
-pub use no_plan::{Lift, NoPlan};
+pub use limits::other_platform;
+pub use no_plan::{Lift, NoPlan, SharedLimit};
 pub use note::PlanNote;
 pub use prepared::Prepared;
 pub use reason::Reason;

@@ -7,8 +7,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::limits::Platform;
 use crate::pricing::Doubt;
+use habitat_prediction::Vendor;
 
 /// A risk to accept before an offer is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -45,6 +45,15 @@ impl Accept {
             Self::Batch => "batch",
         }
     }
+}
+
+/// Software platform of a step: vendor of the GPU, and whether the host has ARM CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Platform {
+    /// Vendor of the GPU.
+    pub vendor: Vendor,
+    /// Whether the host has ARM CPUs.
+    pub arm: bool,
 }
 
 /// A risk of an offer that the user has to accept.

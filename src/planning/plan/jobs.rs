@@ -24,7 +24,6 @@ use habitat_prediction::{Predictions, Warning};
 
 pub use check::check;
 use model::Model;
-pub use model::SharedLimit;
 use schedule::Scheduler;
 
 /// One of the jobs.

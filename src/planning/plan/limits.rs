@@ -1,10 +1,8 @@
 //! Limits of a goal on single offers, the reasons for rejections, and the risks to accept.
 
-use serde::Serialize;
-
 use super::batch::Refusal;
 use super::goal::{Limits, Quota};
-use super::{Accept, Reason, Risk};
+use super::{Accept, Platform, Reason, Risk};
 use crate::pricing::{Doubt, Market, Offer, Tier};
 use habitat_base::units::GpuSlug;
 use habitat_prediction::{GpuFacts, Predictions, Vendor};
@@ -104,15 +102,6 @@ impl Quota {
             && self.gpu.as_ref().is_none_or(|own| own == gpu)
             && self.tier.is_none_or(|own| own == offer.tier)
     }
-}
-
-/// Software platform of a step: vendor of the GPU, and whether the host has ARM CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Platform {
-    /// Vendor of the GPU.
-    pub vendor: Vendor,
-    /// Whether the host has ARM CPUs.
-    pub arm: bool,
 }
 
 impl Platform {

@@ -3,7 +3,6 @@
 
 use serde::Serialize;
 
-use super::jobs::SharedLimit;
 use super::{Amount, Machines, Quota, Reason, RejectionKind};
 use crate::pricing::OfferId;
 use habitat_base::units::{Bytes, Hours, KilogramsCo2e, Usd, UsdPerHour};
@@ -157,6 +156,22 @@ pub enum NoPlan {
         /// Why.
         why: String,
     },
+}
+
+/// A limit shared by the jobs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SharedLimit {
+    /// Dollars for all jobs.
+    BudgetUsd(Usd),
+    /// Dollars per hour for all jobs.
+    UsdPerHour(UsdPerHour),
+    /// GPUs at the same time.
+    Quota(Quota),
+    /// A single machine: own, under contract, or of a marketplace host.
+    OneMachine(OfferId),
+    /// Hours of the jobs on a machine that are due by this deadline.
+    DeadlineHours(Hours),
 }
 
 /// A limit on offers to lift, or its smallest value that allows a plan.

@@ -7,9 +7,8 @@ use crate::format::number;
 use habitat_base::text::{dollars, duration, grouped};
 use habitat_base::units::GIB;
 use habitat_planning::Coded;
-use habitat_planning::plan::jobs::SharedLimit;
 use habitat_planning::plan::problem::SAME;
-use habitat_planning::plan::{Lift, Machines, NoPlan, RejectionKind};
+use habitat_planning::plan::{Lift, Machines, NoPlan, RejectionKind, SharedLimit};
 
 /// Rounds up to a multiple of `step`, ignoring rounding errors.
 fn up(value: f64, step: f64) -> f64 {

@@ -1,31 +1,13 @@
 //! Builds the assignment of prepared jobs: the ways of each, and the shared limits.
 
-use serde::Serialize;
-
 use super::super::assignment::{Assigned, Assignment, Bound, Way};
 use super::super::configuration::Configuration;
 use super::super::limits;
 use super::super::problem::SAME;
-use super::super::{Prepared, Quota};
+use super::super::{Prepared, SharedLimit};
 use super::{Answer, Chosen, Shared, Supply};
 use crate::pricing::OfferId;
-use habitat_base::units::{Hours, Usd, UsdPerHour};
-
-/// A limit shared by the jobs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SharedLimit {
-    /// Dollars for all jobs.
-    BudgetUsd(Usd),
-    /// Dollars per hour for all jobs.
-    UsdPerHour(UsdPerHour),
-    /// GPUs at the same time.
-    Quota(Quota),
-    /// A single machine: own, under contract, or of a marketplace host.
-    OneMachine(OfferId),
-    /// Hours of the jobs on a machine that are due by this deadline.
-    DeadlineHours(Hours),
-}
+use habitat_base::units::{Hours, Usd};
 
 /// The assignment, with the meaning of its indices.
 #[derive(Debug)]

@@ -3,11 +3,11 @@
 //! Kolisch 1996), so starts need not be chosen. Iterated local search over ways and orders (Lourenço, Martin and
 //! Stützle 2003); deterministic.
 
-use super::super::Prepared;
 use super::super::assignment::Assigned;
 use super::super::problem::SAME;
 use super::super::solve::{Proof, Settings, SolveError};
-use super::model::{Model, SharedLimit};
+use super::super::{Prepared, SharedLimit};
+use super::model::Model;
 use super::slots::rounding;
 use super::{Answer, Chosen};
 use habitat_base::units::Hours;

@@ -6,11 +6,11 @@
 //! of such times and of the hours of other jobs therefore include all starts that are needed (the normal patterns of
 //! packing; Christofides and Whitlock 1977). If there are too many, only [`super::schedule`] searches for a plan.
 
-use super::super::Prepared;
 use super::super::assignment::{Assignment, Bound, Way};
 use super::super::problem::SAME;
 use super::super::solve::Settings;
-use super::model::{Model, SharedLimit};
+use super::super::{Prepared, SharedLimit};
+use super::model::Model;
 use habitat_base::units::Hours;
 
 /// Maximum number of starts.
