@@ -135,7 +135,7 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
         .filter(|(_, time, cost)| *time <= deadline && limit.budget.is_none_or(|budget| *cost <= budget))
         .min_by(|a, b| a.2.total_cmp(&b.2))
         .map(|(configuration, time, cost)| NoPlan::AtExpectedTime {
-            with: configuration.label(),
+            with: vec![configuration.label()],
             hours: Hours::known(time),
             cost_usd: Usd::known(cost),
         })

@@ -76,7 +76,7 @@ pub enum NoPlan {
     /// An offer meets the limits at its expected time.
     AtExpectedTime {
         /// Its machines.
-        with: Machines,
+        with: Vec<Machines>,
         /// Expected hours.
         hours: Hours,
         /// Expected cost.
@@ -167,7 +167,7 @@ pub enum SharedLimit {
     /// Dollars per hour for all jobs.
     UsdPerHour(UsdPerHour),
     /// GPUs at the same time.
-    Quota(Quota),
+    Quota(Box<Quota>),
     /// A single machine: own, under contract, or of a marketplace host.
     OneMachine(OfferId),
     /// Hours of the jobs on a machine that are due by this deadline.

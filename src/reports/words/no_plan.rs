@@ -82,7 +82,7 @@ impl Words for NoPlan {
             }
             Self::AtExpectedTime { with, hours, cost_usd } => format!(
                 "at the expected time, instead of the upper end of its range, {} meets the limits: {}, {}",
-                with.words(),
+                label(with),
                 duration(hours.get()),
                 dollars(cost_usd.get())
             ),

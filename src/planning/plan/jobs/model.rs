@@ -92,7 +92,7 @@ impl Model {
     fn rent(&mut self, prepared: &[Prepared], shared: &Shared) {
         self.limits.extend(shared.budget.map(SharedLimit::BudgetUsd));
         self.limits.extend(shared.max_price.map(SharedLimit::UsdPerHour));
-        self.limits.extend(shared.quotas.iter().cloned().map(SharedLimit::Quota));
+        self.limits.extend(shared.quotas.iter().cloned().map(Box::new).map(SharedLimit::Quota));
         let mut single: Vec<&OfferId> = prepared
             .iter()
             .flat_map(|of_job| &of_job.configurations)
