@@ -23,7 +23,10 @@ use std::process::{Command as Process, ExitCode, Stdio};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use habitat_tui::Coded;
+use habitat_tui::plan::{NoPlan, PlanNote, Reason};
 use habitat_tui::predict::Finding;
+use habitat_tui::pricing::{Doubt, Unusable};
 use habitat_tui::profile::Sample;
 use habitat_tui::settings::args::{Cli, Command, PricesArgs, PricesCommand};
 use habitat_tui::store::bundled;
@@ -31,7 +34,13 @@ use habitat_tui::units::GpuSlug;
 use libtest_mimic::Trial;
 
 trials! {
-    always () => [every_relative_link_leads_somewhere, the_book_has_every_paper, every_command_is_known, every_finding_is_listed],
+    always () => [
+        every_relative_link_leads_somewhere,
+        the_book_has_every_paper,
+        every_command_is_known,
+        every_code_is_listed,
+        every_finding_is_listed,
+    ],
 }
 
 fn main() -> ExitCode {
@@ -135,6 +144,27 @@ fn every_finding_is_listed() {
         let fields: BTreeSet<String> = finding["properties"].as_object().unwrap().keys().cloned().collect();
         let listed: BTreeSet<String> = quoted(row[3]).into_iter().chain(["code".to_owned()]).collect();
         assert_eq!(listed, fields, "{}", row[1]);
+    }
+}
+
+/// The first column of a table below a heading of `docs/formats.md`, without its title.
+fn listed_codes(text: &str, heading: &str) -> Vec<String> {
+    let (_, below) = text.split_once(&format!("\n### {heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
+    let rows = below.lines().take_while(|line| !line.starts_with('#')).filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| row.split('`').next().unwrap().to_owned()).collect()
+}
+
+/// Programs read the codes of notes and reasons: none is missing, and none is listed that is not.
+fn every_code_is_listed() {
+    let text = read("docs/formats.md");
+    for (heading, codes) in [
+        ("Doubts about a price", Doubt::CODES),
+        ("Prices that plans do not use", Unusable::CODES),
+        ("Offers that are not in a plan", Reason::CODES),
+        ("No plan", NoPlan::CODES),
+        ("Notes on plans and parts", PlanNote::CODES),
+    ] {
+        assert_eq!(listed_codes(&text, heading), codes, "{heading}");
     }
 }
 

@@ -365,7 +365,7 @@ fn a_calibration_counts_on_gpus_that_were_not_trained_on() {
             ..Options::default()
         };
         let found = predict(&shapes, &catalog, &options).unwrap().predictions.remove(0);
-        (time(&found, 0), time(&found, 1), joined(&found.notes))
+        (time(&found, 0), time(&found, 1), joined(&found.notes, "; "))
     };
     let calibration = |slug: &str, tflops: f64, gbps: f64| {
         let figure = |value: f64| format!("{{ median = {value}, low = {value}, high = {value}, regions = 9 }}");

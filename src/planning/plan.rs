@@ -23,8 +23,11 @@ mod frontier;
 mod goal;
 pub mod jobs;
 mod limits;
+mod no_plan;
+mod note;
 mod prepared;
 pub mod problem;
+mod reason;
 mod relax;
 pub mod search;
 mod sizes;
@@ -39,10 +42,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use accept::{Accept, names as accept_names};
-pub use assumptions::Assumed;
-pub use beside::{Beside, Fallback, Instead};
-pub use energy::{Draw, Footprint, WITH_REST};
+pub use accept::{Accept, Platform, Risk};
+pub use beside::{Beside, Instead};
+pub use energy::{Draw, Footprint, PUE, WITH_REST};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
 pub use goal::{
@@ -51,10 +53,13 @@ pub use goal::{
 
 pub use answer::plan;
 pub use limits::other_platform;
+pub use no_plan::{Lift, NoPlan, SharedLimit};
+pub use note::PlanNote;
 pub use prepared::Prepared;
+pub use reason::Reason;
 pub use uses::{ByUse, Use};
 
-use crate::pricing::{Billing, Offer, OfferId};
+use crate::pricing::{Billing, Offer, OfferId, Tier};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::scale::ModelParallel;
 use habitat_prediction::{Finding, Host, Sharding};
@@ -81,7 +86,7 @@ pub struct Plan {
     /// Rejected offers with their reasons, in the order of the price book.
     pub rejected: Vec<Rejection>,
     /// Reasons why no plan exists and changes that would allow one; empty otherwise.
-    pub reasons: Vec<String>,
+    pub reasons: Vec<NoPlan>,
     /// The work.
     pub work: Amount,
     /// The goal.
@@ -93,7 +98,7 @@ pub struct Plan {
     /// Warnings of the predictions, to show with times and costs.
     pub warnings: Vec<Finding>,
     /// Fallbacks and assumptions that affect the result.
-    pub notes: Vec<String>,
+    pub notes: Vec<PlanNote>,
 }
 
 impl Plan {
@@ -175,7 +180,7 @@ pub struct Part {
     /// Energy and emissions.
     pub footprint: Footprint,
     /// Notes on the hours and the step time.
-    pub notes: Vec<String>,
+    pub notes: Vec<PlanNote>,
 }
 
 impl Part {
@@ -208,6 +213,27 @@ impl Part {
         let update = self.global_batch_size.map_or(f64::from(self.replicas()), |batch| batch as f64);
         self.work.get() / update
     }
+}
+
+/// Machines of an offer that do the work.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Machines {
+    /// The offer.
+    pub offer: OfferId,
+    /// Provider.
+    pub provider: String,
+    /// Region.
+    pub region: String,
+    /// Purchase option.
+    pub tier: Tier,
+    /// The GPU.
+    pub gpu: GpuSlug,
+    /// GPUs of all machines.
+    #[serde(rename = "gpu_count")]
+    pub all_gpus: u32,
+    /// Number of machines.
+    #[serde(rename = "nodes")]
+    pub machines: u32,
 }
 
 /// Terms of a contract, paid in full, for the expected hours.
@@ -265,17 +291,12 @@ impl Total {
 }
 
 /// A rejected offer.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "RejectedJson")]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Rejection {
     /// Name of the offer.
-    #[schemars(with = "String")]
     pub offer: OfferId,
-    /// Kind of reason.
-    #[schemars(with = "String")]
-    pub kind: RejectionKind,
     /// The reason, with the numbers.
-    pub reason: String,
+    pub reason: Reason,
 }
 
 /// Kind of reason for a rejection.
@@ -310,28 +331,6 @@ pub enum RejectionKind {
     Emissions,
     /// Possible, but not the best.
     Dominated,
-}
-
-impl RejectionKind {
-    /// Words for the kind, to follow a number of offers.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::UnusablePrice => "without a usable price",
-            Self::UnknownGpu => "with an unknown GPU",
-            Self::NoPrediction => "without a prediction",
-            Self::Memory => "without enough memory",
-            Self::MemoryUnknown => "on which the step may not fit",
-            Self::EmissionsUnknown => "with unknown emissions",
-            Self::GlobalBatch => "whose batches do not divide the global batch",
-            Self::Layout => "whose GPUs do not form whole replicas of the model",
-            Self::NotAccepted => "that need --accept",
-            Self::Limits => "outside the limits set",
-            Self::Deadline => "too slow",
-            Self::Budget => "over budget",
-            Self::Emissions => "over the emission limit",
-            Self::Dominated => "not the best",
-        }
-    }
 }
 
 /// The solver and its result.

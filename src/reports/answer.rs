@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use super::verdict;
+use super::words::{Words, price};
 use super::{format, run};
 use habitat_base::text::{capitalised, clean};
 use habitat_base::units::{OpenRange, UsdPerHour};
@@ -225,11 +226,11 @@ pub fn method_words(step: &Estimate) -> String {
 fn offer_words(predictions: &Predictions, pick: &Pick) -> String {
     let kind = pick.offer.as_ref().map_or("", |it| &it.offer.instance_type);
     let platform = other_platform(predictions, &predictions.predictions[pick.index].gpu, kind);
-    let platform = platform.map_or_else(String::new, |platform| format!(", {platform}"));
+    let platform = platform.map_or_else(String::new, |platform| format!(", {}", platform.words()));
     let Some(Priced { offer, price_per_gpu, .. }) = &pick.offer else {
         return format!("no offer known{platform}");
     };
-    let marks = offer.trust.marks();
+    let marks = price::marks(&offer.trust.doubts);
     let doubt = if marks.is_empty() { String::new() } else { format!(" (in doubt: {marks})") };
     let price = format::price(*price_per_gpu);
     // Show how many GPUs are rented together, since the price is per GPU.

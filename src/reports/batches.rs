@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::format;
 use super::predictions::write_warnings;
 use super::table::{Cell, Column, Table};
-use super::words::{self, joined, spoken};
+use super::words::{self, Told, joined};
 use habitat_base::text;
 use habitat_base::units::Micros;
 use habitat_prediction::Fits;
@@ -66,7 +66,7 @@ fn cells(sweep: &Sweep, gpu: &GpuSweep, row: &SweepRow) -> Vec<Cell> {
             step.method,
         ),
         Cell::text(&memory.reason),
-        Cell::text(joined(&sweep.warnings)),
+        Cell::text(joined(&sweep.warnings, "; ")),
     ]
 }
 
@@ -208,8 +208,8 @@ pub fn json(sweep: &Sweep) -> Value {
             "computed": line.is_computed(),
         })),
         "gpus": gpus,
-        "warnings": spoken(&sweep.warnings),
-        "notes": spoken(&sweep.notes),
+        "warnings": Told::all(&sweep.warnings),
+        "notes": Told::all(&sweep.notes),
     })
 }
 
@@ -250,6 +250,6 @@ fn gpu_json(sweep: &Sweep, gpu: &GpuSweep) -> Value {
         "largest_batch": gpu.largest,
         "rows": rows,
         "families": families,
-        "notes": spoken(&gpu.notes),
+        "notes": Told::all(&gpu.notes),
     })
 }

@@ -5,9 +5,11 @@ use serde::Serialize;
 
 use super::format;
 use super::parts::{PartJson, gpu_words, part};
+use super::words::plan::accept_names;
+use super::words::{self, Words};
 use habitat_base::text::{clean, duration};
 use habitat_base::units::{Hours, Usd};
-use habitat_planning::plan::{Accept, Beside, Objective, Part, Plan, PlanStatus, accept_names};
+use habitat_planning::plan::{Accept, Beside, Instead, Objective, Part, Plan, PlanStatus};
 use habitat_planning::pricing::region;
 
 /// An offer that the user would have to accept first.
@@ -16,7 +18,7 @@ pub struct BesideJson<'a> {
     /// Values of `--accept` that admit the offer: `spot`, `marketplace`, `doubted`, `platform`, `batch`.
     pub accept: Vec<&'static str>,
     /// The same in words.
-    pub what: &'a str,
+    pub what: String,
     /// The offer with all the work of the plan.
     pub part: PartJson<'a>,
     /// Event in which it fails, such as `that host is gone`.
@@ -29,21 +31,21 @@ pub struct BesideJson<'a> {
     pub fails_hours: Option<f64>,
     /// Offer used if it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fails_with: Option<&'a str>,
+    pub fails_with: Option<String>,
 }
 
 /// JSON form of the offers to accept.
 pub(crate) fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
     fn one(beside: &Beside) -> BesideJson<'_> {
-        let then = beside.fallback.then.as_ref();
+        let then = beside.then.as_ref();
         BesideJson {
             accept: beside.accept.iter().map(|accept| accept.name()).collect(),
-            what: &beside.what,
+            what: what(beside),
             part: part(&beside.part),
-            fails_when: beside.fallback.when,
+            fails_when: setback(beside),
             fails_cost_usd: then.map(|then| then.cost.get()),
             fails_hours: then.map(|then| then.hours.get()),
-            fails_with: then.map(|then| then.with.as_str()),
+            fails_with: then.map(|then| with(beside, then)),
         }
     }
     plan.beside.iter().map(one).collect()
@@ -127,19 +129,50 @@ pub fn heading(plan: &Plan) -> &'static str {
     }
 }
 
+/// Event in which the offer fails, to follow `if`.
+pub fn setback(beside: &Beside) -> &'static str {
+    match &beside.accept[..] {
+        [Accept::Batch] => "it needs as many updates",
+        needs if needs.contains(&Accept::Marketplace) => "that host is gone",
+        needs if needs.contains(&Accept::Spot) => "no spot machine is available",
+        needs if needs.contains(&Accept::Doubted) => "that price is gone",
+        _ => "your program does not run there",
+    }
+}
+
+/// What does the work instead.
+fn with(beside: &Beside, then: &Instead) -> String {
+    match (&then.with, &beside.accept[..]) {
+        (Some(machines), _) => machines.words(),
+        (None, [Accept::Batch]) => "the same machine".to_owned(),
+        (None, _) => "the plan above".to_owned(),
+    }
+}
+
+/// The risks to accept.
+pub fn what(beside: &Beside) -> String {
+    words::joined(&beside.risks, ", ")
+}
+
 /// The condition to accept, and cost, hours and offer if accepted.
 pub fn gain(beside: &Beside) -> String {
     let Part { cost, hours, .. } = &beside.part;
-    format!("{}: {} in {}, {}", beside.what, format::usd(cost.mid), format::hours(hours.mid), offer_words(&beside.part))
+    format!(
+        "{}: {} in {}, {}",
+        what(beside),
+        format::usd(cost.mid),
+        format::hours(hours.mid),
+        offer_words(&beside.part)
+    )
 }
 
 /// Cost of the work if the accepted offer fails.
 pub(crate) fn risk(beside: &Beside) -> String {
-    let then = beside.fallback.then.as_ref().map_or_else(
+    let then = beside.then.as_ref().map_or_else(
         || "nothing else meets the limits".to_owned(),
-        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), then.with),
+        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), with(beside, then)),
     );
-    format!("if {}: {then}", beside.fallback.when)
+    format!("if {}: {then}", setback(beside))
 }
 
 /// The flag that accepts the offer.

@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::format;
 use super::predictions::write_warnings;
 use super::table::{Cell, Column, Table};
-use super::words::{Spoken, joined, spoken};
+use super::words::{Told, joined};
 use habitat_base::text;
 use habitat_base::units::{Micros, Range};
 use habitat_prediction::compare::{Comparison, OnGpu, Validated};
-use habitat_prediction::{Estimate, Method, Shared};
+use habitat_prediction::{Estimate, Method};
 use habitat_step::profile::{Origin, Workload};
 
 /// Output of `predict --all-methods --json`.
@@ -36,7 +36,7 @@ pub struct ComparisonJson<'a> {
     pub gpus: Vec<GpuJson<'a>>,
     /// Warnings that concern all times; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Spoken<Shared>>,
+    pub warnings: Vec<Told>,
 }
 
 /// A method.
@@ -137,7 +137,7 @@ pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
                 disagreement: on.disagreement.as_deref(),
             })
             .collect(),
-        warnings: spoken(&comparison.warnings),
+        warnings: Told::all(&comparison.warnings),
     }
 }
 
@@ -167,7 +167,7 @@ pub fn table(comparison: &Comparison) -> Table {
         Column::text("used", "taken"),
         Column::text("", "warnings"),
     ]);
-    let warnings = joined(&comparison.warnings);
+    let warnings = joined(&comparison.warnings, "; ");
     for on in &comparison.gpus {
         if let Some(step) = &on.recorded {
             // A measured step has a median only, no range.

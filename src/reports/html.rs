@@ -13,7 +13,9 @@ use markup::{details, escaped, facts, list, paragraph, section, table};
 
 use super::answer::{self, Answer, Picks};
 use super::table::Table;
-use super::{beside, difference, format, goal, parts, predictions, summary, uses, verdict, waits, words};
+use super::words::assumed::assumed;
+use super::words::{self, Words};
+use super::{beside, difference, format, goal, parts, predictions, summary, uses, verdict, waits};
 use habitat_base::text::{capitalised, clean};
 use habitat_base::units::{Hours, Micros, Range};
 use habitat_planning::plan::value::{best_firm_value, best_value};
@@ -258,12 +260,14 @@ impl Report<'_> {
         let warnings: String = warnings.iter().map(|warning| paragraph("warning", &capitalised(warning))).collect();
         let of_plan =
             self.plan.iter().flat_map(|plan| plan.notes.iter().chain(plan.parts.iter().flat_map(|part| &part.notes)));
-        warnings + &list(of_plan.chain(&words::all(&self.predictions.notes)).map(|note| capitalised(note)))
+        let of_plan = of_plan.map(|note| capitalised(&note.words()));
+        let of_steps = words::all(&self.predictions.notes);
+        warnings + &list(of_plan.chain(of_steps.iter().map(|note| capitalised(note))))
     }
 
     fn assumptions(&self) -> String {
         let Some(plan) = self.plan else { return String::new() };
-        let assumed = plan.goal.assumed();
+        let assumed = assumed(&plan.goal);
         let assumed: Vec<_> =
             assumed.into_iter().map(|one| (one.name.to_string(), format!("{} ({})", one.value, one.source))).collect();
         facts(&assumed)
@@ -286,7 +290,7 @@ fn plan_verdict(plan: &Plan) -> Vec<String> {
             let room: Vec<String> = [verdict].into_iter().chain(beside::room(plan)).collect();
             vec![format!("{}.", room.join("; "))]
         }
-        None => std::iter::once("No plan meets these limits.".to_owned()).chain(plan.reasons.iter().cloned()).collect(),
+        None => std::iter::once("No plan meets these limits.".to_owned()).chain(words::of_all(&plan.reasons)).collect(),
     }
 }
 

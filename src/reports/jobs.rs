@@ -10,15 +10,15 @@ use super::plan_form::PlanFormError;
 use super::plans::TotalJson;
 use super::table::{Cell, Column, Table};
 use super::timeline::{self, Lane};
-use super::words::{Spoken, spoken};
+use super::words::assumed::{Assumed, assumed};
+use super::words::{self, Told};
 use super::{format, predictions, uses};
 use crate::theme::Role;
 use habitat_base::text;
 use habitat_base::units::{Hours, Range};
 use habitat_planning::plan::jobs::{Aim, JobsPlan, PlannedJob};
-use habitat_planning::plan::{Assumed, Confidence, PlanStatus, Quota, SolverReport, Total};
+use habitat_planning::plan::{Confidence, PlanStatus, Quota, SolverReport, Total};
 use habitat_planning::pricing::region;
-use habitat_prediction::Finding;
 
 /// Output of `plan-jobs --json`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -26,7 +26,7 @@ use habitat_prediction::Finding;
 pub struct JobsJson<'a> {
     /// Always `habitat-jobs-plan`.
     pub format: &'static str,
-    /// Version of the format, 1.
+    /// Version of the format, 2.
     pub version: u32,
     /// `optimal`, `gap_limit`, `time_limit` or `infeasible`. `time_limit` without jobs: none found in time, so it is
     /// unknown whether a plan exists.
@@ -61,15 +61,15 @@ pub struct JobsJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lower_bound: Option<f64>,
     /// Reasons why no plan exists, and changes that would allow one.
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    pub reasons: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<Told>,
     /// The solver.
     pub solver: &'a SolverReport,
     /// Warnings on the predicted times; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Spoken<Finding>>,
+    pub warnings: Vec<Told>,
     /// Fallbacks that affect the result.
-    pub notes: &'a [String],
+    pub notes: Vec<Told>,
 }
 
 /// One job of the plan.
@@ -90,9 +90,9 @@ pub struct JobJson<'a> {
     /// Offer and GPUs that run it.
     pub part: PartJson<'a>,
     /// Assumptions about the job, with their sources.
-    pub assumptions: &'a [Assumed],
+    pub assumptions: Vec<Assumed>,
     /// Notes on the job.
-    pub notes: &'a [String],
+    pub notes: Vec<Told>,
 }
 
 /// Builds the JSON form.
@@ -112,10 +112,10 @@ pub(crate) fn json(plan: &JobsPlan) -> JobsJson<'_> {
         jobs: plan.jobs.iter().map(job).collect(),
         total: plan.total.as_ref().map(TotalJson::new),
         lower_bound: plan.bound,
-        reasons: &plan.reasons,
+        reasons: Told::all(&plan.reasons),
         solver: &plan.solver,
-        warnings: spoken(&plan.warnings),
-        notes: &plan.notes,
+        warnings: Told::all(&plan.warnings),
+        notes: Told::all(&plan.notes),
     }
 }
 
@@ -127,8 +127,8 @@ fn job(job: &PlannedJob) -> JobJson<'_> {
         end_hours: job.end.map(Hours::get),
         deadline_hours: job.deadline.map(Into::into),
         part: parts::part(&job.part),
-        assumptions: &job.assumptions,
-        notes: &job.notes,
+        assumptions: assumed(&job.goal),
+        notes: Told::all(&job.notes),
     }
 }
 
@@ -289,10 +289,11 @@ pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
     lines.extend(taken.enumerate().map(|(at, words)| line(if at == 0 { "of it" } else { "" }, words)));
     lines.push(line("energy", parts::footprint_words(&part.footprint)));
     lines.extend(parts::batch_words(part).map(|words| line("batch", words)));
-    lines.extend(part.notes.iter().map(|note| line("", text::clean(note, 400))));
-    lines.extend(job.notes.iter().map(|note| line("note", text::clean(note, 400))));
-    lines
-        .extend(job.assumptions.iter().map(|of| line("assumed", format!("{}: {} ({})", of.name, of.value, of.source))));
+    lines.extend(words::of_all(&part.notes).map(|note| line("", text::clean(&note, 400))));
+    lines.extend(words::of_all(&job.notes).map(|note| line("note", text::clean(&note, 400))));
+    lines.extend(
+        assumed(&job.goal).iter().map(|of| line("assumed", format!("{}: {} ({})", of.name, of.value, of.source))),
+    );
     lines
 }
 
@@ -382,7 +383,7 @@ pub fn write(plan: &JobsPlan, out: &mut dyn Write) -> io::Result<()> {
     predictions::write_warnings(&plan.warnings, out)?;
     let Some(total) = &plan.total else {
         writeln!(out, "{NO_PLAN}")?;
-        for reason in &plan.reasons {
+        for reason in words::of_all(&plan.reasons) {
             writeln!(out, "  {reason}")?;
         }
         return Ok(());
@@ -400,15 +401,15 @@ pub fn write(plan: &JobsPlan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     for job in &plan.jobs {
         let batch = parts::batch_words(&job.part);
-        let words: Vec<&str> = batch.iter().chain(&job.part.notes).map(String::as_str).collect();
+        let words: Vec<String> = batch.into_iter().chain(words::of_all(&job.part.notes)).collect();
         writeln!(out, "  {}: {}", job.name, words.join("; "))?;
     }
     for job in &plan.jobs {
-        for note in &job.notes {
+        for note in words::of_all(&job.notes) {
             writeln!(out, "note: {}: {note}", job.name)?;
         }
     }
-    for note in &plan.notes {
+    for note in words::of_all(&plan.notes) {
         writeln!(out, "note: {note}")?;
     }
     Ok(())

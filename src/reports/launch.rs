@@ -12,7 +12,7 @@ mod yaml;
 
 use std::fmt;
 
-use super::format;
+use super::{format, words};
 use habitat_base::text;
 use habitat_base::units::Hours;
 use habitat_planning::plan::{Part, Plan, Switch};
@@ -106,7 +106,7 @@ pub fn texts(
     partition: Option<&str>,
 ) -> Result<Vec<String>, LaunchError> {
     if plan.parts.is_empty() {
-        return Err(LaunchError::NoPlan(plan.reasons.join("; ")));
+        return Err(LaunchError::NoPlan(words::joined(&plan.reasons, "; ")));
     }
     let jobs = plan.parts.iter().enumerate().map(|(index, part)| Job {
         part,

@@ -1,11 +1,13 @@
 //! Price book as a table and as JSON.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
 use super::table::{Cell, Column, Table};
+use super::words::{Told, Words, price};
 use habitat_base::units::{GpuSlug, UsdPerHour};
-use habitat_planning::pricing::{Offer, Trust};
+use habitat_planning::pricing::{Doubt, Offer, Trust};
 
 /// An offer in `offers --json`; unknown fields are absent.
 #[derive(Debug, Serialize)]
@@ -31,12 +33,34 @@ pub struct OfferJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     price_as_of: Option<String>,
     #[serde(flatten)]
-    trust: &'a Trust,
+    trust: TrustJson<Told>,
     source: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    unusable: Option<&'a str>,
+    unusable: Option<Told>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
+}
+
+/// Trustworthiness of a price.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Trust")]
+pub struct TrustJson<D> {
+    /// Days from the date of the price to the day of planning; absent if the source has no date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_age_days: Option<i32>,
+    /// Seller: `provider` or `peer-to-peer`.
+    market: &'static str,
+    /// Reasons to doubt the price; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    price_doubts: Vec<D>,
+}
+
+impl<D> TrustJson<D> {
+    /// With each doubt as text or with its code.
+    pub(super) fn new(trust: &Trust, doubt: fn(&Doubt) -> D) -> Self {
+        let price_doubts = trust.doubts.iter().map(doubt).collect();
+        Self { price_age_days: trust.age_days, market: trust.market.name(), price_doubts }
+    }
 }
 
 /// Columns of [`Trust`], which follow the date of the price.
@@ -51,7 +75,7 @@ pub(super) fn trust_cells(trust: &Trust) -> [Cell; 3] {
     [
         Cell::maybe(trust.age_days, Cell::text),
         Cell::text(trust.market.name()),
-        Cell::new(trust.marks(), trust.reasons()),
+        Cell::new(price::marks(&trust.doubts), price::doubts(&trust.doubts)),
     ]
 }
 
@@ -68,13 +92,13 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
         gpu_name: &offer.gpu_name,
         gpu_count: offer.gpu_count,
         price_usd_per_hour: offer.price.get(),
-        price_made_of: offer.price_made_of(),
+        price_made_of: price::made_of(offer),
         paid_usd_per_hour: offer.held.and_then(|held| held.paid()).map(UsdPerHour::get),
         term_hours: offer.term_hours,
         price_as_of: offer.as_of.map(|date| date.to_string()),
-        trust: &offer.trust,
+        trust: TrustJson::new(&offer.trust, Told::new),
         source: &offer.source,
-        unusable: offer.unusable.as_deref(),
+        unusable: offer.unusable.as_ref().map(Told::new),
         note: offer.note.as_deref(),
     }
 }
@@ -92,7 +116,7 @@ pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
         Column::text("as of", "price_as_of"),
     ];
     let offers: Vec<&Offer> = offers.into_iter().collect();
-    let made_of = if offers.iter().any(|offer| offer.price_made_of().is_some()) { "price breakdown" } else { "" };
+    let made_of = if offers.iter().any(|offer| price::made_of(offer).is_some()) { "price breakdown" } else { "" };
     let last = [
         Column::text(made_of, "price_made_of"),
         Column::text("not usable because", "unusable"),
@@ -113,10 +137,10 @@ pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
             Cell::maybe(offer.as_of, Cell::text),
         ];
         row.extend(trust_cells(&offer.trust));
-        let made_of = offer.price_made_of().unwrap_or_default();
+        let made_of = price::made_of(offer).unwrap_or_default();
         row.extend([
             Cell::text(made_of),
-            Cell::text(offer.unusable.as_deref().unwrap_or("")),
+            Cell::text(offer.unusable.as_ref().map(Words::words).unwrap_or_default()),
             Cell::text(&offer.source),
         ]);
         table.push(row);

@@ -6,11 +6,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
-use super::offers::{TRUST, trust_cells};
+use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
+use super::words::Told;
 use habitat_base::units::{GpuSlug, Hours, KilogramsCo2e, KilowattHours, Range, Usd};
 use habitat_planning::plan::{ByUse, Contract, Footprint, Part, Use};
-use habitat_planning::pricing::{Billing, Trust};
+use habitat_planning::pricing::Billing;
 
 /// One part of a plan.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -92,9 +93,9 @@ pub struct PartJson<'a> {
     pub co2_kg: Option<Range<f64>>,
     /// Trustworthiness of the price.
     #[serde(flatten)]
-    pub trust: &'a Trust,
+    pub trust: TrustJson<Told>,
     /// Notes on the figures.
-    pub notes: &'a [String],
+    pub notes: Vec<Told>,
 }
 
 /// Hours or dollars by use; uses without any are absent.
@@ -178,8 +179,8 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         storage_usd_per_hour: Some(part.storage.get()).filter(|price| *price > 0.0),
         energy_kwh: part.footprint.energy.map(|energy| energy.map(KilowattHours::get)),
         co2_kg: part.footprint.emissions.map(|emitted| emitted.map(KilogramsCo2e::get)),
-        trust: &part.offer.trust,
-        notes: &part.notes,
+        trust: TrustJson::new(&part.offer.trust, Told::new),
+        notes: Told::all(&part.notes),
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::format;
 use super::plan_toml::{self, FilePart, PlanFile};
 use super::table::{Cell, Column, Table};
+use super::words::Words;
 use habitat_base::text;
 use habitat_base::units::{Hours, Micros, Usd, UsdPerHour};
 use habitat_planning::plan::{Part, Plan};
@@ -103,7 +104,7 @@ fn write_fate(part: &FilePart, now: &Plan, prices: &PriceBook, out: &mut dyn Wri
             format::usd_with_range(&part.cost),
             format::hours_with_range(&part.hours)
         ),
-        (None, Some(rejected)) => writeln!(out, "{name}: {}", rejected.reason),
+        (None, Some(rejected)) => writeln!(out, "{name}: {}", rejected.reason.words()),
         (None, None) => Ok(()),
     }
 }

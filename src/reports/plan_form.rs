@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::launch::{self, LaunchError, Launcher};
 use super::plan_toml::Request;
-use super::{beside, goal, plan_toml, plans, predictions};
+use super::{beside, goal, plan_toml, plans, predictions, words};
 use habitat_base::text;
 use habitat_planning::plan::Plan;
 use habitat_prediction::Predictions;
@@ -126,7 +126,7 @@ fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
             let summary: Vec<String> = std::iter::once(verdict).chain(beside::room(plan)).collect();
             writeln!(out, "**{}**\n", line(&summary.join("; ")))?;
         }
-        None => writeln!(out, "**No plan meets these limits.** {}\n", line(&plan.reasons.join("; ")))?,
+        None => writeln!(out, "**No plan meets these limits.** {}\n", line(&words::joined(&plan.reasons, "; ")))?,
     }
     for (name, value) in goal::facts(plan) {
         writeln!(out, "- {name}: {}", line(&value))?;

@@ -18,10 +18,11 @@ pub use request::Request;
 
 use super::parts;
 use super::plans::TotalJson;
-use super::words;
+use super::words::assumed::{Assumed, assumed};
+use super::words::{self, Words};
 use habitat_base::units::{Hours, Usd, UsdPerHour};
 use habitat_planning::plan::{
-    Accept, Assumed, Assumptions, Contract, Goal, Objective, Part, Plan, PlanStatus, Rejection,
+    Accept, Assumptions, Contract, Goal, Objective, Part, Plan, PlanStatus, Rejection, RejectionKind,
 };
 use habitat_planning::pricing::OfferId;
 use habitat_prediction::Predictions;
@@ -168,8 +169,23 @@ struct Written<'a> {
     /// Value and source of every assumption.
     assumptions: toml::Table,
     /// Rejected offers, if the user requested all of them.
-    #[serde(skip_serializing_if = "<[Rejection]>::is_empty")]
-    rejected_offer: &'a [Rejection],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rejected_offer: Vec<RejectedOffer<'a>>,
+}
+
+/// A rejected offer.
+#[derive(Serialize)]
+struct RejectedOffer<'a> {
+    offer: &'a OfferId,
+    kind: RejectionKind,
+    reason: String,
+}
+
+impl<'a> RejectedOffer<'a> {
+    fn new(rejection: &'a Rejection) -> Self {
+        let Rejection { offer, reason } = rejection;
+        Self { offer, kind: reason.kind(), reason: reason.words() }
+    }
 }
 
 /// Text of the file. `created` is the time of writing; `all_rejected` lists every rejected offer.
@@ -196,8 +212,8 @@ pub(crate) fn toml(
             .map(|part| fields(parts::part(part), ALTERNATIVE))
             .collect::<Result<_, _>>()?,
         rejected: counts(&plan.rejected)?,
-        assumptions: plan.goal.assumed().iter().map(assumed).collect(),
-        rejected_offer: if all_rejected { &plan.rejected } else { &[] },
+        assumptions: assumed(&plan.goal).iter().map(assumption).collect(),
+        rejected_offer: plan.rejected.iter().filter(|_| all_rejected).map(RejectedOffer::new).collect(),
     };
     let made = concat!("# Made by habitat-tui ", env!("CARGO_PKG_VERSION"));
     let text = toml::to_string(&toml::Table::try_from(&file)?)?;
@@ -216,9 +232,9 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
         currency: "USD".to_owned(),
         workload: predictions.workload.name.clone(),
         solver: plan.solver.name.clone(),
-        reasons: plan.reasons.clone(),
+        reasons: words::of_all(&plan.reasons).collect(),
         warnings: words::all(&plan.warnings),
-        notes: plan.notes.clone(),
+        notes: words::of_all(&plan.notes).collect(),
     }
 }
 
@@ -248,9 +264,12 @@ const TOTALS: &str = "hours cost_usd energy_kwh co2_kg";
 /// Fields of a switch.
 const SWITCH: &str = "to latest_hours is_expected";
 
-/// A part, with its model parallelism as one table.
+/// A part, with its model parallelism as one table, and its notes and doubts in words.
 fn part(part: &Part) -> Result<toml::Table, toml::ser::Error> {
     let mut form = toml::Table::try_from(parts::part(part))?;
+    let texts = |all: &mut dyn Iterator<Item = String>| all.map(toml::Value::String).collect::<Vec<_>>();
+    form.insert("notes".to_owned(), texts(&mut words::of_all(&part.notes)).into());
+    form.insert("price_doubts".to_owned(), texts(&mut words::of_all(&part.offer.trust.doubts)).into());
     if !part.parallel.is_none() {
         form.insert("model_parallel".to_owned(), toml::Value::try_from(part.parallel)?);
     }
@@ -312,14 +331,14 @@ fn round_all(table: &mut toml::Table) {
 fn counts(rejected: &[Rejection]) -> Result<toml::Table, toml::ser::Error> {
     let mut counts = toml::Table::new();
     for rejection in rejected {
-        let kind = toml::Value::try_from(rejection.kind)?;
+        let kind = toml::Value::try_from(rejection.reason.kind())?;
         let count = counts.entry(kind.as_str().unwrap_or_default()).or_insert(toml::Value::Integer(0));
         *count = (count.as_integer().unwrap_or_default() + 1).into();
     }
     Ok(counts)
 }
 
-fn assumed(one: &Assumed) -> (String, toml::Value) {
+fn assumption(one: &Assumed) -> (String, toml::Value) {
     (one.name.replace([' ', '-'], "_"), format!("{} ({})", one.value, one.source).into())
 }
 

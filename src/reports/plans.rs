@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::beside::{self, BesideJson};
 use super::parts::{self, PartJson, UsesJson, part};
 use super::table::{Cell, Column, Table};
-use super::words::{Spoken, spoken};
+use super::words::Told;
+use super::words::assumed::{Assumed, assumed};
 use habitat_base::units::{Hours, KilogramsCo2e, KilowattHours, Range, Usd};
-use habitat_planning::plan::{Assumed, Data, Limits, Plan, PlanStatus, Rejection, SolverReport, Switch, Total};
-use habitat_prediction::Finding;
+use habitat_planning::plan::{Data, Limits, Plan, PlanStatus, Rejection, RejectionKind, SolverReport, Switch, Total};
 
 /// Output of `plan --json`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -19,7 +19,7 @@ use habitat_prediction::Finding;
 pub struct PlanJson<'a> {
     /// Always `habitat-plan`.
     pub format: &'static str,
-    /// Version of the format, 1.
+    /// Version of the format, 2.
     pub version: u32,
     /// `optimal`, `gap_limit`, `time_limit` or `infeasible`.
     #[schemars(with = "String")]
@@ -68,19 +68,38 @@ pub struct PlanJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bargain: Option<PartJson<'a>>,
     /// Rejected offers with their reasons.
-    pub rejected: &'a [Rejection],
+    pub rejected: Vec<RejectedJson<'a>>,
     /// Reasons why no plan exists, and changes that would allow one.
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    pub reasons: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<Told>,
     /// Assumptions with their sources.
     pub assumptions: Vec<Assumed>,
     /// The solver.
     pub solver: &'a SolverReport,
     /// Warnings on times and costs; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Spoken<Finding>>,
+    pub warnings: Vec<Told>,
     /// Fallbacks that affect the result.
-    pub notes: &'a [String],
+    pub notes: Vec<Told>,
+}
+
+/// A rejected offer.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RejectedJson<'a> {
+    /// Name of the offer.
+    offer: &'a str,
+    /// Kind of reason.
+    #[schemars(with = "String")]
+    kind: RejectionKind,
+    /// The reason, with the numbers.
+    reason: Told,
+}
+
+impl<'a> RejectedJson<'a> {
+    fn new(rejection: &'a Rejection) -> Self {
+        let Rejection { offer, reason } = rejection;
+        Self { offer: offer.as_str(), kind: reason.kind(), reason: Told::new(reason) }
+    }
 }
 
 /// A plan's time, cost and emissions.
@@ -134,12 +153,12 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         alternatives: plan.alternatives.iter().map(part).collect(),
         beside: beside::json(plan),
         bargain: plan.bargain.as_ref().map(part),
-        rejected: &plan.rejected,
-        reasons: &plan.reasons,
-        assumptions: plan.goal.assumed(),
+        rejected: plan.rejected.iter().map(RejectedJson::new).collect(),
+        reasons: Told::all(&plan.reasons),
+        assumptions: assumed(&plan.goal),
         solver: &plan.solver,
-        warnings: spoken(&plan.warnings),
-        notes: &plan.notes,
+        warnings: Told::all(&plan.warnings),
+        notes: Told::all(&plan.notes),
     }
 }
 

@@ -5,15 +5,15 @@ use std::io::{self, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::offers::{TRUST, trust_cells};
+use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use super::words::{self, Spoken, Words, joined, spoken};
+use super::words::{self, Told, Words, joined};
 use super::{format, memory};
 use habitat_base::text;
 use habitat_base::units::{Micros, OpenRange, Range, SamplesPerSecond};
 use habitat_planning::plan::value::{Value, best_value};
-use habitat_planning::pricing::{PriceBook, Trust};
-use habitat_prediction::{Finding, Fits, Prediction, Predictions, Shared};
+use habitat_planning::pricing::PriceBook;
+use habitat_prediction::{Fits, Prediction, Predictions};
 use habitat_step::profile::{Origin, Workload};
 
 /// Output of `predict --json`.
@@ -33,9 +33,9 @@ pub struct PredictionsJson<'a> {
     pub host: &'static str,
     /// Warnings that concern any of the times; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Spoken<Shared>>,
+    pub warnings: Vec<Told>,
     /// Notes on all predictions.
-    pub notes: Vec<Spoken<Finding>>,
+    pub notes: Vec<Told>,
     /// One entry per GPU.
     pub predictions: Vec<PredictionJson<'a>>,
 }
@@ -72,9 +72,9 @@ pub struct PredictionJson<'a> {
     pub methods: Vec<MethodJson>,
     /// Warnings on the time on this GPU; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Spoken<Finding>>,
+    pub warnings: Vec<Told>,
     /// Doubts and fallbacks.
-    pub notes: Vec<Spoken<Finding>>,
+    pub notes: Vec<Told>,
     /// Each operation, with `--operations`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<Vec<OperationJson<'a>>>,
@@ -92,7 +92,7 @@ pub struct CheapestJson<'a> {
     pub as_of: Option<String>,
     /// Trustworthiness of the price.
     #[serde(flatten)]
-    pub trust: &'a Trust,
+    pub trust: TrustJson<String>,
 }
 
 /// Device time predicted by one method.
@@ -138,8 +138,8 @@ pub fn json<'a>(predictions: &'a Predictions, prices: &'a PriceBook, operations:
         workload: &predictions.workload,
         origin: predictions.origin.as_ref(),
         host: predictions.host.name(),
-        warnings: spoken(&predictions.warnings()),
-        notes: spoken(&predictions.notes),
+        warnings: Told::all(&predictions.warnings()),
+        notes: Told::all(&predictions.notes),
         predictions: predictions.predictions.iter().map(|prediction| one(prediction, prices, operations)).collect(),
     }
 }
@@ -159,7 +159,7 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
             offer: value.offer.id.as_str(),
             usd_per_gpu_hour: value.price_per_gpu.get(),
             as_of: value.offer.as_of.map(|date| date.to_string()),
-            trust: &value.offer.trust,
+            trust: TrustJson::new(&value.offer.trust, Words::words),
         }),
         fits_in_memory: prediction.memory.fits,
         memory_reason: &prediction.memory.reason,
@@ -172,8 +172,8 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
                 share: share.share,
             })
             .collect(),
-        warnings: spoken(&prediction.warnings),
-        notes: spoken(&prediction.notes),
+        warnings: Told::all(&prediction.warnings),
+        notes: Told::all(&prediction.notes),
         operations: operations.then(|| {
             prediction
                 .operations
@@ -263,8 +263,8 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
         ];
         let trust = value.as_ref().map(|value| trust_cells(&value.offer.trust));
         row.extend(trust.unwrap_or_else(|| std::array::from_fn(|_| Cell::unknown())));
-        row.push(Cell::text(joined(&prediction.warnings)));
-        row.push(Cell::text(joined(&prediction.notes)));
+        row.push(Cell::text(joined(&prediction.warnings, "; ")));
+        row.push(Cell::text(joined(&prediction.notes, "; ")));
         table.push(row);
     }
     table

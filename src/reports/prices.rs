@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::format;
 use super::table::{Cell, Column, Table};
+use super::words;
 use habitat_base::text;
 use habitat_planning::pricing::Offer;
 use habitat_planning::pricing::import::{Change, Changes, Counts};
@@ -91,7 +92,7 @@ struct AgeJson {
 pub fn summary(offers: &[Arc<Offer>]) -> SummaryJson {
     let mut doubts: BTreeMap<&'static str, usize> = BTreeMap::new();
     for doubt in offers.iter().filter(|offer| is_doubted(offer)).flat_map(|offer| &offer.trust.doubts) {
-        *doubts.entry(doubt.mark()).or_default() += 1;
+        *doubts.entry(words::price::mark(doubt)).or_default() += 1;
     }
     let mut ages = Vec::new();
     let mut count = |days: String, is: &dyn Fn(Option<i32>) -> bool| {

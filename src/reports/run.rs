@@ -7,6 +7,7 @@
 //!   without set-up
 
 use super::verdict::{self, MemoryUse, Verdict, verdict};
+use super::words::price;
 use super::{format, ranks};
 use habitat_base::text::clean;
 use habitat_base::units::{Bytes, Hours, Micros, Range, Usd, UsdPerHour};
@@ -195,7 +196,7 @@ pub fn elsewhere_words(
             0 | 1 => String::new(),
             gpus => format!(" for one of its {gpus} GPUs"),
         };
-        let doubts = it.offer.trust.reasons();
+        let doubts = price::doubts(&it.offer.trust.doubts);
         let doubts = if doubts.is_empty() { doubts } else { format!(" (price in doubt: {doubts})") };
         format!(
             "{}: {cost}, {hours} · {}, {} · predicted from {recorded} ({}) · {} {}{share}{doubts}",

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use super::words::assumed::assumed;
 use super::words::{self, Words};
 use super::{beside, format, memory, parts, predictions, uses, waits};
 use habitat_base::text;
@@ -255,7 +256,7 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
     predictions::write_warnings(&plan.warnings, out)?;
     match (plan.status, &plan.total) {
         (PlanStatus::Infeasible, _) | (_, None) => {
-            for reason in &plan.reasons {
+            for reason in words::of_all(&plan.reasons) {
                 writeln!(out, "  {reason}")?;
             }
         }
@@ -268,13 +269,13 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
                 if let Some(batch) = parts::batch_words(part) {
                     writeln!(out, "  batch: {batch}")?;
                 }
-                for note in &part.notes {
+                for note in words::of_all(&part.notes) {
                     writeln!(out, "  {note}")?;
                 }
             }
         }
     }
-    for note in &plan.notes {
+    for note in words::of_all(&plan.notes) {
         writeln!(out, "note: {note}")?;
     }
     if plan.total.is_some() {
@@ -293,19 +294,20 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
         let shown = if all_rejected { plan.rejected.len() } else { REJECTED };
         // List the offers that came closest to being used first.
         let mut rejected: Vec<&Rejection> = plan.rejected.iter().collect();
-        rejected.sort_by_key(|rejected| Reverse(rejected.kind));
-        let counts = rejected.chunk_by(|a, b| a.kind == b.kind);
-        let counts: Vec<String> = counts.map(|of| format!("{} {}", of.len(), of[0].kind.words())).collect();
+        rejected.sort_by_key(|rejected| Reverse(rejected.reason.kind()));
+        let counts = rejected.chunk_by(|a, b| a.reason.kind() == b.reason.kind());
+        let counts = counts.map(|of| format!("{} {}", of.len(), words::plan::kind(of[0].reason.kind())));
+        let counts: Vec<String> = counts.collect();
         writeln!(out, "\nRejected ({} offers: {}):", rejected.len(), counts.join(", "))?;
         for rejected in rejected.iter().take(shown) {
-            writeln!(out, "  {}: {}", rejected.offer, rejected.reason)?;
+            writeln!(out, "  {}: {}", rejected.offer, rejected.reason.words())?;
         }
         if rejected.len() > shown {
             writeln!(out, "  … {} more with --rejected", rejected.len() - shown)?;
         }
     }
     writeln!(out, "\nAssumptions:")?;
-    for assumed in plan.goal.assumed() {
+    for assumed in assumed(&plan.goal) {
         writeln!(out, "  {}: {} ({})", assumed.name, assumed.value, assumed.source)?;
     }
     Ok(())

@@ -1,23 +1,31 @@
-//! Sentences for what the program finds. The crates below find values; this is the room for their words.
+//! Sentences for what the other crates found, and their JSON form with a stable code.
 
+pub mod assumed;
+mod no_plan;
+pub mod plan;
 pub mod prediction;
+pub mod price;
+mod reason;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
-/// Finding that has a sentence.
+/// Something that can be said in words.
 pub trait Words {
-    /// The sentence, without a capital and a full stop.
+    /// The words: a sentence without a capital and a full stop, or a part of one.
     fn words(&self) -> String;
 
     /// Short form, for places with little room.
-    fn brief(&self) -> String;
+    fn brief(&self) -> String {
+        self.words()
+    }
 }
 
 /// Sentences of some findings. Numbers that differ only in digits that are not shown give one sentence.
-pub fn all<T: Words>(findings: &[T]) -> Vec<String> {
+pub fn all<T: Words>(all: &[T]) -> Vec<String> {
     let mut sentences: Vec<String> = Vec::new();
-    for sentence in findings.iter().map(Words::words) {
+    for sentence in of_all(all) {
         if !sentences.contains(&sentence) {
             sentences.push(sentence);
         }
@@ -25,22 +33,53 @@ pub fn all<T: Words>(findings: &[T]) -> Vec<String> {
     sentences
 }
 
-/// Sentences of some findings in one cell.
-pub fn joined<T: Words>(findings: &[T]) -> String {
-    all(findings).join("; ")
+/// The words of each of several.
+pub fn of_all<T: Words>(all: &[T]) -> impl Iterator<Item = String> + Clone {
+    all.iter().map(Words::words)
 }
 
-/// Finding in JSON: its code, its numbers and its sentence.
+/// The words of all, joined.
+pub fn joined<T: Words>(all: &[T], between: &str) -> String {
+    self::all(all).join(between)
+}
+
+/// A note or reason.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Spoken<T> {
-    /// Code and numbers.
+#[schemars(rename = "ToldJson")]
+pub struct Told {
+    /// Stable name; docs/formats.md lists all.
+    code: String,
+    /// The same in words, which may change.
+    text: String,
+    /// Numbers and names in the text; absent if unknown.
     #[serde(flatten)]
-    pub finding: T,
-    /// The sentence.
-    pub text: String,
+    facts: Map<String, Value>,
 }
 
-/// Findings for JSON.
-pub fn spoken<T: Words + Clone>(findings: &[T]) -> Vec<Spoken<T>> {
-    findings.iter().map(|finding| Spoken { finding: finding.clone(), text: finding.words() }).collect()
+impl Told {
+    /// The JSON form of something with a code.
+    pub(crate) fn new<T: Serialize + Words>(what: &T) -> Self {
+        let mut facts = match serde_json::to_value(what).map(known) {
+            Ok(Value::Object(facts)) => facts,
+            _ => Map::new(),
+        };
+        let code = facts.shift_remove("code");
+        let code = code.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+        Self { code, text: what.words(), facts }
+    }
+
+    /// The JSON form of several.
+    pub(crate) fn all<T: Serialize + Words>(all: &[T]) -> Vec<Self> {
+        all.iter().map(Self::new).collect()
+    }
+}
+
+/// Without what is unknown.
+fn known(value: Value) -> Value {
+    match value {
+        Value::Object(all) => {
+            all.into_iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key, known(value))).collect()
+        }
+        other => other,
+    }
 }

@@ -2,10 +2,12 @@
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Accept, Goal, Objective, Plan, RejectionKind, plan};
+use habitat_tui::plan::{Accept, Goal, Objective, Plan, RejectionKind, Risk, plan};
 use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Market, Offer, PriceBook, Tier, Trust};
+use habitat_tui::report;
 use habitat_tui::report::beside::bargain as bargain_words;
+use habitat_tui::report::words::Words;
 use habitat_tui::units::GpuSlug;
 use jiff::civil::date;
 
@@ -61,8 +63,8 @@ fn planned(goal: &Goal) -> Plan {
 
 fn beside(plan: &Plan, accept: Accept) -> (f64, Option<f64>, String) {
     let one = plan.beside.iter().find(|one| one.accept == [accept]).unwrap();
-    let then = one.fallback.then.as_ref().map(|then| then.cost.get());
-    (one.part.cost.mid.get(), then, format!("{}; if {}", one.what, one.fallback.when))
+    let then = one.then.as_ref().map(|then| then.cost.get());
+    (one.part.cost.mid.get(), then, format!("{}; if {}", report::beside::what(one), report::beside::setback(one)))
 }
 
 #[test]
@@ -87,7 +89,8 @@ fn the_plan_is_firm_and_says_what_else_could_be_had() {
     // An offer that needs several things has them in its reason.
     assert!(
         plan.rejected.iter().any(|one| {
-            one.kind == RejectionKind::NotAccepted && one.reason.contains("--accept spot,marketplace,platform")
+            one.reason.kind() == RejectionKind::NotAccepted
+                && one.reason.words().contains("--accept spot,marketplace,platform")
         }),
         "{:?}",
         plan.rejected
@@ -202,9 +205,9 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     // With the batch of 32 on each GPU there is an eighth of the updates; as many take eight times as long.
     let other = &kept.beside[0];
     assert_eq!((other.accept.as_slice(), other.part.global_batch_size), ([Accept::Batch].as_slice(), Some(256)));
-    assert_eq!(other.what, "a global batch of 256");
+    assert_eq!(other.risks, [Risk::Batch(Some(256))]);
     assert!((other.part.updates() - 1250.0).abs() < 1e-6);
-    let then = other.fallback.then.as_ref().unwrap().hours;
+    let then = other.then.as_ref().unwrap().hours;
     assert!((then.get() / other.part.hours.mid.get() - 8.0).abs() < 1e-9);
     let mut free = goal.clone();
     free.limits.accept = vec![Accept::Batch];

@@ -6,9 +6,10 @@ use habitat_tui::predict::scale::extra_time;
 use habitat_tui::predict::{AtBatch, Estimate, Fits, Method, Predictions};
 use habitat_tui::pricing::{Offer, PriceBook, Tier};
 use habitat_tui::profile::Mode;
+use habitat_tui::report::words::Words;
 use habitat_tui::units::{Bytes, GIB, Micros};
 
-use crate::build::{goal, measured, offer, offer_in, predictions};
+use crate::build::{goal, measured, offer, offer_in, predictions, rejected, told};
 
 /// A step of 32 samples in 0.36 s on one GPU, of a model of 100 million parameters.
 fn step() -> Predictions {
@@ -54,15 +55,14 @@ fn an_update_is_so_many_batches_and_one_exchange() {
         assert!((part.step_time_us.mid / update - 1.0).abs() < 1e-9, "{gpus} GPUs: {part:?}");
         let hours = 1000.0 * update / 3.6e9;
         assert!((part.hours.mid.get() / hours - 1.0).abs() < 1e-9, "{gpus} GPUs: {part:?}");
-        assert!(!plan.notes.iter().any(|note| note.contains("updates")), "{:?}", plan.notes);
+        assert!(!told(&plan.notes).iter().any(|note| note.contains("updates")), "{:?}", plan.notes);
     }
 }
 
 #[test]
 fn machines_whose_batches_do_not_make_it_are_rejected_with_what_would_do() {
     let plan = planned(&step(), &machines(&[1, 3, 8, 16]), &steps(1000, Some(256)));
-    let rejected: Vec<(RejectionKind, &str)> =
-        plan.rejected.iter().map(|rejected| (rejected.kind, rejected.reason.as_str())).collect();
+    let rejected = rejected(&plan);
     assert_eq!(rejected[0].0, RejectionKind::GlobalBatch);
     assert!(
         rejected[0].1.contains("not a multiple of that: no batch of up to 32 samples per GPU works"),
@@ -73,7 +73,10 @@ fn machines_whose_batches_do_not_make_it_are_rejected_with_what_would_do() {
     }));
     let none = planned(&step(), &machines(&[16]), &steps(1000, Some(256)));
     assert_eq!(none.status, PlanStatus::Infeasible);
-    assert!(none.reasons[1].starts_with("1 offer whose batches do not divide the global batch, nearest"), "{none:?}");
+    assert!(
+        none.reasons[1].words().starts_with("1 offer whose batches do not divide the global batch, nearest"),
+        "{none:?}"
+    );
 }
 
 #[test]
@@ -94,16 +97,16 @@ fn what_is_no_global_batch_is_an_error() {
 #[test]
 fn an_update_of_more_than_a_year_is_no_configuration() {
     let plan = plan(&step(), &machines(&[1]), &steps(1, Some(32_000_000_000))).unwrap();
-    assert!(plan.rejected[0].reason.ends_with("takes longer than a year"), "{:?}", plan.rejected);
+    assert!(plan.rejected[0].reason.words().ends_with("takes longer than a year"), "{:?}", plan.rejected);
 }
 
 #[test]
 fn without_one_the_plan_says_what_becomes_of_the_updates() {
     let mut step = step();
     let said = |step: &Predictions, gpus| {
-        let mut plan = planned(step, &machines(&[gpus]), &steps(100_000, None));
-        plan.notes.retain(|note| note.contains("updates"));
-        plan.notes
+        let mut notes = told(&planned(step, &machines(&[gpus]), &steps(100_000, None)).notes);
+        notes.retain(|note| note.contains("updates"));
+        notes
     };
     assert_eq!(
         said(&step, 16),
@@ -126,7 +129,7 @@ fn a_step_too_large_says_with_which_batch_it_would_fit() {
     let mut step = step();
     let memory = &mut step.predictions[0].memory;
     (memory.fits, memory.needed, memory.largest_batch) = (Fits::No, Bytes::new(18.2 * GIB).ok(), Some(20));
-    let said = |step: &Predictions, goal: &Goal| planned(step, &machines(&[8]), goal).rejected[0].reason.clone();
+    let said = |step: &Predictions, goal: &Goal| planned(step, &machines(&[8]), goal).rejected[0].reason.words();
     let needs = "needs 18.2 GB; the GPU has 14.7 of 16 GB available; ";
     assert_eq!(
         said(&step, &steps(10, None)),
@@ -191,7 +194,7 @@ fn each_machine_runs_the_batch_that_does_most() {
     let plan = planned(&step, &machines(&[8]), &steps(1000, Some(1024)));
     let part = &plan.parts[0];
     assert_eq!((part.batch_size, part.accumulation, part.global_batch_size), (Some(64), 2, Some(1024)));
-    assert!(part.notes.iter().any(|note| note == "batch of 64: told"), "{part:?}");
+    assert!(told(&part.notes).iter().any(|note| note == "batch of 64: told"), "{part:?}");
     assert_eq!((plan.solver.configurations, plan.rejected.len()), (1, 0));
     // Only the smaller one makes a global batch of 128 on 8 GPUs.
     let plan = planned(&step, &machines(&[8]), &steps(1000, Some(128)));
@@ -199,7 +202,7 @@ fn each_machine_runs_the_batch_that_does_most() {
     // Work in steps is of the recorded batch, whichever is run, and the plan says what becomes of it.
     let plan = planned(&step, &machines(&[1]), &steps(1000, None));
     assert!((plan.work.get() - 32_000.0).abs() < 1e-9 && plan.parts[0].batch_size == Some(64));
-    assert!(plan.notes.iter().any(|note| note.contains("global batch 64 instead of 32: 500 updates")));
+    assert!(told(&plan.notes).iter().any(|note| note.contains("global batch 64 instead of 32: 500 updates")));
     // A batch that was not predicted is found out.
     let mut wrong = plan;
     (wrong.parts[0].batch_size, wrong.parts[0].global_batch_size) = (Some(128), Some(128));
@@ -216,7 +219,7 @@ fn a_batch_fits_where_another_does_not() {
     assert_eq!((plan.parts[0].batch_size, plan.parts[0].accumulation), (Some(8), 16));
     step.predictions[0].at_batches[0].memory.fits = Fits::No;
     let none = planned(&step, &machines(&[8]), &steps(1000, Some(1024)));
-    assert_eq!((none.rejected.len(), none.rejected[0].kind), (1, RejectionKind::Memory));
+    assert_eq!((none.rejected.len(), none.rejected[0].reason.kind()), (1, RejectionKind::Memory));
 }
 
 #[test]

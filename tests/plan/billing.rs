@@ -9,7 +9,7 @@ use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Billing, Offer, PriceBook, Terms, Tier};
 use proptest::prelude::*;
 
-use crate::build::{assert_cents, goal, hours, measured, offer, predictions, usd};
+use crate::build::{assert_cents, goal, hours, measured, offer, predictions, told, usd};
 
 /// An hour of `blocks` costs $1 and each begun counts; one of `exact` costs $1.10. A sample an
 /// hour at both.
@@ -28,7 +28,7 @@ fn an_hour_begun_is_paid_and_the_rest_goes_elsewhere() {
     let one = by(1, 2.5);
     assert_cents(one.total.unwrap().cost.mid, 2.75);
     assert_cents(one.alternatives[0].cost.mid, 3.0);
-    assert!(one.alternatives[0].notes.iter().any(|note| note == "each started hour is billed in full"));
+    assert!(told(&one.alternatives[0].notes).iter().any(|note| note == "each started hour is billed in full"));
     // 2 whole hours, then half of one.
     let two = by(2, 2.5);
     assert_eq!(two.status, PlanStatus::Optimal);
@@ -57,7 +57,7 @@ fn a_budget_is_one_of_hours_begun() {
     assert_cents(by(2, 2.6).total.unwrap().cost.mid, 2.55);
     let none = by(2, 2.5);
     assert_eq!(none.status, PlanStatus::Infeasible);
-    assert!(none.reasons.iter().any(|reason| reason.contains("spend $0.05 more")), "{:?}", none.reasons);
+    assert!(told(&none.reasons).iter().any(|reason| reason.contains("spend $0.05 more")), "{:?}", none.reasons);
     // $2.50 buy two whole hours of the one, or 2.27 of the other.
     let blocks = Choice { blocks: Some(Blocks { usd: 1.0, apart: 0.0, apart_once: 0.0 }), ..exact(1.0, 1.0) };
     let limit = Limit { budget: Some(2.5), ..Limit::default() };
@@ -141,14 +141,14 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     assert_eq!(few.parts[0].offer.provider, "cloud");
     assert_cents(few.total.unwrap().cost.mid, 10.0);
     assert_cents(few.alternatives[0].cost.mid, 14.0);
-    assert!(few.alternatives[0].notes.iter().any(|note| note == "data: transfer of 100 GB, $9.00 once"));
+    assert!(told(&few.alternatives[0].notes).iter().any(|note| note == "data: transfer of 100 GB, $9.00 once"));
     // A price that no source was read for is named as such, and a file of the user's takes its place.
     let recalled = Terms { egress_usd_per_gb: Some(0.09), egress_is_recalled: true, ..Terms::default() };
     let recalled = book.clone().with_terms("cloud", recalled);
     let noted = "data: transfer of 100 GB, $9.00 once (price from memory, not from a source)";
-    assert!(by(&recalled, 10.0, data(None)).alternatives[0].notes.iter().any(|note| note == noted));
+    assert!(told(&by(&recalled, 10.0, data(None)).alternatives[0].notes).iter().any(|note| note == noted));
     let own = recalled.with_terms("cloud", Terms { egress_usd_per_gb: Some(0.09), ..Terms::default() });
-    assert!(!by(&own, 10.0, data(None)).alternatives[0].notes.iter().any(|note| note.contains("recalled")));
+    assert!(!told(&by(&own, 10.0, data(None)).alternatives[0].notes).iter().any(|note| note.contains("recalled")));
     let many = by(&priced, 30.0, data(None));
     assert_eq!(many.parts[0].offer.provider, "other");
     assert_cents(many.total.unwrap().cost.mid, 24.0);
@@ -168,7 +168,7 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     // What is not known is not counted, and said.
     let unknown = by(&book, 10.0, data(None));
     assert_cents(unknown.total.unwrap().cost.mid, 5.0);
-    assert!(unknown.parts[0].notes.iter().any(|note| note.contains("unknown, not included")));
+    assert!(told(&unknown.parts[0].notes).iter().any(|note| note.contains("unknown, not included")));
 
     let mut wrong = many.clone();
     wrong.parts[0].data_cost = usd(1.0);
@@ -303,20 +303,24 @@ fn keeping_data_costs_hours_on_the_clock() {
     assert_eq!(anywhere.parts[0].offer.provider, "cloud");
     assert_cents(anywhere.total.unwrap().cost.mid, 10.5);
     let unknown = "storage: cost of 730 GB unknown, not included (set storage_usd_per_gb_month)";
-    assert!(anywhere.parts[0].notes.iter().any(|note| note == unknown), "{:?}", anywhere.parts[0].notes);
+    assert!(told(&anywhere.parts[0].notes).iter().any(|note| note == unknown), "{:?}", anywhere.parts[0].notes);
     let other = &anywhere.alternatives[0];
     assert_cents(other.cost.mid, 10.5 * 1.05);
     assert!((other.storage.get() - 0.1).abs() < 1e-12);
-    assert!(other.notes.iter().any(|note| note == "storage: 730 GB for 10.5 h, $1.05"), "{:?}", other.notes);
+    assert!(told(&other.notes).iter().any(|note| note == "storage: 730 GB for 10.5 h, $1.05"), "{:?}", other.notes);
     // Where they lie already, nothing is added.
     let at_home = by(&priced, data(Some("other")));
     assert_eq!((at_home.parts[0].offer.provider.as_str(), at_home.parts[0].storage.get()), ("other", 0.0));
     assert_cents(at_home.total.unwrap().cost.mid, 10.5 * 0.95);
     // Nobody says what it costs: one word of the plan, none of its parts.
     let nobody = by(&book, data(None));
-    assert!(nobody.notes.iter().any(|note| note.contains("no provider has a storage price")), "{:?}", nobody.notes);
-    assert!(!nobody.parts[0].notes.iter().any(|note| note.contains("storage")));
-    assert!(!by(&book, data(Some("cloud"))).notes.iter().any(|note| note.contains("storing")));
+    assert!(
+        told(&nobody.notes).iter().any(|note| note.contains("no provider has a storage price")),
+        "{:?}",
+        nobody.notes
+    );
+    assert!(!told(&nobody.parts[0].notes).iter().any(|note| note.contains("storage")));
+    assert!(!told(&by(&book, data(Some("cloud"))).notes).iter().any(|note| note.contains("storing")));
 
     let mut wrong = by(&priced.clone().with_terms("cloud", storage(0.01)), data(None));
     assert_eq!((check(&wrong), check_sources(&wrong, &predictions, &priced).is_err()), (Ok(()), true));

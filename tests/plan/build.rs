@@ -1,11 +1,12 @@
 //! Predictions, prices and goals made of plain numbers.
 
 use habitat_tui::catalog::Vendor;
-use habitat_tui::plan::{Assumptions, Confidence, Goal, Work};
+use habitat_tui::plan::{Assumptions, Confidence, Goal, Plan, RejectionKind, Work};
 use habitat_tui::predict::scale::Link;
 use habitat_tui::predict::{Estimate, Fits, GpuFacts, Host, MemoryFit, Method, Prediction, Predictions, StepTime};
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::profile::{Mode, Workload};
+use habitat_tui::report::words::{self, Words};
 use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Micros, Range, Samples, Usd, UsdPerHour};
 
 pub(crate) fn gpu(name: &str) -> GpuFacts {
@@ -146,4 +147,14 @@ pub(crate) fn usd(value: f64) -> Usd {
 #[track_caller]
 pub(crate) fn assert_cents(found: Usd, expected: f64) {
     assert!((found.get() - expected).abs() < 0.005, "${} instead of ${expected}", found.get());
+}
+
+/// What notes or reasons say.
+pub(crate) fn told<T: Words>(all: &[T]) -> Vec<String> {
+    words::of_all(all).collect()
+}
+
+/// The rejected offers: kinds, and what their reasons say.
+pub(crate) fn rejected(plan: &Plan) -> Vec<(RejectionKind, String)> {
+    plan.rejected.iter().map(|one| (one.reason.kind(), one.reason.words())).collect()
 }

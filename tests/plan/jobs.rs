@@ -9,10 +9,11 @@ use habitat_tui::plan::jobs::{Aim, Job, JobsPlan, Machine, PlannedJob, Shared, S
 use habitat_tui::plan::solve::{Proof, Settings, SolveError};
 use habitat_tui::plan::{Confidence, Goal, PlanStatus, Quota, Total, plan};
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
+use habitat_tui::report::words::Words;
 use habitat_tui::units::{GpuSlug, Hours, Range, UsdPerHour};
 use proptest::prelude::*;
 
-use crate::build::{goal, hours, measured, offer, predicted, predictions, usd};
+use crate::build::{goal, hours, measured, offer, predicted, predictions, told, usd};
 use crate::properties::config;
 
 const NOTHING: Shared = Shared {
@@ -85,13 +86,15 @@ fn deadlines_that_cannot_all_be_met_say_by_how_much() {
     let plan = on_machines(&jobs, &[1], &NOTHING);
     assert_eq!((plan.status, plan.total), (PlanStatus::Infeasible, None));
     assert!(
-        plan.reasons.iter().any(|reason| reason == "the deadline after 7 h: allow 2 h more on the single machine"),
+        told(&plan.reasons)
+            .iter()
+            .any(|reason| reason == "the deadline after 7 h: allow 2 h more on the single machine"),
         "{:?}",
         plan.reasons
     );
     // A job that is too slow alone is named.
     let plan = on_machines(&[job(0, &[3.0], None), job(1, &[9.0], Some(7.0))], &[1], &NOTHING);
-    assert!(plan.reasons[0].starts_with("job \"job 1\" alone: allow 2 h more"), "{:?}", plan.reasons);
+    assert!(plan.reasons[0].words().starts_with("job \"job 1\" alone: allow 2 h more"), "{:?}", plan.reasons);
 }
 
 /// Two jobs, two clouds: $1 and $3 an hour, ten hours each.
@@ -119,7 +122,7 @@ fn a_quota_is_shared() {
     let plan = rented(&jobs, &prices, &shared);
     assert!((plan.total.unwrap().cost.mid.get() - 40.0).abs() < 1e-6);
     assert!((makespan(&plan) - 10.0).abs() < 1e-6, "at the same time");
-    assert!(plan.notes.iter().any(|note| note.starts_with("the shared limits cost $20")), "{:?}", plan.notes);
+    assert!(told(&plan.notes).iter().any(|note| note.starts_with("the shared limits cost $20")), "{:?}", plan.notes);
 }
 
 /// Two jobs of ten hours that may wait: the cheap cloud runs one after the other.
@@ -192,7 +195,7 @@ fn no_job_is_put_where_a_quota_never_lets_it() {
     let quotas = vec![quota("near", 1), closed("near", 20.0), quota("far", 1), closed("far", 5.0)];
     let none = rented(&jobs, &prices, &Shared { quotas, ..shared });
     assert_eq!((none.total, none.status), (None, PlanStatus::TimeLimit));
-    assert!(none.reasons[0].starts_with("no plan found, unknown whether one exists"), "{:?}", none.reasons);
+    assert!(none.reasons[0].words().starts_with("no plan found, unknown whether one exists"), "{:?}", none.reasons);
 }
 
 #[test]
@@ -200,12 +203,12 @@ fn what_waiting_would_do_is_said() {
     let (jobs, prices) = two_clouds();
     let near = PriceBook::new([prices.offers().iter().find(|offer| offer.provider == "near").unwrap().clone()]);
     let shared = Shared { quotas: vec![quota("near", 1)], ..NOTHING };
-    let reasons = rented(&jobs, &near, &shared).reasons;
+    let reasons = told(&rented(&jobs, &near, &shared).reasons);
     let waiting = "not all jobs can run at the same time; if they may wait for one another (wait = true), they cost $20.00, and the last ends after 20 h";
     assert_eq!(reasons[0], waiting);
     let mut late = jobs;
     (late[0].earliest, late[0].goal.deadline) = (hours(4.0), Some(hours(12.0)));
-    let reasons = rented(&late, &near, &Shared { wait: true, ..NOTHING }).reasons;
+    let reasons = told(&rented(&late, &near, &Shared { wait: true, ..NOTHING }).reasons);
     assert_eq!(reasons, ["job \"job 0\" alone: its earliest start, 4 h, is too late for its deadline"]);
 }
 
@@ -215,12 +218,12 @@ fn limits_that_cannot_be_kept_say_what_would_do() {
     let shared = Shared { quotas: vec![quota("near", 1)], budget: Some(usd(30.0)), ..NOTHING };
     let plan = rented(&jobs, &prices, &shared);
     assert_eq!(plan.status, PlanStatus::Infeasible);
-    let reasons = plan.reasons.join("\n");
+    let reasons = told(&plan.reasons).join("\n");
     assert!(reasons.contains("the budget of $30 for all jobs: spend $10.00 more"), "{reasons}");
     assert!(reasons.contains("the quota of 1 at near: 1 more GPUs (2)"), "{reasons}");
     // Two quotas of nothing: neither alone is to blame.
     let shared = Shared { quotas: vec![quota("near", 1), quota("far", 0)], budget: Some(usd(15.0)), ..NOTHING };
-    let reasons = rented(&jobs, &prices, &shared).reasons.join("\n");
+    let reasons = told(&rented(&jobs, &prices, &shared).reasons).join("\n");
     assert!(reasons.contains("no single change would allow one"), "{reasons}");
 }
 
@@ -274,7 +277,7 @@ fn lack_of_time_is_told() {
     let plan = plan_jobs(&jobs, Supply::Machines(&machines(&[1, 1])), &NOTHING, settings).unwrap();
     assert_eq!((plan.status, plan.solver.name.as_str()), (PlanStatus::TimeLimit, "greedy"));
     assert!(plan.solver.gap.unwrap() > 0.0 && plan.bound.unwrap() <= makespan(&plan));
-    assert!(plan.notes[0].starts_with("fell back to greedy"), "{:?}", plan.notes);
+    assert!(plan.notes[0].words().starts_with("fell back to greedy"), "{:?}", plan.notes);
 }
 
 #[test]

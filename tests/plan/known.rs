@@ -7,7 +7,7 @@ use habitat_tui::plan::{Data, Goal, Objective, Plan, PlanStatus, Prepared, Work,
 use habitat_tui::pricing::{Billing, Offer, PriceBook, Snapshot, Terms, Tier};
 use habitat_tui::profile::Mode;
 
-use crate::build::{assert_cents, configurations, goal, hours, measured, offer, predictions, usd};
+use crate::build::{assert_cents, configurations, goal, hours, measured, offer, predictions, told, usd};
 
 const THREE: [(f64, f64); 3] = [(1.0, 1.0), (2.0, 3.0), (4.0, 8.0)];
 const DEADLINES: [f64; 5] = [12.0, 9.0, 6.0, 4.5, 3.0];
@@ -67,7 +67,11 @@ fn an_hour_of_deadline_has_the_known_worth() {
     for (deadline, saved) in [(3.5, 2.0), (5.0, 2.0), (6.5, 1.0), (10.0, 1.0), (12.0, 0.0), (20.0, 0.0)] {
         let plan = prepared.solve(Some(hours(deadline)), None).unwrap();
         assert_cents(prepared.marginal_hour(&plan).unwrap(), saved);
-        assert_eq!(plan.notes.iter().any(|note| note.contains("one more hour saves")), saved > 0.0, "{deadline}");
+        assert_eq!(
+            told(&plan.notes).iter().any(|note| note.contains("one more hour saves")),
+            saved > 0.0,
+            "{deadline}"
+        );
     }
 }
 
@@ -81,7 +85,7 @@ fn limited(max_parts: u32, deadline: f64, budget: f64) -> Plan {
 fn assert_says(plan: &Plan, texts: &[&str]) {
     assert_eq!(plan.status, PlanStatus::Infeasible);
     for text in texts {
-        assert!(plan.reasons.iter().any(|reason| reason.contains(text)), "{text:?} in {:#?}", plan.reasons);
+        assert!(told(&plan.reasons).iter().any(|reason| reason.contains(text)), "{text:?} in {:#?}", plan.reasons);
     }
 }
 
@@ -255,7 +259,7 @@ source = "list"
         assert_cents(long.total.unwrap().cost.mid, 1080.0);
         let even = "a term of cloud/us-1/contract/reserved-720h pays off above 270 h of use, compared with 1 × a at cloud us-1, on-demand";
         for plan in [&short, &long] {
-            assert!(plan.notes.iter().any(|note| note == even), "{:?}", plan.notes);
+            assert!(told(&plan.notes).iter().any(|note| note == even), "{:?}", plan.notes);
         }
         assert_cents(by(720.0, max_parts).total.unwrap().cost.mid, 1080.0);
         // Two terms, one after the other.
@@ -268,9 +272,9 @@ source = "list"
     asked.assumptions.data_gbit_per_second = Some(1e6);
     let kept = plan(&predictions, &stored, &asked).unwrap();
     assert_cents(kept.total.unwrap().cost.mid, 2160.0 + 1400.0);
-    assert!(kept.notes.iter().any(|note| note.contains("pays off above 270 h of use")), "{:?}", kept.notes);
+    assert!(told(&kept.notes).iter().any(|note| note.contains("pays off above 270 h of use")), "{:?}", kept.notes);
     let many = "1,440 h paid (2 terms of 720 h), 1400.0 h used, 3 % idle";
-    assert!(kept.parts[0].notes.iter().any(|note| note == many), "{:?}", kept.parts[0].notes);
+    assert!(told(&kept.parts[0].notes).iter().any(|note| note == many), "{:?}", kept.parts[0].notes);
     // Beyond the term the rest is rented: 720 h and 80 h × $4, in place of a second term.
     let mixed = by(800.0, 2);
     assert_cents(mixed.total.unwrap().cost.mid, 1400.0);
@@ -279,7 +283,7 @@ source = "list"
 
     let part = &by(271.0, 1).parts[0];
     let idle = "720 h paid (1 term of 720 h), 271.0 h used, 62 % idle";
-    assert!(part.notes.iter().any(|note| note == idle), "{:?}", part.notes);
+    assert!(told(&part.notes).iter().any(|note| note == idle), "{:?}", part.notes);
     assert_eq!(part.contract().map(|of| (of.term_hours, of.terms, of.idle_hours.round())), Some((720, 1.0, 449.0)));
 
     // The check counts the terms itself, and knows whose they are.
@@ -367,7 +371,11 @@ source = "meter"
     assert_eq!(parts(&late), [(Tier::Owned, 500.0)]);
     assert_eq!(parts(&middle), [(Tier::Owned, 250.0), (Tier::OnDemand, 50.0)]);
     assert_eq!(parts(&soon), [(Tier::OnDemand, 100.0)]);
-    assert!(late.parts[0].notes.iter().any(|note| note == "0.35 kW × PUE 1 × $0.2/kWh"), "{:?}", late.parts[0].notes);
+    assert!(
+        told(&late.parts[0].notes).iter().any(|note| note == "0.35 kW × PUE 1 × $0.2/kWh"),
+        "{:?}",
+        late.parts[0].notes
+    );
 
     // Set-up is billed of what is rented only.
     let mut with_setup = Goal { deadline: Some(hours(500.0)), ..goal(1000.0, 1) };

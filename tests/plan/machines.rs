@@ -7,10 +7,11 @@ use habitat_tui::predict::sharding::{ModelStates, Sharding};
 use habitat_tui::predict::{Fits, Predictions};
 use habitat_tui::pricing::{Market, Offer, PriceBook, Tier, Trust};
 use habitat_tui::profile::Mode;
+use habitat_tui::report::words::Words;
 use habitat_tui::units::{Bytes, GIB, Range, UsdPerHour};
 use proptest::prelude::*;
 
-use crate::build::{goal, gpu, hours, measured, offer, predictions};
+use crate::build::{goal, gpu, hours, measured, offer, predictions, told};
 use crate::properties::config;
 
 const PARAMETERS: u64 = 100_000_000;
@@ -112,7 +113,7 @@ fn an_offer_is_taken_as_often_as_is_allowed() {
     assert_eq!((by(&goal).parts[0].machines, by(&wanted).parts[0].machines), (1, 4));
     // The nearest number of machines gives the reason.
     let wanted = Goal { limits: Limits { min_gpus: 33, ..goal.limits.clone() }, ..goal };
-    assert_eq!(by(&wanted).rejected[0].reason, "32 GPUs, fewer than the required 33");
+    assert_eq!(by(&wanted).rejected[0].reason.words(), "32 GPUs, fewer than the required 33");
 }
 
 #[test]
@@ -146,11 +147,11 @@ fn what_does_not_fit_may_fit_divided() {
     // 14.72 GB may be used. 20 on 4 GPUs: 13.25 with zero1 (9 become 2.25).
     let (offer, wanted) = (|| machine(4, 8.0, Tier::OnDemand), |sharding| Goal { sharding, ..joined(1, 1e6) });
     let refused = planned(&large(20.0), offer(), &wanted(ShardingChoice::None));
-    assert_eq!(refused.rejected[0].kind, RejectionKind::Memory);
+    assert_eq!(refused.rejected[0].reason.kind(), RejectionKind::Memory);
     assert!(
-        refused.rejected[0].reason.ends_with("; would fit with --sharding zero1 on 4 GPUs"),
+        refused.rejected[0].reason.words().ends_with("; would fit with --sharding zero1 on 4 GPUs"),
         "{}",
-        refused.rejected[0].reason
+        refused.rejected[0].reason.words()
     );
     for (gib, least) in
         [(14.0, Sharding::None), (20.0, Sharding::Zero1), (22.0, Sharding::Zero2), (23.0, Sharding::Zero3)]
@@ -161,23 +162,26 @@ fn what_does_not_fit_may_fit_divided() {
         }
         let part = planned(&large, offer(), &wanted(ShardingChoice::Auto)).parts.remove(0);
         assert_eq!(part.sharding, least);
-        let note = part.notes.iter().any(|note| note.starts_with(&format!("sharding {}", least.name())));
+        let note = told(&part.notes).iter().any(|note| note.starts_with(&format!("sharding {}", least.name())));
         assert_eq!(note, least != Sharding::None, "{:?}", part.notes);
     }
     // 24 leave 12 beside the state, and 3 on 4 GPUs: 15. On 8 it is 13.5.
     let refused = planned(&large(24.0), offer(), &wanted(ShardingChoice::Auto));
     assert!(
-        refused.rejected[0].reason.contains("needs 15.0 GB with zero3 on 4 GPUs; the GPU has 14.7 of 16 GB available")
-            && refused.rejected[0].reason.ends_with("; would fit with --sharding zero3 on 8 GPUs"),
+        refused.rejected[0]
+            .reason
+            .words()
+            .contains("needs 15.0 GB with zero3 on 4 GPUs; the GPU has 14.7 of 16 GB available")
+            && refused.rejected[0].reason.words().ends_with("; would fit with --sharding zero3 on 8 GPUs"),
         "{}",
-        refused.rejected[0].reason
+        refused.rejected[0].reason.words()
     );
     let two = Goal { sharding: ShardingChoice::Auto, ..joined(2, 1e6) };
     let part = planned(&large(24.0), offer(), &two).parts.remove(0);
     assert_eq!((part.machines, part.sharding), (2, Sharding::Zero3));
     // More than is left by any number of GPUs.
     let refused = planned(&large(27.0), offer(), &two);
-    assert!(!refused.rejected[0].reason.contains("would fit"), "{}", refused.rejected[0].reason);
+    assert!(!refused.rejected[0].reason.words().contains("would fit"), "{:?}", refused.rejected[0].reason);
 }
 
 #[test]

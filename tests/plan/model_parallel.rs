@@ -11,9 +11,11 @@ use habitat_tui::predict::transformer::TransformerStep;
 use habitat_tui::predict::{Finding, Fits, Predictions};
 use habitat_tui::pricing::{Offer, PriceBook, Tier};
 use habitat_tui::profile::Mode;
+use habitat_tui::report::words::Words;
+use habitat_tui::report::words::assumed::assumed;
 use habitat_tui::units::{Bytes, GIB, Micros};
 
-use crate::build::{goal, measured, offer, predictions};
+use crate::build::{goal, measured, offer, predictions, told};
 
 fn gib(gib: f64) -> Bytes {
     Bytes::new(gib * GIB).unwrap()
@@ -95,8 +97,8 @@ fn an_update_is_of_replicas_not_of_gpus() {
     assert!((part.hours.mid.get() / (1000.0 * step / 3.6e9) - 1.0).abs() < 1e-9);
     assert!(part.step_time_us.low < part.step_time_us.mid && part.step_time_us.mid < part.step_time_us.high);
     let names = "2 replicas of 4-way tensor parallel × 2 pipeline stages, 16 micro-batches: 6 % bubble, 768 ms of all-reduce, 32 ms from stage to stage; ";
-    assert!(part.notes[0].starts_with(names), "{:?}", part.notes);
-    assert!(found.goal.assumed().iter().any(|one| one.name == "model parallel"));
+    assert!(part.notes[0].words().starts_with(names), "{:?}", part.notes);
+    assert!(assumed(&found.goal).iter().any(|one| one.name == "model parallel"));
 }
 
 /// 8 GiB of state, 1 GB of the process and a quarter of the activations, or 16/34 without sequence
@@ -105,7 +107,7 @@ fn an_update_is_of_replicas_not_of_gpus() {
 fn what_a_gpu_of_a_replica_keeps_decides() {
     let reason = |activations: f64, goal: &Goal| {
         let found = planned(&with_activations(activations), &machine(8), goal);
-        found.rejected.first().map(|rejection| (rejection.kind, rejection.reason.clone()))
+        found.rejected.first().map(|rejection| (rejection.reason.kind(), rejection.reason.words()))
     };
     let goal = divided(4, 2, 1);
     assert_eq!(reason(8.0, &goal), None);
@@ -122,7 +124,7 @@ fn gpus_that_make_no_whole_replicas_are_left_out_with_the_reason() {
     let reason = |gpus: u32, goal: &Goal| {
         let found = planned(&model(), &machine(gpus), goal);
         assert_eq!(found.status, PlanStatus::Infeasible);
-        (found.rejected[0].kind, found.rejected[0].reason.clone())
+        (found.rejected[0].reason.kind(), found.rejected[0].reason.words())
     };
     assert_eq!(
         reason(6, &divided(4, 1, 2)),
@@ -181,9 +183,11 @@ fn replicas_divide_state_too() {
     let goal = Goal { sharding: ShardingChoice::Auto, ..divided(1, 8, 2) };
     let part = planned(&model(), &machine(8), &goal).parts.remove(0);
     assert_eq!((part.replicas(), part.sharding), (2, Sharding::Zero1));
-    assert!(part.notes.iter().any(|note| note.starts_with("each GPU needs 13.9 GB with 8 pipeline stages, zero1")));
+    assert!(
+        told(&part.notes).iter().any(|note| note.starts_with("each GPU needs 13.9 GB with 8 pipeline stages, zero1"))
+    );
     let without = Goal { sharding: ShardingChoice::None, ..divided(1, 8, 1) };
-    let reason = planned(&model(), &machine(8), &without).rejected[0].reason.clone();
+    let reason = planned(&model(), &machine(8), &without).rejected[0].reason.words();
     assert!(reason.ends_with("; would fit with --sharding zero1 on 16 GPUs"), "{reason}");
 }
 

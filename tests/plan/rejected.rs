@@ -5,10 +5,11 @@ use std::sync::Arc;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Amount, Goal, Plan, PlanError, PlanStatus, Prepared, Quota, RejectionKind, Work, plan};
 use habitat_tui::predict::Fits;
-use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
+use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust, Unusable};
+use habitat_tui::report::words::Words;
 use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Samples, Usd, UsdPerHour};
 
-use crate::build::{configurations, goal, hours, measured, offer, offer_in, predictions, usd};
+use crate::build::{configurations, goal, hours, measured, offer, offer_in, predictions, rejected, told, usd};
 
 /// One offer for each reason; the plan is `good`.
 #[test]
@@ -28,7 +29,7 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
         unsure,
     ]);
     let offers: Vec<Offer> = vec![
-        Offer { unusable: Some("suspect price: below list".into()), ..offer("good", 0.1, Tier::Reserved) },
+        Offer { unusable: Some(Unusable::Suspect { why: "below list".into() }), ..offer("good", 0.1, Tier::Reserved) },
         Offer { gpu: None, gpu_name: "Mystery 9000".into(), ..offer("mystery", 1.0, Tier::OnDemand) },
         offer("unpredicted", 1.0, Tier::OnDemand),
         offer("large", 1.0, Tier::OnDemand),
@@ -61,8 +62,7 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
         (RejectionKind::Budget, "costs $300.00, $250.00 more than the budget"),
         (RejectionKind::Dominated, "costs $9.00 in 3 h, $3.00 more than the plan"),
     ];
-    let found: Vec<(RejectionKind, &str)> = plan.rejected.iter().map(|r| (r.kind, r.reason.as_str())).collect();
-    assert_eq!(found, expected);
+    assert_eq!(rejected(&plan), expected.map(|(kind, said)| (kind, said.to_owned())));
     assert_eq!(plan.rejected.len() + plan.alternatives.len() + plan.parts.len(), prices.offers().len());
 }
 
@@ -74,10 +74,14 @@ fn every_limit_rejects_what_it_names() {
         let mut goal = goal(12.0, 1);
         change(&mut goal);
         let plan = plan(&predictions, &prices, &goal).unwrap();
-        assert_eq!((plan.status, plan.rejected[0].kind), (PlanStatus::Infeasible, RejectionKind::Limits));
+        assert_eq!((plan.status, plan.rejected[0].reason.kind()), (PlanStatus::Infeasible, RejectionKind::Limits));
         // The nearest miss of the filter is among the reasons.
-        assert!(plan.reasons.iter().any(|reason| reason.contains(&plan.rejected[0].reason)), "{:?}", plan.reasons);
-        plan.rejected[0].reason.clone()
+        assert!(
+            told(&plan.reasons).iter().any(|reason| reason.contains(&plan.rejected[0].reason.words())),
+            "{:?}",
+            plan.reasons
+        );
+        plan.rejected[0].reason.words()
     };
     assert_eq!(rejected(&|g| g.limits.tiers = vec![Tier::Spot]), "on-demand offers are not allowed");
     assert!(rejected(&|g| g.limits.gpus = vec!["other".to_owned().try_into().unwrap()]).contains("good is not among"));
@@ -115,8 +119,8 @@ fn offers_of_marketplaces_can_be_left_out() {
     goal.limits.no_marketplace = true;
     let plan = plan(&predictions, &prices, &goal).unwrap();
     assert_eq!(plan.parts[0].gpu.as_str(), "good");
-    assert_eq!(plan.rejected[0].reason, "hosts on peer-to-peer markets are excluded");
-    assert!(!plan.notes.iter().any(|note| note.contains("dated price")), "{:?}", plan.notes);
+    assert_eq!(plan.rejected[0].reason.words(), "hosts on peer-to-peer markets are excluded");
+    assert!(!told(&plan.notes).iter().any(|note| note.contains("dated price")), "{:?}", plan.notes);
 }
 
 #[test]
@@ -128,7 +132,11 @@ fn what_may_not_fit_can_be_allowed() {
     goal.limits.allow_unknown_memory = true;
     let plan = plan(&predictions([unsure]), &prices, &goal).unwrap();
     assert_eq!(plan.status, PlanStatus::Optimal);
-    assert!(plan.parts[0].notes.iter().any(|note| note.contains("unknown whether")), "{:?}", plan.parts[0].notes);
+    assert!(
+        told(&plan.parts[0].notes).iter().any(|note| note.contains("unknown whether")),
+        "{:?}",
+        plan.parts[0].notes
+    );
 }
 
 /// Alternatives are the best of each GPU, provider and tier, at most eight, best first.
@@ -205,7 +213,7 @@ fn steps_need_no_batch_size() {
         assert_eq!((known.work, unknown.work), (Amount::Samples(Samples::new(12.0).unwrap()), Amount::Steps(12.0)));
         assert_eq!((check(&unknown), check_sources(&unknown, &predictions, &prices)), (Ok(()), Ok(())));
         assert!(unknown.parts.iter().all(|part| part.batch_size.is_none() && part.work.steps().is_some()));
-        assert!(unknown.notes.iter().any(|note| note.contains("counted in steps")), "{:?}", unknown.notes);
+        assert!(told(&unknown.notes).iter().any(|note| note.contains("counted in steps")), "{:?}", unknown.notes);
         // A part that claims samples is found out.
         let mut wrong = unknown.clone();
         wrong.parts[0].work = Amount::Samples(Samples::new(wrong.parts[0].work.get()).unwrap());
@@ -219,7 +227,7 @@ fn nothing_to_choose_from_is_no_plan_and_no_error() {
         let (predictions, _) = configurations(&[(1.0, 1.0)]);
         let plan = plan(&predictions, &PriceBook::default(), &goal(1.0, max_parts)).unwrap();
         assert_eq!(plan.status, PlanStatus::Infeasible);
-        assert_eq!(plan.reasons, ["no offer can be used"]);
+        assert_eq!(told(&plan.reasons), ["no offer can be used"]);
         let prepared = Prepared::new(&predictions, &PriceBook::default(), &goal(1.0, max_parts)).unwrap();
         assert!(prepared.frontier().is_empty());
     }
@@ -278,10 +286,10 @@ fn small_hosts_are_left_out_and_unknown_ones_unless_allowed() {
     assert_eq!(of(&planned(host(8.0, 64.0), (8, 64.0), true)).as_deref(), Some("unknown"));
     let few = planned(host(6.0, 64.0), (8, 64.0), false);
     assert_eq!(of(&few), None);
-    assert_eq!(few.rejected[0].reason, "6 vCPUs, fewer than the required 8");
+    assert_eq!(few.rejected[0].reason.words(), "6 vCPUs, fewer than the required 8");
     let little = planned(host(8.0, 30.0), (8, 64.0), false);
-    assert_eq!(little.rejected[0].reason, "30 GB of host memory, fewer than the required 64");
-    assert_eq!(little.rejected[0].kind, RejectionKind::Limits);
+    assert_eq!(little.rejected[0].reason.words(), "30 GB of host memory, fewer than the required 64");
+    assert_eq!(little.rejected[0].reason.kind(), RejectionKind::Limits);
 
     // The checker does not take the filters' word for it.
     let mut smuggled = planned(host(8.0, 64.0), (8, 64.0), false);
@@ -302,8 +310,9 @@ fn quotas_hold_by_provider_region_gpu_and_tier() {
         let mut goal = goal(10.0, 1);
         goal.limits.quotas = quotas.iter().copied().cloned().collect();
         let plan = plan(&predictions, &book, &goal).unwrap();
-        let left_out =
-            |offer: &Offer| plan.rejected.iter().any(|one| one.offer == offer.id && one.kind == RejectionKind::Limits);
+        let left_out = |offer: &Offer| {
+            plan.rejected.iter().any(|one| one.offer == offer.id && one.reason.kind() == RejectionKind::Limits)
+        };
         book.offers().iter().filter(|offer| !left_out(offer)).map(|offer| offer.id.to_string()).collect()
     };
     let [us, spot, eu] =
@@ -330,7 +339,7 @@ fn what_would_make_the_next_best_the_best() {
     let prices = PriceBook::new([offer("slow", 1.0, Tier::OnDemand), offer("fast", 3.0, Tier::OnDemand)]);
     let mut wanted = goal(10.0, 1);
     wanted.assumptions.setup = hours(0.5);
-    let notes = plan(&predictions, &prices, &wanted).unwrap().notes;
+    let notes = told(&plan(&predictions, &prices, &wanted).unwrap().notes);
     let note = notes.iter().find(|note| note.starts_with("the next best")).unwrap();
     assert_eq!(
         note,
@@ -338,7 +347,7 @@ fn what_would_make_the_next_best_the_best() {
     );
     assert!(notes.iter().all(|note| !note.contains("rarely last")));
     let years = plan(&predictions, &prices, &goal(20_000.0, 1)).unwrap();
-    assert!(years.notes.iter().any(|note| note.contains("the plan takes") && note.contains("--min-gpus")));
+    assert!(told(&years.notes).iter().any(|note| note.contains("the plan takes") && note.contains("--min-gpus")));
 }
 
 /// An offer, the limit that it is outside of, and what is said.
@@ -395,11 +404,14 @@ fn a_limit_that_stands_in_the_way_is_named() {
         let mut limited = Goal { deadline: Some(hours(4.0)), budget: Some(usd(50.0)), ..goal(12.0, 1) };
         limit(&mut limited);
         let none = plan(&predictions, &prices, &limited).unwrap();
-        assert_eq!(none.reasons[..2], ["no offer can be used".to_owned(), format!("{words} ({label}, 3 h, $9.00)")]);
+        assert_eq!(
+            told(&none.reasons)[..2],
+            ["no offer can be used".to_owned(), format!("{words} ({label}, 3 h, $9.00)")]
+        );
         // Lifting it does not help where the deadline is in the way as well.
         limited.deadline = Some(hours(2.0));
         let none = plan(&predictions, &prices, &limited).unwrap();
-        assert!(!none.reasons.iter().any(|reason| reason.starts_with("allow ")), "{:?}", none.reasons);
+        assert!(!told(&none.reasons).iter().any(|reason| reason.starts_with("allow ")), "{:?}", none.reasons);
     }
 }
 
@@ -421,7 +433,7 @@ fn the_least_change_of_a_number_is_named() {
         limits(&mut goal);
         plan(&predictions, &prices, &goal).unwrap()
     };
-    let says = |plan: &Plan, words: &str| plan.reasons.iter().any(|reason| reason.starts_with(words));
+    let says = |plan: &Plan, words: &str| told(&plan.reasons).iter().any(|reason| reason.starts_with(words));
     let quota =
         |gpus| Quota { provider: "cloud".into(), region: None, gpu: None, tier: None, gpus, from: None, until: None };
     for few in [1, 2] {

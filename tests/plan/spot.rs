@@ -3,7 +3,7 @@
 use habitat_tui::plan::{Assumptions, Confidence, Goal, Part, Plan, PlanStatus, plan};
 use habitat_tui::pricing::{Offer, PriceBook, Tier};
 
-use crate::build::{assert_cents, goal, hours, measured, offer, offer_in, predicted, predictions};
+use crate::build::{assert_cents, goal, hours, measured, offer, offer_in, predicted, predictions, told};
 
 /// λ 0.1/h, κ 1 h, ρ 0.2 h, ω = δ = 0, 20 useful hours; the deadline at high confidence.
 fn twenty_hours(max_parts: u32) -> Goal {
@@ -33,7 +33,7 @@ fn expected_and_upper_end_are_those_of_the_note() {
     assert!((total.hours.high.get() - 26.0).abs() < 1e-9);
     assert_cents(total.cost.mid, 25.68);
     assert_cents(total.cost.high, 31.20);
-    assert!(plan.notes.iter().any(|note| note.contains("spot losses are assumptions")), "{:?}", plan.notes);
+    assert!(told(&plan.notes).iter().any(|note| note.contains("spot losses are assumptions")), "{:?}", plan.notes);
 }
 
 /// However few losses a part expects, it is charged for them: two of 0.05 cost what one of 0.1 costs.
@@ -93,7 +93,7 @@ fn mixed_plans_keep_every_deadline_between_their_ends() {
         let total = plan.total.unwrap();
         assert!(total.hours.high.get() <= deadline.get() * (1.0 + 1e-6), "{tenths}");
         assert!(total.cost.mid.get() <= before * (1.0 + 1e-6), "{tenths}: {} after {before}", total.cost.mid.get());
-        assert!(plan.notes.iter().all(|note| !note.contains("fell back")), "{:?}", plan.notes);
+        assert!(told(&plan.notes).iter().all(|note| !note.contains("fell back")), "{:?}", plan.notes);
         before = total.cost.mid.get();
     }
 }
@@ -108,7 +108,7 @@ fn larger_machines_are_lost_more_often() {
         let mut goal = goal(20.0, 1);
         goal.assumptions.spot_losses_per_hour = losses;
         let plan = plan(&predictions, &PriceBook::new([offer]), &goal).unwrap();
-        plan.parts[0].notes.iter().find(|note| note.starts_with("spot: ")).unwrap().clone()
+        told(&plan.parts[0].notes).iter().find(|note| note.starts_with("spot: ")).unwrap().clone()
     };
     assert!(says(1, None).starts_with("spot: 0.50 losses per hour"), "{}", says(1, None));
     assert!(says(8, None).starts_with("spot: 1.36 losses per hour"), "{}", says(8, None));
@@ -157,13 +157,13 @@ fn a_machine_on_demand_takes_over_in_time() {
     assert!(total.cost.mid.get() < 20.0 && (24.0..30.0).contains(&total.cost.high.get()), "{total:?}");
 
     // More parts with a change are not tried, and the plan says so.
-    let says_so = |plan: &Plan| plan.notes.iter().any(|note| note.contains("more parts were not tried"));
+    let says_so = |plan: &Plan| told(&plan.notes).iter().any(|note| note.contains("more parts were not tried"));
     assert!(says_so(&at(36.0, 3)) && !says_so(&plan));
 
     // One part is the machine on demand, and the plan says what two would save.
     let one = at(36.0, 1);
     assert_eq!((one.parts[0].offer.tier, one.switch), (Tier::OnDemand, None));
-    assert!(one.notes.iter().any(|note| note.contains("--max-parts 2")), "{:?}", one.notes);
+    assert!(told(&one.notes).iter().any(|note| note.contains("--max-parts 2")), "{:?}", one.notes);
 
     // With time enough spot alone is expected to do it; the other machine is its safety net.
     let net = at(400.0, 1);
@@ -175,7 +175,7 @@ fn a_machine_on_demand_takes_over_in_time() {
     let alone = PriceBook::new([offer("v100", 0.3, Tier::Spot)]);
     let goal = Goal { deadline: Some(hours(400.0)), ..goal(24.0, 2) };
     let plan = habitat_tui::plan::plan(&predictions, &alone, &goal).unwrap();
-    assert!(plan.switch.is_none() && plan.notes.iter().all(|note| !note.contains("switch to")));
+    assert!(plan.switch.is_none() && told(&plan.notes).iter().all(|note| !note.contains("switch to")));
 }
 
 /// Two spot machines of half the work each allow for as many losses as one with all of it.

@@ -6,7 +6,7 @@ use habitat_tui::pricing::{Billing, Held, Offer, PriceBook, Terms, Tier};
 use habitat_tui::report::{plans, summary};
 use habitat_tui::units::{Range, Usd, UsdPerHour};
 
-use crate::build::{goal, hours, offer, offer_in, predicted, predictions};
+use crate::build::{goal, hours, offer, offer_in, predicted, predictions, told};
 
 /// λ 0.1/h, κ 1 h, ω 0.1 h, ρ 0.2 h, δ 0.5 h and a quarter of an hour to start.
 fn lossy(samples: f64, max_parts: u32) -> Goal {
@@ -141,7 +141,11 @@ fn copying_takes_hours_and_dollars_whatever_the_tier() {
         assert_taken(&found, Use::Data, [1.0; 3], [45.0 + price; 3]);
         let later = found.parts[0].hours.high.get() - here.parts[0].hours.high.get();
         assert!((later - 1.0).abs() < 1e-9, "{:?}: {later}", of.tier);
-        assert!(found.parts[0].notes.iter().any(|note| note == "data: copying 450 GB takes 1 h before the first step"));
+        assert!(
+            told(&found.parts[0].notes)
+                .iter()
+                .any(|note| note == "data: copying 450 GB takes 1 h before the first step")
+        );
         assert_adds_up(&found);
         check(&found).unwrap();
         check_sources(&found, &predictions, &book).unwrap();

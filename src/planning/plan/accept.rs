@@ -7,6 +7,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::pricing::Doubt;
+use habitat_prediction::Vendor;
+
 /// A risk to accept before an offer is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -42,20 +45,29 @@ impl Accept {
             Self::Batch => "batch",
         }
     }
-
-    /// Words for the kind.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Spot => "a spot machine",
-            Self::Marketplace => "a marketplace host",
-            Self::Doubted => "a price in doubt",
-            Self::Platform => "another platform",
-            Self::Batch => "another global batch",
-        }
-    }
 }
 
-/// Values for the flag `--accept`.
-pub fn names(accept: &[Accept]) -> String {
-    accept.iter().map(|one| one.name()).collect::<Vec<_>>().join(",")
+/// Software platform of a step: vendor of the GPU, and whether the host has ARM CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Platform {
+    /// Vendor of the GPU.
+    pub vendor: Vendor,
+    /// Whether the host has ARM CPUs.
+    pub arm: bool,
+}
+
+/// A risk of an offer that the user has to accept.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Risk {
+    /// [`Accept::Spot`].
+    Spot,
+    /// [`Accept::Marketplace`].
+    Marketplace,
+    /// [`Accept::Doubted`], with the doubts.
+    Doubted(Vec<Doubt>),
+    /// [`Accept::Platform`], with the platform.
+    Platform(Platform),
+    /// [`Accept::Batch`], with the samples of the global batch; `None` if unknown.
+    Batch(Option<u64>),
 }

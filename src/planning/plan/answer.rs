@@ -4,18 +4,18 @@ use std::collections::HashSet;
 
 use super::batch;
 use super::check::{check, check_sources};
-use super::energy::kilograms;
 use super::explain;
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit, SAME};
+use super::problem::{Aim, Limit, SAME, over};
 use super::relax;
 use super::search::{Found, aims, best_single};
 use super::solve::Proof;
 use super::switch::Switched;
-use super::{Goal, Objective, Part, Plan, PlanError, PlanStatus, Rejection, RejectionKind, SolverReport, Total};
+use super::{
+    Goal, NoPlan, Objective, Part, Plan, PlanError, PlanNote, PlanStatus, Reason, Rejection, SolverReport, Total,
+};
 use crate::pricing::{Billing, OfferId, PriceBook, Tier};
-use habitat_base::text::{dollars, duration};
-use habitat_base::units::{Hours, Usd};
+use habitat_base::units::{Hours, KilogramsCo2e, Usd, UsdPerHour};
 use habitat_prediction::finding::distinct;
 use habitat_prediction::{Finding, Predictions};
 
@@ -66,7 +66,7 @@ impl Prepared {
         &self,
         deadline: Option<Hours>,
         budget: Option<Usd>,
-        lifted: impl FnOnce() -> Vec<String>,
+        lifted: impl FnOnce() -> Vec<NoPlan>,
     ) -> Result<Plan, PlanError> {
         let mut goal = self.goal.clone();
         (goal.deadline, goal.budget) = (deadline, budget);
@@ -132,9 +132,7 @@ impl Prepared {
         let single = best_single(&self.singles, plan.goal.objective, limit).filter(|_| plan.goal.max_parts > 1);
         let Some(mut single) = single else { return Err(error.into()) };
         single.proof = Proof::Time;
-        single
-            .notes
-            .push(format!("fell back to the best single offer: the plan of several parts failed its check: {error}"));
+        single.notes.push(PlanNote::PartsFailedCheck { why: error.to_string() });
         let hours = single.hours.clone();
         let plan = self.build(plan.goal, &single, &hours);
         check(&plan)?;
@@ -165,7 +163,7 @@ impl Prepared {
         "filter and sort".clone_into(&mut plan.solver.name);
         (plan.parts, plan.total, plan.switch) = (parts, Some(total), Some(switch));
         if plan.goal.max_parts > 2 {
-            plan.notes.push("plans that switch from spot have two parts; more parts were not tried".to_owned());
+            plan.notes.push(PlanNote::MorePartsNotTried);
         }
         plan
     }
@@ -220,8 +218,8 @@ impl Prepared {
         rest.dedup_by_key(|(c, ..)| place(*c));
         for (c, finish, cost) in rest {
             let configuration = &self.configurations[c];
-            let (kind, reason) = self.rejection(c, finish, cost, plan, limit);
-            all.push((configuration.place, Rejection { offer: configuration.offer.id.clone(), kind, reason }));
+            let reason = self.rejection(c, finish, cost, plan, limit);
+            all.push((configuration.place, Rejection { offer: configuration.offer.id.clone(), reason }));
         }
         let beside: HashSet<&OfferId> = plan.beside.iter().map(|beside| &beside.part.offer.id).collect();
         let is_told: HashSet<usize> = all.iter().map(|(place, _)| *place).chain(shown).collect();
@@ -234,66 +232,50 @@ impl Prepared {
         others.dedup_by_key(|(c, _)| place(*c));
         all.extend(others.into_iter().map(|(c, (finish, cost))| {
             let (offer, reason) = (self.others[c].offer.id.clone(), self.not_accepted(c, finish, cost, limit));
-            (place(c), Rejection { offer, kind: RejectionKind::NotAccepted, reason })
+            (place(c), Rejection { offer, reason })
         }));
         all.sort_by_key(|(place, _)| *place);
         all.into_iter().map(|(_, rejection)| rejection).collect()
     }
 
-    fn rejection(&self, c: usize, finish: f64, cost: f64, plan: &Plan, limit: &Limit) -> (RejectionKind, String) {
-        if let Some(deadline) = limit.deadline
-            && finish > deadline * (1.0 + SAME)
-        {
-            let over = duration(finish - deadline);
-            let takes = self.time_limit_words(finish);
-            return (RejectionKind::Deadline, format!("takes {takes}, {over} more than the deadline"));
+    fn rejection(&self, c: usize, finish: f64, cost: f64, plan: &Plan, limit: &Limit) -> Reason {
+        let more = |value: f64, plans: f64| (value - plans).max(0.0);
+        let (finish_hours, cost_usd, confidence) = (Hours::known(finish), Usd::known(cost), self.goal.confidence);
+        if let Some(late) = over(finish, limit.deadline) {
+            return Reason::TooSlow { hours: finish_hours, confidence, late_hours: Hours::known(late) };
         }
-        if let Some(budget) = limit.budget
-            && cost > budget * (1.0 + SAME)
-        {
-            let over = dollars(cost - budget);
-            return (RejectionKind::Budget, format!("costs {}, {over} more than the budget", dollars(cost)));
+        if let Some(over) = over(cost, limit.budget) {
+            return Reason::TooDear { cost_usd, over_usd: Usd::known(over) };
         }
         let kg = self.kilograms(c);
-        if let Some(most) = self.singles.most_kg
-            && kg > most * (1.0 + SAME)
-        {
-            let over = kilograms(kg - most);
-            return (RejectionKind::Emissions, format!("emits {} kg CO2e, {over} kg more than allowed", kilograms(kg)));
+        let co2_kg = KilogramsCo2e::known(kg);
+        if let Some(over) = over(kg, self.singles.most_kg) {
+            return Reason::TooMuchCo2 { co2_kg, over_kg: KilogramsCo2e::known(over) };
         }
         let useful = self.work.get() / self.configurations[c].rate();
-        let takes = self.configurations[c].ranges(useful, true).0.mid.get();
-        let Some(total) = &plan.total else {
-            return (RejectionKind::Dominated, format!("costs {} in {}", dollars(cost), duration(takes)));
-        };
-        let reason = match plan.goal.objective {
-            Objective::Cost => {
-                let more = dollars((cost - total.cost.mid.get()).max(0.0));
-                format!("costs {} in {}, {more} more than the plan", dollars(cost), duration(takes))
-            }
-            Objective::Time => {
-                let (takes, plans) = (self.time_limit_words(finish), self.finish(total));
-                let more = duration((finish - plans).max(0.0));
-                format!("takes {takes} for {}, {more} longer than the plan's {}", dollars(cost), duration(plans))
-            }
+        let hours = self.configurations[c].ranges(useful, true).0.mid;
+        let Some(total) = &plan.total else { return Reason::Possible { cost_usd, hours } };
+        let plans = (self.finish(total), total.cost.mid.get());
+        match plan.goal.objective {
+            Objective::Cost => Reason::CostsMore { cost_usd, hours, more_usd: Usd::known(more(cost, plans.1)) },
+            Objective::Time => Reason::TakesLonger {
+                hours: finish_hours,
+                confidence,
+                cost_usd,
+                more_hours: Hours::known(more(finish, plans.0)),
+                plan_hours: Hours::known(plans.0),
+            },
             Objective::CostPlusTime(worth) => {
                 let aim = Aim::Weighted(worth.get());
-                let takes = self.time_limit_words(finish);
-                let plans = aim.of_plan((self.finish(total), total.cost.mid.get(), 0.0));
-                let more = dollars((aim.of_plan((finish, cost, 0.0)) - plans).max(0.0));
-                format!(
-                    "costs {}, takes {takes}: {more} more than the plan, including the cost of its time",
-                    dollars(cost)
-                )
+                let more = more(aim.of_plan((finish, cost, 0.0)), aim.of_plan((plans.0, plans.1, 0.0)));
+                let more_usd = Usd::known(more);
+                Reason::CostsMoreWithTime { cost_usd, hours: finish_hours, confidence, more_usd }
             }
             Objective::Emissions => {
                 let plans = total.footprint.emissions.map_or(0.0, |emitted| emitted.mid.get());
-                let (emits, more) = (kilograms(kg), kilograms((kg - plans).max(0.0)));
-                let (cost, takes) = (dollars(cost), duration(takes));
-                format!("emits {emits} kg CO2e, {more} kg more than the plan, and costs {cost} in {takes}")
+                Reason::EmitsMore { co2_kg, more_kg: KilogramsCo2e::known(more(kg, plans)), cost_usd, hours }
             }
-        };
-        (RejectionKind::Dominated, reason)
+        }
     }
 
     /// Hours of a total that have to meet the deadline.
@@ -308,41 +290,28 @@ impl Prepared {
     }
 
     /// Notes on a plan that do not depend on other offers.
-    fn facts(&self, plan: &Plan) -> Vec<String> {
+    fn facts(&self, plan: &Plan) -> Vec<PlanNote> {
         let mut notes = Vec::new();
         if self.work.steps().is_some() {
-            notes.push(
-                "unknown batch size: work is counted in steps of one GPU, and a step of n GPUs counts n times"
-                    .to_owned(),
-            );
+            notes.push(PlanNote::CountedInSteps);
         }
         notes.extend(batch::note(plan, self.recorded_batch).filter(|_| self.training));
-        for part in plan.parts.iter().filter(|part| !part.offer.trust.doubts.is_empty()) {
-            notes.push(format!("the price of {} is in doubt: {}", part.offer.id, part.offer.trust.reasons()));
+        for offer in plan.parts.iter().map(|part| &part.offer).filter(|offer| !offer.trust.doubts.is_empty()) {
+            notes.push(PlanNote::PriceInDoubt { offer: offer.id.clone(), doubts: offer.trust.doubts.clone() });
         }
         if let Some(switch) = &plan.switch {
-            notes.push(format!(
-                "switch to {} when the remaining time is just enough for the remaining work there (after {} if no work is done by then); this meets the deadline even if spot fails",
-                switch.to,
-                duration(switch.latest.get())
-            ));
+            notes.push(PlanNote::Switch { to: switch.to.clone(), latest_hours: switch.latest });
         }
         if let Some(data) = plan.goal.data.as_ref().filter(|data| data.provider.is_none() && !self.knows_storage) {
-            notes.push(format!(
-                "cost of storing {} GB not included: no provider has a storage price (set storage_usd_per_gb_month in a price file)",
-                data.gb
-            ));
+            notes.push(PlanNote::StorageNotIncluded { gb: data.gb });
         }
         if plan.parts.iter().any(|part| part.offer.tier == Tier::Spot) {
-            notes.push(
-                "spot losses are assumptions, shown for each part; the upper end allows for waits as long as in the worst measured zone"
-                    .to_owned(),
-            );
+            notes.push(PlanNote::SpotAssumed);
         }
         notes
     }
 
-    fn notes(&self, plan: &Plan) -> Vec<String> {
+    fn notes(&self, plan: &Plan) -> Vec<PlanNote> {
         let mut notes = self.facts(plan);
         if let Some(total) = &plan.total
             && plan.goal.max_parts == 1
@@ -353,34 +322,25 @@ impl Prepared {
             );
         }
         if plan.goal.objective == Objective::Cost
-            && let Some(saved) = self.marginal_hour(plan)
-            && saved.get() >= 0.005
+            && let Some(saved_usd) = self.marginal_hour(plan).filter(|saved| saved.get() >= 0.005)
         {
-            notes.push(format!("the deadline is tight: one more hour saves {}", dollars(saved.get())));
+            notes.push(PlanNote::TightDeadline { saved_usd });
         }
-        if let Some((budget, total)) =
-            plan.goal.budget.zip(plan.total).filter(|(budget, total)| total.cost.high.get() > budget.get())
+        if let Some((budget_usd, high_usd)) = plan.goal.budget.zip(plan.total.map(|total| total.cost.high))
+            && high_usd.get() > budget_usd.get()
         {
-            notes.push(format!(
-                "the expected cost meets the budget of {}; the high end is {}",
-                dollars(budget.get()),
-                dollars(total.cost.high.get())
-            ));
+            notes.push(PlanNote::BudgetAtHighEnd { budget_usd, high_usd });
         }
         notes.extend(self.runner_up(plan));
         notes.extend(self.break_even(plan));
-        if let Some(total) = plan.total.filter(|total| total.hours.mid.get() > LONG) {
-            notes.push(format!(
-                "the plan takes {}: prices and offers rarely last that long; shorten it with --deadline or --min-gpus",
-                duration(total.hours.mid.get())
-            ));
-        }
+        let hours = plan.total.map(|total| total.hours.mid).filter(|hours| hours.get() > LONG);
+        notes.extend(hours.map(|hours| PlanNote::LongPlan { hours }));
         notes
     }
 
     /// Break-even use of a contract's term against the best offer without one, for the contract in the plan or the best
     /// one among the alternatives.
-    fn break_even(&self, plan: &Plan) -> Option<String> {
+    fn break_even(&self, plan: &Plan) -> Option<PlanNote> {
         let mut parts = plan.parts.iter().chain(&plan.alternatives);
         let (part, term) = parts.find_map(|part| match part.billing {
             Billing::Term(hours) => Some((part, hours)),
@@ -398,16 +358,16 @@ impl Prepared {
         let dearer = choice.usd / choice.rate - blocks.apart / contract.rate;
         let work = (blocks.usd + blocks.apart_once - choice.usd_once).max(0.0) / dearer;
         let used = work / contract.rate + contract.hours_once;
-        let against = self.configurations[other].label();
+        let (offer, against) = (part.offer.id.clone(), self.configurations[other].label());
         Some(if dearer > 0.0 && used <= f64::from(term) {
-            format!("a term of {} pays off above {used:.0} h of use, compared with {against}", part.offer.id)
+            PlanNote::TermPaysOff { offer, hours: Hours::known(used), against }
         } else {
-            format!("a term of {} never pays off: {against} does the work of its full term for less", part.offer.id)
+            PlanNote::TermNeverPaysOff { offer, against }
         })
     }
 
     /// Price or speed at which the next best offer would be as cheap as the plan.
-    fn runner_up(&self, plan: &Plan) -> Option<String> {
+    fn runner_up(&self, plan: &Plan) -> Option<PlanNote> {
         let (total, next) = (plan.total?, plan.alternatives.first()?);
         let (cost, next_cost) = (total.cost.mid.get(), next.cost.mid.get());
         let price = next.price().get();
@@ -416,11 +376,13 @@ impl Prepared {
         }
         let setup = if next.offer.tier == Tier::Owned { 0.0 } else { self.goal.assumptions.setup.get() };
         let shorter = 1.0 - (cost / price - setup) / (next_cost / price - setup);
-        let less = format!("at ${:.3}/h (now ${price:.3})", price * cost / next_cost);
         // Omit the speed if set-up alone makes the machine too expensive, or if time is billed in blocks, where less
         // time saves a whole block or nothing.
-        let faster = (shorter < 1.0 && next.billing.block().is_none())
-            .then(|| format!(" or with a {:.0} % shorter step", shorter * 100.0));
-        Some(format!("the next best, {}, would match {less}{}", next.offer.id, faster.unwrap_or_default()))
+        Some(PlanNote::NextBest {
+            offer: next.offer.id.clone(),
+            usd_per_hour: UsdPerHour::known(price * cost / next_cost),
+            now_usd_per_hour: next.price(),
+            shorter: (shorter < 1.0 && next.billing.block().is_none()).then_some(shorter),
+        })
     }
 }

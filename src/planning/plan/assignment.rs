@@ -14,6 +14,7 @@
 //!
 //! Machines of a kind are interchangeable, so the k-th longest job may only use the first k machines of a kind.
 
+use super::PlanNote;
 use super::problem::{Program, Relation, SAME, Variable};
 use super::solve::{Proof, Settings, SolveError, solve};
 use habitat_prediction::random::Random;
@@ -77,7 +78,7 @@ pub struct Assigned {
     /// Name of the solver.
     pub solver: &'static str,
     /// Fallbacks.
-    pub notes: Vec<String>,
+    pub notes: Vec<PlanNote>,
 }
 
 impl Assignment {
@@ -107,7 +108,7 @@ impl Assignment {
             (Ok((ways, answer)), quick) => {
                 let objective = self.objective(&ways);
                 if let Some(quick) = quick.as_ref().filter(|quick| self.objective(quick) < objective * (1.0 - 1e-6)) {
-                    return Ok(fall_back(quick.clone(), bound(), &format!("{} found nothing better", answer.solver)));
+                    return Ok(fall_back(quick.clone(), bound(), PlanNote::NothingBetter { solver: answer.solver }));
                 }
                 let bound = if answer.proof == Proof::Optimal { objective } else { bound().min(objective) };
                 let ways = self.improved(ways);
@@ -115,10 +116,10 @@ impl Assignment {
             }
             (Err(error), Some(quick)) => {
                 let why = match error {
-                    SolveError::Infeasible => "the solver found no solution, although this is one".to_owned(),
-                    other => other.to_string(),
+                    SolveError::Infeasible => PlanNote::SolverMissedGreedy,
+                    other => PlanNote::Greedy { why: other.to_string() },
                 };
-                Ok(fall_back(quick.clone(), bound(), &why))
+                Ok(fall_back(quick.clone(), bound(), why))
             }
             (Err(error), None) => Err(error),
         }
@@ -487,7 +488,6 @@ impl Way {
     }
 }
 
-fn fall_back(ways: Vec<usize>, bound: f64, why: &str) -> Assigned {
-    let notes = vec![format!("fell back to greedy choices with local improvements: {why}")];
-    Assigned { ways, proof: Proof::Time, bound, solver: "greedy", notes }
+fn fall_back(ways: Vec<usize>, bound: f64, why: PlanNote) -> Assigned {
+    Assigned { ways, proof: Proof::Time, bound, solver: "greedy", notes: vec![why] }
 }

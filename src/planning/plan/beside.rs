@@ -2,10 +2,9 @@
 
 use super::configuration::Configuration;
 use super::prepared::Prepared;
-use super::problem::{Limit, SAME};
+use super::problem::{Limit, over};
 use super::search::{aims, best_single};
-use super::{Accept, Objective, Part, Plan, accept_names};
-use habitat_base::text::{dollars, duration};
+use super::{Accept, Machines, Objective, Part, Plan, Reason, Risk};
 use habitat_base::units::{Hours, Usd};
 
 /// An offer beside the plan is shown if its first aim is at most this share of the plan's.
@@ -22,18 +21,9 @@ pub struct Beside {
     pub accept: Vec<Accept>,
     /// The offer with all the work.
     pub part: Part,
-    /// Details of the risks: the platform, the batch, the doubts about the price.
-    pub what: String,
-    /// Outcome if the offer fails.
-    pub fallback: Fallback,
-}
-
-/// Outcome if an offer beside the plan fails.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Fallback {
-    /// Event, to follow `if`: `that host is gone`.
-    pub when: &'static str,
-    /// Offer for the work in that event; `None` if no other offer meets the limits.
+    /// The risks.
+    pub risks: Vec<Risk>,
+    /// The work if the offer fails; `None` if no other offer meets the limits.
     pub then: Option<Instead>,
 }
 
@@ -44,8 +34,8 @@ pub struct Instead {
     pub cost: Usd,
     /// Expected hours.
     pub hours: Hours,
-    /// Words for the offer.
-    pub with: String,
+    /// The offer; `None` = the same machine for a batch to accept, otherwise the plan.
+    pub with: Option<Machines>,
 }
 
 impl Prepared {
@@ -85,33 +75,26 @@ impl Prepared {
     fn with_fallback(&self, place: usize, plan: &Plan, limit: &Limit) -> Beside {
         let own = &self.others[place];
         let part = own.part(self.work.get() / own.rate(), true);
-        let when = match own.needs[..] {
-            [Accept::Batch] => "it needs as many updates",
-            _ if own.needs.contains(&Accept::Marketplace) => "that host is gone",
-            _ if own.needs.contains(&Accept::Spot) => "no spot machine is available",
-            _ if own.needs.contains(&Accept::Doubted) => "that price is gone",
-            _ => "your program does not run there",
-        };
         let total = plan.total.map(|total| (total.cost.mid, total.hours.mid));
-        let plans = total.map(|(cost, hours)| Instead { cost, hours, with: "the plan above".to_owned() });
+        let plans = total.map(|(cost, hours)| Instead { cost, hours, with: None });
         let then = match own.needs[..] {
             [Accept::Batch] => {
                 let recorded = part.global_batch_size.zip(self.goal.global_batch);
                 let times = recorded.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
-                Some(self.instead(own, times, "the same machine".to_owned()))
+                Some(self.instead(own, times, None))
             }
             [Accept::Marketplace | Accept::Doubted] => {
                 let next = self.best_beside(&|other| other.needs == own.needs && other.offer.id != own.offer.id, limit);
                 let next = next.filter(|(_, value)| *value < self.planned(plan)).map(|(place, _)| &self.others[place]);
-                next.map(|next| self.instead(next, 1.0, next.label())).or(plans)
+                next.map(|next| self.instead(next, 1.0, Some(next.label()))).or(plans)
             }
             _ => plans,
         };
-        Beside { accept: own.needs.clone(), what: own.what.clone(), part, fallback: Fallback { when, then } }
+        Beside { accept: own.needs.clone(), risks: own.risks.clone(), part, then }
     }
 
     /// The work, multiplied by `times`, on an offer.
-    fn instead(&self, offer: &Configuration, times: f64, with: String) -> Instead {
+    fn instead(&self, offer: &Configuration, times: f64, with: Option<Machines>) -> Instead {
         let (hours, cost) = offer.ranges(self.work.get() * times / offer.rate(), true);
         Instead { cost: cost.mid, hours: hours.mid, with }
     }
@@ -137,17 +120,16 @@ impl Prepared {
     }
 
     /// Reason why an offer beside the plan was not used, with the limits that it would not keep.
-    pub(super) fn not_accepted(&self, place: usize, finish: f64, cost: f64, limit: &Limit) -> String {
+    pub(super) fn not_accepted(&self, place: usize, finish: f64, cost: f64, limit: &Limit) -> Reason {
         let own = &self.others[place];
         let (hours, _) = own.ranges(self.work.get() / own.rate(), true);
-        let flags = accept_names(&own.needs);
-        let over = |value: f64, limit: Option<f64>| limit.filter(|limit| value > limit * (1.0 + SAME));
-        let late = over(finish, limit.deadline)
-            .map(|deadline| format!("{} more than the deadline", duration(finish - deadline)));
-        let dear = over(cost, limit.budget).map(|budget| format!("{} more than the budget", dollars(cost - budget)));
-        let too_much: Vec<String> = late.into_iter().chain(dear).collect();
-        let but =
-            if too_much.is_empty() { String::new() } else { format!(", but it takes {}", too_much.join(" and ")) };
-        format!("{}: {} in {}; --accept {flags} allows it{but}", own.what, dollars(cost), duration(hours.mid.get()))
+        Reason::NotAccepted {
+            risks: own.risks.clone(),
+            accept: own.needs.clone(),
+            cost_usd: Usd::known(cost),
+            hours: hours.mid,
+            late_hours: over(finish, limit.deadline).map(Hours::known),
+            over_usd: over(cost, limit.budget).map(Usd::known),
+        }
     }
 }

@@ -9,18 +9,18 @@ mod cost;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::batch::{Reason, batch_size, check_global_batch, freed};
+use super::batch::{Refusal, batch_size, check_global_batch, freed};
 use super::data::{Brought, data};
 use super::energy::{self, Draw, Site};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
-use super::limits::{self, Platform, needs, what};
+use super::limits::{self, needs, risks};
 use super::problem::{Blocks, Choice};
 use super::sizes::{SizedStep, check_model_parallel, sized_steps};
 use super::spot::{Losses, expected};
-use super::{Accept, Part, PlanError, Rejection, RejectionKind};
-use crate::pricing::{Billing, Offer, PriceBook, Tier, region};
+use super::{Accept, Machines, Part, PlanError, PlanNote, Platform, Reason, Rejection, Risk};
+use crate::pricing::spot::SpotSource;
+use crate::pricing::{Billing, Offer, PriceBook, Tier};
 use cost::used;
-use habitat_base::text::{clean, grouped};
 use habitat_base::units::{GpuSlug, Hours, Micros, Samples, UsdPerHour, most};
 use habitat_prediction::scale::{Layout, ModelParallel, Network};
 use habitat_prediction::{Estimate, Finding, Mode, Prediction, Predictions, Sharding};
@@ -40,8 +40,8 @@ pub(crate) struct Configuration {
     parallel: ModelParallel,
     /// Replicas of the model.
     replicas: u32,
-    /// Effect of sharding on each GPU, in words.
-    divided: Option<String>,
+    /// Effect of sharding on each GPU.
+    divided: Option<PlanNote>,
     billing: Billing,
     /// Data to transfer to the offer, unless they are already there.
     data: Option<Brought>,
@@ -56,16 +56,16 @@ pub(crate) struct Configuration {
     scaling: String,
     /// Method of the step time, if the batch is not the profile's.
     sized: Option<String>,
-    precision: Option<String>,
+    precision: Option<Finding>,
     pub(crate) warnings: Vec<Finding>,
     memory_unknown: bool,
     pub(crate) losses: Losses,
-    /// Source of the spot losses, in words.
-    losses_why: String,
+    /// Source of the spot losses.
+    losses_source: SpotSource,
     setup: f64,
-    /// Risks that the user has to accept for it, and the same in words (`what`).
+    /// Kinds of risks that the user has to accept for it, and the risks.
     pub(crate) needs: Vec<Accept>,
-    pub(crate) what: String,
+    pub(crate) risks: Vec<Risk>,
 }
 
 /// Offers with the steps on all their GPUs, and the rejected offers.
@@ -174,12 +174,12 @@ pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanErr
 pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Usable {
     let by_gpu: HashMap<&GpuSlug, &Prediction> = predictions.predictions.iter().map(|p| (&p.gpu.slug, p)).collect();
     // Cache: many offers have the same GPUs and counts.
-    let mut sized: HashMap<Alike<'_>, Result<Vec<(SizedStep, bool)>, Reason>> = HashMap::new();
+    let mut sized: HashMap<Alike<'_>, Result<Vec<(SizedStep, bool)>, Refusal>> = HashMap::new();
     let (mut possible, mut excluded) = (Vec::new(), Vec::new());
     let knows_storage = goal.data.is_some() && prices.knows_storage();
     let (recorded, freed) = (Platform::recorded(predictions), freed(predictions, goal));
     for (place, offer) in prices.offers().iter().enumerate() {
-        let mut nearest: Option<Reason> = None;
+        let mut nearest: Option<Refusal> = None;
         let before = possible.len();
         let site = Site::new(offer, prices);
         let is_one = limits::is_one_machine(offer);
@@ -200,16 +200,16 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
                     let of = |step| Configuration::new(from, machines, prediction, step, (goal, &needs));
                     possible.extend(steps.into_iter().map(of));
                 }
-                Err(reason) => {
-                    let miss = |reason: &Reason| reason.2.unwrap_or(f64::INFINITY);
-                    if nearest.as_ref().is_none_or(|known| miss(&reason) < miss(known)) {
-                        nearest = Some(reason);
+                Err(refusal) => {
+                    let miss = |refusal: &Refusal| refusal.1.unwrap_or(f64::INFINITY);
+                    if nearest.as_ref().is_none_or(|known| miss(&refusal) < miss(known)) {
+                        nearest = Some(refusal);
                     }
                 }
             }
         }
-        if let Some((kind, reason, miss)) = nearest.filter(|_| possible.len() == before) {
-            excluded.push(Excluded { place, rejection: Rejection { offer: offer.id.clone(), kind, reason }, miss });
+        if let Some((reason, miss)) = nearest.filter(|_| possible.len() == before) {
+            excluded.push(Excluded { place, rejection: Rejection { offer: offer.id.clone(), reason }, miss });
         }
     }
     possible.sort_by(|a, b| a.offer.id.cmp(&b.offer.id));
@@ -236,30 +236,29 @@ fn usable<'p>(
     by_gpu: &HashMap<&GpuSlug, &'p Prediction>,
     site: Site,
     goal: &Goal,
-) -> Result<&'p Prediction, Reason> {
-    use RejectionKind as Kind;
-    if let Some(why) = &offer.unusable {
-        return Err((Kind::UnusablePrice, why.clone(), None));
+) -> Result<&'p Prediction, Refusal> {
+    if let Some(why) = offer.unusable.clone() {
+        return Err((Reason::UnusablePrice { why }, None));
     }
     if offer.price.get() > MOST_PRICE {
-        return Err((Kind::UnusablePrice, format!("${:e}/h is not a valid price", offer.price.get()), None));
+        return Err((Reason::InvalidPrice { usd_per_hour: offer.price }, None));
     }
     let Some(gpu) = &offer.gpu else {
-        return Err((Kind::UnknownGpu, format!("GPU not in the catalog, or ambiguous: {}", offer.gpu_name), None));
+        return Err((Reason::UnknownGpu { name: offer.gpu_name.clone() }, None));
     };
     if offer.gpu_count == 0 {
-        return Err((Kind::UnusablePrice, "the offer has no GPU".to_owned(), None));
+        return Err((Reason::NoGpu, None));
     }
-    if let Some((reason, miss)) = limits::refusal(offer, machines, gpu, &goal.limits) {
-        return Err((Kind::Limits, reason, miss));
+    if let Some(refusal) = limits::refusal(offer, machines, gpu, &goal.limits) {
+        return Err(refusal);
     }
     let Some(prediction) = by_gpu.get(gpu).copied() else {
-        return Err((Kind::NoPrediction, format!("no prediction for {gpu}"), None));
+        return Err((Reason::NoPrediction { gpu: gpu.clone() }, None));
     };
     if goal.asks_emissions() {
         let draw = Draw::new(offer, machines, &prediction.gpu, site);
         if let Some(why) = energy::unknown(draw.as_ref(), &prediction.gpu) {
-            return Err((Kind::EmissionsUnknown, why, None));
+            return Err((why, None));
         }
     }
     Ok(prediction)
@@ -278,7 +277,7 @@ impl Configuration {
         let needs: Vec<Accept> = needs.iter().copied().chain(batch).filter(is_needed).collect();
         let replicas = offer.gpu_count * machines / goal.model_parallel.gpus();
         let global = step.batch_size.map(|batch| batch.saturating_mul(step.accumulation * u64::from(replicas)));
-        let what = if needs.is_empty() { String::new() } else { what(offer, &prediction.gpu, &needs, global) };
+        let risks = risks(offer, &prediction.gpu, &needs, global);
         let lost = expected(&goal.assumptions, &offer.provider, &offer.region, offer.gpu_count);
         Self {
             place,
@@ -297,14 +296,14 @@ impl Configuration {
             step: step.scaled.step,
             scaling: step.scaled.why,
             sized: step.why,
-            precision: prediction.precision_note.as_ref().and_then(precision_words),
+            precision: prediction.precision_note.clone(),
             warnings: prediction.warnings.clone(),
             memory_unknown: step.memory_unknown,
             losses: Losses::of(offer.tier, machines, &lost, &goal.assumptions),
-            losses_why: lost.why,
+            losses_source: lost.source,
             setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
             needs,
-            what,
+            risks,
         }
     }
 
@@ -394,39 +393,7 @@ impl Configuration {
         let cost_by = self.cost_by(&hours_by);
         let (hours, cost) = (hours_by.sum(), cost_by.sum());
         let footprint = self.draw.map(|draw| draw.footprint(used(&hours_by)));
-        let mut notes = vec![self.scaling.clone()];
-        notes.extend(self.divided.clone());
-        notes.extend(self.sized.clone());
-        notes.extend(self.precision.clone());
-        notes.extend(self.offer.held.map(|held| held.to_string()));
-        notes.extend(self.offer.note.as_ref().map(|note| format!("price list: {}", clean(note, 300))));
-        match self.billing {
-            Billing::Exact => {}
-            Billing::Hour => notes.push("each started hour is billed in full".to_owned()),
-            Billing::Term(term) => notes.push(term_words(term, hours.mid.get())),
-        }
-        if self.losses.per_hour > 0.0 {
-            let lost = self.allowance(useful * self.running(), first);
-            notes.push(format!(
-                "spot: {:.2} losses per hour and {:.1} h of waiting after each, {}; expected {:.2} h elapsed and {:.2} h billed per useful hour; upper end with {lost:.1} losses",
-                self.losses.per_hour,
-                self.losses.wait(),
-                self.losses_why,
-                self.losses.elapsed(),
-                self.losses.billed(),
-            ));
-        }
-        if self.setup > 0.0 {
-            notes.push(format!("set-up {:.2} h, billed", self.setup));
-        }
-        notes.extend(self.data.iter().flat_map(|data| data.notes(hours.mid)));
-        notes.push(self.draw.map_or_else(
-            || format!("unknown energy: the power of {} is not in the catalog", self.gpu),
-            |draw| draw.words(),
-        ));
-        if self.memory_unknown {
-            notes.push("unknown whether the step fits in memory".to_owned());
-        }
+        let notes = self.notes(useful, first, hours.mid);
         Part {
             offer: Arc::clone(&self.offer),
             gpu: self.gpu.clone(),
@@ -454,31 +421,56 @@ impl Configuration {
         }
     }
 
-    /// Words for the configuration: `2 × h100-sxm5-80gb at aws us-east-1, spot`.
-    pub(crate) fn label(&self) -> String {
-        let on = if self.machines > 1 { format!(" on {} machines", self.machines) } else { String::new() };
-        let Offer { provider, region, tier, .. } = &*self.offer;
-        format!("{} × {}{on} at {provider} {}, {tier}", self.all_gpus(), self.gpu, region::shown(region))
+    /// Notes on a part that uses it for a number of useful hours and the expected elapsed hours.
+    fn notes(&self, useful: f64, first: bool, hours: Hours) -> Vec<PlanNote> {
+        let predicted = |of: &Option<String>, note: fn(String) -> PlanNote| of.clone().map(note);
+        let losses = &self.losses;
+        let lost = || PlanNote::SpotLosses {
+            per_hour: losses.per_hour,
+            wait_hours: Hours::known(losses.wait()),
+            source: self.losses_source.clone(),
+            elapsed: losses.elapsed(),
+            billed: losses.billed(),
+            allowed: self.allowance(useful * self.running(), first),
+        };
+        let draw = self.draw.map(|draw| PlanNote::Power { draw });
+        [
+            Some(PlanNote::Scaling { why: self.scaling.clone() }),
+            self.divided.clone(),
+            predicted(&self.sized, |why| PlanNote::OtherBatch { why }),
+            self.precision.clone().map(|finding| PlanNote::Precision { finding }),
+            self.offer.held.map(|held| PlanNote::OwnMachine { held }),
+            predicted(&self.offer.note, |remark| PlanNote::PriceList { remark }),
+            match self.billing {
+                Billing::Exact => None,
+                Billing::Hour => Some(PlanNote::BilledByHour),
+                Billing::Term(term_hours) => {
+                    let paid_hours = self.billing.billed(hours.get());
+                    Some(PlanNote::Terms { term_hours, paid_hours, used_hours: hours })
+                }
+            },
+            (losses.per_hour > 0.0).then(lost),
+            (self.setup > 0.0).then(|| PlanNote::Setup { hours: Hours::known(self.setup) }),
+        ]
+        .into_iter()
+        .flatten()
+        .chain(self.data.iter().flat_map(|data| data.notes(hours)))
+        .chain([draw.unwrap_or_else(|| PlanNote::PowerUnknown { gpu: self.gpu.clone() })])
+        .chain(self.memory_unknown.then_some(PlanNote::MemoryUnknown))
+        .collect()
     }
-}
 
-/// Words for paid and used time of a contract: `720 h paid (1 term of 720 h), 268 h used, 63 % idle`.
-fn term_words(term: u32, used: f64) -> String {
-    let paid = Billing::Term(term).billed(used);
-    let terms = paid / f64::from(term);
-    let one = grouped(f64::from(term));
-    let of = if terms > 1.5 { format!("{terms:.0} terms of {one} h") } else { format!("1 term of {one} h") };
-    let idle = (1.0 - used / paid).max(0.0) * 100.0;
-    format!("{} h paid ({of}), {used:.1} h used, {idle:.0} % idle", grouped(paid))
-}
-
-/// Words for the precision of a step, if it is not the recorded one or not the requested one.
-fn precision_words(finding: &Finding) -> Option<String> {
-    match finding {
-        Finding::ConvertedPrecision { from, to } => Some(format!("predicted in {to}, recorded in {from}")),
-        Finding::PrecisionKept { gpu, dtype, from, to } => {
-            Some(format!("{gpu} has no {dtype} tensor cores: predicted in {from}, not in {to}"))
+    /// Its machines.
+    pub(crate) fn label(&self) -> Machines {
+        let Offer { id, provider, region, tier, .. } = &*self.offer;
+        Machines {
+            offer: id.clone(),
+            provider: provider.clone(),
+            region: region.clone(),
+            tier: *tier,
+            gpu: self.gpu.clone(),
+            all_gpus: self.all_gpus(),
+            machines: self.machines,
         }
-        _ => None,
     }
 }

@@ -1,8 +1,8 @@
 //! Data of a job at an offer: hours and dollars for the one-time transfer, and the cost of storage per hour.
 
+use super::PlanNote;
 use super::goal::Goal;
 use crate::pricing::{Offer, PriceBook, Tier};
-use habitat_base::text::{dollars, duration};
 use habitat_base::units::{Hours, Usd, UsdPerHour};
 
 /// Data to transfer to an offer and to store there during the work.
@@ -44,29 +44,22 @@ pub(super) fn data(offer: &Offer, prices: &PriceBook, knows_storage: bool, goal:
 
 impl Brought {
     /// Notes on the cost of transfer and storage; none for free ones.
-    pub(super) fn notes(self, hours: Hours) -> Vec<String> {
+    pub(super) fn notes(self, hours: Hours) -> impl Iterator<Item = PlanNote> {
         let gb = self.gb;
-        let recalled = |is: bool| if is { " (price from memory, not from a source)" } else { "" };
-        let (of_egress, of_storage) = (recalled(self.is_recalled.0), recalled(self.is_recalled.1));
-        let copying = (self.hours.get() > 0.0)
-            .then(|| format!("data: copying {gb} GB takes {} before the first step", duration(self.hours.get())));
-        let egress = match self.egress {
-            Some(cost) if cost == Usd::ZERO => None,
-            Some(cost) => Some(format!("data: transfer of {gb} GB, {} once{of_egress}", dollars(cost.get()))),
-            None => {
-                Some(format!("data: cost of the transfer of {gb} GB unknown, not included (set egress_usd_per_gb)"))
-            }
+        let (egress_is_recalled, storage_is_recalled) = self.is_recalled;
+        let copied = (self.hours.get() > 0.0).then_some(PlanNote::DataCopied { gb, hours: self.hours });
+        let moved = match self.egress {
+            Some(cost_usd) if cost_usd == Usd::ZERO => None,
+            Some(cost_usd) => Some(PlanNote::DataMoved { gb, cost_usd, is_recalled: egress_is_recalled }),
+            None => Some(PlanNote::DataCostUnknown { gb }),
         };
-        let storage = match self.storage {
+        let stored = match self.storage {
             Some(price) if price == UsdPerHour::ZERO => None,
             Some(price) => {
-                let cost = dollars((price * hours).get());
-                Some(format!("storage: {gb} GB for {}, {cost}{of_storage}", duration(hours.get())))
+                Some(PlanNote::DataStored { gb, hours, cost_usd: price * hours, is_recalled: storage_is_recalled })
             }
-            None => self
-                .is_missed
-                .then(|| format!("storage: cost of {gb} GB unknown, not included (set storage_usd_per_gb_month)")),
+            None => self.is_missed.then_some(PlanNote::StorageUnknown { gb }),
         };
-        copying.into_iter().chain(egress).chain(storage).collect()
+        copied.into_iter().chain(moved).chain(stored)
     }
 }

@@ -6,9 +6,9 @@
 
 use serde::Serialize;
 
+use super::Reason;
 use super::goal::{Goal, Objective};
 use crate::pricing::{Held, Intensity, Offer, PriceBook};
-use habitat_base::text::grouped;
 use habitat_base::units::{Hours, KilogramsCo2e, KilowattHours, Range, Watts};
 use habitat_prediction::GpuFacts;
 
@@ -18,12 +18,13 @@ pub const WITH_REST: f64 = 1.5;
 
 /// Power of a data centre relative to its machines (PUE) if the provider's is unknown: the average of the Uptime
 /// Institute's Global Data Center Survey 2024.
-pub(super) const PUE: f64 = 1.56;
+pub const PUE: f64 = 1.56;
 
 /// Power of a part's machines while they run.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Draw {
     /// Power of all machines.
+    #[serde(rename = "watts")]
     pub machines: Watts,
     /// Power of the data centre relative to the machines.
     pub pue: f64,
@@ -81,39 +82,13 @@ impl Draw {
         let emitted = |of: Intensity| energy.map(|energy| KilogramsCo2e::known(energy.get() * of.kg_per_kwh));
         Footprint { energy: Some(energy), emissions: self.intensity.map(emitted) }
     }
-
-    /// Words for power, PUE and carbon intensity.
-    pub(super) fn words(&self) -> String {
-        let kw = self.machines.get() / 1e3;
-        let emits = match self.intensity {
-            Some(Intensity { kg_per_kwh, average: Some((place, year)) }) => {
-                format!("{kg_per_kwh} kg CO2e/kWh ({}, {year})", place.to_uppercase())
-            }
-            Some(Intensity { kg_per_kwh, average: None }) => format!("{kg_per_kwh} kg CO2e/kWh (price file)"),
-            None => "unknown carbon intensity (set kg_co2_per_kwh in a price file)".to_owned(),
-        };
-        format!("draws {kw:.2} kW × PUE {}; {emits}", self.pue)
-    }
-}
-
-/// Kilograms with about three significant digits.
-pub(super) fn kilograms(kg: f64) -> String {
-    match kg {
-        kg if kg >= 99.95 => grouped(kg),
-        kg if kg >= 9.995 => format!("{kg:.1}"),
-        kg if kg >= 0.9995 || kg == 0.0 => format!("{kg:.2}"),
-        kg if kg >= 0.001 => format!("{kg:.3}"),
-        kg => format!("{kg:.1e}"),
-    }
 }
 
 /// Reason to reject an offer if emissions matter but are unknown; `None` if they are known.
-pub(super) fn unknown(draw: Option<&Draw>, gpu: &GpuFacts) -> Option<String> {
+pub(super) fn unknown(draw: Option<&Draw>, gpu: &GpuFacts) -> Option<Reason> {
     match draw {
-        None => Some(format!("unknown emissions: the power of {} is not in the catalog", gpu.slug)),
-        Some(Draw { intensity: None, .. }) => {
-            Some("unknown emissions: carbon intensity missing (set kg_co2_per_kwh in a price file)".to_owned())
-        }
+        None => Some(Reason::PowerUnknown { gpu: gpu.slug.clone() }),
+        Some(Draw { intensity: None, .. }) => Some(Reason::CarbonUnknown),
         Some(_) => None,
     }
 }

@@ -1,44 +1,20 @@
 //! Reasons why no plan exists, and changes that would allow one.
 //!
 //! Relaxes one limit at a time, keeps the others, and finds the smallest excess with a solve. If no single limit
-//! suffices, relaxes deadline and budget together, with each excess in units of a tenth of its limit. Amounts are
-//! rounded up, so that a proposed change suffices.
+//! suffices, relaxes deadline and budget together, with each excess in units of a tenth of its limit.
 
 use super::configuration::Excluded;
-use super::energy::kilograms;
 use super::prepared::Prepared;
 use super::problem::{Aim, Limit, SAME};
 use super::search::{most_work, solve_one};
-use super::{Confidence, Objective, RejectionKind};
-use habitat_base::text::{dollars, duration, grouped};
-
-/// Rounds up to a multiple of `step`, ignoring rounding errors.
-pub(super) fn up(value: f64, step: f64) -> f64 {
-    ((value / step) * (1.0 - SAME) - SAME).ceil().max(0.0) * step
-}
-
-/// Hours in words, rounded up to minutes below an hour, otherwise to tenths of an hour.
-pub(super) fn more_hours(value: f64) -> String {
-    let minutes = up(value * 60.0, 1.0).max(1.0);
-    duration(if minutes < 60.0 { minutes / 60.0 } else { up(value, 0.1) })
-}
-
-/// Dollars in words, rounded up.
-pub(super) fn more_dollars(value: f64) -> String {
-    dollars(up(value, if value < 1000.0 { 0.01 } else { 1.0 }).max(0.01))
-}
-
-/// Kilograms in words, rounded up to three significant digits.
-pub(super) fn more_kilograms(value: f64) -> String {
-    kilograms(if value > 0.0 { up(value, 10f64.powf(value.log10().floor() - 2.0)) } else { 0.0 })
-}
+use super::{Amount, Confidence, Machines, NoPlan, Objective, RejectionKind};
+use habitat_base::units::{Hours, Samples, Usd};
 
 /// Reasons, most useful first; `lifted` has the proposals for limits on offers ([`super::relax`]).
-pub(super) fn reasons(prepared: &Prepared, limit: &Limit, lifted: Vec<String>) -> Vec<String> {
+pub(super) fn reasons(prepared: &Prepared, limit: &Limit, lifted: Vec<NoPlan>) -> Vec<NoPlan> {
     let mut reasons = Vec::new();
     if prepared.configurations.is_empty() {
-        let which = if prepared.others.is_empty() { "no offer can be used" } else { "no firm offer can be used" };
-        reasons.push(which.to_owned());
+        reasons.push(if prepared.others.is_empty() { NoPlan::NoOffer } else { NoPlan::NoFirmOffer });
     } else {
         let later = relaxed_deadline(prepared, limit);
         let dearer = relaxed_budget(prepared, limit);
@@ -57,73 +33,49 @@ pub(super) fn reasons(prepared: &Prepared, limit: &Limit, lifted: Vec<String>) -
     reasons
 }
 
-/// Words for the offers of a plan.
-pub(super) fn label(prepared: &Prepared, used: impl IntoIterator<Item = usize>) -> String {
-    used.into_iter().map(|c| prepared.configurations[c].label()).collect::<Vec<_>>().join(", then ")
+/// Machines of a plan, one after another.
+pub(super) fn machines(prepared: &Prepared, used: impl IntoIterator<Item = usize>) -> Vec<Machines> {
+    used.into_iter().map(|c| prepared.configurations[c].label()).collect()
 }
 
-fn configurations_of(parts: &[(usize, f64)]) -> impl Iterator<Item = usize> {
-    parts.iter().map(|(c, _)| *c)
+/// The best plan for an objective: machines, hours at the goal's confidence, and dollars.
+fn best_plan(prepared: &Prepared, objective: Objective, limit: &Limit) -> Option<(Vec<Machines>, f64, f64)> {
+    let (found, parts) = prepared.found(objective, limit)?;
+    let value = |aim: Aim| prepared.problem().value(aim, &found.hours);
+    Some((machines(prepared, parts.iter().map(|(c, _)| *c)), value(Aim::Finish), value(Aim::Cost)))
 }
 
-/// Proposal for a longer deadline; `Err` if that alone does not suffice. The text is missing without a deadline.
-fn relaxed_deadline(prepared: &Prepared, limit: &Limit) -> Result<Option<String>, String> {
+/// Proposal for a longer deadline, missing without a deadline; `Err` if that alone does not suffice.
+fn relaxed_deadline(prepared: &Prepared, limit: &Limit) -> Result<Option<NoPlan>, NoPlan> {
     let Some(deadline) = limit.deadline else { return Ok(None) };
     let relaxed = Limit { deadline: None, ..limit.clone() };
-    let Some((found, parts)) = prepared.found(Objective::Time, &relaxed) else {
-        let cheapest = prepared.found(Objective::Cost, &Limit::default());
-        return Err(cheapest.map_or_else(
-            || "more time does not help".to_owned(),
-            |(found, parts)| {
-                let cost = prepared.problem().value(Aim::Cost, &found.hours);
-                let label = label(prepared, configurations_of(&parts));
-                format!("more time does not help: the cheapest plan costs {} ({label})", dollars(cost))
-            },
-        ));
-    };
-    let finish = prepared.problem().value(Aim::Finish, &found.hours);
-    let cost = prepared.problem().value(Aim::Cost, &found.hours);
-    Ok(Some(format!(
-        "allow {} more ({}, {})",
-        more_hours(finish - deadline),
-        label(prepared, configurations_of(&parts)),
-        dollars(cost)
-    )))
+    if let Some((with, finish, cost)) = best_plan(prepared, Objective::Time, &relaxed) {
+        let hours = Hours::known((finish - deadline).max(0.0));
+        return Ok(Some(NoPlan::MoreTime { hours, with, cost_usd: Usd::known(cost) }));
+    }
+    let cheapest = best_plan(prepared, Objective::Cost, &Limit::default());
+    let (with, cost_usd) = cheapest.map_or((Vec::new(), None), |(with, _, cost)| (with, Some(Usd::known(cost))));
+    Err(NoPlan::TimeDoesNotHelp { cost_usd, with })
 }
 
 /// Proposal for a larger budget, analogous to [`relaxed_deadline`].
-fn relaxed_budget(prepared: &Prepared, limit: &Limit) -> Result<Option<String>, String> {
+fn relaxed_budget(prepared: &Prepared, limit: &Limit) -> Result<Option<NoPlan>, NoPlan> {
+    let fastest = || {
+        let fastest = best_plan(prepared, Objective::Time, &Limit::default());
+        let (with, hours) = fastest.map_or((Vec::new(), None), |(with, finish, _)| (with, Some(Hours::known(finish))));
+        NoPlan::MoneyDoesNotHelp { hours, confidence: prepared.goal.confidence, with }
+    };
     let Some(budget) = limit.budget else {
         // Without a budget, only the deadline prevents a plan: report the fastest plan.
-        return limit.deadline.map_or(Ok(None), |_| Err(fastest(prepared)));
+        return limit.deadline.map_or(Ok(None), |_| Err(fastest()));
     };
     let relaxed = Limit { budget: None, ..limit.clone() };
-    let Some((found, parts)) = prepared.found(Objective::Cost, &relaxed) else {
-        return Err(fastest(prepared));
-    };
-    let finish = prepared.problem().value(Aim::Finish, &found.hours);
-    let cost = prepared.problem().value(Aim::Cost, &found.hours);
-    Ok(Some(format!(
-        "spend {} more ({}, {})",
-        more_dollars(cost - budget),
-        label(prepared, configurations_of(&parts)),
-        duration(finish)
-    )))
-}
-
-fn fastest(prepared: &Prepared) -> String {
-    prepared.found(Objective::Time, &Limit::default()).map_or_else(
-        || "more money does not help".to_owned(),
-        |(found, parts)| {
-            let finish = prepared.problem().value(Aim::Finish, &found.hours);
-            let (needs, label) = (prepared.time_limit_words(finish), label(prepared, configurations_of(&parts)));
-            format!("more money does not help: the fastest plan needs {needs} ({label})")
-        },
-    )
+    let (with, finish, cost) = best_plan(prepared, Objective::Cost, &relaxed).ok_or_else(fastest)?;
+    Ok(Some(NoPlan::MoreMoney { usd: Usd::known((cost - budget).max(0.0)), with, hours: Hours::known(finish) }))
 }
 
 /// Smallest excess of deadline and budget together.
-fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<String> {
+fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
     let (deadline, budget) = (limit.deadline?, limit.budget?);
     let problem = prepared.problem();
     // A limit of zero has no tenth; use an hour or a dollar as its unit.
@@ -144,41 +96,32 @@ fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<String> {
         vec![(choice, problem.work / problem.choices[choice].rate)]
     };
     let (finish, cost) = (problem.value(Aim::Finish, &hours), problem.value(Aim::Cost, &hours));
-    Some(format!(
-        "allow {} and spend {} more ({})",
-        more_hours((finish - deadline).max(0.0)),
-        more_dollars((cost - budget).max(0.0)),
-        label(prepared, configurations_of(&prepared.by_configuration(&hours)))
-    ))
-}
-
-/// Largest amount of work within the limits.
-fn less_work(prepared: &Prepared, limit: &Limit) -> Option<String> {
-    let work = prepared.work.get();
-    let most = most_work(prepared.problem(), limit).ok()?;
-    let less = work - most;
-    if most <= SAME * work {
-        let exceeded = match (limit.deadline, limit.budget) {
-            (Some(_), None) => "deadline",
-            (None, Some(_)) => "budget",
-            _ => "limits",
-        };
-        return Some(format!("set-up alone exceeds the {exceeded}"));
-    }
-    let share = less / work * 100.0;
-    // Do not propose to remove all of the work.
-    (less > 0.0 && share < 99.95).then(|| {
-        let fewer = if less < 10.0 {
-            format!("{:.1}", up(less, 0.1)).trim_end_matches(".0").to_owned()
-        } else {
-            grouped(up(less, 1.0))
-        };
-        format!("train on {fewer} fewer {} ({share:.1} % of the work)", prepared.work.unit())
+    Some(NoPlan::MoreTimeAndMoney {
+        hours: Hours::known((finish - deadline).max(0.0)),
+        usd: Usd::known((cost - budget).max(0.0)),
+        with: machines(prepared, prepared.by_configuration(&hours).iter().map(|(c, _)| *c)),
     })
 }
 
+/// Largest amount of work within the limits.
+fn less_work(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
+    let work = prepared.work.get();
+    let most = most_work(prepared.problem(), limit).ok()?;
+    if most <= SAME * work {
+        let (has_deadline, has_budget) = (limit.deadline.is_some(), limit.budget.is_some());
+        return Some(NoPlan::SetupTooLong { has_deadline, has_budget });
+    }
+    let (less, share) = (work - most, (work - most) / work);
+    let fewer = match prepared.work {
+        Amount::Samples(_) => Amount::Samples(Samples::checked(less)?),
+        Amount::Steps(_) => Amount::Steps(less),
+    };
+    // Do not propose to remove all of the work.
+    (less > 0.0 && share * 100.0 < 99.95).then_some(NoPlan::LessWork { fewer, share })
+}
+
 /// An offer that meets the limits at its expected times, if any.
-fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<String> {
+fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
     let deadline = limit.deadline.filter(|_| prepared.goal.confidence == Confidence::High)?;
     prepared
         .configurations
@@ -191,43 +134,29 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<String> {
         })
         .filter(|(_, time, cost)| *time <= deadline && limit.budget.is_none_or(|budget| *cost <= budget))
         .min_by(|a, b| a.2.total_cmp(&b.2))
-        .map(|(configuration, time, cost)| {
-            format!(
-                "at the expected time, instead of the upper end of its range, {} meets the limits: {}, {}",
-                configuration.label(),
-                duration(time),
-                dollars(cost)
-            )
+        .map(|(configuration, time, cost)| NoPlan::AtExpectedTime {
+            with: vec![configuration.label()],
+            hours: Hours::known(time),
+            cost_usd: Usd::known(cost),
         })
 }
 
 /// Number of rejected offers of each kind, with the nearest miss.
-fn filters(excluded: &[Excluded]) -> Vec<String> {
-    let mut kinds: Vec<RejectionKind> = excluded.iter().map(|e| e.rejection.kind).collect();
+fn filters(excluded: &[Excluded]) -> impl Iterator<Item = NoPlan> {
+    let kind_of = |excluded: &Excluded| excluded.rejection.reason.kind();
+    let mut kinds: Vec<RejectionKind> = excluded.iter().map(kind_of).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    kinds
-        .into_iter()
-        .map(|kind| {
-            let of_kind = || excluded.iter().filter(|e| e.rejection.kind == kind);
-            let count = of_kind().count();
-            let nearest = of_kind()
-                .min_by(|a, b| {
-                    a.miss
-                        .unwrap_or(f64::INFINITY)
-                        .total_cmp(&b.miss.unwrap_or(f64::INFINITY))
-                        .then(a.place.cmp(&b.place))
-                })
-                .map(|e| {
-                    let which = if e.miss.is_some() { "nearest" } else { "such as" };
-                    format!(", {which} {}: {}", e.rejection.offer, e.rejection.reason)
-                });
-            let words = match kind {
-                RejectionKind::MemoryUnknown => "without known memory needs (allow them with --allow-unknown-memory)",
-                _ => kind.words(),
-            };
-            let offers = if count == 1 { "offer" } else { "offers" };
-            format!("{count} {offers} {words}{}", nearest.unwrap_or_default())
+    kinds.into_iter().filter_map(move |kind| {
+        let of_kind = || excluded.iter().filter(|e| kind_of(e) == kind);
+        let miss = |excluded: &Excluded| excluded.miss.unwrap_or(f64::INFINITY);
+        let nearest = of_kind().min_by(|a, b| miss(a).total_cmp(&miss(b)).then(a.place.cmp(&b.place)))?;
+        Some(NoPlan::Rejected {
+            kind,
+            offers: of_kind().count(),
+            such_as: nearest.rejection.offer.clone(),
+            reason: Box::new(nearest.rejection.reason.clone()),
+            miss: nearest.miss,
         })
-        .collect()
+    })
 }

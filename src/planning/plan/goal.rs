@@ -71,7 +71,8 @@ pub enum Work {
 }
 
 /// An amount of work in the known unit.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Amount {
     /// Samples.
     Samples(Samples),

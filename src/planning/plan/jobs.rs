@@ -14,10 +14,10 @@ mod slots;
 
 use super::solve::{Proof, Settings, SolveError};
 use super::{
-    Assumed, Confidence, Goal, Objective, Part, Plan, PlanError, PlanStatus, Prepared, Quota, SolverReport, Total,
+    Confidence, Goal, NoPlan, Objective, Part, Plan, PlanError, PlanNote, PlanStatus, Prepared, Quota, SolverReport,
+    Total,
 };
 use crate::pricing::{OWN_PLACE, Offer, OfferId, PriceBook, Tier, Trust};
-use habitat_base::text::dollars;
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::finding::distinct;
 use habitat_prediction::{Finding, Predictions};
@@ -95,7 +95,7 @@ pub struct JobsPlan {
     /// Lower bound of the objective, in its unit; `None` if unknown.
     pub bound: Option<f64>,
     /// Reasons why no plan exists and changes that would allow one; empty otherwise.
-    pub reasons: Vec<String>,
+    pub reasons: Vec<NoPlan>,
     /// Shared limits.
     pub shared: Shared,
     /// The solver and its result.
@@ -103,7 +103,7 @@ pub struct JobsPlan {
     /// Warnings on the times, without duplicates.
     pub warnings: Vec<Finding>,
     /// Fallbacks and assumptions for all jobs.
-    pub notes: Vec<String>,
+    pub notes: Vec<PlanNote>,
 }
 
 /// Objective of the plan.
@@ -132,10 +132,10 @@ pub struct PlannedJob {
     pub end: Range<Hours>,
     /// Deadline of the job or the shared one; `None` = no limit.
     pub deadline: Option<Hours>,
-    /// Assumptions about the job.
-    pub assumptions: Vec<Assumed>,
+    /// Its goal, with the shared limits.
+    pub goal: Goal,
     /// Notes on the job.
-    pub notes: Vec<String>,
+    pub notes: Vec<PlanNote>,
 }
 
 /// Solution and its quality.
@@ -148,7 +148,7 @@ struct Answer {
     /// Lower bound, in the same unit.
     bound: f64,
     solver: &'static str,
-    notes: Vec<String>,
+    notes: Vec<PlanNote>,
 }
 
 /// Solution for one job.
@@ -225,7 +225,7 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
         Err(error) => {
             plan.status = PlanStatus::TimeLimit;
             "microlp".clone_into(&mut plan.solver.name);
-            plan.reasons = vec![format!("no plan found, unknown whether one exists: {error}")];
+            plan.reasons = vec![NoPlan::NotFound { why: error.to_string() }];
         }
     }
     Ok(plan)
@@ -318,7 +318,7 @@ fn fill(
             end: start + part.hours,
             part,
             deadline: alone.goal.deadline,
-            assumptions: alone.goal.assumed(),
+            goal: alone.goal,
             notes: alone.notes,
         });
         warnings.push(alone.warnings);
@@ -340,8 +340,7 @@ fn fill(
     if plan.aim == Aim::Cost {
         let cheapest = model.cheapest_each();
         if objective > cheapest * (1.0 + 1e-6) && objective - cheapest >= 0.005 {
-            let more = dollars(objective - cheapest);
-            plan.notes.push(format!("the shared limits cost {more} more than the cheapest offer for each job alone"));
+            plan.notes.push(PlanNote::SharedLimitsCost { more_usd: Usd::known(objective - cheapest) });
         }
     }
     check(plan)?;

@@ -1,15 +1,15 @@
 //! Limits of a goal on single offers, the reasons for rejections, and the risks to accept.
 
-use super::accept::Accept;
+use super::batch::Refusal;
 use super::goal::{Limits, Quota};
+use super::{Accept, Platform, Reason, Risk};
 use crate::pricing::{Doubt, Market, Offer, Tier};
-use habitat_base::text::grouped;
-use habitat_base::units::{GIB, GpuSlug};
+use habitat_base::units::GpuSlug;
 use habitat_prediction::{GpuFacts, Predictions, Vendor};
 
 /// Reason why a number of machines of an offer is not allowed, and the distance from the limit as a factor above 1;
 /// `None` if it is allowed.
-pub(super) fn refusal(offer: &Offer, machines: u32, gpu: &GpuSlug, limits: &Limits) -> Option<(String, Option<f64>)> {
+pub(super) fn refusal(offer: &Offer, machines: u32, gpu: &GpuSlug, limits: &Limits) -> Option<Refusal> {
     let count = offer.gpu_count.saturating_mul(machines);
     let named = named(offer, gpu, limits).map(|reason| (reason, None));
     named
@@ -24,78 +24,74 @@ pub(super) fn is_one_machine(offer: &Offer) -> bool {
 }
 
 /// Limits on tiers, GPUs, providers, regions and offers.
-fn named(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Option<String> {
+fn named(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Option<Reason> {
     let is_provider = |name: &String| name.eq_ignore_ascii_case(&offer.provider);
     let is_region = |filter: &String| offer.is_in(filter);
     if !limits.offers.is_empty() && !limits.offers.iter().any(|id| id == offer.id.as_str()) {
-        return Some("not among the requested offers".to_owned());
+        return Some(Reason::OfferNotNamed);
     }
     if !limits.tiers.contains(&offer.tier) {
-        return Some(format!("{} offers are not allowed", offer.tier));
+        return Some(Reason::TierNotAllowed { tier: offer.tier });
     }
     if !limits.gpus.is_empty() && !limits.gpus.contains(gpu) {
-        return Some(format!("{gpu} is not among the allowed GPUs"));
+        return Some(Reason::GpuNotNamed { gpu: gpu.clone() });
     }
     if limits.exclude_gpus.contains(gpu) {
-        return Some(format!("{gpu} is excluded"));
+        return Some(Reason::GpuExcluded { gpu: gpu.clone() });
     }
     if !limits.providers.is_empty() && !limits.providers.iter().any(is_provider) {
-        return Some(format!("{} is not among the allowed providers", offer.provider));
+        return Some(Reason::ProviderNotNamed { provider: offer.provider.clone() });
     }
     if limits.exclude_providers.iter().any(is_provider) {
-        return Some(format!("{} is excluded", offer.provider));
+        return Some(Reason::ProviderExcluded { provider: offer.provider.clone() });
     }
     if limits.no_marketplace && offer.trust.market == Market::PeerToPeer {
-        return Some("hosts on peer-to-peer markets are excluded".to_owned());
+        return Some(Reason::MarketplaceExcluded);
     }
     if !limits.regions.is_empty() && !limits.regions.iter().any(is_region) {
-        return Some(format!("region {} is not among the allowed ones", offer.region));
+        return Some(Reason::RegionNotNamed { region: offer.region.clone() });
     }
-    let excluded = limits.exclude_regions.iter().find(|filter| is_region(filter))?;
-    Some(format!("region {} is excluded ({excluded})", offer.region))
+    let filter = limits.exclude_regions.iter().find(|filter| is_region(filter))?.clone();
+    Some(Reason::RegionExcluded { region: offer.region.clone(), filter })
 }
 
 /// Limits on GPUs and price of all machines.
-fn size(offer: &Offer, machines: u32, limits: &Limits) -> Option<(String, Option<f64>)> {
-    let count = offer.gpu_count.saturating_mul(machines);
-    let price = offer.price * f64::from(machines);
-    if count < limits.min_gpus {
-        let miss = f64::from(limits.min_gpus) / f64::from(count);
-        return Some((format!("{count} GPUs, fewer than the required {}", limits.min_gpus), Some(miss)));
+fn size(offer: &Offer, machines: u32, limits: &Limits) -> Option<Refusal> {
+    let gpus = offer.gpu_count.saturating_mul(machines);
+    let usd_per_hour = offer.price * f64::from(machines);
+    if gpus < limits.min_gpus {
+        let miss = f64::from(limits.min_gpus) / f64::from(gpus);
+        return Some((Reason::TooFewGpus { gpus, least: limits.min_gpus }, Some(miss)));
     }
-    if let Some(most) = limits.max_gpus.filter(|most| count > *most) {
-        let miss = f64::from(count) / f64::from(most.max(1));
-        return Some((format!("{count} GPUs, more than the allowed {most}"), Some(miss)));
+    if let Some(most) = limits.max_gpus.filter(|most| gpus > *most) {
+        let miss = f64::from(gpus) / f64::from(most.max(1));
+        return Some((Reason::TooManyGpus { gpus, most }, Some(miss)));
     }
-    let most = limits.max_price.filter(|most| price.get() > most.get())?;
-    let miss = (most.get() > 0.0).then(|| price / most);
-    Some((format!("${:.2}/h, more than the allowed ${:.2}/h", price.get(), most.get()), miss))
+    let most = limits.max_price.filter(|most| usd_per_hour.get() > most.get())?;
+    let miss = (most.get() > 0.0).then(|| usd_per_hour / most);
+    Some((Reason::TooDearPerHour { usd_per_hour, most }, miss))
 }
 
 /// Limits on the host of the whole machine.
-fn host(offer: &Offer, limits: &Limits) -> Option<(String, Option<f64>)> {
-    let sizes = [
-        ("vCPUs", limits.min_vcpus.map(f64::from), offer.vcpus),
-        (
-            "GB of host memory",
-            limits.min_host_memory.map(|least| least.get() / GIB),
-            offer.host_memory.map(|has| has.get() / GIB),
-        ),
-    ];
-    sizes.into_iter().find_map(|(what, least, has)| match (least?, has) {
-        (least, Some(has)) => {
-            (has < least).then(|| (format!("{has} {what}, fewer than the required {least}"), Some(least / has)))
-        }
-        (_, None) if limits.allow_unknown_host => None,
-        (_, None) => Some((format!("unknown {what} (allow it with --allow-unknown-host)"), None)),
-    })
+fn host(offer: &Offer, limits: &Limits) -> Option<Refusal> {
+    let vcpus = limits.min_vcpus.and_then(|least| match offer.vcpus {
+        Some(vcpus) if vcpus >= f64::from(least) => None,
+        Some(vcpus) => Some((Reason::TooFewVcpus { vcpus, least }, Some(f64::from(least) / vcpus))),
+        None => (!limits.allow_unknown_host).then_some((Reason::VcpusUnknown, None)),
+    });
+    let memory = limits.min_host_memory.and_then(|least| match offer.host_memory {
+        Some(bytes) if bytes.get() >= least.get() => None,
+        Some(bytes) => Some((Reason::TooLittleHostMemory { bytes, least }, Some(least / bytes))),
+        None => (!limits.allow_unknown_host).then_some((Reason::HostMemoryUnknown, None)),
+    });
+    vcpus.or(memory)
 }
 
-fn quota(offer: &Offer, count: u32, gpu: &GpuSlug, limits: &Limits) -> Option<(String, Option<f64>)> {
-    let exceeded = |quota: &&Quota| quota.is_lasting() && quota.applies(offer, gpu) && count > quota.gpus;
+fn quota(offer: &Offer, gpus: u32, gpu: &GpuSlug, limits: &Limits) -> Option<Refusal> {
+    let exceeded = |quota: &&Quota| quota.is_lasting() && quota.applies(offer, gpu) && gpus > quota.gpus;
     let quota = limits.quotas.iter().filter(exceeded).min_by_key(|quota| quota.gpus)?;
-    let miss = (quota.gpus > 0).then(|| f64::from(count) / f64::from(quota.gpus));
-    Some((format!("{count} GPUs, more than the quota of {quota}"), miss))
+    let miss = (quota.gpus > 0).then(|| f64::from(gpus) / f64::from(quota.gpus));
+    Some((Reason::OverQuota { gpus, quota: Box::new(quota.clone()) }, miss))
 }
 
 impl Quota {
@@ -106,13 +102,6 @@ impl Quota {
             && self.gpu.as_ref().is_none_or(|own| own == gpu)
             && self.tier.is_none_or(|own| own == offer.tier)
     }
-}
-
-/// Software platform of a step: vendor of the GPU, and whether the host has ARM CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Platform {
-    vendor: Vendor,
-    arm: bool,
 }
 
 impl Platform {
@@ -130,20 +119,11 @@ impl Platform {
         let arm = slug.starts_with("gh") || slug.starts_with("gb") || instance_type.starts_with("g5g.");
         Self { vendor: gpu.vendor, arm }
     }
-
-    fn words(self) -> &'static str {
-        match (self.vendor, self.arm) {
-            (Vendor::Amd, _) => "ROCm, an AMD GPU",
-            (Vendor::Nvidia, true) => "a host with ARM CPUs",
-            (Vendor::Nvidia, false) => "CUDA on x86",
-        }
-    }
 }
 
-/// Words for the platform of a machine if it differs from that of the recording; `None` for the same platform.
-pub fn other_platform(predictions: &Predictions, gpu: &GpuFacts, instance_type: &str) -> Option<&'static str> {
-    let platform = Platform::of(gpu, instance_type);
-    (platform != Platform::recorded(predictions)).then(|| platform.words())
+/// Platform of a machine if it differs from that of the recording; `None` for the same platform.
+pub fn other_platform(predictions: &Predictions, gpu: &GpuFacts, instance_type: &str) -> Option<Platform> {
+    Some(Platform::of(gpu, instance_type)).filter(|platform| *platform != Platform::recorded(predictions))
 }
 
 /// Kinds that the user has to accept for an offer. A limit that names the offer, its provider or its GPU accepts some
@@ -171,16 +151,14 @@ pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &
     .collect()
 }
 
-/// Words for the risks of an offer.
-pub(super) fn what(offer: &Offer, gpu: &GpuFacts, needs: &[Accept], batch: Option<u64>) -> String {
-    let words = |need: &Accept| match need {
-        Accept::Spot | Accept::Marketplace => need.words().to_owned(),
-        Accept::Doubted => format!("a price in doubt ({})", offer.trust.marks()),
-        Accept::Platform => Platform::of(gpu, &offer.instance_type).words().to_owned(),
-        Accept::Batch => match batch {
-            Some(batch) => format!("a global batch of {}", grouped(batch as f64)),
-            None => need.words().to_owned(),
-        },
+/// Risks of an offer by the kinds to accept; `batch` is its global batch.
+pub(super) fn risks(offer: &Offer, gpu: &GpuFacts, needs: &[Accept], batch: Option<u64>) -> Vec<Risk> {
+    let risk = |need: &Accept| match need {
+        Accept::Spot => Risk::Spot,
+        Accept::Marketplace => Risk::Marketplace,
+        Accept::Doubted => Risk::Doubted(offer.trust.doubts.clone()),
+        Accept::Platform => Risk::Platform(Platform::of(gpu, &offer.instance_type)),
+        Accept::Batch => Risk::Batch(batch),
     };
-    needs.iter().map(words).collect::<Vec<_>>().join(", ")
+    needs.iter().map(risk).collect()
 }

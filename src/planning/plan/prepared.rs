@@ -4,9 +4,8 @@ use super::batch::{batch_size, kept};
 use super::configuration::{Configuration, Excluded, Usable, amount, check_assumptions, configurations};
 use super::problem::{Choice, Limit, Problem};
 use super::search::{Found, best};
-use super::{Amount, Confidence, Goal, Objective, Part, PlanError};
+use super::{Amount, Goal, Objective, Part, PlanError};
 use crate::pricing::{PriceBook, Tier};
-use habitat_base::text::duration;
 use habitat_base::units::{Hours, KilogramsCo2e, Usd};
 use habitat_prediction::{Host, Mode, Predictions};
 
@@ -141,13 +140,5 @@ impl Prepared {
     pub(super) fn kilograms(&self, configuration: usize) -> f64 {
         let choice = &self.singles.choices[configuration];
         choice.emits(self.work.get() / choice.rate)
-    }
-
-    /// Words for the hours that have to meet the deadline.
-    pub(super) fn time_limit_words(&self, hours: f64) -> String {
-        match self.goal.confidence {
-            Confidence::Expected => duration(hours),
-            Confidence::High => format!("up to {}", duration(hours)),
-        }
     }
 }

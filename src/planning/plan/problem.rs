@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use crate::pricing::begun;
 
 /// Relative difference below which two values are equal.
-pub(crate) const SAME: f64 = 1e-9;
+pub const SAME: f64 = 1e-9;
 
 /// Coefficients of one configuration in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -110,6 +110,11 @@ impl Choice {
         (useful <= self.most_hours * (1.0 + 1e-12))
             .then_some((self.hours * useful + self.hours_once + self.hours_shared, self.cost(useful)))
     }
+}
+
+/// Excess over a limit; `None` if the value keeps it within rounding errors, or without a limit.
+pub(super) fn over(value: f64, limit: Option<f64>) -> Option<f64> {
+    limit.filter(|limit| value > limit * (1.0 + SAME)).map(|limit| value - limit)
 }
 
 /// Hours that an amount suffices for at this rate per hour; infinite at rate 0.

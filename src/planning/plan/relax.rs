@@ -2,13 +2,12 @@
 //! limit, proposes the smallest change that suffices, as long as one offer does all the work.
 
 use super::configuration::Configuration;
-use super::explain::label;
+use super::explain::machines;
 use super::prepared::Prepared;
 use super::problem::{Limit, SAME};
-use super::{Accept, Goal, Limits};
+use super::{Accept, Goal, Lift, Limits, NoPlan};
 use crate::pricing::{PriceBook, Tier};
-use habitat_base::text::{dollars, duration, grouped};
-use habitat_base::units::GIB;
+use habitat_base::units::{Bytes, Hours, KilogramsCo2e, Usd, UsdPerHour};
 use habitat_prediction::Predictions;
 
 /// Maximum number of machines to try instead of fewer.
@@ -34,8 +33,8 @@ enum About {
 struct Lifted {
     limits: Limits,
     about: About,
-    /// Proposal for an amount, in words.
-    words: Box<dyn Fn(f64) -> String>,
+    /// The change to an amount.
+    change: Box<dyn Fn(f64) -> Lift>,
 }
 
 /// Proposals that would allow a plan, each with one limit lifted.
@@ -44,24 +43,24 @@ pub(super) fn reasons(
     predictions: &Predictions,
     prices: &PriceBook,
     limit: &Limit,
-) -> Vec<String> {
+) -> Vec<NoPlan> {
     let lifted = lifted(&prepared.goal.limits);
     let helps = lifted.iter().filter_map(|lifted| {
         let goal = Goal { limits: lifted.limits.clone(), ..prepared.goal.clone() };
         helps(lifted, &Prepared::new(predictions, prices, &goal).ok()?, limit)
     });
-    let mut reasons: Vec<String> = helps.collect();
+    let mut reasons: Vec<NoPlan> = helps.collect();
     // Exclude purchase options and accepted risks, which are limited by default.
     let (tiers, accept) = (Tier::ALL.to_vec(), Accept::ALL.to_vec());
     let others = Limits { tiers, accept, ..prepared.goal.limits.clone() };
     if reasons.is_empty() && others != Limits::default() {
-        reasons.push("lifting a single limit on offers does not help".to_owned());
+        reasons.push(NoPlan::LimitsDoNotHelp);
     }
     reasons
 }
 
-/// Words for the plan without the limit; `None` if none exists either.
-fn helps(lifted: &Lifted, prepared: &Prepared, limit: &Limit) -> Option<String> {
+/// The plan without the limit; `None` if none exists either.
+fn helps(lifted: &Lifted, prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
     let amount = |c: usize| {
         let configuration = &prepared.configurations[c];
         match lifted.about {
@@ -88,88 +87,68 @@ fn helps(lifted: &Lifted, prepared: &Prepared, limit: &Limit) -> Option<String> 
         About::Emissions => emitted,
         _ => used.iter().map(|c| amount(*c)).fold(f64::NEG_INFINITY, f64::max),
     };
-    let words = (lifted.words)(amount);
-    Some(format!("{words} ({}, {}, {})", label(prepared, used), duration(finish), dollars(cost)))
+    let (with, change) = (machines(prepared, used), (lifted.change)(amount));
+    Some(NoPlan::OtherLimit { change, with, hours: Hours::known(finish), cost_usd: Usd::known(cost) })
 }
 
 /// One entry for each limit that is set, with that limit lifted.
 fn lifted(limits: &Limits) -> Vec<Lifted> {
     let mut all = Vec::new();
-    let usual = Limits::default;
-    let mut lift = |words: &'static str, lifted: Limits| {
+    let now = || limits.clone();
+    let mut lift = |change: Lift, lifted: Limits| {
         if lifted != *limits {
-            all.push(Lifted { limits: lifted, about: About::Kind, words: Box::new(|_| words.to_owned()) });
+            all.push(Lifted { limits: lifted, about: About::Kind, change: Box::new(move |_| change.clone()) });
         }
     };
-    let now = || limits.clone();
-    lift("allow other purchase options", Limits { tiers: Tier::ALL.to_vec(), ..now() });
-    lift("allow other GPUs", Limits { gpus: Vec::new(), ..now() });
-    lift("allow the excluded GPUs", Limits { exclude_gpus: Vec::new(), ..now() });
-    lift("allow other providers", Limits { providers: Vec::new(), ..now() });
-    lift("allow the excluded providers", Limits { exclude_providers: Vec::new(), ..now() });
-    lift("allow other regions", Limits { regions: Vec::new(), ..now() });
-    lift("allow the excluded regions", Limits { exclude_regions: Vec::new(), ..now() });
-    lift("allow other offers", Limits { offers: Vec::new(), ..now() });
-    lift("allow hosts on peer-to-peer markets", Limits { no_marketplace: false, ..now() });
-    lift(
-        "allow GPUs on which the step may not fit (--allow-unknown-memory)",
-        Limits { allow_unknown_memory: true, ..now() },
-    );
+    lift(Lift::Tiers, Limits { tiers: Tier::ALL.to_vec(), ..now() });
+    lift(Lift::Gpus, Limits { gpus: Vec::new(), ..now() });
+    lift(Lift::ExcludeGpus, Limits { exclude_gpus: Vec::new(), ..now() });
+    lift(Lift::Providers, Limits { providers: Vec::new(), ..now() });
+    lift(Lift::ExcludeProviders, Limits { exclude_providers: Vec::new(), ..now() });
+    lift(Lift::Regions, Limits { regions: Vec::new(), ..now() });
+    lift(Lift::ExcludeRegions, Limits { exclude_regions: Vec::new(), ..now() });
+    lift(Lift::Offers, Limits { offers: Vec::new(), ..now() });
+    lift(Lift::Marketplace, Limits { no_marketplace: false, ..now() });
+    lift(Lift::UnknownMemory, Limits { allow_unknown_memory: true, ..now() });
     if limits.min_vcpus.is_some() || limits.min_host_memory.is_some() {
-        lift(
-            "allow machines with an unknown host (--allow-unknown-host)",
-            Limits { allow_unknown_host: true, ..now() },
-        );
+        lift(Lift::UnknownHost, Limits { allow_unknown_host: true, ..now() });
     }
 
-    let mut number = |lifted: Limits, amount: Amount, words: Box<dyn Fn(f64) -> String>| {
+    let mut number = |lifted: Limits, amount: Amount, change: Box<dyn Fn(f64) -> Lift>| {
         if lifted != *limits {
-            all.push(Lifted { limits: lifted, about: About::Offer(amount), words });
+            all.push(Lifted { limits: lifted, about: About::Offer(amount), change });
         }
     };
-    let gpus: Amount = |configuration| f64::from(configuration.all_gpus());
-    let machines = limits.max_machines.max(MOST_MACHINES);
+    let gpus: Amount = |c| f64::from(c.all_gpus());
+    let most = limits.max_machines.max(MOST_MACHINES);
+    let vcpus: Amount = |c| c.offer.vcpus.map_or(0.0, |vcpus| -vcpus);
+    let memory: Amount = |c| c.offer.host_memory.map_or(0.0, |memory| -memory.get());
+    let bytes = |bytes: f64| Lift::MinHostMemoryBytes(Bytes::known(-bytes));
+    let price = |price| Lift::MaxUsdPerHour(UsdPerHour::known(price));
     number(
-        Limits { max_machines: machines, ..now() },
-        |configuration| f64::from(configuration.machines),
-        Box::new(|machines| format!("allow {machines} machines (--max-machines)")),
+        Limits { max_machines: most, ..now() },
+        |c| f64::from(c.machines),
+        Box::new(|n| Lift::MaxMachines(n as u32)),
     );
-    number(
-        Limits { min_gpus: usual().min_gpus, ..now() },
-        |configuration| -f64::from(configuration.all_gpus()),
-        Box::new(|gpus| format!("allow {} or more GPUs", -gpus)),
-    );
-    number(Limits { max_gpus: None, ..now() }, gpus, Box::new(|gpus| format!("allow up to {gpus} GPUs")));
-    number(
-        Limits { max_price: None, ..now() },
-        |configuration| configuration.price().get(),
-        Box::new(|price| format!("allow {}/h", super::explain::more_dollars(price))),
-    );
-    number(
-        Limits { min_vcpus: None, ..now() },
-        |configuration| configuration.offer.vcpus.map_or(0.0, |vcpus| -vcpus),
-        Box::new(|vcpus| format!("allow {} vCPUs", -vcpus)),
-    );
-    number(
-        Limits { min_host_memory: None, ..now() },
-        |configuration| configuration.offer.host_memory.map_or(0.0, |memory| -memory.get()),
-        Box::new(|memory| format!("allow {} GB of host memory", grouped(-memory / GIB))),
-    );
+    number(Limits { min_gpus: 1, ..now() }, |c| -f64::from(c.all_gpus()), Box::new(|n| Lift::MinGpus(-n as u32)));
+    number(Limits { max_gpus: None, ..now() }, gpus, Box::new(|n| Lift::MaxGpus(n as u32)));
+    number(Limits { max_price: None, ..now() }, |c| c.price().get(), Box::new(price));
+    number(Limits { min_vcpus: None, ..now() }, vcpus, Box::new(|n| Lift::MinVcpus(-n)));
+    number(Limits { min_host_memory: None, ..now() }, memory, Box::new(bytes));
     for (place, quota) in limits.quotas.iter().enumerate() {
         let mut quotas = limits.quotas.clone();
         quotas.remove(place);
-        let quota = quota.to_string();
-        number(Limits { quotas, ..now() }, gpus, Box::new(move |gpus| format!("raise the quota of {quota} to {gpus}")));
+        let quota = Box::new(quota.clone());
+        number(
+            Limits { quotas, ..now() },
+            gpus,
+            Box::new(move |gpus| Lift::Quota { quota: quota.clone(), gpus: gpus as u32 }),
+        );
     }
     if limits.max_co2.is_some() {
-        let words = |kg: f64| {
-            if kg < UNKNOWN {
-                return format!("allow {} kg CO2e", super::explain::more_kilograms(kg));
-            }
-            "allow offers with unknown emissions (without --max-co2-kg)".to_owned()
-        };
+        let change = |kg: f64| KilogramsCo2e::checked(kg).map_or(Lift::UnknownCo2, Lift::MaxCo2Kg);
         let limits = Limits { max_co2: None, ..now() };
-        all.push(Lifted { limits, about: About::Emissions, words: Box::new(words) });
+        all.push(Lifted { limits, about: About::Emissions, change: Box::new(change) });
     }
     all
 }

@@ -12,6 +12,7 @@
 //! A later aim never worsens an earlier one by more than a relative 1e-9. The first value is the true optimum, so it
 //! can be compared between solves.
 
+use super::PlanNote;
 use super::goal::Objective;
 use super::problem::{Aim, Choice, Limit, Problem, SAME};
 use super::solve::{Proof, Settings, SolveError, solve};
@@ -32,7 +33,7 @@ pub struct Found {
     /// Name of the solver.
     pub solver: &'static str,
     /// Fallbacks.
-    pub notes: Vec<String>,
+    pub notes: Vec<PlanNote>,
 }
 
 /// Finds the best plan for an objective within the limits; `None` if none exists.
@@ -47,19 +48,13 @@ pub fn best(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Fo
     match solve_in_sequence(problem, objective, limit) {
         Ok(found) => match single {
             Some(single) if worse(problem, objective, &found, &single) => {
-                let why = format!("{} found only a worse plan of several parts", found.solver);
-                Some(fall_back(single, &why))
+                Some(fall_back(single, PlanNote::WorseParts { solver: found.solver }))
             }
             _ => Some(found),
         },
         // The single choice disproves the solver's result.
-        Err(SolveError::Infeasible) => {
-            single.map(|single| fall_back(single, "the solver found no plan, although this offer alone is one"))
-        }
-        Err(error) => {
-            let why = format!("plans of several parts were not searched: {error}");
-            single.map(|single| fall_back(single, &why))
-        }
+        Err(SolveError::Infeasible) => single.map(|single| fall_back(single, PlanNote::SolverMissedOffer)),
+        Err(error) => single.map(|single| fall_back(single, PlanNote::PartsNotSearched { why: error.to_string() })),
     }
 }
 
@@ -178,8 +173,8 @@ fn worse(problem: &Problem, objective: Objective, found: &Found, single: &Found)
     problem.value(aim, &found.hours) > problem.value(aim, &single.hours) * (1.0 + GAIN)
 }
 
-fn fall_back(mut single: Found, why: &str) -> Found {
-    single.notes.push(format!("fell back to the best single offer: {why}"));
+fn fall_back(mut single: Found, why: PlanNote) -> Found {
+    single.notes.push(why);
     single.proof = Proof::Time;
     single
 }

@@ -1,8 +1,8 @@
 //! Batch sizes that a GPU may run: the profile's, and others that were predicted.
 
-use super::batch::{Reason, Runners, accumulation, batch_size, would_fit};
-use super::{Goal, PlanError, RejectionKind, ShardingChoice};
-use habitat_base::units::{GIB, Micros, SHORTEST_STEP_US, most};
+use super::batch::{Refusal, Runners, accumulation, batch_size, would_fit};
+use super::{Goal, PlanError, PlanNote, Reason, ShardingChoice};
+use habitat_base::units::{Micros, SHORTEST_STEP_US, most};
 use habitat_prediction::memory::Share;
 use habitat_prediction::scale::{Layout, MicroBatch, ScaleError, ScaledStep, optimizer_step};
 use habitat_prediction::{Estimate, Finding, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, Workload};
@@ -19,8 +19,8 @@ pub(super) struct SizedStep {
     pub accumulation: u64,
     /// The optimizer step.
     pub scaled: ScaledStep,
-    /// Training state that the GPUs divide, and its effect on each GPU, in words.
-    pub sharding: (Sharding, Option<String>),
+    /// Training state that the GPUs divide, and its effect on each GPU.
+    pub sharding: (Sharding, Option<PlanNote>),
     /// Whether it is unknown if it fits in memory.
     pub memory_unknown: bool,
     /// Method of the step time, if the batch is not the profile's.
@@ -70,7 +70,7 @@ pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Re
 ///
 /// # Errors
 /// The reason against the profile's batch, if no batch is possible.
-fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Goal) -> Result<Vec<SizedStep>, Reason> {
+fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Goal) -> Result<Vec<SizedStep>, Refusal> {
     let own =
         At { batch: batch_size(workload), step: prediction.planning_step(), memory: &prediction.memory, why: None };
     let own = own.sized(prediction, layout, workload, goal);
@@ -91,7 +91,7 @@ pub(super) fn sized_steps(
     layout: Layout,
     predictions: &Predictions,
     (goal, freed): (&Goal, Option<&Goal>),
-) -> Result<Vec<(SizedStep, bool)>, Reason> {
+) -> Result<Vec<(SizedStep, bool)>, Refusal> {
     let of = |goal| sizes(prediction, layout, &predictions.workload, goal);
     let kept = of(goal);
     let is_kept = |step: &SizedStep| step.global_batch(&layout) == goal.global_batch;
@@ -141,11 +141,10 @@ impl At<'_> {
         layout: Layout,
         workload: &Workload,
         goal: &Goal,
-    ) -> Result<SizedStep, Reason> {
-        use RejectionKind as Kind;
+    ) -> Result<SizedStep, Refusal> {
         let gpus = layout.all();
         if !layout.parallel.is_none() {
-            layout.parallel.check(&layout).map_err(|error| (Kind::Layout, error.to_string(), None))?;
+            layout.parallel.check(&layout).map_err(|error| (Reason::Layout { why: error.to_string() }, None))?;
         }
         let runners = Runners::new(&layout);
         let batches = accumulation(goal.global_batch, self.batch, runners);
@@ -159,11 +158,11 @@ impl At<'_> {
         let (sharding, memory) = self.fitting(prediction, &share, workload, goal)?;
         let (single, gpu) = (&self.step, &prediction.gpu);
         if single.range.mid.get() < SHORTEST_STEP_US {
-            return Err((Kind::NoPrediction, format!("the predicted step on {} has no duration", gpu.slug), None));
+            return Err((Reason::NoDuration { gpu: gpu.slug.clone() }, None));
         }
         let batches = batches?;
         if single.range.high.get() * batches as f64 > Micros::MOST {
-            return Err((Kind::GlobalBatch, format!("an update of {batches} batches takes longer than a year"), None));
+            return Err((Reason::UpdateTooLong { batches }, None));
         }
         let layout = Layout { sharding, ..layout };
         let model = prediction.transformer.as_ref();
@@ -172,16 +171,15 @@ impl At<'_> {
         let one = MicroBatch { step: single, update, batch: self.batch, model };
         let factor = goal.assumptions.scaling_factor;
         let scaled = optimizer_step(&one, gpu, &layout, workload, factor, batches)
-            .map_err(|error| (Kind::NoPrediction, format!("{gpus} GPUs: {error}"), None))?;
+            .map_err(|error| (Reason::NotScalable { gpus, why: error.to_string() }, None))?;
         let divided = (sharding != Sharding::None || !layout.parallel.is_none()).then(|| {
-            let name = sharding.name();
             if !layout.parallel.is_none() {
-                return format!("each GPU {}", memory.reason);
+                return PlanNote::ReplicaMemory { why: memory.reason };
             }
             if gpus == 1 {
-                return format!("sharding {name}: no effect on one GPU");
+                return PlanNote::ShardingOfOneGpu { sharding };
             }
-            format!("sharding {name}: {} divided among {gpus} GPUs; {}", sharding.words(), memory.reason)
+            PlanNote::Sharding { sharding, gpus, why: memory.reason }
         });
         Ok(SizedStep {
             batch_size: self.batch,
@@ -200,7 +198,7 @@ impl At<'_> {
         share: &Share,
         workload: &Workload,
         goal: &Goal,
-    ) -> Result<(Sharding, MemoryFit), Reason> {
+    ) -> Result<(Sharding, MemoryFit), Refusal> {
         let stages = goal.sharding.stages(share.parallel);
         let of = |fits: Fits| {
             let all = stages.iter().map(|stage| (*stage, self.memory.on_replica(*stage, share)));
@@ -211,39 +209,30 @@ impl At<'_> {
             return Ok(found);
         }
         if let Some((_, memory)) = unknown {
-            let reason = format!("unknown whether it fits: {}", memory.reason);
-            return Err((RejectionKind::MemoryUnknown, reason, None));
+            return Err((Reason::MemoryUnknown { why: memory.reason }, None));
         }
         let most = stages.last().copied().unwrap_or_default();
         let memory = self.memory.on_replica(most, share);
-        let of = match (share.parallel.is_none(), most) {
-            (true, Sharding::None) => String::new(),
-            (true, _) => format!(" with {} on {} GPUs", most.name(), share.replicas),
-            (false, stage) if stage == Sharding::None || share.replicas == 1 => {
-                format!(" with {}", share.parallel.words())
-            }
-            (false, _) => format!(" with {}, {} over {} replicas", share.parallel.words(), most.name(), share.replicas),
+        let Some(needed) = memory.needed else { return Err((Reason::DoesNotFit { why: memory.reason }, None)) };
+        let batch = would_fit(&memory, share.replicas, workload, goal);
+        let reason = Reason::OutOfMemory {
+            needed_bytes: needed,
+            usable_bytes: memory.usable,
+            gpu_bytes: prediction.gpu.memory,
+            sharding: most,
+            replicas: share.replicas,
+            model_parallel: share.parallel,
+            fitting_batch_size: batch.map(|(batch, ..)| batch),
+            accumulation: batch.and_then(|(_, batches, _)| batches),
+            global_batch_size: batch.map(|(.., global)| global),
+            fitting_sharding: with_sharding(self.memory, most, share),
         };
-        let reason = memory.needed.map_or_else(
-            || memory.reason.clone(),
-            |needed| {
-                format!(
-                    "needs {:.1} GB{}; the GPU has {:.1} of {:.0} GB available{}{}",
-                    needed.get() / GIB,
-                    of,
-                    memory.usable.get() / GIB,
-                    prediction.gpu.memory.get() / GIB,
-                    would_fit(&memory, share.replicas, workload, goal),
-                    with_sharding(self.memory, most, share),
-                )
-            },
-        );
-        Err((RejectionKind::Memory, reason, memory.needed.map(|needed| needed / memory.usable)))
+        Err((reason, Some(needed / memory.usable)))
     }
 }
 
-/// Hint with a higher degree of sharding, and a higher number of GPUs if needed, with which the step would fit.
-fn with_sharding(memory: &MemoryFit, used: Sharding, share: &Share) -> String {
+/// Higher degree of sharding, and higher number of GPUs if needed, with which the step would fit.
+fn with_sharding(memory: &MemoryFit, used: Sharding, share: &Share) -> Option<(Sharding, u32)> {
     let own = share.replicas;
     let fits =
         |stage: Sharding, replicas: u32| memory.on_replica(stage, &Share { replicas, ..*share }).fits == Fits::Yes;
@@ -254,8 +243,6 @@ fn with_sharding(memory: &MemoryFit, used: Sharding, share: &Share) -> String {
         let stages = if count == own { all } else { &all[all.len() - 1..] };
         stages.iter().map(move |stage| (*stage, count))
     });
-    let found = tries.find(|(stage, count)| (*count > own || *stage > used) && fits(*stage, *count));
-    found.map_or_else(String::new, |(stage, count)| {
-        format!("; would fit with --sharding {} on {} GPUs", stage.name(), count * share.parallel.gpus())
-    })
+    let (sharding, count) = tries.find(|(stage, count)| (*count > own || *stage > used) && fits(*stage, *count))?;
+    Some((sharding, count * share.parallel.gpus()))
 }

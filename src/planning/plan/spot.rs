@@ -22,7 +22,7 @@
 
 use super::goal::Assumptions;
 use crate::pricing::Tier;
-use crate::pricing::spot::SpotMachine;
+use crate::pricing::spot::{SpotMachine, SpotSource};
 
 /// Number of losses allowed for once per plan, at 95 % (a).
 const ONCE: f64 = 2.0;
@@ -117,17 +117,12 @@ impl Losses {
 
 /// Losses and waits of one machine: set by the user, or otherwise as measured.
 pub(crate) fn expected(assumptions: &Assumptions, provider: &str, region: &str, gpus: u32) -> SpotMachine {
-    let SpotMachine { per_hour, wait, why } = SpotMachine::new(provider, region, gpus);
-    let why = match (assumptions.spot_losses_per_hour, assumptions.wait) {
-        (None, None) => why,
-        (Some(_), None) => format!("losses set by the user, wait {why}"),
-        (None, Some(_)) => format!("losses {why}, wait set by the user"),
-        (Some(_), Some(_)) => "set by the user".to_owned(),
-    };
+    let SpotMachine { per_hour, wait, source } = SpotMachine::new(provider, region, gpus);
+    let (own_losses, own_wait) = (assumptions.spot_losses_per_hour, assumptions.wait);
     SpotMachine {
-        per_hour: assumptions.spot_losses_per_hour.unwrap_or(per_hour),
-        wait: assumptions.wait.unwrap_or(wait),
-        why,
+        per_hour: own_losses.unwrap_or(per_hour),
+        wait: own_wait.unwrap_or(wait),
+        source: SpotSource { sets_losses: own_losses.is_some(), sets_wait: own_wait.is_some(), ..source },
     }
 }
 

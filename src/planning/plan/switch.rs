@@ -11,10 +11,9 @@ use std::ops::Add;
 use super::prepared::Prepared;
 use super::problem::Limit;
 use super::spot::share_on_spot;
-use super::{ByUse, Confidence, Footprint, Objective, Part, Switch, Total};
+use super::{ByUse, Confidence, Footprint, Objective, Part, PlanNote, Switch, Total};
 use crate::pricing::Tier;
-use habitat_base::text::{dollars, duration};
-use habitat_base::units::{Hours, Range};
+use habitat_base::units::{Hours, Range, Usd};
 
 /// A spot configuration, the one that takes over, and the expected hours and cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -105,14 +104,11 @@ impl Prepared {
     }
 
     /// Note on the savings of two parts, if the goal allows one.
-    pub(super) fn switch_note(&self, cost: f64, limit: &Limit) -> Option<String> {
+    pub(super) fn switch_note(&self, cost: f64, limit: &Limit) -> Option<PlanNote> {
         let found = self.switched(Objective::Cost, limit).filter(|found| found.cost < 0.98 * cost)?;
         let [spot, to] = [found.spot, found.to].map(|c| self.configurations[c].label());
-        Some(format!(
-            "with two parts (--max-parts 2): {spot}, then {to} after {} at the latest, has an expected cost of {}",
-            duration(found.latest),
-            dollars(found.cost)
-        ))
+        let (latest_hours, cost_usd) = (Hours::known(found.latest), Usd::known(found.cost));
+        Some(PlanNote::TwoParts { spot, to, latest_hours, cost_usd })
     }
 }
 

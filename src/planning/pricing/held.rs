@@ -1,11 +1,12 @@
 //! Machines that the user already has, with the cost of an hour; and contracts to buy, which are paid in whole terms.
 
-use std::fmt;
+use serde::Serialize;
 
 use habitat_base::units::UsdPerHour;
 
 /// Cost of a machine that the user already has.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Held {
     /// An own machine: power × PUE × price of electricity + wear.
     Owned {
@@ -16,11 +17,13 @@ pub enum Held {
         /// US dollars per kWh.
         usd_per_kwh: f64,
         /// Wear, or other cost per hour of use.
+        #[serde(rename = "wear_usd_per_hour")]
         wear: UsdPerHour,
     },
     /// A contract that is paid whether used or not, so that another hour costs nothing.
     Contract {
         /// Amount already paid per hour.
+        #[serde(rename = "usd_per_hour")]
         paid: UsdPerHour,
     },
 }
@@ -39,18 +42,6 @@ impl Held {
         match self {
             Self::Owned { .. } => None,
             Self::Contract { paid } => Some(*paid),
-        }
-    }
-}
-
-impl fmt::Display for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Owned { kw, pue, usd_per_kwh, wear } => {
-                write!(f, "{kw} kW × PUE {pue} × ${usd_per_kwh}/kWh")?;
-                if wear.get() > 0.0 { write!(f, " + ${}/h of wear", wear.get()) } else { Ok(()) }
-            }
-            Self::Contract { paid } => write!(f, "${}/h already paid, not in the cost", paid.get()),
         }
     }
 }

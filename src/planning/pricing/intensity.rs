@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::region;
 use super::snapshot::SnapshotError;
@@ -12,7 +12,7 @@ use habitat_base::units::most;
 const SCHEMA: u32 = 1;
 
 /// Emissions per kWh.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Intensity {
     /// Kilograms of CO2e.
     pub kg_per_kwh: f64,

@@ -53,9 +53,29 @@ pub struct Offer {
     /// Source of the price: repository, path and commit.
     pub source: String,
     /// Reason why the price cannot be used in a plan. Such offers are kept and rejected with this reason.
-    pub unusable: Option<String>,
+    pub unusable: Option<Unusable>,
     /// Remarks.
     pub note: Option<String>,
+}
+
+/// Why a price cannot be used in a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, strum::IntoStaticStr, strum::VariantNames)]
+#[serde(tag = "code", rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum Unusable {
+    /// It is for the GPUs only, without a host.
+    GpusOnly,
+    /// It is for a host without GPUs.
+    HostOnly,
+    /// The price list doubts it.
+    Suspect {
+        /// Why.
+        why: String,
+    },
+    /// A spot price that is not below the on-demand price.
+    NoDiscount,
+    /// It is of a host on a peer-to-peer market, which the user excludes.
+    PeerToPeerExcluded,
 }
 
 /// Provider and region of the user's own machines that no price file describes.
@@ -70,12 +90,6 @@ impl Offer {
     /// Location of the region in plain words; `None` if unknown.
     pub fn region_name(&self) -> Option<&'static str> {
         super::region::name(&self.provider, &self.region)
-    }
-
-    /// Breakdown of the price of a machine that is not rented by the hour.
-    pub fn price_made_of(&self) -> Option<String> {
-        let term = |hours| format!("for each of the {hours} h of a term, used or not");
-        self.held.map(|held| held.to_string()).or(self.term_hours.map(term))
     }
 
     /// Whether a filter matches its region, by the rules of [`super::region`].

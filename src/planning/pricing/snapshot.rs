@@ -38,7 +38,7 @@ mod held;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
-use super::offer::{Offer, OfferId};
+use super::offer::{Offer, OfferId, Unusable};
 use super::terms::{Billing, Terms};
 use super::tier::Tier;
 use super::trust::{Market, Trust};
@@ -320,15 +320,15 @@ impl Row {
 
     fn offer(&self, provider: &str, Tiered { tier, price, held, term_hours }: Tiered) -> Offer {
         let unusable = match self.scope {
-            Scope::GpuOnly => Some("the price is for the GPUs only, without a host".to_owned()),
-            Scope::HostOnly => Some("the price is for a host without GPUs".to_owned()),
+            Scope::GpuOnly => Some(Unusable::GpusOnly),
+            Scope::HostOnly => Some(Unusable::HostOnly),
             Scope::InstanceTotal | Scope::Composed => match &self.suspect {
-                Some(why) => Some(format!("suspect price: {why}")),
+                Some(why) => Some(Unusable::Suspect { why: why.clone() }),
                 // Some catalogs repeat the on-demand price if no spot price is published.
                 None if tier == Tier::Spot
                     && self.on_demand.is_some_and(|on_demand| price.get() >= on_demand.get()) =>
                 {
-                    Some("the spot price is not below the on-demand price: no discount is published".to_owned())
+                    Some(Unusable::NoDiscount)
                 }
                 None => None,
             },

@@ -11,21 +11,22 @@
 use std::collections::BTreeSet;
 
 use habitat_base::units::Hours;
+use serde::Serialize;
 
 /// Losses per hour of a machine with one GPU: mean 0.51 of 0.31, 0.44, 0.57 and 0.74 for one V100 kept running in four
 /// AWS zones, April 2023.
 const PER_HOUR: f64 = 0.5;
 /// Hours until another machine is available: median 1.0 of the means of the same four zones, 0.82, 0.82, 1.19 and 2.90.
-pub(crate) const WAIT: f64 = 1.0;
+pub const WAIT: f64 = 1.0;
 /// Maximum number of GPUs of a measured machine. Larger machines are assumed to be lost as often.
-pub(crate) const MOST_GPUS: u32 = 8;
+pub const MOST_GPUS: u32 = 8;
 /// Exponent by which losses grow with the number of GPUs of a machine. With 8 GPUs they are 2.70 times those with 1,
 /// the geometric mean of 1.5 to 3.6 times for K80 and V100 in two AWS zones, October 2022. The waits do not grow (0.93
 /// times).
 const BY_GPUS: f64 = 0.48;
 
 /// Observations of spot machines of one kind in one zone.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Watched {
     /// The provider.
     pub provider: &'static str,
@@ -95,8 +96,23 @@ pub struct SpotMachine {
     pub per_hour: f64,
     /// Mean hours from a loss to the next available machine.
     pub wait: Hours,
-    /// Source of both, in words.
-    pub why: String,
+    /// Source of both.
+    pub source: SpotSource,
+}
+
+/// Source of the figures of a spot machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct SpotSource {
+    /// Observations of the place; empty for those of [`SpotMachine::typical`].
+    pub observed: Vec<&'static Watched>,
+    /// Factor on the observed losses for the number of GPUs.
+    pub times: f64,
+    /// GPUs of the machine.
+    pub gpus: u32,
+    /// Whether the user set the losses.
+    pub sets_losses: bool,
+    /// Whether the user set the wait.
+    pub sets_wait: bool,
 }
 
 impl SpotMachine {
@@ -111,21 +127,24 @@ impl SpotMachine {
     /// Figures for a machine in a region without observations.
     pub fn typical(gpus: u32) -> Self {
         let per_hour = PER_HOUR * growth(1, gpus);
-        let why = format!("as in four zones of aws, V100 with 1 GPU, 2023{}", grown(1, gpus));
-        Self { per_hour, wait: Hours::known(WAIT), why }
+        let source = SpotSource { times: growth(1, gpus), gpus, ..SpotSource::default() };
+        Self { per_hour, wait: Hours::known(WAIT), source }
     }
 
     /// Figures from those rows whose number of GPUs is closest, as a ratio; `None` without rows.
-    pub fn measured<'a>(rows: impl Iterator<Item = &'a Watched>, gpus: u32) -> Option<Self> {
-        let mut rows: Vec<&Watched> = rows.collect();
+    pub fn measured(rows: impl Iterator<Item = &'static Watched>, gpus: u32) -> Option<Self> {
+        let mut rows: Vec<&'static Watched> = rows.collect();
         let far = |row: &Watched| growth(row.gpus, gpus).ln().abs();
         let nearest = rows.iter().map(|row| far(row)).min_by(f64::total_cmp)?;
         rows.retain(|row| far(row) <= nearest);
         let sum = |of: fn(&Watched) -> f64| rows.iter().map(|row| of(row)).sum::<f64>();
         let (there, losses) = (sum(|row| row.there), sum(|row| f64::from(row.losses)));
         let at_size: f64 = rows.iter().map(|row| f64::from(row.losses) * growth(row.gpus, gpus)).sum();
+        let per_hour = at_size / there;
         let wait = Hours::new((sum(|row| row.hours) - there) / losses).ok()?;
-        Some(Self { per_hour: at_size / there, wait, why: words(&rows, gpus)? })
+        let times = growth(rows.first()?.gpus, gpus);
+        let source = SpotSource { observed: rows, times, gpus, ..SpotSource::default() };
+        Some(Self { per_hour, wait, source })
     }
 }
 
@@ -141,29 +160,9 @@ fn region_of(zone: &str) -> &str {
     if region.len() + 1 == zone.len() && region.ends_with(|last: char| last.is_ascii_digit()) { region } else { zone }
 }
 
-/// Words for the observed regions.
-pub(crate) fn regions() -> String {
-    let regions: BTreeSet<String> = WATCHED.iter().map(|row| format!("{} {}", row.provider, row.region())).collect();
-    regions.into_iter().collect::<Vec<_>>().join(", ")
-}
-
-fn words(rows: &[&Watched], to: u32) -> Option<String> {
-    let first = rows.first()?;
-    let all = |of: fn(&Watched) -> &str| rows.iter().map(|row| of(row)).collect::<BTreeSet<_>>();
-    let listed = |all: BTreeSet<&str>| all.into_iter().collect::<Vec<_>>().join(" and ");
-    let zones = all(|row| row.zone);
-    let place = if zones.len() > 1 { first.region() } else { first.zone };
-    let years = listed(all(|row| row.since.split('-').next().unwrap_or_default()));
-    let gpus = if first.gpus == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", first.gpus) };
-    let (kinds, grown) = (listed(all(|row| row.gpu)), grown(first.gpus, to));
-    Some(format!("measured in {} {place}, {kinds} with {gpus}, {years}{grown}", first.provider))
-}
-
-/// Words for the scaling of the losses.
-fn grown(from: u32, to: u32) -> String {
-    let times = growth(from, to);
-    let is_same = (times - 1.0).abs() < 1e-9;
-    if is_same { String::new() } else { format!(" (losses × {times:.2} for {to} GPUs)") }
+/// The observed regions, as provider and region, in order.
+pub fn regions() -> BTreeSet<(&'static str, &'static str)> {
+    WATCHED.iter().map(|row| (row.provider, row.region())).collect()
 }
 
 #[cfg(test)]
@@ -191,21 +190,24 @@ mod tests {
         assert!((zone.per_hour - 145.0 / 829.1).abs() < 1e-9 && (zone.wait.get() - 262.8 / 145.0).abs() < 1e-9);
         assert!((region.per_hour - 319.0 / 1574.0).abs() < 1e-9, "{region:?}");
         assert!((region.wait.get() - 609.8 / 319.0).abs() < 1e-9, "{region:?}");
-        assert_eq!(region.why, "measured in aws us-east-2, V100 with 1 GPU, 2023");
+        let zones =
+            |found: &SpotMachine| found.source.observed.iter().map(|row| (row.zone, row.gpus)).collect::<Vec<_>>();
+        assert_eq!(zones(&region), [("us-east-2a", 1), ("us-east-2b", 1)]);
         assert_eq!((&other, &away), (&region, &SpotMachine::typical(1)));
         assert_eq!(SpotMachine::new("aws", "eu-west-1", 8), SpotMachine::typical(8));
         // Machines with 8 GPUs were observed in us-west-2 only.
         let large = SpotMachine::new("aws", "us-west-2", 8);
-        assert_eq!(large.why, "measured in aws us-west-2, K80 and V100 with 8 GPUs, 2022");
+        assert_eq!(zones(&large), [("us-west-2a", 8), ("us-west-2a", 8), ("us-west-2b", 8), ("us-west-2b", 8)]);
         let east = SpotMachine::new("aws", "us-east-2", 8);
         assert!((east.per_hour / region.per_hour - 2.713).abs() < 1e-3 && east.wait == region.wait);
-        assert_eq!(east.why, format!("{} (losses × 2.71 for 8 GPUs)", region.why));
+        assert_eq!(east.source.observed, region.source.observed);
+        assert!((east.source.times - 2.713).abs() < 1e-3);
     }
 
     #[test]
     fn what_was_watched_is_whole() {
         assert!(WATCHED.iter().all(|row| row.there < row.hours && row.losses > 0 && row.region() != row.zone));
-        assert_eq!(regions(), "aws us-east-1, aws us-east-2, aws us-west-2");
+        assert!(regions().into_iter().eq([("aws", "us-east-1"), ("aws", "us-east-2"), ("aws", "us-west-2")]));
         assert_eq!(
             ["us-west-2c", "us-west-2", "eastus", "r"].map(region_of),
             ["us-west-2", "us-west-2", "eastus", "r"]

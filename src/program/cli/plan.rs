@@ -262,7 +262,7 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &
         }
         summary::write_plan(plan, args.rejected, out)?;
         if plan.status == PlanStatus::Infeasible {
-            let is_small = |rejected: &&Rejection| rejected.kind == RejectionKind::Memory;
+            let is_small = |rejected: &&Rejection| rejected.reason.kind() == RejectionKind::Memory;
             let small = plan.rejected.iter().filter(is_small).filter_map(|rejected| prices.get(&rejected.offer));
             let small: BTreeSet<&GpuSlug> = small.filter_map(|offer| offer.gpu.as_ref()).collect();
             memory::write_remedies(&asked.predictions, |one| small.contains(&one.gpu.slug), out)?;

@@ -10,7 +10,7 @@ use super::output::{print_json, print_table};
 use crate::settings::args::{ConfigArgs, GpusArgs, OffersArgs, SchemaArg};
 use crate::store::{self, Limit, Paths, bundled};
 use habitat_base::units::GpuSlug;
-use habitat_planning::pricing::{Market, Offer, PriceBook};
+use habitat_planning::pricing::{Market, Offer, PriceBook, Unusable};
 use habitat_prediction::blackbox::OperatorTotals;
 use habitat_reports::{
     comparison, difference, gpus as gpus_report, jobs, offers as offers_report, plans, predictions, recordings,
@@ -74,7 +74,7 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
     if args.form.json {
         let rows: Vec<_> = found.iter().map(|offer| offers_report::json(offer)).collect();
         print_json(
-            &serde_json::json!({"format": "habitat-offers", "version": 1, "currency": "USD", "offers": rows}),
+            &serde_json::json!({"format": "habitat-offers", "version": 2, "currency": "USD", "offers": rows}),
             out,
         )?;
     } else {
@@ -88,7 +88,7 @@ fn listed(prices: &PriceBook, args: &OffersArgs) -> Vec<Arc<Offer>> {
     let mut offers = prices.offers().to_vec();
     let left_out = |offer: &&mut Arc<Offer>| args.no_marketplace && offer.trust.market == Market::PeerToPeer;
     for offer in offers.iter_mut().filter(left_out) {
-        Arc::make_mut(offer).unusable.get_or_insert_with(|| "from a peer-to-peer host (--no-marketplace)".to_owned());
+        Arc::make_mut(offer).unusable.get_or_insert(Unusable::PeerToPeerExcluded);
     }
     offers
 }

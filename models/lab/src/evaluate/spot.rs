@@ -14,7 +14,7 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::plan::{Assumptions, Goal, Plan, Work, plan};
 use habitat_tui::predict::{Options, Predictions, predict};
-use habitat_tui::pricing::spot::{SpotMachine, WATCHED};
+use habitat_tui::pricing::spot::{SpotMachine, SpotSource, WATCHED};
 use habitat_tui::pricing::{PriceBook, Snapshot, Tier};
 use habitat_tui::profile::Profile;
 use habitat_tui::report::format;
@@ -113,7 +113,7 @@ impl Trace {
         let losses = self.there.iter().filter(|(_, to)| *to < self.end - 1e-9).count() as f64;
         let there: f64 = self.there.iter().map(|(from, to)| to - from).sum();
         let wait = Hours::new((self.end - there) / losses).ok()?;
-        Some(SpotMachine { per_hour: losses / there, wait, why: String::new() })
+        Some(SpotMachine { per_hour: losses / there, wait, source: SpotSource::default() })
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::pricing::Held;
 
 const ONE: &str = r#"
 schema = 1
@@ -39,7 +40,7 @@ fn what_is_not_a_whole_machine_is_kept_but_marked() {
         Snapshot::parse(&text)
             .unwrap()
             .offers()
-            .all(|offer| offer.unusable.as_deref() == Some("suspect price: below list"))
+            .all(|offer| offer.unusable == Some(Unusable::Suspect { why: "below list".to_owned() }))
     );
 }
 
@@ -47,7 +48,7 @@ fn what_is_not_a_whole_machine_is_kept_but_marked() {
 fn a_spot_price_that_repeats_the_on_demand_price_is_no_spot_price() {
     let offers: Vec<_> = Snapshot::parse(&ONE.replace("0.5089", "1.006")).unwrap().offers().collect();
     assert_eq!(offers[0].unusable, None);
-    assert!(offers[1].unusable.as_deref().is_some_and(|why| why.contains("no discount")));
+    assert_eq!(offers[1].unusable, Some(Unusable::NoDiscount));
 }
 
 const OWN: &str = r#"
@@ -81,7 +82,8 @@ fn own_machines_cost_their_power_and_paid_contracts_nothing() {
     let offers: Vec<_> = Snapshot::parse(OWN).unwrap().offers().collect();
     assert_eq!(offers[0].id.as_str(), "lab/office/workstation/owned");
     assert!((offers[0].price.get() - (0.9 * 1.2 * 0.3 + 0.05)).abs() < 1e-12, "{}", offers[0].price.get());
-    assert_eq!(offers[0].held.unwrap().to_string(), "0.9 kW × PUE 1.2 × $0.3/kWh + $0.05/h of wear");
+    let wear = UsdPerHour::known(0.05);
+    assert_eq!(offers[0].held, Some(Held::Owned { kw: 0.9, pue: 1.2, usd_per_kwh: 0.3, wear }));
     assert_eq!((offers[1].id.as_str(), offers[1].price.get()), ("lab/office/contract/reserved", 0.0));
     assert_eq!(offers[1].held.unwrap().paid().unwrap().get(), 12.5);
     // The prices of others do not cast doubt on them.

@@ -107,7 +107,7 @@ pub fn lines(app: &App) -> Vec<(Role, String)> {
         lines.push((Role::Good, jobs::headline(plan, total)));
     } else {
         lines.push((Role::Error, jobs::NO_PLAN.to_owned()));
-        lines.extend(plan.reasons.iter().map(|reason| (Role::Warning, format!("• {}", clean(reason, 400)))));
+        lines.extend(words::of_all(&plan.reasons).map(|reason| (Role::Warning, format!("• {}", clean(&reason, 400)))));
     }
     let shared = &plan.shared;
     let limits = [
@@ -120,7 +120,7 @@ pub fn lines(app: &App) -> Vec<(Role, String)> {
     if !limits.is_empty() {
         lines.push((Role::Muted, format!("all jobs: {}", limits.join(" · "))));
     }
-    lines.extend(plan.notes.iter().map(|note| (Role::Muted, format!("note: {}", clean(note, 400)))));
+    lines.extend(words::of_all(&plan.notes).map(|note| (Role::Muted, format!("note: {}", clean(&note, 400)))));
     lines
 }
 

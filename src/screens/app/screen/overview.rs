@@ -11,6 +11,7 @@ use habitat_prediction::{Fits, communicates};
 use habitat_recorder::live::Snapshot;
 use habitat_reports::theme::Role;
 use habitat_reports::verdict::{self, Verdict};
+use habitat_reports::words::{Words, price::marks};
 use habitat_reports::{answer, beside, format, memory, run, summary};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
@@ -226,10 +227,10 @@ fn recommended(app: &App) -> Answer {
             Some(plan) if !plan.beside.is_empty() => {
                 vec![format!("no firm offer meets the limits; with {}", beside::gain(&plan.beside[0]))]
             }
-            Some(plan) => plan
-                .reasons
-                .first()
-                .map_or_else(|| vec!["no plan meets the limits".to_owned()], |reason| vec![clean(reason, 200)]),
+            Some(plan) => plan.reasons.first().map_or_else(
+                || vec!["no plan meets the limits".to_owned()],
+                |reason| vec![clean(&reason.words(), 200)],
+            ),
             None if predict::failed(app) => vec![predict::NEEDS_PREDICTION.to_owned()],
             None => vec![plan::state_line(app).unwrap_or_else(|| "waiting for the prediction".to_owned())],
         };
@@ -253,7 +254,7 @@ fn recommended(app: &App) -> Answer {
             plan::work_words(app)
         )),
         detail: vec![
-            format!("{}{}{more}{batches}", plan::offer_words(first), doubt(&first.offer.trust.marks())),
+            format!("{}{}{more}{batches}", plan::offer_words(first), doubt(&marks(&first.offer.trust.doubts))),
             format!(
                 "{} · {} · {}",
                 format::usd_range(&total.cost),

@@ -32,6 +32,7 @@ use habitat_planning::plan::{Confidence, Goal, Part};
 use habitat_planning::pricing::region;
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::{GlyphSet, Role};
+use habitat_reports::words::{self, Words};
 use habitat_reports::{format, parts, uses};
 
 /// The pane in focus.
@@ -378,7 +379,7 @@ pub(crate) fn alternatives_table(app: &App) -> Table {
                 Cell::styled(Role::Muted, format::usd_range(&part.cost).replace('$', "")),
                 Cell::text(format!("{:.2}", part.price().get())),
                 Cell::text(part.offer.tier.to_string()),
-                Cell::styled(Role::Warning, part.offer.trust.marks()),
+                Cell::styled(Role::Warning, words::price::marks(&part.offer.trust.doubts)),
                 Cell::text(clean(&part.offer.provider, 24)),
                 Cell::styled(Role::Muted, clean(region::shown(&part.offer.region), 40)),
                 Cell::styled(Role::Muted, machine_words(part)),
@@ -418,7 +419,7 @@ fn rejected_table(app: &App, made: std::ops::Range<usize>) -> Table {
         .map(|rejection| {
             vec![
                 Cell::text(clean(rejection.offer.as_str(), 100)),
-                Cell::styled(Role::Warning, clean(&rejection.reason, 300)),
+                Cell::styled(Role::Warning, clean(&rejection.reason.words(), 300)),
             ]
         })
         .collect();
@@ -437,10 +438,10 @@ pub fn notes(app: &App) -> Vec<(String, String)> {
         let label = if plan.parts.len() > 1 { format!("part {}", index + 1) } else { "offer".to_owned() };
         lines.push((label, format!("{} ({})", clean(part.offer.id.as_str(), 120), machine_words(part))));
         lines.extend(parts::batch_words(part).map(|words| ("batch".to_owned(), words)));
-        lines.extend(part.notes.iter().map(|note| (String::new(), clean(note, 400))));
+        lines.extend(words::of_all(&part.notes).map(|note| (String::new(), clean(&note, 400))));
     }
     lines.extend(warnings(app, false).into_iter().map(|warning| ("warning".to_owned(), warning)));
-    lines.extend(plan.notes.iter().map(|note| ("note".to_owned(), clean(note, 400))));
+    lines.extend(words::of_all(&plan.notes).map(|note| ("note".to_owned(), clean(&note, 400))));
     let gap = plan.solver.gap.map_or_else(String::new, |gap| format!(", gap {}", format::percent(gap)));
     let (solver, tried) = (clean(&plan.solver.name, 60), format::grouped(plan.solver.configurations as f64));
     lines.push(("solver".to_owned(), format!("{solver}, {tried} configurations{gap}")));

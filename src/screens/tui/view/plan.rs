@@ -17,7 +17,7 @@ use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{Confidence, Part, Plan, PlanStatus};
 use habitat_planning::pricing::region;
 use habitat_reports::theme::Role;
-use habitat_reports::{beside, format};
+use habitat_reports::{beside, format, words};
 
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let density = Density::of(painter.buffer.area);
@@ -145,7 +145,8 @@ fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
     let answer = match painter.app.plan.value() {
         Some(plan) if !plan.parts.is_empty() => 1 + plan.parts.iter().take(PARTS).map(part_height).sum::<u16>(),
         Some(plan) => {
-            let lines: usize = plan.reasons.iter().map(|reason| wrap(&bullet(reason), width as usize).len()).sum();
+            let lines: usize =
+                words::of_all(&plan.reasons).map(|reason| wrap(&bullet(&reason), width as usize).len()).sum();
             lines.clamp(1, 7) as u16
         }
         None => 3,
@@ -179,9 +180,9 @@ fn answer(painter: &mut Painter<'_>, area: Rect) {
             painter.text(area.x, y, area.width, "No plan meets the limits.", Role::Error);
         }
         y += beside(painter, Rect { y, height: area.bottom().saturating_sub(y), ..area });
-        for reason in &plan.reasons {
+        for reason in words::of_all(&plan.reasons) {
             let left = Rect { y, height: area.bottom().saturating_sub(y), ..area };
-            y += painter.wrapped(left, &bullet(reason), Role::Warning);
+            y += painter.wrapped(left, &bullet(&reason), Role::Warning);
         }
         return;
     };
@@ -248,7 +249,7 @@ fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) -> u16 {
         );
         painter.text(area.x, y + 1, area.width, &fit(&words, area.width as usize), Role::Muted);
         if part_height(part) > 2 && y + 2 < area.bottom() {
-            let doubt = format!("  price in doubt: {}", part.offer.trust.reasons());
+            let doubt = format!("  price in doubt: {}", words::price::doubts(&part.offer.trust.doubts));
             painter.text(area.x, y + 2, area.width, &fit(&doubt, area.width as usize), Role::Warning);
         }
         y += part_height(part);

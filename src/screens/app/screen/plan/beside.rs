@@ -6,7 +6,7 @@ use habitat_base::text::clean;
 use habitat_planning::plan::{Accept, Beside, Instead};
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::Role;
-use habitat_reports::{beside, format};
+use habitat_reports::{beside, format, words};
 
 /// Offers that the user must accept first: key, cost, and cost if things go wrong.
 pub fn beside_table(app: &App) -> Table {
@@ -23,16 +23,15 @@ pub fn beside_table(app: &App) -> Table {
     ];
     let rows = app.plan.value().map(|plan| plan.beside.iter()).into_iter().flatten();
     let rows = rows.map(|one| {
-        let then =
-            |words: &dyn Fn(&Instead) -> String| one.fallback.then.as_ref().map_or_else(|| "–".to_owned(), words);
+        let then = |words: &dyn Fn(&Instead) -> String| one.then.as_ref().map_or_else(|| "–".to_owned(), words);
         vec![
             Cell::styled(Role::Key, keys(app, one)),
-            Cell::text(clean(&one.what, 60)),
+            Cell::text(clean(&beside::what(one), 60)),
             Cell::styled(Role::Good, format::usd(one.part.cost.mid)),
             Cell::text(format::hours(one.part.hours.mid)),
             Cell::text(gpus_words(&one.part)),
             Cell::text(clean(&one.part.offer.provider, 24)),
-            Cell::styled(Role::Muted, one.fallback.when),
+            Cell::styled(Role::Muted, beside::setback(one)),
             Cell::text(then(&|then| format::usd(then.cost))),
             Cell::styled(Role::Muted, then(&|then| format::hours(then.hours))),
         ]
@@ -49,12 +48,13 @@ fn keys(app: &App, beside: &Beside) -> String {
 /// The same as lines of keys and costs; also a plan that is much faster or cheaper for a small increase of the other.
 pub fn beside_words(app: &App) -> Vec<String> {
     let Some(plan) = app.plan.value() else { return Vec::new() };
-    let one =
-        |one: &Beside| format!("[{}] {} {}", keys(app, one), clean(&one.what, 60), format::usd(one.part.cost.mid));
+    let one = |one: &Beside| {
+        format!("[{}] {} {}", keys(app, one), clean(&beside::what(one), 60), format::usd(one.part.cost.mid))
+    };
     let all: Vec<String> = plan.beside.iter().map(one).collect();
     let all = (!all.is_empty()).then(|| format!("{}: {}", beside::heading(plan), all.join(" · ")));
     let bargain = beside::bargain(plan);
-    let accepted: Vec<&str> = plan.goal.limits.accept.iter().map(|one| one.words()).collect();
+    let accepted: Vec<&str> = plan.goal.limits.accept.iter().map(|one| words::plan::accept(*one)).collect();
     let is_some = !accepted.is_empty() && !Accept::are_all(&plan.goal.limits.accept);
     let accepted = is_some.then(|| format!("accepted: {}", accepted.join(", ")));
     accepted.into_iter().chain(all).chain(bargain).collect()

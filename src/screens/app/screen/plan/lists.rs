@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::app::list::ListState;
 use habitat_planning::plan::{Part, Rejection};
 use habitat_planning::pricing::OfferId;
+use habitat_reports::words::{Words, price::marks};
 
 /// Sort orders of the alternatives.
 pub(super) const ALTERNATIVES_BY: [&str; 5] = ["best first", "cost", "time", "$/h", "GPUs"];
@@ -50,7 +51,7 @@ pub(super) fn offers(app: &App) -> Vec<&OfferId> {
 /// Whether an offer passes a filter of words and figures: `lambda`, `4090 cost<100`.
 fn passes(list: &ListState, part: &Part) -> bool {
     let market = part.offer.trust.market.name();
-    let words = format!("{} {} {market} {}", gpus_words(part), part.offer.id, part.offer.trust.marks());
+    let words = format!("{} {} {market} {}", gpus_words(part), part.offer.id, marks(&part.offer.trust.doubts));
     list.passes_with(&words, |name| match name {
         "cost" => Some(Some(part.cost.mid.get())),
         "hours" | "time" => Some(Some(part.hours.mid.get())),
@@ -64,12 +65,13 @@ fn passes(list: &ListState, part: &Part) -> bool {
 pub fn rejected(app: &App) -> Vec<&Rejection> {
     let list = list_of(app, Lower::Rejected);
     let all = app.plan.value().map(|plan| plan.rejected.iter()).into_iter().flatten();
-    let passes = |one: &&Rejection| !list.is_filtered() || list.passes(&format!("{} {}", one.offer, one.reason));
+    let passes =
+        |one: &&Rejection| !list.is_filtered() || list.passes(&format!("{} {}", one.offer, one.reason.words()));
     let mut all: Vec<&Rejection> = all.filter(passes).collect();
     match list.sort {
         1 => all.sort_by(|a, b| a.offer.cmp(&b.offer)),
-        2 => all.sort_by(|a, b| a.reason.cmp(&b.reason)),
-        _ => all.sort_by_key(|one| std::cmp::Reverse(one.kind)),
+        2 => all.sort_by_cached_key(|one| one.reason.words()),
+        _ => all.sort_by_key(|one| std::cmp::Reverse(one.reason.kind())),
     }
     if list.reversed {
         all.reverse();

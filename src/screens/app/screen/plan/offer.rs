@@ -6,6 +6,7 @@ use habitat_base::text::clean;
 use habitat_base::units::Micros;
 use habitat_planning::plan::{Confidence, Part, Plan, Total};
 use habitat_planning::pricing::{Offer, OfferId, region};
+use habitat_reports::words::{self, Words};
 use habitat_reports::{format, parts};
 
 /// The offer of the selected row; `None` if the lower pane has no rows or not the focus.
@@ -37,7 +38,7 @@ pub fn lines(app: &App, id: &OfferId) -> Vec<(String, String)> {
         None => lines.extend(remark()),
     }
     let reason = plan.rejected.iter().find(|rejection| rejection.offer == *id);
-    lines.extend(reason.map(|rejection| line("rejected", clean(&rejection.reason, 600))));
+    lines.extend(reason.map(|rejection| line("rejected", clean(&rejection.reason.words(), 600))));
     lines
 }
 
@@ -62,7 +63,7 @@ fn machine(offer: &Offer) -> Vec<(String, String)> {
         line("price", format!("{}, {}, {date}{age}", format::price(offer.price), offer.tier)),
     ];
     if !offer.trust.doubts.is_empty() {
-        lines.push(line("in doubt", offer.trust.reasons()));
+        lines.push(line("in doubt", words::price::doubts(&offer.trust.doubts)));
     }
     lines.push(line("source", clean(&offer.source, 300)));
     lines
@@ -88,7 +89,7 @@ fn job(app: &App, plan: &Plan, part: &Part, own: bool) -> Vec<(String, String)> 
         lines.push(line("machines", machine_words(part)));
     }
     lines.extend(parts::batch_words(part).map(|words| line("batch", words)));
-    lines.extend(part.notes.iter().map(|note| line("", clean(note, 400))));
+    lines.extend(words::of_all(&part.notes).map(|note| line("", clean(&note, 400))));
     lines.extend(warnings(app, false).into_iter().map(|warning| line("warning", warning)));
     lines.extend(match plan.total {
         _ if own => {

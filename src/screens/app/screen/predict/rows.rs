@@ -9,6 +9,7 @@ use habitat_planning::plan::value::best_value as value_of;
 use habitat_planning::pricing::Tier;
 use habitat_prediction::{Estimate, Fits, Prediction};
 use habitat_reports::answer::Picks;
+use habitat_reports::words::price;
 use habitat_step::catalog::Vendor;
 
 /// Work that a dollar buys.
@@ -86,8 +87,8 @@ pub(in crate::app) fn rebuild(app: &mut App) {
                 value.offer.as_of.map_or_else(|| ", undated".to_owned(), |date| format!(", {date}")),
                 value.offer.trust.age_days.map_or_else(String::new, |days| format!(", {days} days old")),
             ),
-            marks: value.offer.trust.marks(),
-            doubts: value.offer.trust.reasons(),
+            marks: price::marks(&value.offer.trust.doubts),
+            doubts: price::doubts(&value.offer.trust.doubts),
         }),
         on_spot: app.setup.prices.offers().iter().any(|offer| {
             offer.gpu.as_ref() == Some(&prediction.gpu.slug) && offer.unusable.is_none() && offer.tier == Tier::Spot

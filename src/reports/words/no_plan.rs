@@ -1,0 +1,199 @@
+//! Words for the reasons why no plan exists, and the changes that would allow one. Amounts are rounded up, so that a
+//! proposed change suffices.
+
+use super::plan::{kind, time_limit};
+use super::{Words, joined};
+use crate::format::number;
+use habitat_base::text::{dollars, duration, grouped};
+use habitat_base::units::GIB;
+use habitat_planning::Coded;
+use habitat_planning::plan::problem::SAME;
+use habitat_planning::plan::{Lift, Machines, NoPlan, RejectionKind, SharedLimit};
+
+/// Rounds up to a multiple of `step`, ignoring rounding errors.
+fn up(value: f64, step: f64) -> f64 {
+    ((value / step) * (1.0 - SAME) - SAME).ceil().max(0.0) * step
+}
+
+/// Hours, rounded up to minutes below an hour, otherwise to tenths of an hour.
+fn more_hours(value: f64) -> String {
+    let minutes = up(value * 60.0, 1.0).max(1.0);
+    duration(if minutes < 60.0 { minutes / 60.0 } else { up(value, 0.1) })
+}
+
+/// Dollars, rounded up.
+fn more_dollars(value: f64) -> String {
+    dollars(up(value, if value < 1000.0 { 0.01 } else { 1.0 }).max(0.01))
+}
+
+/// Kilograms, rounded up to three significant digits.
+fn more_kilograms(value: f64) -> String {
+    number(if value > 0.0 { up(value, 10f64.powf(value.log10().floor() - 2.0)) } else { 0.0 })
+}
+
+/// The machines of a plan.
+fn label(with: &[Machines]) -> String {
+    joined(with, ", then ")
+}
+
+impl Words for NoPlan {
+    fn words(&self) -> String {
+        match self {
+            Self::NoOffer => "no offer can be used".to_owned(),
+            Self::NoFirmOffer => "no firm offer can be used".to_owned(),
+            Self::MoreTime { hours, with, cost_usd } => {
+                let cost = dollars(cost_usd.get());
+                format!("allow {} more ({}, {cost})", more_hours(hours.get()), label(with))
+            }
+            Self::TimeDoesNotHelp { cost_usd: None, .. } => "more time does not help".to_owned(),
+            Self::TimeDoesNotHelp { cost_usd: Some(cost), with } => {
+                let cost = dollars(cost.get());
+                format!("more time does not help: the cheapest plan costs {cost} ({})", label(with))
+            }
+            Self::MoreMoney { usd, with, hours } => {
+                let hours = duration(hours.get());
+                format!("spend {} more ({}, {hours})", more_dollars(usd.get()), label(with))
+            }
+            Self::MoneyDoesNotHelp { hours: None, .. } => "more money does not help".to_owned(),
+            Self::MoneyDoesNotHelp { hours: Some(hours), confidence, with } => {
+                let needs = time_limit(hours.get(), *confidence);
+                format!("more money does not help: the fastest plan needs {needs} ({})", label(with))
+            }
+            Self::MoreTimeAndMoney { hours, usd, with } => {
+                let (hours, usd) = (more_hours(hours.get()), more_dollars(usd.get()));
+                format!("allow {hours} and spend {usd} more ({})", label(with))
+            }
+            Self::SetupTooLong { has_deadline, has_budget } => {
+                let exceeded = match (has_deadline, has_budget) {
+                    (true, false) => "deadline",
+                    (false, true) => "budget",
+                    _ => "limits",
+                };
+                format!("set-up alone exceeds the {exceeded}")
+            }
+            Self::LessWork { fewer, share } => {
+                let less = fewer.get();
+                let number = if less < 10.0 {
+                    format!("{:.1}", up(less, 0.1)).trim_end_matches(".0").to_owned()
+                } else {
+                    grouped(up(less, 1.0))
+                };
+                format!("train on {number} fewer {} ({:.1} % of the work)", fewer.unit(), share * 100.0)
+            }
+            Self::AtExpectedTime { with, hours, cost_usd } => format!(
+                "at the expected time, instead of the upper end of its range, {} meets the limits: {}, {}",
+                label(with),
+                duration(hours.get()),
+                dollars(cost_usd.get())
+            ),
+            Self::OtherLimit { change, with, hours, cost_usd } => {
+                let (hours, cost) = (duration(hours.get()), dollars(cost_usd.get()));
+                format!("{} ({}, {hours}, {cost})", change.words(), label(with))
+            }
+            Self::LimitsDoNotHelp => "lifting a single limit on offers does not help".to_owned(),
+            Self::Rejected { kind, offers, such_as, reason, miss } => {
+                let which = if miss.is_some() { "nearest" } else { "such as" };
+                let counted = if *offers == 1 { "offer" } else { "offers" };
+                format!("{offers} {counted} {}, {which} {such_as}: {}", rejected(*kind), reason.words())
+            }
+            _ => of_jobs(self),
+        }
+    }
+}
+
+const fn rejected(of: RejectionKind) -> &'static str {
+    match of {
+        RejectionKind::MemoryUnknown => "without known memory needs (allow them with --allow-unknown-memory)",
+        _ => kind(of),
+    }
+}
+
+/// Why several jobs have no plan together.
+fn of_jobs(reason: &NoPlan) -> String {
+    match reason {
+        NoPlan::JobAlone { job, reason } => format!("job {job:?} alone: {}", reason.words()),
+        NoPlan::JobTooLate { job, earliest_hours } => {
+            let earliest = earliest_hours.get();
+            format!("job {job:?} alone: its earliest start, {earliest} h, is too late for its deadline")
+        }
+        NoPlan::JobsMayWait { cost_usd, hours } => format!(
+            "not all jobs can run at the same time; if they may wait for one another (wait = true), they cost {}, and the last ends after {}",
+            dollars(cost_usd.get()),
+            duration(hours.get())
+        ),
+        NoPlan::AnyChange => {
+            "each job has a plan alone, but not all of them together; any of these changes would allow one:".to_owned()
+        }
+        NoPlan::NoSingleChange => {
+            "each job has a plan alone, but not all of them together, and no single change would allow one".to_owned()
+        }
+        NoPlan::AllChanges => "all of these changes together would allow one:".to_owned(),
+        NoPlan::SharedLimit { limit, more, machines } => raised(limit, *more, *machines),
+        NoPlan::SharedLimitUnknown { limit, why } => {
+            format!("{}: unknown whether raising it helps: {why}", limit.words())
+        }
+        NoPlan::NotFound { why } => format!("no plan found, unknown whether one exists: {why}"),
+        // `words` has all others.
+        other => other.code().to_owned(),
+    }
+}
+
+impl Words for Lift {
+    fn words(&self) -> String {
+        let what = match self {
+            Self::Tiers => "other purchase options",
+            Self::Gpus => "other GPUs",
+            Self::ExcludeGpus => "the excluded GPUs",
+            Self::Providers => "other providers",
+            Self::ExcludeProviders => "the excluded providers",
+            Self::Regions => "other regions",
+            Self::ExcludeRegions => "the excluded regions",
+            Self::Offers => "other offers",
+            Self::Marketplace => "hosts on peer-to-peer markets",
+            Self::UnknownMemory => "GPUs on which the step may not fit (--allow-unknown-memory)",
+            Self::UnknownHost => "machines with an unknown host (--allow-unknown-host)",
+            Self::UnknownCo2 => "offers with unknown emissions (without --max-co2-kg)",
+            Self::Quota { quota, gpus } => return format!("raise the quota of {quota} to {gpus}"),
+            Self::MaxMachines(machines) => return format!("allow {machines} machines (--max-machines)"),
+            Self::MinGpus(gpus) => return format!("allow {gpus} or more GPUs"),
+            Self::MaxGpus(gpus) => return format!("allow up to {gpus} GPUs"),
+            Self::MaxUsdPerHour(price) => return format!("allow {}/h", more_dollars(price.get())),
+            Self::MinVcpus(vcpus) => return format!("allow {vcpus} vCPUs"),
+            Self::MinHostMemoryBytes(memory) => {
+                return format!("allow {} GB of host memory", grouped(memory.get() / GIB));
+            }
+            Self::MaxCo2Kg(most) => return format!("allow {} kg CO2e", more_kilograms(most.get())),
+        };
+        format!("allow {what}")
+    }
+}
+
+impl Words for SharedLimit {
+    fn words(&self) -> String {
+        match self {
+            Self::BudgetUsd(budget) => format!("the budget of ${} for all jobs", budget.get()),
+            Self::UsdPerHour(most) => format!("the limit of ${}/h for all jobs", most.get()),
+            Self::Quota(quota) => format!("the quota of {quota}"),
+            Self::OneMachine(offer) => format!("the single machine {offer}"),
+            Self::DeadlineHours(deadline) => format!("the deadline after {} h", deadline.get()),
+        }
+    }
+}
+
+/// A shared limit raised by an amount in its unit; `machines` share a deadline.
+fn raised(limit: &SharedLimit, excess: f64, machines: usize) -> String {
+    let change = match limit {
+        SharedLimit::BudgetUsd(_) => format!("spend {} more", more_dollars(excess)),
+        SharedLimit::UsdPerHour(_) => format!("allow {} more per hour", more_dollars(excess)),
+        SharedLimit::Quota(quota) => {
+            let more = up(excess, 1.0);
+            format!("{more} more GPUs ({})", f64::from(quota.gpus) + more)
+        }
+        SharedLimit::OneMachine(_) => format!("add {} more", up(excess, 1.0)),
+        SharedLimit::DeadlineHours(_) => {
+            let on = if machines == 1 { "on the single machine".to_owned() } else { format!("on {machines} machines") };
+            format!("allow {} more {on}", more_hours(excess))
+        }
+    };
+    format!("{}: {change}", limit.words())
+}
