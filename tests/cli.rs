@@ -135,7 +135,7 @@ fn predictions_as_json() {
     let bench = Bench::new();
     let profile = bench.file("p.habitat.json", PROFILE);
     let all = bench.json(&["predict", path(&profile), "--json"]);
-    assert_eq!((all["format"].as_str(), all["version"].as_u64()), (Some("habitat-predictions"), Some(1)));
+    assert_eq!((all["format"].as_str(), all["version"].as_u64()), (Some("habitat-predictions"), Some(2)));
     assert_eq!(all["predictions"].as_array().unwrap().len(), 108);
     assert_eq!(all["origin"]["gpu"], "v100-sxm2-16gb");
     let one =

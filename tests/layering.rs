@@ -11,11 +11,14 @@
 //! 5. Files are read, and text is printed, in one place.
 //! 6. Modules of a folder use each other in one direction.
 //! 7. No crate outgrows its budget, no file 500 lines.
+//! 8. What computes says it as data; `reports/words` makes the sentences.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 #[path = "layering/circles.rs"]
 mod circles;
+#[path = "layering/literals.rs"]
+mod literals;
 
 use std::path::{Path, PathBuf};
 
@@ -176,9 +179,9 @@ const BUDGETS: [(&str, usize); 9] = [
     ("step", 5700),
     ("traces", 8400),
     ("prediction", 12800),
-    ("planning", 8600),
+    ("planning", 8510),
     ("recorder", 6600),
-    ("reports", 7900),
+    ("reports", 9000),
     ("screens", 10000),
     ("program", 12300),
 ];

@@ -43,8 +43,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use accept::{Accept, Risk, names as accept_names};
-pub use beside::{Beside, Fallback, Instead, Setback, With};
+pub use accept::{Accept, Platform, Risk};
+pub use beside::{Beside, Instead};
 pub use energy::{Draw, Footprint, PUE, WITH_REST};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
@@ -54,17 +54,17 @@ pub use goal::{
 };
 
 pub use answer::plan;
-pub use limits::{Platform, other_platform};
-pub use no_plan::{Lift, NoPlan};
+pub use limits::other_platform;
+pub use no_plan::{Lift, NoPlan, SharedLimit};
 pub use note::PlanNote;
 pub use prepared::Prepared;
-pub use reason::{FittingBatch, FittingSharding, Reason, SmallerBatch};
+pub use reason::Reason;
 pub use uses::{ByUse, Use};
 
 use crate::pricing::{Billing, Offer, OfferId, Tier};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::scale::ModelParallel;
-use habitat_prediction::{Host, Sharding, Warning};
+use habitat_prediction::{Finding, Host, Sharding};
 
 /// Answer to a [`Goal`].
 #[derive(Debug, Clone, PartialEq)]
@@ -98,7 +98,7 @@ pub struct Plan {
     /// Whether the predicted steps include waiting for the host.
     pub host: Host,
     /// Warnings of the predictions, to show with times and costs.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<Finding>,
     /// Fallbacks and assumptions that affect the result.
     pub notes: Vec<PlanNote>,
 }

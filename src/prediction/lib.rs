@@ -24,6 +24,7 @@ pub mod estimate;
 mod fabric;
 mod facts;
 pub mod features;
+pub mod finding;
 mod gaussian;
 mod gpu;
 pub mod habitat;
@@ -59,7 +60,6 @@ pub mod suggest;
 pub mod transformer;
 mod uncounted;
 mod unshaped;
-pub mod warning;
 pub mod wave;
 
 pub use choice::predict;
@@ -67,6 +67,7 @@ pub use communication::communicates;
 pub use error::PredictError;
 pub use estimate::{Estimate, MethodShare, OperationPrediction, StepTime};
 pub use fabric::Fabric;
+pub use finding::{Finding, Severity, Shared};
 pub use gpu::GpuFacts;
 pub use habitat_step::catalog::Vendor;
 pub use host::Host;
@@ -76,7 +77,6 @@ pub use options::Options;
 pub use origin::origin;
 pub use predictions::{AtBatch, Prediction, Predictions};
 pub use sharding::Sharding;
-pub use warning::{Warning, WarningKind};
 pub use wave::WaveForm;
 
 /// Re-exported for modules that may use predictions but not profiles.

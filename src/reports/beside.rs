@@ -5,10 +5,11 @@ use serde::Serialize;
 
 use super::format;
 use super::parts::{PartJson, gpu_words, part};
+use super::words::plan::accept_names;
 use super::words::{self, Words};
 use habitat_base::text::{clean, duration};
 use habitat_base::units::{Hours, Usd};
-use habitat_planning::plan::{Accept, Beside, Objective, Part, Plan, PlanStatus, accept_names};
+use habitat_planning::plan::{Accept, Beside, Instead, Objective, Part, Plan, PlanStatus};
 use habitat_planning::pricing::region;
 
 /// An offer that the user would have to accept first.
@@ -21,7 +22,7 @@ pub struct BesideJson<'a> {
     /// The offer with all the work of the plan.
     pub part: PartJson<'a>,
     /// Event in which it fails, such as `that host is gone`.
-    pub fails_when: String,
+    pub fails_when: &'static str,
     /// Cost of the work if it fails; absent if no other offer meets the limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_cost_usd: Option<f64>,
@@ -36,15 +37,15 @@ pub struct BesideJson<'a> {
 /// JSON form of the offers to accept.
 pub(crate) fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
     fn one(beside: &Beside) -> BesideJson<'_> {
-        let then = beside.fallback.then.as_ref();
+        let then = beside.then.as_ref();
         BesideJson {
             accept: beside.accept.iter().map(|accept| accept.name()).collect(),
             what: what(beside),
             part: part(&beside.part),
-            fails_when: beside.fallback.when.words(),
+            fails_when: setback(beside),
             fails_cost_usd: then.map(|then| then.cost.get()),
             fails_hours: then.map(|then| then.hours.get()),
-            fails_with: then.map(|then| then.with.words()),
+            fails_with: then.map(|then| with(beside, then)),
         }
     }
     plan.beside.iter().map(one).collect()
@@ -128,6 +129,26 @@ pub fn heading(plan: &Plan) -> &'static str {
     }
 }
 
+/// Event in which the offer fails, to follow `if`.
+pub fn setback(beside: &Beside) -> &'static str {
+    match &beside.accept[..] {
+        [Accept::Batch] => "it needs as many updates",
+        needs if needs.contains(&Accept::Marketplace) => "that host is gone",
+        needs if needs.contains(&Accept::Spot) => "no spot machine is available",
+        needs if needs.contains(&Accept::Doubted) => "that price is gone",
+        _ => "your program does not run there",
+    }
+}
+
+/// What does the work instead.
+fn with(beside: &Beside, then: &Instead) -> String {
+    match (&then.with, &beside.accept[..]) {
+        (Some(machines), _) => machines.words(),
+        (None, [Accept::Batch]) => "the same machine".to_owned(),
+        (None, _) => "the plan above".to_owned(),
+    }
+}
+
 /// The risks to accept.
 pub fn what(beside: &Beside) -> String {
     words::joined(&beside.risks, ", ")
@@ -147,11 +168,11 @@ pub fn gain(beside: &Beside) -> String {
 
 /// Cost of the work if the accepted offer fails.
 pub(crate) fn risk(beside: &Beside) -> String {
-    let then = beside.fallback.then.as_ref().map_or_else(
+    let then = beside.then.as_ref().map_or_else(
         || "nothing else meets the limits".to_owned(),
-        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), then.with.words()),
+        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), with(beside, then)),
     );
-    format!("if {}: {then}", beside.fallback.when.words())
+    format!("if {}: {then}", setback(beside))
 }
 
 /// The flag that accepts the offer.

@@ -78,7 +78,7 @@ pub struct PlanJson<'a> {
     pub solver: &'a SolverReport,
     /// Warnings on times and costs; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<&'a str>,
+    pub warnings: Vec<Told>,
     /// Fallbacks that affect the result.
     pub notes: Vec<Told>,
 }
@@ -157,7 +157,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         reasons: Told::all(&plan.reasons),
         assumptions: assumed(&plan.goal),
         solver: &plan.solver,
-        warnings: plan.warnings.iter().map(|warning| warning.text.as_str()).collect(),
+        warnings: Told::all(&plan.warnings),
         notes: Told::all(&plan.notes),
     }
 }

@@ -63,8 +63,8 @@ fn planned(goal: &Goal) -> Plan {
 
 fn beside(plan: &Plan, accept: Accept) -> (f64, Option<f64>, String) {
     let one = plan.beside.iter().find(|one| one.accept == [accept]).unwrap();
-    let then = one.fallback.then.as_ref().map(|then| then.cost.get());
-    (one.part.cost.mid.get(), then, format!("{}; if {}", report::beside::what(one), one.fallback.when.words()))
+    let then = one.then.as_ref().map(|then| then.cost.get());
+    (one.part.cost.mid.get(), then, format!("{}; if {}", report::beside::what(one), report::beside::setback(one)))
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     assert_eq!((other.accept.as_slice(), other.part.global_batch_size), ([Accept::Batch].as_slice(), Some(256)));
     assert_eq!(other.risks, [Risk::Batch(Some(256))]);
     assert!((other.part.updates() - 1250.0).abs() < 1e-6);
-    let then = other.fallback.then.as_ref().unwrap().hours;
+    let then = other.then.as_ref().unwrap().hours;
     assert!((then.get() / other.part.hours.mid.get() - 8.0).abs() < 1e-9);
     let mut free = goal.clone();
     free.limits.accept = vec![Accept::Batch];

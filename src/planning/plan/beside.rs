@@ -2,7 +2,7 @@
 
 use super::configuration::Configuration;
 use super::prepared::Prepared;
-use super::problem::{Limit, SAME};
+use super::problem::{Limit, over};
 use super::search::{aims, best_single};
 use super::{Accept, Machines, Objective, Part, Plan, Reason, Risk};
 use habitat_base::units::{Hours, Usd};
@@ -23,16 +23,7 @@ pub struct Beside {
     pub part: Part,
     /// The risks.
     pub risks: Vec<Risk>,
-    /// Outcome if the offer fails.
-    pub fallback: Fallback,
-}
-
-/// Outcome if an offer beside the plan fails.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Fallback {
-    /// How it fails.
-    pub when: Setback,
-    /// Offer for the work in that event; `None` if no other offer meets the limits.
+    /// The work if the offer fails; `None` if no other offer meets the limits.
     pub then: Option<Instead>,
 }
 
@@ -43,34 +34,8 @@ pub struct Instead {
     pub cost: Usd,
     /// Expected hours.
     pub hours: Hours,
-    /// The offer.
-    pub with: With,
-}
-
-/// How an offer beside the plan fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Setback {
-    /// The larger batch needs as many updates.
-    SameUpdates,
-    /// The marketplace host is gone.
-    HostGone,
-    /// No spot machine is available.
-    NoSpot,
-    /// The price is gone.
-    PriceGone,
-    /// The program does not run on the platform.
-    ProgramFails,
-}
-
-/// What does the work instead.
-#[derive(Debug, Clone, PartialEq)]
-pub enum With {
-    /// The plan.
-    ThePlan,
-    /// The same machine.
-    TheSame,
-    /// Another offer.
-    Other(Machines),
+    /// The offer; `None` = the same machine for a batch to accept, otherwise the plan.
+    pub with: Option<Machines>,
 }
 
 impl Prepared {
@@ -110,33 +75,26 @@ impl Prepared {
     fn with_fallback(&self, place: usize, plan: &Plan, limit: &Limit) -> Beside {
         let own = &self.others[place];
         let part = own.part(self.work.get() / own.rate(), true);
-        let when = match own.needs[..] {
-            [Accept::Batch] => Setback::SameUpdates,
-            _ if own.needs.contains(&Accept::Marketplace) => Setback::HostGone,
-            _ if own.needs.contains(&Accept::Spot) => Setback::NoSpot,
-            _ if own.needs.contains(&Accept::Doubted) => Setback::PriceGone,
-            _ => Setback::ProgramFails,
-        };
         let total = plan.total.map(|total| (total.cost.mid, total.hours.mid));
-        let plans = total.map(|(cost, hours)| Instead { cost, hours, with: With::ThePlan });
+        let plans = total.map(|(cost, hours)| Instead { cost, hours, with: None });
         let then = match own.needs[..] {
             [Accept::Batch] => {
                 let recorded = part.global_batch_size.zip(self.goal.global_batch);
                 let times = recorded.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
-                Some(self.instead(own, times, With::TheSame))
+                Some(self.instead(own, times, None))
             }
             [Accept::Marketplace | Accept::Doubted] => {
                 let next = self.best_beside(&|other| other.needs == own.needs && other.offer.id != own.offer.id, limit);
                 let next = next.filter(|(_, value)| *value < self.planned(plan)).map(|(place, _)| &self.others[place]);
-                next.map(|next| self.instead(next, 1.0, With::Other(next.label()))).or(plans)
+                next.map(|next| self.instead(next, 1.0, Some(next.label()))).or(plans)
             }
             _ => plans,
         };
-        Beside { accept: own.needs.clone(), risks: own.risks.clone(), part, fallback: Fallback { when, then } }
+        Beside { accept: own.needs.clone(), risks: own.risks.clone(), part, then }
     }
 
     /// The work, multiplied by `times`, on an offer.
-    fn instead(&self, offer: &Configuration, times: f64, with: With) -> Instead {
+    fn instead(&self, offer: &Configuration, times: f64, with: Option<Machines>) -> Instead {
         let (hours, cost) = offer.ranges(self.work.get() * times / offer.rate(), true);
         Instead { cost: cost.mid, hours: hours.mid, with }
     }
@@ -165,9 +123,6 @@ impl Prepared {
     pub(super) fn not_accepted(&self, place: usize, finish: f64, cost: f64, limit: &Limit) -> Reason {
         let own = &self.others[place];
         let (hours, _) = own.ranges(self.work.get() / own.rate(), true);
-        let over = |value: f64, limit: Option<f64>| {
-            limit.filter(|limit| value > limit * (1.0 + SAME)).map(|limit| value - limit)
-        };
         Reason::NotAccepted {
             risks: own.risks.clone(),
             accept: own.needs.clone(),

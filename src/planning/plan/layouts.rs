@@ -2,7 +2,7 @@
 
 use super::{Goal, ShardingChoice};
 use habitat_prediction::scale::{Layout, ModelParallel};
-use habitat_prediction::{Fits, Mode, Prediction, Predictions, WarningKind};
+use habitat_prediction::{Finding, Fits, Mode, Prediction, Predictions};
 
 /// Maximum number of pipeline stages to try.
 const STAGES: u32 = 64;
@@ -34,7 +34,7 @@ pub(super) fn candidates(
     predictions: &Predictions,
     goal: &Goal,
 ) -> Vec<ModelParallel> {
-    let is_share = prediction.warnings.iter().any(|warning| warning.kind == WarningKind::Sharded);
+    let is_share = prediction.warnings.iter().any(|finding| matches!(finding, Finding::Sharded { .. }));
     let is_needed = prediction.memory.fits != Fits::Yes && predictions.workload.mode == Mode::Training;
     let Some(model) = prediction.transformer.filter(|_| is_free(goal) && is_needed && !is_share) else {
         return Vec::new();
