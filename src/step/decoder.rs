@@ -47,7 +47,7 @@ pub struct Decoder {
     pub longest: Option<u64>,
 }
 
-/// Ranks of DeepSeek's multi-head latent attention.
+/// Ranks of `DeepSeek`'s multi-head latent attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Latent {
     /// Rank of the queries; `None` if they are not compressed.
@@ -339,17 +339,14 @@ impl Decoder {
         let attention: u64 = self.projections().iter().map(|[rows, columns]| rows * columns).sum::<u64>()
             + self.heads * self.value_size * self.width;
         let of = |inner: u64| self.width * inner * (self.halves() + 1);
-        let own = attention + 2 * self.width;
-        let mut both = [layers * own, layers * own];
         let dense = self.experts.map_or(layers, |experts| u64::from(experts.dense_layers));
-        both.iter_mut().for_each(|sum| *sum += dense * of(self.inner));
-        if let Some(experts) = self.experts {
-            let router = self.width * experts.count + of(experts.shared);
-            both[0] += (layers - dense) * (router + experts.count * of(experts.inner));
-            both[1] += (layers - dense) * (router + experts.chosen * of(experts.inner));
-        }
+        let common = layers * (attention + 2 * self.width) + dense * of(self.inner);
+        let [all, used] = self.experts.map_or([0, 0], |experts| {
+            let beside = self.width * experts.count + of(experts.shared);
+            [experts.count, experts.chosen].map(|count| (layers - dense) * (beside + count * of(experts.inner)))
+        });
         let ends = self.vocabulary * self.width * if self.is_tied { 1 } else { 2 } + self.width;
-        both.map(|sum| sum + ends)
+        [all, used].map(|experts| common + experts + ends)
     }
 }
 

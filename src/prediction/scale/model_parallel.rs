@@ -35,7 +35,7 @@ use habitat_step::profile::{Precision, Workload};
 
 /// Time of a program relative to its operators on one GPU: low, expected, high. Clocks fall under sustained load,
 /// communication takes multiprocessors and memory bandwidth, and the host prepares the next step (published steps of
-/// Megatron-LM and NeMo, 2021 to 2026).
+/// Megatron-LM and `NeMo`, 2021 to 2026).
 const PROGRAM: [f64; 3] = [1.0, 1.06, 1.2];
 /// The same with sharded gradients or parameters, which are also copied between their buffers (published steps of
 /// `llm-foundry`, torchtitan, `MaxText` and Megatron-FSDP).

@@ -81,7 +81,7 @@ fn from_dimensions(
 ) -> Result<(Vec<PathBuf>, Vec<Profile>), CliError> {
     let path = Path::new(config);
     let name = args.name.clone().unwrap_or_else(|| file_stem(config));
-    let decoder = if path.is_file() || config.ends_with(".json") {
+    let decoder = if path.is_file() || path.extension().is_some_and(|it| it.eq_ignore_ascii_case("json")) {
         let json = read_text(path, Limit::SETTINGS)?;
         Decoder::from_config(&name, json.as_bytes())
             .map_err(|error| CliError::Refused(format!("{}: {error}", path.display())))?

@@ -182,9 +182,6 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
         if row.source != "vtrain-single" {
             widths.push(high / low);
         }
-        if std::env::var_os("DUMP").is_some() {
-            eprintln!("{},{},{},{},{}", row.id, measured, low / 1e6, mid / 1e6, high / 1e6);
-        }
         for group in row.groups() {
             groups.add(&group, "layout", predicted, measured, &label);
         }
