@@ -253,6 +253,8 @@ pub(crate) fn table(parts: &[Part]) -> Table {
             Cell::text(part.sharding.name()),
             Cell::text(part.parallel.tensor),
             Cell::text(part.parallel.pipeline),
+            Cell::text(part.parallel.chunks),
+            Cell::text(part.parallel.context),
         ]);
         let contract = part.contract();
         row.extend([
