@@ -80,6 +80,8 @@ pub struct Plan {
     pub alternatives: Vec<Part>,
     /// Offers that the user would have to accept first, best first.
     pub beside: Vec<Beside>,
+    /// Outcome if an accepted risk of the only part comes true; `None` for a firm offer and for several parts.
+    pub fallback: Option<Fallback>,
     /// An offer that costs a little more than the plan and takes at most half the time. If the goal is the earliest
     /// finish: one that takes a little longer and costs at most half.
     pub bargain: Option<Part>,
@@ -111,12 +113,13 @@ impl Plan {
             switch: None,
             alternatives: Vec::new(),
             beside: Vec::new(),
+            fallback: None,
             bargain: None,
             rejected: Vec::new(),
             reasons: Vec::new(),
             work,
             goal,
-            solver: SolverReport { name: String::new(), configurations: 0, gap: None },
+            solver: SolverReport { name: String::new(), offers: 0, configurations: 0, gap: None },
             host: Host::default(),
             warnings: Vec::new(),
             notes: Vec::new(),
@@ -339,7 +342,9 @@ pub enum RejectionKind {
 pub struct SolverReport {
     /// Name.
     pub name: String,
-    /// Number of configurations to choose from.
+    /// Number of offers to choose from.
+    pub offers: usize,
+    /// Number of configurations to choose from: an offer with a number of machines, a batch size and a sharding.
     pub configurations: usize,
     /// Remaining relative gap; absent if the plan is proven optimal.
     #[serde(skip_serializing_if = "Option::is_none")]

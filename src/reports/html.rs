@@ -182,7 +182,7 @@ impl Report<'_> {
             html.push_str(&list(
                 plan.beside
                     .iter()
-                    .map(|one| format!("{}; {} ({})", beside::gain(one), beside::risk(one), beside::flag(one))),
+                    .map(|one| format!("{}; {} ({})", beside::gain(one), beside::risk(&one.fallback), beside::flag(one))),
             ));
         }
         html.extend(beside::bargain(plan).map(|line| paragraph("", &line)));
@@ -284,11 +284,8 @@ impl Report<'_> {
 
 /// The plan in a sentence with its distance from the limits, or the reasons why none exists.
 fn plan_verdict(plan: &Plan) -> Vec<String> {
-    match beside::verdict(plan).filter(|_| plan.status != PlanStatus::Infeasible) {
-        Some(verdict) => {
-            let room: Vec<String> = [verdict].into_iter().chain(beside::room(plan)).collect();
-            vec![format!("{}.", room.join("; "))]
-        }
+    match beside::summary(plan).filter(|_| plan.status != PlanStatus::Infeasible) {
+        Some(summary) => vec![format!("{summary}.")],
         None => std::iter::once("No plan meets these limits.".to_owned()).chain(words::of_all(&plan.reasons)).collect(),
     }
 }
@@ -338,7 +335,7 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
             parts::gpu_words(&one.part),
             one.accept.iter().map(|it| it.name()).collect::<Vec<_>>().join(", ")
         ),
-        title: format!("{}; {}", beside::gain(one), beside::risk(one)),
+        title: format!("{}; {}", beside::gain(one), beside::risk(&one.fallback)),
         class: "beside",
         is_best: false,
     }));

@@ -121,11 +121,8 @@ fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
     let plan = written.plan;
     let line = |text: &str| super::table::markdown(text);
     writeln!(out, "# Training plan: {}\n", line(&text::clean(&written.predictions.workload.name, 80)))?;
-    match beside::verdict(plan) {
-        Some(verdict) => {
-            let summary: Vec<String> = std::iter::once(verdict).chain(beside::room(plan)).collect();
-            writeln!(out, "**{}**\n", line(&summary.join("; ")))?;
-        }
+    match beside::summary(plan) {
+        Some(summary) => writeln!(out, "**{}**\n", line(&summary))?,
         None => writeln!(out, "**No plan meets these limits.** {}\n", line(&words::joined(&plan.reasons, "; ")))?,
     }
     for (name, value) in goal::facts(plan) {
@@ -139,7 +136,7 @@ fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
         writeln!(out, "\n{}:\n", beside::heading(plan))?;
     }
     for one in &plan.beside {
-        writeln!(out, "- {}; {} (`{}`)", line(&beside::gain(one)), line(&beside::risk(one)), beside::flag(one))?;
+        writeln!(out, "- {}; {} (`{}`)", line(&beside::gain(one)), line(&beside::risk(&one.fallback)), beside::flag(one))?;
     }
     let command = text::clean(&written.request.command, 2000).replace('`', "'");
     writeln!(out, "\nMade on {} with `{command}`.", written.created.strftime("%Y-%m-%d %H:%M UTC"))

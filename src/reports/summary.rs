@@ -232,6 +232,9 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     if let Some(verdict) = beside::verdict(plan) {
         let room = beside::room(plan).into_iter().map(|room| format!("; {room}"));
         writeln!(out, "{verdict}\n  {}{}", beside::status_words(plan), room.collect::<String>())?;
+        if let Some(fallback) = &plan.fallback {
+            writeln!(out, "  {}", beside::risk(fallback))?;
+        }
     } else {
         let work = format::grouped(plan.work.get());
         writeln!(out, "No {firm}plan for {work} {} within these limits.", plan.work.unit())?;
@@ -240,7 +243,7 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}:", beside::heading(plan))?;
     }
     for one in &plan.beside {
-        writeln!(out, "  {}\n    {} ({})", beside::gain(one), beside::risk(one), beside::flag(one))?;
+        writeln!(out, "  {}\n    {} ({})", beside::gain(one), beside::risk(&one.fallback), beside::flag(one))?;
     }
     if let Some(bargain) = beside::bargain(plan) {
         writeln!(out, "{bargain}")?;

@@ -81,6 +81,7 @@ impl Prepared {
         };
         let alternatives = self.alternatives(&used, &limit);
         plan.beside = self.beside(&plan, &limit);
+        plan.fallback = self.if_it_fails(&used, &limit);
         plan.bargain = self.bargain(&plan, &limit);
         plan.rejected = self.rejections(&plan, &used, &alternatives, &limit);
         plan.alternatives = alternatives.iter().map(|c| self.whole(*c)).collect();
@@ -176,7 +177,12 @@ impl Prepared {
     /// A plan without parts.
     fn empty(&self, goal: Goal) -> Plan {
         let name = if goal.max_parts > 1 { "microlp" } else { "filter and sort" };
-        let solver = SolverReport { name: name.to_owned(), configurations: self.problem().choices.len(), gap: None };
+        let solver = SolverReport {
+            name: name.to_owned(),
+            offers: self.offers(),
+            configurations: self.problem().choices.len(),
+            gap: None,
+        };
         Plan { solver, host: self.host, ..Plan::without_parts(goal, self.work) }
     }
 

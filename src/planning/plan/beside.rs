@@ -62,6 +62,31 @@ pub enum Setback {
     ProgramFails,
 }
 
+impl Setback {
+    /// The most likely one of an offer with these risks.
+    fn of(risks: &[Accept]) -> Self {
+        match risks {
+            [Accept::Batch] => Self::SameUpdates,
+            _ if risks.contains(&Accept::Marketplace) => Self::HostGone,
+            _ if risks.contains(&Accept::Spot) => Self::NoSpot,
+            _ if risks.contains(&Accept::Doubted) => Self::PriceGone,
+            _ => Self::ProgramFails,
+        }
+    }
+
+    /// Whether it hits another configuration too if it hits one. A provider's prices in doubt are from the same list.
+    fn hits(self, own: &Configuration, other: &Configuration) -> bool {
+        let risks = |accept: Accept| other.accepted.contains(&accept) || other.needs.contains(&accept);
+        let is_same = own.offer.id == other.offer.id;
+        match self {
+            Self::SameUpdates | Self::HostGone => is_same,
+            Self::NoSpot => risks(Accept::Spot),
+            Self::PriceGone => is_same || (own.offer.provider == other.offer.provider && risks(Accept::Doubted)),
+            Self::ProgramFails => risks(Accept::Platform),
+        }
+    }
+}
+
 /// What does the work instead.
 #[derive(Debug, Clone, PartialEq)]
 pub enum With {
@@ -110,29 +135,42 @@ impl Prepared {
     fn with_fallback(&self, place: usize, plan: &Plan, limit: &Limit) -> Beside {
         let own = &self.others[place];
         let part = own.part(self.work.get() / own.rate(), true);
-        let when = match own.needs[..] {
-            [Accept::Batch] => Setback::SameUpdates,
-            _ if own.needs.contains(&Accept::Marketplace) => Setback::HostGone,
-            _ if own.needs.contains(&Accept::Spot) => Setback::NoSpot,
-            _ if own.needs.contains(&Accept::Doubted) => Setback::PriceGone,
-            _ => Setback::ProgramFails,
-        };
+        let when = Setback::of(&own.needs);
         let total = plan.total.map(|total| (total.cost.mid, total.hours.mid));
         let plans = total.map(|(cost, hours)| Instead { cost, hours, with: With::ThePlan });
         let then = match own.needs[..] {
-            [Accept::Batch] => {
-                let recorded = part.global_batch_size.zip(self.goal.global_batch);
-                let times = recorded.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
-                Some(self.instead(own, times, With::TheSame))
-            }
+            [Accept::Batch] => Some(self.same_updates(own)),
             [Accept::Marketplace | Accept::Doubted] => {
-                let next = self.best_beside(&|other| other.needs == own.needs && other.offer.id != own.offer.id, limit);
+                let next = self.best_beside(&|other| other.needs == own.needs && !when.hits(own, other), limit);
                 let next = next.filter(|(_, value)| *value < self.planned(plan)).map(|(place, _)| &self.others[place]);
                 next.map(|next| self.instead(next, 1.0, With::Other(next.label()))).or(plans)
             }
             _ => plans,
         };
         Beside { accept: own.needs.clone(), risks: own.risks.clone(), part, fallback: Fallback { when, then } }
+    }
+
+    /// Outcome if an accepted risk of the plan's only configuration comes true; `None` without such a risk.
+    pub(super) fn if_it_fails(&self, used: &[usize], limit: &Limit) -> Option<Fallback> {
+        let [own] = used else { return None };
+        let own = Some(&self.configurations[*own]).filter(|own| !own.accepted.is_empty())?;
+        let when = Setback::of(&own.accepted);
+        let left: Vec<usize> =
+            (0..self.configurations.len()).filter(|c| !when.hits(own, &self.configurations[*c])).collect();
+        let next = || {
+            let found = best_single(&self.singles.only(&left), self.goal.objective, limit)?;
+            let next = &self.configurations[left[found.hours.first()?.0]];
+            Some(self.instead(next, 1.0, With::Other(next.label())))
+        };
+        let then = if when == Setback::SameUpdates { Some(self.same_updates(own)) } else { next() };
+        Some(Fallback { when, then })
+    }
+
+    /// As many updates as with the recorded batch, on the same machines.
+    fn same_updates(&self, own: &Configuration) -> Instead {
+        let recorded = own.global_batch_size().zip(self.goal.global_batch.or(self.recorded_batch));
+        let times = recorded.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
+        self.instead(own, times, With::TheSame)
     }
 
     /// The work, multiplied by `times`, on an offer.

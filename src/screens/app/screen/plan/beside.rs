@@ -59,5 +59,7 @@ pub fn beside_words(app: &App) -> Vec<String> {
     let accepted: Vec<&str> = plan.goal.limits.accept.iter().map(|one| words::plan::accept(*one)).collect();
     let is_some = !accepted.is_empty() && !Accept::are_all(&plan.goal.limits.accept);
     let accepted = is_some.then(|| format!("accepted: {}", accepted.join(", ")));
+    let fails = plan.fallback.as_ref().map(beside::risk);
+    let accepted = Some(accepted.into_iter().chain(fails).collect::<Vec<_>>().join("; ")).filter(|it| !it.is_empty());
     accepted.into_iter().chain(all).chain(bargain).collect()
 }
