@@ -181,7 +181,7 @@ fn the_table_agrees_with_what_is_said_of_it() {
     assert!(printed.contains(&format!("the cheapest price of {marked} is not firm (marked ?)")), "{printed}");
     let fits = |gpu: &str| rows.iter().find(|row| row[0] == gpu).unwrap()[7];
     assert_eq!([fits("a100-sxm4-80gb"), fits("rtx-a4000"), fits("rtx-3060")], ["yes", "≤ 8", "≤ 8"]);
-    assert!(printed.contains("note: fits ≤ N: the batch of 32 does not fit, micro-batches of up to N"), "{printed}");
+    assert!(printed.contains("note: fits ≤ N: the batch of 32 does not fit; micro-batches of N do"), "{printed}");
     let found = folder.json(&["predict", "--to", "rtx-a4000"]);
     assert_eq!(found["predictions"][0]["fits_in_memory"], "no");
 }

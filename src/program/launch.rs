@@ -11,7 +11,7 @@ use crate::store::{Paths, StoreError, now, save_atomically};
 use habitat_base::units::GpuSlug;
 use habitat_planning::plan::{FrontierPoint, Goal, Prepared};
 use habitat_planning::pricing::PriceBook;
-use habitat_prediction::batches::{add_shares, add_sizes, sweep};
+use habitat_prediction::batches::{add_shares, add_sizes, sweep, sweep_to_largest};
 use habitat_prediction::compare::compare;
 use habitat_prediction::hypothetical::what_if;
 use habitat_prediction::{MethodChoice, Options, Predictions, predict};
@@ -193,8 +193,6 @@ pub fn launch(screens: Screens) -> Result<Launch, TuiError> {
 
 /// Batch sizes to show, as fractions of the recorded one.
 const AROUND: [(u64, u64); 10] = [(1, 4), (3, 8), (1, 2), (3, 4), (3, 2), (2, 1), (3, 1), (4, 1), (6, 1), (8, 1)];
-/// Multiple of the recorded batch up to which the largest batch that fits is added.
-const FAR: u64 = 16;
 
 /// The part of a plan that does not depend on deadline and budget, cached while these change.
 struct Kept {
@@ -254,19 +252,9 @@ pub fn engine(
                 options.method = MethodChoice::Auto;
             }
             let batch = profile.workload.batch_size.unwrap_or(1);
-            let mut around = AROUND.map(|(times, parts)| batch.saturating_mul(times) / parts).to_vec();
+            let around = AROUND.map(|(times, parts)| batch.saturating_mul(times) / parts).to_vec();
             let named = [(profile.workload.name.clone(), profile.clone())];
-            let find =
-                |sizes: &[u64]| sweep(&named, &catalog_sweep, &options, sizes).map_err(|error| error.to_string());
-            let found = find(&around)?;
-            // Adds the largest batch that fits, if it is close enough to be predicted.
-            let largest = found.gpus.first().and_then(|gpu| gpu.largest);
-            let near = largest.filter(|largest| (1..=FAR.saturating_mul(batch)).contains(largest));
-            let Some(largest) = near.filter(|largest| !around.contains(largest) && *largest != batch) else {
-                return Ok(found);
-            };
-            around.push(largest);
-            find(&around)
+            sweep_to_largest(&named, &catalog_sweep, &options, &around).map_err(|error| error.to_string())
         }),
         change: Arc::new(move |profile, version, chosen| {
             let Version { gpu, changes, along } = version;

@@ -11,7 +11,7 @@ use habitat_planning::plan::{Plan, PlanStatus, Rejection};
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Predictions, communicates};
 use habitat_step::profile::breakdown::{Breakdown, GroupBy, PhaseTime, Segment};
-use habitat_step::profile::{Origin, Profile, Workload, modules};
+use habitat_step::profile::{Mode, Origin, Profile, Workload, modules};
 
 /// Operations listed at most.
 const TOP: usize = 8;
@@ -218,7 +218,8 @@ pub fn write_predictions(
     let workload = &predictions.workload;
     if predictions.predictions.iter().any(|one| memory::micro_batch(&one.memory, workload).is_some()) {
         let batch = workload.batch_size.unwrap_or_default();
-        writeln!(out, "note: fits ≤ N: the batch of {batch} does not fit, micro-batches of up to N samples do")?;
+        let divides = if workload.mode == Mode::Training { " (the largest divisor that fits)" } else { "" };
+        writeln!(out, "note: fits ≤ N: the batch of {batch} does not fit; micro-batches of N do{divides}")?;
     }
     if predictions.workload.batch_size.is_none_or(|batch| batch == 0) {
         writeln!(out, "note: samples/s and samples/$ need the batch size: pass --batch-size N")?;

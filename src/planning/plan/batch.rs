@@ -106,7 +106,7 @@ pub(super) fn smaller_batch(global: u64, most: u64, gpus: u32) -> Option<Smaller
 
 /// Batch per GPU with which the step would fit in memory, and the accumulation that keeps the global batch.
 pub(super) fn would_fit(memory: &MemoryFit, gpus: u32, workload: &Workload, goal: &Goal) -> Option<FittingBatch> {
-    let (most, batch) = (memory.largest_batch?, batch_size(workload)?);
+    let (most, batch) = (memory.largest_batch.filter(|most| *most > 0)?, batch_size(workload)?);
     let global = goal.global_batch.unwrap_or_else(|| batch.saturating_mul(u64::from(gpus)));
     let smaller = smaller_batch(global, most.min(batch), gpus).filter(|_| workload.mode == Mode::Training);
     Some(FittingBatch {
