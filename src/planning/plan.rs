@@ -336,6 +336,18 @@ pub enum RejectionKind {
     Dominated,
 }
 
+impl Plan {
+    /// The rejected offers, those that came closest to being used first.
+    pub fn closest_rejected(&self) -> Vec<&Rejection> {
+        let mut all: Vec<&Rejection> = self.rejected.iter().collect();
+        let kind = |one: &Rejection| std::cmp::Reverse(one.reason.kind());
+        all.sort_by(|a, b| {
+            kind(a).cmp(&kind(b)).then_with(|| a.reason.distance().total_cmp(&b.reason.distance()))
+        });
+        all
+    }
+}
+
 /// The solver and its result.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "SolverJson")]

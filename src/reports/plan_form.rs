@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use super::html::Report;
 use super::launch::{self, LaunchError, Launcher};
 use super::plan_toml::Request;
 use super::{beside, goal, plan_toml, plans, predictions, words};
@@ -20,6 +21,8 @@ pub enum PlanForm {
     Csv,
     /// The same table, for people.
     Markdown,
+    /// The report to share, with charts.
+    Html,
     /// Input for a tool that starts jobs.
     Launch(Launcher),
 }
@@ -56,15 +59,18 @@ pub struct Written<'a> {
     pub partition: Option<&'a str>,
     /// Whether TOML lists all rejected offers.
     pub all_rejected: bool,
+    /// Contents of the HTML report; without it, HTML has no text.
+    pub report: Option<&'a Report<'a>>,
 }
 
 impl PlanForm {
     /// All formats, in the order of the dialog.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Toml,
         Self::Json,
         Self::Csv,
         Self::Markdown,
+        Self::Html,
         Self::Launch(Launcher::SkyPilot),
         Self::Launch(Launcher::Dstack),
         Self::Launch(Launcher::Slurm),
@@ -77,6 +83,7 @@ impl PlanForm {
             Self::Json => "JSON",
             Self::Csv => "CSV",
             Self::Markdown => "Markdown",
+            Self::Html => "HTML",
             Self::Launch(launcher) => launcher.title(),
         }
     }
@@ -88,6 +95,7 @@ impl PlanForm {
             Self::Json => "plan.json",
             Self::Csv => "plan.csv",
             Self::Markdown => "plan.md",
+            Self::Html => "plan.html",
             Self::Launch(Launcher::SkyPilot) => "plan.sky.yaml",
             Self::Launch(Launcher::Dstack) => "plan.dstack.yml",
             Self::Launch(Launcher::Slurm) => "plan.sbatch",
@@ -111,6 +119,7 @@ impl PlanForm {
             }
             Self::Csv => vec![table(|out| plans::table(plan).write_csv(out))?],
             Self::Markdown => vec![table(|out| markdown(written, out))?],
+            Self::Html => written.report.map(Report::html).into_iter().collect(),
             Self::Launch(launcher) => launch::texts(plan, workload, launcher, written.partition)?,
         })
     }

@@ -76,7 +76,7 @@ impl Prepared {
             plan.beside = self.beside(&plan, &limit);
             plan.reasons = explain::reasons(self, &limit, lifted());
             plan.rejected = self.rejections(&plan, &[], &[], &limit);
-            plan.warnings = self.warnings(0..self.configurations.len());
+            plan.warnings = self.warnings_of_all();
             return Ok(plan);
         };
         let alternatives = self.alternatives(&used, &limit);
@@ -296,6 +296,13 @@ impl Prepared {
     fn warnings(&self, configurations: impl Iterator<Item = usize>) -> Vec<Warning> {
         let lists = configurations.map(|c| self.configurations[c].warnings.as_slice());
         distinct(lists).into_iter().map(|(warning, _)| warning.clone()).collect()
+    }
+
+    /// Warnings that all configurations have. Without a plan, a warning about some of them would name no GPU.
+    fn warnings_of_all(&self) -> Vec<Warning> {
+        let Some((first, rest)) = self.configurations.split_first() else { return Vec::new() };
+        let is_of_all = |warning: &&Warning| rest.iter().all(|c| c.warnings.contains(warning));
+        first.warnings.iter().filter(is_of_all).cloned().collect()
     }
 
     /// Notes on a plan that do not depend on other offers.
