@@ -16,6 +16,7 @@ use habitat_prediction::compare::compare;
 use habitat_prediction::hypothetical::what_if;
 use habitat_prediction::{MethodChoice, Options, Predictions, predict};
 use habitat_recorder::live::Session;
+use habitat_reports::html::Report;
 use habitat_reports::plan_form::Written;
 use habitat_reports::plan_toml::Request;
 use habitat_reports::theme::{ColourInputs, ColourLevel, GlyphSet};
@@ -221,7 +222,7 @@ pub fn engine(
     let (catalog_too, by_too) = (catalog.clone(), by.clone());
     let (catalog_sweep, by_sweep) = (catalog.clone(), by.clone());
     let (catalog_change, by_change) = (catalog.clone(), by.clone());
-    let by_export = by.clone();
+    let (by_export, prices_export) = (by.clone(), prices.clone());
     let sizes_of = move |chosen: Chosen| chosen.batch.map_or_else(|| sizes.clone(), |one| one.into_iter().collect());
     let sizes_export = sizes_of.clone();
     let (catalog_detail, by_detail) = (catalog.clone(), by.clone());
@@ -275,13 +276,28 @@ pub fn engine(
                 usd_per_kwh,
                 ..request
             });
+            let request = request.map_err(|error| error.to_string())?;
+            let created = now();
+            let report = Report {
+                profile: Some(&export.profile),
+                label: request.file.as_deref().unwrap_or("embedded sample"),
+                predictions: &export.predictions,
+                prices: &prices_export,
+                plan: Some(&export.plan),
+                frontier: &export.frontier,
+                difference: None,
+                lines: &[],
+                command: &request.command,
+                created,
+            };
             let written = Written {
                 plan: &export.plan,
                 predictions: &export.predictions,
-                request: &request.map_err(|error| error.to_string())?,
-                created: now(),
+                request: &request,
+                created,
                 partition: None,
                 all_rejected: false,
+                report: Some(&report),
             };
             export.form.texts(&written).map_err(|error| error.to_string())
         }),

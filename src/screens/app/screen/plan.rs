@@ -341,9 +341,22 @@ pub(crate) fn lower_on_screen(app: &App) -> Option<Table> {
 fn lower(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>, empty: &str) -> Table {
     let empty = below(app).unwrap_or_else(|| empty.to_owned());
     let list = &app.planner.list;
-    let empty = if list.is_filtered() { "No row matches the filter; press Esc to clear it.".to_owned() } else { empty };
+    let empty = if list.is_filtered() { no_match(app) } else { empty };
     let sorted = Some((list.sort, list.reversed)).filter(|(column, _)| *column > 0);
     Table { columns, rows, selected: list.selected, sorted, empty, ..Table::default() }
+}
+
+/// Words for a filter without a match: it looks at the rows of one view only.
+fn no_match(app: &App) -> String {
+    let clear = "No row matches the filter; press Esc to clear it.";
+    let rejected = app.plan.value().filter(|_| app.planner.lower != Lower::Rejected).map_or(0, |plan| {
+        plan.rejected.iter().filter(|one| app.planner.list.passes(one.offer.as_str())).count()
+    });
+    if rejected == 0 {
+        return clear.to_owned();
+    }
+    let (key, rejected) = (app.setup.keymap.hint(Action::Lower), format::grouped(rejected as f64));
+    format!("{clear} Matches among the rejected offers: {rejected} ({key}: other views).")
 }
 
 /// The plan and the best single offers.

@@ -223,7 +223,7 @@ fn opened(painter: &mut Painter<'_>, area: Rect) {
     let facts = predict::facts(app);
     let head = match Density::of(painter.buffer.area) {
         Density::Minimal => 0,
-        Density::Compact => 6,
+        Density::Compact => 9,
         Density::Full => 12,
     };
     let foot = if area.height > 16 { 4 } else { 0 };
