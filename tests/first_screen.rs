@@ -90,6 +90,33 @@ fn batch_sizes_say_whether_a_larger_one_pays() {
     assert!(on("l4").contains(small), "{}", on("l4"));
 }
 
+/// GPUs that the user names are answered for, fitting or not, in the first lines.
+#[test]
+fn named_gpus_have_a_line_each() {
+    let folder = Folder::new();
+    let first = |args: &[&str]| folder.ok(args).lines().take(6).map(str::to_owned).collect::<Vec<_>>().join("\n");
+    let one = first(&["predict", "--to", "rtx-4090"]);
+    for words in ["GeForce RTX 4090, 486", "/h", "samples/$", "does not fit, micro-batches of 16 do"] {
+        assert!(one.contains(words), "{one}");
+    }
+    let two = first(&["predict", "--to", "rtx-4090,h100-sxm5-80gb"]);
+    assert!(two.contains("On: GeForce RTX 4090") && two.contains("On: H100 SXM5 80GB"), "{two}");
+    // Of all GPUs, one that needs micro-batches may be worth more.
+    let all = first(&["predict"]);
+    assert!(all.contains("RTX A4000, micro-batches of 8: "), "{all}");
+}
+
+#[test]
+fn another_precision_is_compared_with_the_recorded_one() {
+    let folder = Folder::new();
+    let predict = |more: &[&str]| folder.ok(&[&["predict", "--sample", "resnet50-v100"], more].concat());
+    let few = predict(&["--to", "h100-sxm5-80gb,p100-pcie-16gb", "--precision", "amp-fp16"]);
+    let words = "In amp-fp16 instead of the recorded fp32: h100-sxm5-80gb 1.06 times as fast; p100-pcie-16gb unchanged";
+    assert!(few.contains(words), "{few}");
+    assert!(predict(&["--precision", "amp-bf16"]).contains("In amp-bf16 instead of the recorded fp32: "));
+    assert!(!predict(&[]).contains("instead of the recorded"));
+}
+
 fn predictions() -> Predictions {
     let launch = launch();
     let targets = ["v100-pcie-32gb", "h100-sxm5-80gb", "l4", "rtx-2060"];
