@@ -115,7 +115,7 @@ fn several_recorded_batch_sizes_give_lines() {
         "--to",
         "v100-sxm2-16gb,t4",
     ]);
-    assert_eq!((found["format"].as_str(), found["version"].as_u64()), (Some("habitat-batches"), Some(1)));
+    assert_eq!((found["format"].as_str(), found["version"].as_u64()), (Some("habitat-batches"), Some(2)));
     assert_eq!(
         (found["basis"].as_str(), &found["recorded_batch_sizes"]),
         (Some("lines"), &serde_json::json!([16, 32, 64]))
@@ -135,9 +135,7 @@ fn several_recorded_batch_sizes_give_lines() {
     let t4 = &found["gpus"][1];
     assert!(mid(at(&found, 1, 128)) > mid(at(&found, 0, 128)), "{t4}");
     assert_ne!(at(&found, 1, 32)["method"], "measured");
-    assert!(
-        t4["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().contains("through predicted steps"))
-    );
+    assert!(t4["notes"].as_array().unwrap().iter().any(|note| note["code"] == "line-of-predictions"));
     let product =
         &found["gpus"][0]["families"].as_array().unwrap().iter().find(|of| of["family"] == "matrix product").unwrap();
     assert!((product["per_sample_us"].as_f64().unwrap() - 10.0).abs() < 1e-6, "{product}");
@@ -164,7 +162,8 @@ fn one_recorded_batch_size_is_scaled_and_says_so() {
     assert_eq!(row["shapes_scaled"], true);
     // The device's part of 2.6 ms about doubles (less the 30 µs of the optimizer); 1 ms stays.
     assert!((mid(row) / 6200.0 - 1.0).abs() < 0.1, "{row}");
-    assert!(found["notes"][0].as_str().unwrap().contains("one batch size recorded (32): shapes scaled"));
+    assert_eq!((&found["notes"][0]["code"], &found["notes"][0]["batch"]), (&"one-batch".into(), &32.into()));
+    assert!(found["notes"][0]["text"].as_str().unwrap().contains("one batch size recorded (32): shapes scaled"));
     assert!(folder.ok(&["batches", "b32.habitat.json"]).contains("shapes scaled"));
 }
 

@@ -135,7 +135,7 @@ fn predictions_as_json() {
     let bench = Bench::new();
     let profile = bench.file("p.habitat.json", PROFILE);
     let all = bench.json(&["predict", path(&profile), "--json"]);
-    assert_eq!((all["format"].as_str(), all["version"].as_u64()), (Some("habitat-predictions"), Some(1)));
+    assert_eq!((all["format"].as_str(), all["version"].as_u64()), (Some("habitat-predictions"), Some(2)));
     assert_eq!(all["predictions"].as_array().unwrap().len(), 108);
     assert_eq!(all["origin"]["gpu"], "v100-sxm2-16gb");
     let one =
@@ -259,7 +259,10 @@ fn a_plan_as_json_and_toml() {
     let hours = |end: &str| plan["total"]["hours"][end].as_f64().unwrap();
     assert!(hours("low") <= hours("mid") && hours("mid") <= hours("high") && hours("high") <= 48.0);
     let rejected = plan["rejected"].as_array().unwrap();
-    assert!(rejected.iter().all(|rejected| !rejected["reason"].as_str().unwrap().is_empty()));
+    let told =
+        |reason: &Value| ["code", "text"].iter().all(|key| reason[key].as_str().is_some_and(|it| !it.is_empty()));
+    assert!(rejected.iter().all(|rejected| told(&rejected["reason"])));
+    assert!(part["notes"].as_array().unwrap().iter().all(told), "{part}");
     assert!(rejected.iter().any(|rejected| rejected["kind"] == "unusable_price"));
     let toml: toml::Table = bench.ok(&[&args[..], &["--toml"]].concat()).parse().unwrap();
     assert_eq!(toml["plan"]["status"].as_str(), Some("optimal"));
@@ -852,7 +855,7 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
         assert_eq!(place["price_age_days"], 365, "{place}");
         assert_eq!(place["market"], "peer-to-peer");
         for reason in reasons {
-            assert!(place["price_doubts"].as_array().unwrap().iter().any(|doubt| doubt == reason), "{place}");
+            assert!(place["price_doubts"].as_array().unwrap().iter().any(|doubt| doubt["text"] == reason), "{place}");
         }
         assert!(place["price_doubts"].to_string().contains("other providers for this GPU"), "{place}");
     };
@@ -877,7 +880,7 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
         |row: &Value| row["offer"] == "lab/r/old/spot" && row["reason"].to_string().contains("peer-to-peer market");
     assert!(without["rejected"].as_array().unwrap().iter().any(left_out));
     let without = json(&["offers", "lab/r/old", "--no-marketplace", "--all", "--json"]);
-    assert_eq!(without["offers"][0]["unusable"], "from a peer-to-peer host (--no-marketplace)");
+    assert_eq!(without["offers"][0]["unusable"]["code"], "peer-to-peer-excluded");
     let report = day(&plan);
     assert!(report.contains("note: the price of lab/r/old/spot is in doubt: 365 days old; of a host"), "{report}");
     assert!(report.contains("old, peer-to-peer, low spot, far below others"), "{report}");
@@ -890,11 +893,12 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
     // The shipped prices too: a low spot price, and hosts of a marketplace.
     let shipped = json(&["offers", "g6.xlarge", "--json"]);
     let low = shipped["offers"].as_array().unwrap().iter().find(|it| it["offer"] == "aws/us-east-1/g6.xlarge/spot");
+    let doubt = &low.unwrap()["price_doubts"][0];
     assert_eq!(
-        low.unwrap()["price_doubts"],
-        serde_json::json!(["13 % of the same machine's on-demand price"]),
-        "{low:?}"
+        (&doubt["code"], &doubt["text"]),
+        (&"low-spot".into(), &"13 % of the same machine's on-demand price".into())
     );
+    assert!((doubt["share"].as_f64().unwrap() - 0.13).abs() < 0.005, "{doubt}");
     assert!(day(&["offers", "vast", "--csv"]).lines().skip(1).all(|line| line.contains("peer-to-peer")));
 }
 

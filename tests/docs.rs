@@ -23,6 +23,10 @@ use std::process::{Command as Process, ExitCode, Stdio};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use habitat_tui::Coded;
+use habitat_tui::plan::{NoPlan, PlanNote, Reason};
+use habitat_tui::predict::Finding;
+use habitat_tui::pricing::{Doubt, Unusable};
 use habitat_tui::profile::Sample;
 use habitat_tui::settings::args::{Cli, Command, PricesArgs, PricesCommand};
 use habitat_tui::store::bundled;
@@ -30,7 +34,13 @@ use habitat_tui::units::GpuSlug;
 use libtest_mimic::Trial;
 
 trials! {
-    always () => [every_relative_link_leads_somewhere, the_book_has_every_paper, every_command_is_known],
+    always () => [
+        every_relative_link_leads_somewhere,
+        the_book_has_every_paper,
+        every_command_is_known,
+        every_code_is_listed,
+        every_finding_is_listed,
+    ],
 }
 
 fn main() -> ExitCode {
@@ -118,6 +128,44 @@ fn the_book_has_every_paper() {
     let listed: BTreeSet<String> = targets(&summary).map(from_root).collect();
     let there: BTreeSet<String> = papers().into_iter().filter(|paper| paper != "docs/SUMMARY.md").collect();
     assert_eq!(listed, there);
+}
+
+/// The table of findings has their codes in their order, each with its numbers.
+fn every_finding_is_listed() {
+    let formats = read("docs/formats.md");
+    let section = formats.split("\n## ").find(|section| section.starts_with("Findings\n")).unwrap();
+    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let rows: Vec<Vec<&str>> =
+        section.lines().filter(|line| line.starts_with("| `")).map(|row| row.split('|').collect()).collect();
+    let listed: Vec<String> = rows.iter().flat_map(|row| quoted(row[1])).collect();
+    assert_eq!(listed, Finding::codes());
+    let schema = schemars::schema_for!(Finding).to_value();
+    for (row, finding) in rows.iter().zip(schema["oneOf"].as_array().unwrap()) {
+        let fields: BTreeSet<String> = finding["properties"].as_object().unwrap().keys().cloned().collect();
+        let listed: BTreeSet<String> = quoted(row[3]).into_iter().chain(["code".to_owned()]).collect();
+        assert_eq!(listed, fields, "{}", row[1]);
+    }
+}
+
+/// The first column of a table below a heading of `docs/formats.md`, without its title.
+fn listed_codes(text: &str, heading: &str) -> Vec<String> {
+    let (_, below) = text.split_once(&format!("\n### {heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
+    let rows = below.lines().take_while(|line| !line.starts_with('#')).filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| row.split('`').next().unwrap().to_owned()).collect()
+}
+
+/// Programs read the codes of notes and reasons: none is missing, and none is listed that is not.
+fn every_code_is_listed() {
+    let text = read("docs/formats.md");
+    for (heading, codes) in [
+        ("Doubts about a price", Doubt::CODES),
+        ("Prices that plans do not use", Unusable::CODES),
+        ("Offers that are not in a plan", Reason::CODES),
+        ("No plan", NoPlan::CODES),
+        ("Notes on plans and parts", PlanNote::CODES),
+    ] {
+        assert_eq!(listed_codes(&text, heading), codes, "{heading}");
+    }
 }
 
 /// A block of a paper, indented or fenced.

@@ -15,7 +15,7 @@ use habitat_tui::app::live::Leaving;
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::{Effect, Msg, Source};
 use habitat_tui::live::{Kernels, Snapshot, State, StopSignal, Update, Wanted, Wish};
-use habitat_tui::predict::{Estimate, Method, Prediction, StepTime, Warning, WarningKind};
+use habitat_tui::predict::{Estimate, Finding, Method, Prediction, StepTime};
 use habitat_tui::profile::Profile;
 use habitat_tui::profile::breakdown::GroupBy;
 use habitat_tui::report::theme::GlyphSet;
@@ -191,8 +191,9 @@ fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
         let drawn = with(short)(recorded().without_origin(), size);
         assert!(drawn.contains("step, µs") && drawn.contains("2.9–3.6"), "{drawn}");
         let waiting = |prediction: &mut Prediction| {
-            let text = "CPU-bound: it waits".to_owned();
-            prediction.warnings = vec![Warning { kind: WarningKind::HostBound, text }];
+            let launch_us = None;
+            let (idle_us, step_us) = (prediction.host_idle, prediction.step.mid());
+            prediction.warnings = vec![Finding::HostBound { idle_us, step_us, launch_us }];
         };
         let drawn = with(waiting)(recorded(), size);
         assert!(drawn.contains("CPU-bound"), "{drawn}");

@@ -402,32 +402,4 @@ fn what_cannot_be_fitted_says_why() {
     folder.write("later.json", r#"{"format": "habitat-kernel-wise", "version": 9}"#);
     let error = folder.error(&["predict", "--method", "kernel-wise", "--kernel-wise", "later.json"]);
     assert!(error.contains("later.json: version 9") && error.contains("fit kernelwise"), "{error}");
-    let one = r#"{"format": "habitat-kernel-wise", "version": 1, "gpus": {}, "across": {}, "across_layers": {}}"#;
-    folder.write("one.json", one);
-    let error = folder.error(&["sweep", "bandwidth", "--kernel-wise", "one.json"]);
-    assert!(error.contains("fewer than three GPUs"), "{error}");
-    assert!(folder.error(&["sweep", "bandwidth", "--from", "900", "--to", "300"]).contains("is above"));
-}
-
-/// Li et al., read off their curves: `ResNet`-50 flattens at 600 to 800 GB/s, `DenseNet`
-/// at 500 to 700. What is flat is a matter of taste; 100 GB/s more that save less than 5 %
-/// is the mark that is compared.
-#[test]
-fn the_curve_of_a_hypothetical_titan_rtx_flattens() {
-    let folder = Folder::new();
-    for (name, low, high) in [("resnet50-b64", 600.0, 800.0), ("densenet121-b64", 500.0, 700.0)] {
-        let file = format!("{}/profiler/samples/{name}.habitat.json.zst", env!("CARGO_MANIFEST_DIR"));
-        let found = folder.json(&["sweep", "bandwidth", &file]);
-        assert_eq!(found["format"], "habitat-bandwidth-sweep");
-        let times: Vec<f64> =
-            found["points"].as_array().unwrap().iter().map(|point| point["kernel_wise_ms"].as_f64().unwrap()).collect();
-        assert!(times.len() == 11 && times.windows(2).all(|pair| pair[0] > pair[1]), "{times:?}");
-        let elasticity = |at: usize| found["points"][at]["elasticity"].as_f64().unwrap();
-        assert!(elasticity(0) > 0.6 && elasticity(10) < 0.4, "{found}");
-        let flat = found["knees"][0]["flat_gbps"].as_f64().unwrap();
-        assert!((low..high).contains(&flat), "{name}: {flat}");
-    }
-    assert!(
-        folder.ok(&["sweep", "bandwidth", "--sample", "resnet50-v100", "--to", "400"]).contains("flattening, GB/s")
-    );
 }

@@ -11,11 +11,14 @@
 //! 5. Files are read, and text is printed, in one place.
 //! 6. Modules of a folder use each other in one direction.
 //! 7. No crate outgrows its budget, no file 500 lines.
+//! 8. What computes says it as data; `reports/words` makes the sentences.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 #[path = "layering/circles.rs"]
 mod circles;
+#[path = "layering/literals.rs"]
+mod literals;
 
 use std::path::{Path, PathBuf};
 
@@ -175,10 +178,10 @@ const BUDGETS: [(&str, usize); 9] = [
     ("base", 1100),
     ("step", 5700),
     ("traces", 8400),
-    ("prediction", 12300),
-    ("planning", 8600),
+    ("prediction", 12800),
+    ("planning", 8510),
     ("recorder", 6600),
-    ("reports", 7900),
+    ("reports", 9000),
     ("screens", 10000),
     ("program", 12300),
 ];
@@ -273,7 +276,7 @@ fn one_crate_one_place() {
         (vec!["smartcore"], vec!["lab/learn/published.rs"]),
         (vec!["ureq"], vec!["program/store/download.rs"]),
         (vec!["rusqlite"], vec!["program/store/nsys.rs", "program/store/nsys/database.rs"]),
-        (vec!["sha2::"], vec!["step/profile.rs", "lab/train.rs"]),
+        (vec!["sha2::"], vec!["step/profile.rs", "lab/hash.rs"]),
         (
             vec!["cudarc", "libloading"],
             vec![

@@ -12,8 +12,9 @@ use habitat_tui::predict::efficiency::{Efficiency, Iterations};
 use habitat_tui::predict::host::{LAUNCH_US, with_host};
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::rate::Rates;
-use habitat_tui::predict::{Method, MethodChoice, Mode, Options, Prediction, Predictions, predict};
+use habitat_tui::predict::{Finding, Method, MethodChoice, Mode, Options, Prediction, Predictions, predict};
 use habitat_tui::profile::{Profile, Sample};
+use habitat_tui::report::words::joined;
 use habitat_tui::store::bundled;
 use habitat_tui::units::GpuSlug;
 use proptest::prelude::*;
@@ -160,7 +161,7 @@ fn whole_iterations_have_a_factor_and_a_range_of_their_own() {
         let models =
             Models::new(MODELS.ensembles().clone(), MODELS.steps().clone()).with_efficiency(efficiency(factor));
         let notes = answers(&whole, &["rtx-3090"], MethodChoice::Auto, &Arc::new(models)).predictions.remove(0).notes;
-        let told = notes.iter().any(|note| note.contains("whole training iterations take 0.90 times"));
+        let told = notes.iter().any(|note| matches!(note, Finding::StepFactor { iterations: true, .. }));
         assert_eq!(told, is_said, "{notes:?}");
     }
 }
@@ -204,18 +205,15 @@ fn operators_measured_apart_move_the_step_by_the_shared_power_of_its_deviation()
         let moved = step(&found.predictions[0]) / step(&alone);
         let expected = f64::powf(factor, shared);
         assert!((moved / expected - 1.0).abs() < 1e-3, "{factor}: {moved}");
-        assert!(found.notes[0].contains(&format!("scaled by {expected:.3}")), "{:?}", found.notes);
+        let Finding::ScaledToRecorded { factor, .. } = found.notes[0] else { panic!("{:?}", found.notes) };
+        assert!((factor / expected - 1.0).abs() < 1e-3, "{factor}");
         assert_eq!(found.predictions[0].step.as_estimate().method, Method::LearnedRatio);
     }
     // A T4 is short of power: how far it slows down is its own.
     for duration in [5000.0, 50_000.0] {
         let found = answers(&recorded("t4", duration), &[H100], MethodChoice::Auto, &MODELS);
         assert!((step(&found.predictions[0]) / step(&alone) - 1.0).abs() < 1e-3);
-        assert!(
-            found.notes[0].contains("no correction, because the recording GPU is power-limited"),
-            "{:?}",
-            found.notes
-        );
+        assert!(matches!(found.notes[0], Finding::Uncorrected { .. }), "{:?}", found.notes);
     }
 }
 
@@ -235,9 +233,7 @@ fn ranges_hold_the_middle_on_every_gpu() {
 fn what_was_not_trained_on_has_wider_ranges_and_says_so() {
     let one = |rows, dtype| on(&profile("inference", "", &[product(rows, dtype, "")]), "a100-sxm4-40gb");
     let known = one(4096, "float32");
-    let noted = |prediction: &Prediction| {
-        prediction.notes.iter().any(|note| note.contains("100 % of the device time is outside the training data"))
-    };
+    let noted = |prediction: &Prediction| prediction.notes.contains(&Finding::OutsideTraining { share: 1.0 });
     assert!(!known.operations[0].is_far && !noted(&known));
     // Another precision, and a single row where products were measured from dozens on.
     for other in [one(4096, "bfloat16"), one(1, "float32")] {
@@ -369,7 +365,7 @@ fn a_calibration_counts_on_gpus_that_were_not_trained_on() {
             ..Options::default()
         };
         let found = predict(&shapes, &catalog, &options).unwrap().predictions.remove(0);
-        (time(&found, 0), time(&found, 1), found.notes.join("; "))
+        (time(&found, 0), time(&found, 1), joined(&found.notes, "; "))
     };
     let calibration = |slug: &str, tflops: f64, gbps: f64| {
         let figure = |value: f64| format!("{{ median = {value}, low = {value}, high = {value}, regions = 9 }}");

@@ -193,7 +193,9 @@ fn quotas_of_the_settings_hold_and_are_in_the_reason() {
     );
     let plan = plan(&folder, &[]);
     let rejected = plan["rejected"].as_array().unwrap();
-    let reason = |offer: &str| rejected.iter().find(|one| one["offer"] == offer).unwrap()["reason"].as_str().unwrap();
+    let of = |offer: &str| &rejected.iter().find(|one| one["offer"] == offer).unwrap()["reason"];
+    let reason = |offer: &str| of(offer)["text"].as_str().unwrap();
+    assert_eq!(of("lab/office/box/owned")["quota"]["provider"], "lab");
     assert_eq!(reason("lab/office/box/owned"), "1 GPUs, more than the quota of 0 at lab");
     assert_eq!(
         reason("aws/us-east-1/g4dn.12xlarge/spot"),

@@ -25,7 +25,7 @@ fn methods(on: &Value) -> Vec<&str> {
 fn every_method_answers_with_its_range_and_one_is_taken() {
     let folder = Folder::new();
     let found = folder.json(&["predict", "--sample", "resnet50-v100", "--all-methods", "--to", "t4,v100-sxm2-32gb"]);
-    assert_eq!((found["format"].as_str(), found["version"].as_u64()), (Some("habitat-comparison"), Some(1)));
+    assert_eq!((found["format"].as_str(), found["version"].as_u64()), (Some("habitat-comparison"), Some(2)));
     let t4 = on(&found, "t4");
     let fitted = ["kernel-wise", "layer-wise", "end-to-end"];
     assert_eq!(methods(t4), [&["auto", "learned", "wave-scaling", "roofline"][..], &fitted, &["black-box"]].concat());
@@ -92,7 +92,7 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
     };
     let of = |found: &Value| {
         let on = &found["predictions"][0];
-        (on["method"].as_str().unwrap().to_owned(), on["notes"][0].as_str().unwrap().to_owned())
+        (on["method"].as_str().unwrap().to_owned(), on["notes"][0]["text"].as_str().unwrap().to_owned())
     };
     judged(0.02, 20);
     let (method, note) = of(&predict(&[]));

@@ -160,7 +160,6 @@ fn seeds(folder: &Path) -> Vec<Seed> {
         "FILE --screenshot out.svg --size 100x30 --force",
         "export --black-box FILE",
         "batches FILE --to t4",
-        "sweep bandwidth FILE --gpu titan-rtx",
         "models suggest FILE --to t4",
         "fit kernelwise FILE -o out.json --force",
     ];

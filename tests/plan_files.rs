@@ -288,6 +288,23 @@ fn a_contract_is_paid_by_the_term_and_stands_in_every_form() {
     assert!(folder.ok(&["compare", "a.toml", "run.json"]).contains("contracts are paid in whole terms"));
 }
 
+/// Notes and reasons are texts in TOML, as in files of before they had codes.
+#[test]
+fn what_a_file_says_is_text() {
+    let folder = folder();
+    let none = folder.run(&[&PLAN[..4], &["--budget=0.01", "--toml", "--rejected"]].concat());
+    let text = String::from_utf8(none.stdout).unwrap();
+    let plan: Table = text.parse().unwrap();
+    let reasons = plan["plan"]["reasons"].as_array().unwrap();
+    assert!(reasons[0].as_str().is_some_and(|reason| reason.starts_with("spend $")), "{reasons:?}");
+    assert!(plan["rejected_offer"].as_array().unwrap().iter().all(|one| one["reason"].is_str()), "{text}");
+    folder.write("none.toml", &text);
+    let again = folder.run(&["plan", "--from", "none.toml"]);
+    assert_eq!(again.status.code(), Some(1), "{}", String::from_utf8_lossy(&again.stderr));
+    let found: Table = folder.ok(&[&PLAN[..], &["--toml"]].concat()).parse().unwrap();
+    assert!(found["part"][0]["notes"].as_array().unwrap().iter().all(toml::Value::is_str), "{found}");
+}
+
 #[test]
 fn batches_to_choose_from_are_kept_too() {
     let folder = folder();

@@ -56,8 +56,8 @@ fn another_precision_is_asked_for_by_a_flag() {
     let (faster, kept, found) = time(&["--precision", "amp-bf16"]);
     assert!(a100 / faster > 4.0, "{a100} {faster}");
     assert_eq!((kept, found["workload"]["precision"].as_str()), (t4, Some("amp-bf16")));
-    assert!(found["notes"][0].as_str().unwrap().contains("changed from fp32"));
-    assert!(found["predictions"][1]["notes"][0].as_str().unwrap().contains("t4 has no bf16 tensor cores"));
+    assert!(found["notes"][0]["text"].as_str().unwrap().contains("changed from fp32"));
+    assert!(found["predictions"][1]["notes"][0]["text"].as_str().unwrap().contains("t4 has no bf16 tensor cores"));
     // Said where all see it, too.
     let text = folder.ok(&["predict", "list.json", "--precision", "tf32"]);
     assert!(text.contains("no tf32 tensor cores, so predicted in fp32: ") && text.contains(" more"), "{text}");

@@ -7,10 +7,11 @@ use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::predict::hypothetical::{WhatIf, what_if};
 use habitat_tui::predict::rate::Rates;
 use habitat_tui::predict::{
-    Estimate, Fits, Method, MethodChoice, Options, Precision, PredictError, Prediction, Predictions, StepTime,
-    WarningKind, predict,
+    Estimate, Finding, Fits, Method, MethodChoice, Options, Precision, PredictError, Prediction, Predictions, StepTime,
+    predict,
 };
 use habitat_tui::profile::{Profile, Sample};
+use habitat_tui::report::words::Words;
 use habitat_tui::store::bundled;
 use habitat_tui::units::{GpuSlug, Micros};
 
@@ -51,7 +52,7 @@ const COLLECTIVE: &str =
 fn work_of_no_operation_is_warned_of_and_in_the_range() {
     let step = |busy: u32| format!(r#"{{"duration_us": 100000, "device_busy_us": {busy}}}"#);
     let [whole, lacking] = [10_000, 80_000].map(|busy| on(&profile("v100-sxm2-16gb", &step(busy), RELU), "t4"));
-    let warns = |of: &Prediction| of.warnings.iter().any(|warning| warning.kind == WarningKind::Unassigned);
+    let warns = |of: &Prediction| of.warnings.iter().any(|warning| warning.code() == "work-outside");
     assert!(!warns(&whole) && warns(&lacking));
     // Seven times the operation's time is in none; the idle time differs by that much, too.
     let width = |of: &Prediction| of.step.as_estimate().range.high / of.step.as_estimate().range.mid;
@@ -66,8 +67,8 @@ fn communication_that_is_not_hidden_is_at_most_the_whole() {
     let operations = format!("{RELU}, {COLLECTIVE}");
     let said = |step: &str| {
         let prediction = on(&profile("v100-sxm2-16gb", step, &operations), "t4");
-        let one_rank = prediction.warnings.into_iter().find(|warning| warning.kind == WarningKind::OneRank);
-        one_rank.unwrap().text
+        let one_rank = prediction.warnings.into_iter().find(|warning| warning.code() == "one-rank");
+        one_rank.unwrap().words()
     };
     for exposed in ["", r#", "exposed_communication_us": 95000"#] {
         let text = said(&format!(r#"{{"duration_us": 100000, "device_busy_us": 100000{exposed}}}"#));
@@ -107,8 +108,8 @@ fn overlap_of_streams_is_carried_over() {
     assert!((millis(&on(&apart, "t4")) / millis(&on(&together, "t4")) - 2.0).abs() < 1e-6);
 }
 
-fn kinds(prediction: &Prediction) -> Vec<WarningKind> {
-    prediction.warnings.iter().map(|warning| warning.kind).collect()
+fn codes(prediction: &Prediction) -> Vec<&'static str> {
+    prediction.warnings.iter().map(Finding::code).collect()
 }
 
 fn ends(prediction: &Prediction) -> [f64; 3] {
@@ -129,7 +130,7 @@ fn communication_that_was_hidden_makes_nothing_faster() {
     assert_eq!(ends(&origin), [92.0, 93.0, 98.0]);
     assert_eq!(origin.planning_step(), origin.step.as_estimate());
     for prediction in [&origin, &same_board] {
-        assert_eq!(kinds(prediction), [WarningKind::OneRank]);
+        assert_eq!(codes(prediction), ["one-rank"]);
     }
 }
 
@@ -152,13 +153,13 @@ fn a_model_split_over_gpus_is_said_to_be_one() {
     for name in ["ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"] {
         let split = COLLECTIVE.replace("ncclDevKernel_AllReduce_Sum_f32_RING_LL", name);
         let h100 = on(&profile("a100-sxm4-40gb", step, &format!("{PRODUCT}, {split}")), "h100-sxm5-80gb");
-        assert_eq!(kinds(&h100), [WarningKind::Sharded, WarningKind::OneRank], "{name}");
+        assert_eq!(codes(&h100), ["sharded", "one-rank"], "{name}");
         assert_eq!(h100.memory.fits, Fits::Unknown, "a rank's share says nothing of the whole: {name}");
     }
     // One gathered metric among gradients that are summed up splits no model.
     let metric = COLLECTIVE.replace("AllReduce_Sum_f32", "AllGather").replace("80000", "100");
     let h100 = on(&profile("a100-sxm4-40gb", step, &format!("{PRODUCT}, {COLLECTIVE}, {metric}")), "h100-sxm5-80gb");
-    assert_eq!((kinds(&h100), h100.memory.fits), (vec![WarningKind::OneRank], Fits::Yes));
+    assert_eq!((codes(&h100), h100.memory.fits), (vec!["one-rank"], Fits::Yes));
 }
 
 /// A convolution without shapes may follow the bandwidth (7.7 times a V100's on a B200) or
@@ -186,7 +187,7 @@ fn without_shapes_the_range_holds_both_ratios() {
         }
         assert!(low < mid && mid < high && high / low > 1.8, "{target}: {low}–{high}");
         assert_eq!(prediction.step.as_estimate().method, Method::BetweenRates);
-        assert_eq!(kinds(&prediction), [WarningKind::NoShapes]);
+        assert_eq!(codes(&prediction), ["no-shapes"]);
     }
     let relu = RELU.replace(r#""inputs": [[25000000]], "outputs": [[25000000]], "dtype": "float32","#, "");
     let followed = on(&profile("v100-sxm2-16gb", step, &relu), "t4");
@@ -397,7 +398,7 @@ fn defaults_that_are_assumed_are_said_once() {
     let mut recorded = profile("v100-sxm2-16gb", "{}", &format!("{PRODUCT}, {CONVOLUTION}"));
     let said = |profile: &Profile, gpu: &str| {
         let notes = answer(profile, gpu).notes;
-        notes.iter().filter(|note| note.contains("assuming PyTorch's defaults")).count()
+        notes.iter().filter(|note| **note == Finding::Tf32Assumed).count()
     };
     assert_eq!((said(&recorded, "h100-sxm5-80gb"), said(&recorded, "t4")), (1, 0));
     assert_eq!(said(&profile("v100-sxm2-16gb", "{}", PRODUCT), "h100-sxm5-80gb"), 0, "no convolution");
@@ -415,7 +416,7 @@ fn ranges_of_amd_in_16_bits_hold_what_was_measured_there() {
         recorded.workload.precision = Some(precision);
         let found = answer(&recorded, gpu).predictions.remove(0);
         let step = found.step.as_estimate().range;
-        (step.high / step.mid, found.notes.iter().any(|note| note.contains("AMD GPU")))
+        (step.high / step.mid, found.is_narrow_on_amd())
     };
     let (widened, said) = high("h100-sxm5-80gb", "mi325x", Precision::AmpFp16);
     assert!((widened - 4.0).abs() < 1e-9 && said, "{widened}");
@@ -444,8 +445,8 @@ fn tf32_speeds_up_products_only() {
     assert_eq!(slower[1], faster[1]);
     let (before, after) = (&fp32.predictions[0], &tf32.predictions[0]);
     assert!(after.operations[0].why.contains("fp32 → tf32"), "{}", after.operations[0].why);
-    assert!(after.notes.iter().any(|note| note.contains("predicted in tf32, recorded in fp32")));
-    assert!(tf32.notes[0].contains("16.1 %"), "{:?}", tf32.notes);
+    assert_eq!(after.notes[0], Finding::ConvertedPrecision { from: Precision::Fp32, to: Precision::Tf32 });
+    assert!(matches!(tf32.notes[0], Finding::PrecisionChanged { mean_error: 0.161, .. }), "{:?}", tf32.notes);
     assert_eq!(tf32.workload.precision, Some(Precision::Tf32));
     let width = |prediction: &Prediction| prediction.step.as_estimate().range.high.get() / prediction.step.mid().get();
     // Habitat's mean error with the change and without it.
@@ -463,7 +464,7 @@ fn a_gpu_without_the_precision_says_so_and_keeps_the_recorded_one() {
     ] {
         let answers = changed(&recorded, gpu, precision);
         assert_eq!(answers.predictions[0].step, on(&recorded, gpu).step);
-        let note = &answers.predictions[0].notes[0];
+        let note = answers.predictions[0].notes[0].words();
         assert!(note.contains(&format!("has no {name} tensor cores: predicted in fp32")), "{note}");
     }
 }
@@ -613,8 +614,8 @@ fn products_without_matrix_cores_are_warned_of() {
 }
 
 fn without_matrix_cores(prediction: &Prediction) -> Option<String> {
-    let warning = prediction.warnings.iter().find(|one| one.kind == WarningKind::NoMatrixCores);
-    warning.map(|one| one.text.clone())
+    let warning = prediction.warnings.iter().find(|one| one.code() == "no-matrix-cores");
+    warning.map(Words::words)
 }
 
 /// A T4 that a step in BF16 was measured on, and one that runs it in FP16.

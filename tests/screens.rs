@@ -12,7 +12,7 @@ use habitat_tui::app::engine::Solved;
 use habitat_tui::plan::{Confidence, Part, Plan};
 use habitat_tui::predict::batches::Sweep;
 use habitat_tui::predict::compare::Comparison;
-use habitat_tui::predict::{Warning, WarningKind};
+use habitat_tui::predict::{Finding, Shared};
 use habitat_tui::report::format;
 use habitat_tui::report::theme::{ColourLevel, GlyphSet};
 use habitat_tui::tui::{Launch, render, screenshot};
@@ -358,7 +358,7 @@ fn a_failure_is_said_once() {
 /// What is to be known of the times stands on every screen and in every dialog that has one.
 #[test]
 fn warnings_stand_wherever_a_time_does() {
-    let warnings = vec![Warning { kind: WarningKind::NoShapes, text: "no shapes recorded: whole sentences".into() }];
+    let warnings = vec![Finding::NoShapes { all: true, share: 1.0 }];
     let mut launch = launch();
     let (predict, plan) = (launch.engine.predict.clone(), launch.engine.plan.clone());
     let (compare, batches) = (launch.engine.compare.clone(), launch.engine.batches.clone());
@@ -373,7 +373,8 @@ fn warnings_stand_wherever_a_time_does() {
         let solved = plan(predictions, goal)?;
         Ok(Solved { plan: Arc::new(Plan { warnings: of.clone(), ..(*solved.plan).clone() }), ..solved })
     });
-    let of = warnings.clone();
+    let shared = |finding: &Finding| Shared { finding: finding.clone(), gpus: 1, of_gpus: 1, waits: None };
+    let of: Vec<Shared> = warnings.iter().map(shared).collect();
     launch.engine.compare =
         Arc::new(move |profile, gpu, method| Ok(Comparison { warnings: of.clone(), ..compare(profile, gpu, method)? }));
     launch.engine.batches = Arc::new(move |profile, gpu, method| {
@@ -385,7 +386,7 @@ fn warnings_stand_wherever_a_time_does() {
             assert!(drawn.contains("no shapes recorded"), "{pressed} {size:?}\n{drawn}");
         }
     }
-    assert!(picture(&launch, "3", (120, 40)).contains("whole sentences"));
+    assert!(picture(&launch, "3", (120, 40)).contains("no shapes were recorded: 100 %"));
 }
 
 /// The filter looks at the offers shown; the offer may be among the rejected ones.

@@ -84,7 +84,6 @@ fn every_document_goes_to_a_file_whole_or_not_at_all() {
         (&["plan", "--steps", "1k"], "plan.json", "{"),
         (&["plan", "--steps", "1k"], "plan.toml", ""),
         (&["plan", "--steps", "1k", "--frontier"], "frontier.csv", "hours"),
-        (&["sweep", "bandwidth"], "sweep.txt", ""),
         (&["config"], "config.txt", ""),
     ] {
         let to = [args, &["-o", file]].concat();

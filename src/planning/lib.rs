@@ -11,3 +11,19 @@ pub mod deadline;
 pub mod plan;
 pub mod pricing;
 pub mod values;
+
+/// Something with a stable name for programs, the tag of its JSON.
+pub trait Coded: strum::VariantNames {
+    /// All names.
+    const CODES: &[&str] = Self::VARIANTS;
+
+    /// Its name.
+    fn code<'a>(&'a self) -> &'static str
+    where
+        &'a Self: Into<&'static str>,
+    {
+        self.into()
+    }
+}
+
+impl<T: strum::VariantNames> Coded for T {}

@@ -42,8 +42,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use accept::{Accept, Risk, names as accept_names};
-pub use beside::{Beside, Fallback, Instead, Setback, With};
+pub use accept::{Accept, Platform, Risk};
+pub use beside::{Beside, Fallback, Instead};
 pub use energy::{Draw, Footprint, PUE, WITH_REST};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
@@ -52,17 +52,17 @@ pub use goal::{
 };
 
 pub use answer::plan;
-pub use limits::{Platform, other_platform};
-pub use no_plan::{Lift, NoPlan};
+pub use limits::other_platform;
+pub use no_plan::{Lift, NoPlan, SharedLimit};
 pub use note::PlanNote;
 pub use prepared::Prepared;
-pub use reason::{FittingBatch, FittingSharding, Reason, SmallerBatch};
+pub use reason::Reason;
 pub use uses::{ByUse, Use};
 
 use crate::pricing::{Billing, Offer, OfferId, Tier};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::scale::ModelParallel;
-use habitat_prediction::{Host, Sharding, Warning};
+use habitat_prediction::{Finding, Host, Sharding};
 
 /// Answer to a [`Goal`].
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +80,7 @@ pub struct Plan {
     pub alternatives: Vec<Part>,
     /// Offers that the user would have to accept first, best first.
     pub beside: Vec<Beside>,
-    /// Outcome if an accepted risk of the only part comes true; `None` for a firm offer and for several parts.
+    /// The work if an accepted risk of the only part comes true; `None` for a firm offer and for several parts.
     pub fallback: Option<Fallback>,
     /// An offer that costs a little more than the plan and takes at most half the time. If the goal is the earliest
     /// finish: one that takes a little longer and costs at most half.
@@ -98,7 +98,7 @@ pub struct Plan {
     /// Whether the predicted steps include waiting for the host.
     pub host: Host,
     /// Warnings of the predictions, to show with times and costs.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<Finding>,
     /// Fallbacks and assumptions that affect the result.
     pub notes: Vec<PlanNote>,
 }

@@ -224,17 +224,6 @@ pub fn batch_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a data rate above 0, GB/s.
-///
-/// # Errors
-/// As [`count`], and for 0.
-pub fn gigabytes(text: &str) -> Result<f64, String> {
-    count(text)
-        .ok()
-        .filter(|&rate| rate > 0.0)
-        .ok_or_else(|| format!("{text:?} is not a valid data rate above 0; expected GB/s, such as 12"))
-}
-
 /// Parses the line rate of a network above 0, Gbit/s.
 ///
 /// # Errors

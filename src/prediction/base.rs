@@ -3,11 +3,11 @@
 use super::communication::{Communication, Doubt};
 use super::decoded::Decoded;
 use super::estimate::{Estimate, OperationPrediction};
+use super::finding::Finding;
 use super::host::Host;
 use super::learned::Answering;
 use super::route::Route;
 use super::shares::{device_time, shares};
-use super::warning::{Warning, WarningKind};
 use habitat_base::units::{Micros, Range};
 use habitat_step::op::Family;
 use habitat_step::profile::Profile;
@@ -29,21 +29,12 @@ pub(super) struct Base {
     /// step.
     pub(super) unassigned: f64,
     /// Warnings for every time derived from this step.
-    pub(super) warnings: Vec<Warning>,
-    pub(super) notes: Vec<String>,
+    pub(super) warnings: Vec<Finding>,
+    pub(super) notes: Vec<Finding>,
 }
 
 /// Share of device time outside operations that is tolerated: small gaps in a recording do no harm.
 const UNASSIGNED: f64 = 0.1;
-
-fn unassigned_work(time: Micros, busy: Micros) -> Warning {
-    let text = format!(
-        "the GPU was busy {:.2} ms of the step, {:.2} ms of it outside the recorded operations: predictions cover the operations only, and the high end of each range adds the rest. Record the step again",
-        busy.as_millis(),
-        time.as_millis()
-    );
-    Warning { kind: WarningKind::Unassigned, text }
-}
 
 impl Base {
     pub(super) fn new(
@@ -78,10 +69,7 @@ impl Base {
         }
         let mut notes = Vec::new();
         if unmeasured > 0 {
-            notes.push(format!(
-                "{unmeasured} of {} operations were not measured on the recording GPU: estimated from shapes (roofline)",
-                decoded.len()
-            ));
+            notes.push(Finding::UnmeasuredOperations { operations: unmeasured, of: decoded.len() });
         }
         // If the operations sum to more than the busy time (or the step), they overlapped; the ratio carries over to
         // other GPUs. Busy time beyond the compute operations is communication that was not hidden behind them.
@@ -102,13 +90,10 @@ impl Base {
         let mut warnings = communication.map_or_else(Vec::new, |communication| communication.warnings(exposed));
         let unassigned = rest.filter(|rest| rest.get() > busy.get() * UNASSIGNED).unwrap_or_default();
         if unassigned.get() > 0.0 {
-            warnings.push(unassigned_work(unassigned, busy));
+            warnings.push(Finding::WorkOutside { busy_us: busy, outside_us: unassigned });
         }
         if overlap < 0.98 {
-            notes.push(format!(
-                "operations overlapped on the recording GPU: {:.0} % of their sum counts, on every GPU",
-                overlap * 100.0
-            ));
+            notes.push(Finding::OverlappingOperations { share: overlap });
         }
         notes.extend(host.note(profile, waiting));
         let unassigned = if sum.get() > 0.0 { unassigned / sum } else { 0.0 };
@@ -143,18 +128,12 @@ impl Base {
         let limited = origin.trained_fp32.is_power_limited();
         let shared = if limited { 0.0 } else { models.steps(origin.gpu).shared_deviation };
         let deviation = (step / expected).powf(shared);
-        let mut note = format!(
-            "the models predict {:.2} ms for the recorded step of {:.2} ms: all times scaled by {deviation:.3}",
-            expected.as_millis(),
-            step.as_millis()
-        );
-        if limited {
-            note = format!(
-                "the models predict {:.2} ms for the recorded step of {:.2} ms; no correction, because the recording GPU is power-limited",
-                expected.as_millis(),
-                step.as_millis()
-            );
-        }
+        let (predicted_us, recorded_us) = (expected, step);
+        let note = if limited {
+            Finding::Uncorrected { predicted_us, recorded_us }
+        } else {
+            Finding::ScaledToRecorded { predicted_us, recorded_us, factor: deviation }
+        };
         Some(Self {
             overlap: 1.0,
             deviation,

@@ -31,6 +31,7 @@ use habitat_step::catalog::{Catalog, GpuSpec};
 use habitat_step::profile::{Mode, Origin, Workload};
 
 use super::estimate::{Estimate, MethodShare, StepTime};
+use super::finding::Finding;
 use super::gpu::GpuFacts;
 use super::host::Host;
 use super::memory::MemoryNeed;
@@ -68,10 +69,6 @@ fn list(gpus: &[GpuSlug]) -> String {
     gpus.iter().map(GpuSlug::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Note for totals without a memory peak.
-const NO_SHAPES: &str =
-    "memory need unknown without shapes, except that it fit on the recording GPU; pass --peak-memory";
-
 /// Predicts the step of `totals` on every GPU of `targets`, or on the anchor and all targets of the model if empty.
 /// `peak` is the step's peak device memory, which totals lack.
 ///
@@ -87,7 +84,7 @@ pub fn predict(
     let need = MemoryNeed::unseen(peak, catalog.get(&totals.gpu));
     let mut predictions = predict_within(totals, model, catalog, targets, &need)?;
     if peak.is_none() {
-        predictions.notes.push(NO_SHAPES.to_owned());
+        predictions.notes.push(Finding::UnknownMemory);
     }
     Ok(predictions)
 }
@@ -130,26 +127,21 @@ pub(super) fn predict_within(
         let step = known.as_ref().and_then(|known| fitted.predict(&anatomy, known)).ok_or_else(|| {
             BlackBoxError::UnknownTarget { anchor: totals.gpu.clone(), gpu: slug.clone(), known: reached.clone() }
         })?;
-        let mut notes: Vec<String> =
+        let mut notes: Vec<Finding> =
             known.filter(|known| known != slug).map(|known| alike(slug, &known)).into_iter().collect();
         if step.unfamiliar > FAR {
-            notes.push("operator mix unlike the black-box model's training data: range widened".to_owned());
+            notes.push(Finding::UnusualMix);
         }
         if step.is_floored {
-            notes.push("the fitted factors do not explain this step: unreliable".to_owned());
+            notes.push(Finding::Unexplained);
         }
         predictions.push(prediction(totals, gpu, StepTime::Predicted(step.time), Micros::ZERO, need, notes));
     }
-    let mut notes = vec![format!("black box: fitted on {}", model.trained_on())];
+    let mut notes = vec![Finding::BlackBox { trained_on: model.trained_on().to_owned() }];
     notes.extend(anchor_slug.filter(|slug| *slug != totals.gpu).map(|slug| alike(&totals.gpu, &slug)));
-    notes.extend(anatomy.notes());
-    notes.extend(anchor.unseen(&anatomy).iter().map(|(kind, share)| {
-        format!(
-            "{} takes {:.0} % of the GPU time but is absent from the black-box model's training data: scaled between the ratios of arithmetic and of bandwidth",
-            kind.name(),
-            share * 100.0
-        )
-    }));
+    notes.extend(anatomy.note());
+    let unseen = anchor.unseen(&anatomy).into_iter();
+    notes.extend(unseen.map(|(kind, share)| Finding::UnseenKind { kind: kind.name(), share }));
     let (workload, origin) = (workload(totals), Some(origin(&totals.gpu)));
     Ok(Predictions { workload, origin, host: Host::AsRecorded, communicates: false, predictions, notes })
 }
@@ -170,8 +162,8 @@ fn same_gpu(gpu: &GpuSlug, known: &[GpuSlug], catalog: &Catalog) -> Option<GpuSl
     known.iter().find(|known| catalog.get(known).is_some_and(alike)).cloned()
 }
 
-fn alike(gpu: &GpuSlug, known: &GpuSlug) -> String {
-    format!("{gpu} is treated as {known}, which differs only in memory size")
+fn alike(gpu: &GpuSlug, known: &GpuSlug) -> Finding {
+    Finding::TreatedAs { gpu: gpu.clone(), known: known.clone() }
 }
 
 /// Share of the prior variance left, above which a step counts as unlike the training data.
@@ -199,7 +191,7 @@ fn prediction(
     step: StepTime,
     host_idle: Micros,
     need: &MemoryNeed,
-    notes: Vec<String>,
+    notes: Vec<Finding>,
 ) -> Prediction {
     let estimate = step.as_estimate();
     Prediction {

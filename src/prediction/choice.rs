@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::decoded::Decoded;
 use super::engine::Prepared;
 use super::error::PredictError;
+use super::finding::Finding;
 use super::kernelwise::{Evaluated, KernelWise};
 use super::method::{COVERED, Method, MethodChoice};
 use super::options::Options;
@@ -221,7 +222,7 @@ fn lines_instead(
     origin: Option<&GpuSpec>,
     targets: &[&GpuSpec],
     options: &Options,
-) -> Vec<(GpuSlug, String)> {
+) -> Vec<(GpuSlug, Finding)> {
     let Some(lines) = &options.kernel_wise else { return Vec::new() };
     let known = Known::of(profile, origin, options);
     if known == Known::Unshaped {
@@ -234,15 +235,10 @@ fn lines_instead(
             let kind = StepKind::of(profile, gpu);
             let default = validated(MethodChoice::Auto, known, kind);
             let found = validated_lines(MethodChoice::KernelWise, lines, &gpu.slug, kind)?;
-            let behind = default.as_ref().map_or_else(|| "unknown error".to_owned(), |it| percent(it.error));
             gives_way(default.as_ref(), &found).then(|| {
-                let why = format!(
-                    "linear models: {} error on {} {}, against {behind} of the default",
-                    percent(found.error),
-                    found.steps,
-                    found.on
-                );
-                (gpu.slug.clone(), why)
+                let Validated { error, steps, on, .. } = found;
+                let default_error = default.map(|default| default.error);
+                (gpu.slug.clone(), Finding::LinesPreferred { error, steps, on, default_error })
             })
         })
         .collect()

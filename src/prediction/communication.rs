@@ -8,8 +8,8 @@
 
 use super::decoded::Decoded;
 use super::estimate::Estimate;
+use super::finding::Finding;
 use super::method::Method;
-use super::warning::{Warning, WarningKind};
 use habitat_base::units::{Micros, Range};
 use habitat_step::op::{Family, family, name};
 use habitat_step::profile::{Mode, Profile};
@@ -77,27 +77,10 @@ impl Communication {
     }
 
     /// Warnings for every time; `exposed` is the exposed communication of the recorded step, if measured.
-    pub(super) fn warnings(&self, exposed: Option<Micros>) -> Vec<Warning> {
-        let mut warnings = Vec::new();
-        if self.is_split() {
-            let text = format!(
-                "the recording has {}, so the model seems split over several GPUs (FSDP, ZeRO, tensor, expert or pipeline parallelism): times cover one rank's share of the step, and a single GPU may not be able to hold the model",
-                self.split.join(", ")
-            );
-            warnings.push(Warning { kind: WarningKind::Sharded, text });
-        }
-        let text = exposed.map_or_else(
-            || "the step communicates with other GPUs: times here are for one GPU without communication; a plan adds that of its own GPUs".to_owned(),
-            |exposed| {
-                format!(
-                    "recorded as one of several GPUs ({:.2} ms of communication per step, {:.2} ms not hidden behind other work): times here are for one GPU without communication, also on the recording GPU (derived, not measured). Ranges cover none to all of it being hidden; a plan adds the communication of its own GPUs",
-                    self.total.as_millis(),
-                    exposed.as_millis()
-                )
-            },
-        );
-        warnings.push(Warning { kind: WarningKind::OneRank, text });
-        warnings
+    pub(super) fn warnings(&self, exposed: Option<Micros>) -> Vec<Finding> {
+        let sharded = self.is_split().then(|| Finding::Sharded { evidence: self.split.clone() });
+        let of_rank = |exposed_us| Finding::OneRank { communication_us: self.total, exposed_us };
+        sharded.into_iter().chain([exposed.map_or(Finding::Communicates, of_rank)]).collect()
     }
 }
 

@@ -12,13 +12,13 @@ use super::choice::{gives_way, percent, validated_lines};
 use super::engine::Prepared;
 use super::error::PredictError;
 use super::estimate::{Estimate, StepTime};
+use super::finding::Shared;
 use super::gpu::GpuFacts;
 use super::host::Host;
 use super::method::{COVERED, MethodChoice};
 use super::options::Options;
 use super::origin::origin;
 use super::predictions::Prediction;
-use super::warning::Warning;
 use habitat_base::units::Micros;
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::{Origin, Profile, Workload};
@@ -94,7 +94,7 @@ pub struct Comparison {
     /// One entry per GPU, in the requested order.
     pub gpus: Vec<OnGpu>,
     /// Warnings that apply to all times.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<Shared>,
 }
 
 /// Predicts the step of `profile` with every method. A method other than `Auto` in `options.method` is the user's

@@ -15,18 +15,22 @@
 
 mod convolution;
 mod demand;
+mod factors;
 mod limits;
+mod prior;
 mod ranges;
+mod table;
 mod terms;
-
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 pub use convolution::{GROUP_CHANNELS, MOST_TAPS};
-pub use demand::{Demand, Term, Units};
-pub use limits::{EXPONENTIALS, FEW_CHANNELS, FOR_AMPERE, Limits, ON_GPU, TILES, UNALIGNED};
+pub use demand::{Amount, Demand, Units};
+pub use factors::{Factors, Id};
+pub use limits::{Limits, ON_GPU};
+pub use prior::{Prior, Side};
 pub use ranges::{Iterations, StepRanges};
+pub use table::Term;
 pub use terms::demands;
 
 use super::decoded::Decoded;
@@ -39,9 +43,6 @@ use habitat_base::units::{BytesPerSecond, Micros};
 use habitat_step::catalog::{GpuSpec, Vendor};
 use habitat_step::op::{Part, Primitive};
 use habitat_step::profile::{DType, Phase, Precision, Workload};
-
-/// Terms of arithmetic, traffic or latency by name: natural logarithms of time factors.
-pub type Factors = BTreeMap<String, f64>;
 
 /// Share of a measured operator's deviation that carries over to another GPU. An estimate: in three traces of an H100
 /// and an MI300X, operator kinds share 0.9 of it (`habitat-lab evaluate traces`); no operator in such precision was
@@ -61,7 +62,7 @@ pub struct Efficiency {
     pub compute: Factors,
     /// Terms of traffic.
     pub memory: Factors,
-    /// Terms of latency, under a subset of the names of the traffic terms.
+    /// Terms of latency, a subset of those of traffic.
     #[serde(default)]
     pub latency: Factors,
     /// Weight (0 to 1) of the roofline in the geometric mean, for inference on GPUs without [ranges](Self::ranges) of
@@ -93,6 +94,14 @@ pub enum EfficiencyError {
         /// Version found in the file.
         version: u32,
     },
+    /// A term has no factor on this side, or is neither in the table nor a GPU.
+    #[error("unknown term {name:?} of {}", side.name())]
+    Term {
+        /// Name found in the file.
+        name: String,
+        /// Side of the factor.
+        side: Side,
+    },
     /// A factor is out of range.
     #[error("the factor of {0:?} is out of range")]
     Factor(String),
@@ -102,6 +111,13 @@ pub enum EfficiencyError {
     /// The weight of the roofline is invalid.
     #[error("the weight of the roofline is {0}, not from 0 to 1")]
     Roofline(f64),
+}
+
+/// Fields that every version of the file has.
+#[derive(Deserialize)]
+struct Header {
+    format: String,
+    version: u32,
 }
 
 /// Format name in the file.
@@ -115,14 +131,20 @@ impl Efficiency {
     /// # Errors
     /// [`EfficiencyError`] if the format is unsupported or the content damaged.
     pub fn from_json(json: &[u8]) -> Result<Self, EfficiencyError> {
-        let model: Self = serde_json::from_slice(json)?;
-        if model.format != FORMAT || model.version != VERSION {
-            return Err(EfficiencyError::Version { format: model.format, version: model.version });
+        let Header { format, version } = serde_json::from_slice(json)?;
+        if format != FORMAT || version != VERSION {
+            return Err(EfficiencyError::Version { format, version });
         }
-        let factors = [&model.compute, &model.memory, &model.latency];
-        let damaged = factors.into_iter().flatten().find(|(_, factor)| factor.abs() > LARGEST);
-        if let Some((name, _)) = damaged {
-            return Err(EfficiencyError::Factor(name.clone()));
+        let model: Self = serde_json::from_slice(json)?;
+        for side in Side::ALL {
+            for (id, factor) in model.factors(side).iter() {
+                if id.prior(side).is_none() || !model.is_known(&id) {
+                    return Err(EfficiencyError::Term { name: id.name().into_owned(), side });
+                }
+                if factor.abs() > LARGEST {
+                    return Err(EfficiencyError::Factor(id.name().into_owned()));
+                }
+            }
         }
         if !(0.0..=1.0).contains(&model.roofline) {
             return Err(EfficiencyError::Roofline(model.roofline));
@@ -134,6 +156,27 @@ impl Efficiency {
             return Err(EfficiencyError::Steps);
         }
         Ok(model)
+    }
+
+    /// Terms of a side.
+    pub const fn factors(&self, side: Side) -> &Factors {
+        match side {
+            Side::Compute => &self.compute,
+            Side::Memory => &self.memory,
+            Side::Latency => &self.latency,
+        }
+    }
+
+    /// Whether a name that is not in the table can be that of a GPU: names of GPUs have a digit or a dash, unless steps
+    /// were measured on them.
+    fn is_known(&self, id: &Id) -> bool {
+        match id {
+            Id::Board(slug) => {
+                let is_model = |letter: char| letter == '-' || letter.is_ascii_digit();
+                slug.as_str().contains(is_model) || self.steps.boards.contains_key(slug.as_str())
+            }
+            _ => true,
+        }
     }
 
     /// 80 % range of measured over predicted step time from shapes; `None` if too few steps were measured.
@@ -194,11 +237,11 @@ impl Efficiency {
 
     /// Parts of an operation in this arithmetic, with their terms summed.
     pub(crate) fn asked(&self, demands: &[Demand], arithmetic: Option<Precision>) -> Vec<Asked> {
-        let sum = |factors: &Factors, terms: &[Term]| -> f64 {
-            terms.iter().map(|(name, amount)| factors.get(name).copied().unwrap_or(0.0) * amount).sum()
+        let sum = |factors: &Factors, terms: &[Amount]| -> f64 {
+            terms.iter().map(|(term, amount)| factors.get(*term).unwrap_or(0.0) * amount).sum()
         };
         let is_new =
-            |factors: &Factors, terms: &[Term]| terms.first().is_some_and(|(name, _)| !factors.contains_key(name));
+            |factors: &Factors, terms: &[Amount]| terms.first().is_some_and(|(term, _)| factors.get(*term).is_none());
         demands
             .iter()
             .map(|demand| Asked {
@@ -211,7 +254,7 @@ impl Efficiency {
                 compute: sum(&self.compute, &demand.compute),
                 memory: sum(&self.memory, &demand.memory),
                 latency: sum(&self.latency, &demand.memory),
-                on_gpu: ON_GPU.map(|name| self.compute.get(name).copied().unwrap_or(0.0)),
+                on_gpu: ON_GPU.map(|term| self.compute.get(term).unwrap_or(0.0)),
                 is_far: is_new(&self.compute, &demand.compute) || is_new(&self.memory, &demand.memory),
             })
             .collect()
@@ -219,13 +262,10 @@ impl Efficiency {
 
     /// Terms and rates of a GPU.
     pub fn board<'a>(&self, rates: &'a Rates<'a>) -> Board<'a> {
-        let sum = |factors: &Factors| -> f64 {
-            gpu_terms(rates.gpu).iter().map(|name| factors.get(name).copied().unwrap_or(0.0)).sum()
-        };
         Board {
             rates,
-            compute: sum(&self.compute),
-            memory: sum(&self.memory),
+            compute: self.compute.of_gpu(rates.gpu),
+            memory: self.memory.of_gpu(rates.gpu),
             // Terms of a GPU with measured steps are relative to the rule-based bandwidth that they were fitted with.
             bandwidth: if self.steps.boards.contains_key(rates.gpu.slug.as_str()) {
                 rates.trained_streaming.value
@@ -265,15 +305,6 @@ pub fn is_mixed(operations: &[Decoded<'_>]) -> bool {
 /// Roofline time of an operation; `None` without usable shapes.
 pub fn roofline_of(decoded: &Decoded<'_>, rates: &Rates<'_>) -> Option<Micros> {
     decoded.work.as_ref().map(|work| roofline(rates, work, decoded.dtype.as_ref(), decoded.arithmetic))
-}
-
-/// Names of a GPU's terms: its generation and its slug.
-pub fn gpu_terms(gpu: &GpuSpec) -> [String; 2] {
-    let generation = match gpu.compute_capability {
-        Some((major, minor)) => format!("compute capability {major}.{minor}"),
-        None => gpu.architecture.clone(),
-    };
-    [generation, gpu.slug.to_string()]
 }
 
 /// GPU with its terms summed.

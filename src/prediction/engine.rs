@@ -5,8 +5,9 @@ use super::blackbox::{self, OperatorTotals};
 use super::communication::Communication;
 use super::decoded::{Decoded, step_operations};
 use super::error::PredictError;
+use super::finding::Finding;
 use super::habitat::HabitatTimes;
-use super::host::{self, Host};
+use super::host::Host;
 use super::kernelwise::KernelWise;
 use super::learned::{LearnedTime, Models, StepColumns};
 use super::memory::MemoryNeed;
@@ -22,7 +23,6 @@ use super::step::{Context, predict_one};
 use super::transformer::Layers;
 use super::uncounted;
 use super::unshaped::Unshaped;
-use super::warning::Warning;
 use habitat_base::text;
 use habitat_base::units::{Flops, GpuSlug, Micros, SHORTEST_STEP_US};
 use habitat_step::catalog::{Catalog, GpuSpec};
@@ -139,9 +139,12 @@ impl<'a> Prepared<'a> {
         }
         let untold = || options.host.note(profile, Micros::ZERO).into_iter().collect();
         let mut notes = base.map_or_else(untold, |base| base.notes);
-        notes.extend(host::launched_note(profile).filter(|_| origin.is_none() && options.host == Host::AsRecorded));
+        let execution = profile.step.as_ref().and_then(|step| step.execution);
+        let launched = execution.filter(|_| origin.is_none() && options.host == Host::AsRecorded);
+        notes.extend(launched.map(|execution| Finding::NoLaunches { execution }));
         let runs_tf32 = targets.iter().any(|gpu| gpu.gpu.runs_tf32());
-        notes.extend(tf32_assumed(profile, decoded, options.precision).filter(|_| runs_tf32));
+        let assumed = runs_tf32 && is_tf32_assumed(profile, decoded, options.precision);
+        notes.extend(assumed.then_some(Finding::Tf32Assumed));
         let mut workload = profile.workload.clone();
         if let Some(change) = change {
             notes.splice(0..0, change.notes(decoded).into_iter().chain(change.kept_on(&keeping)));
@@ -210,7 +213,7 @@ impl Prepared<'_> {
         for mut other in others.predictions {
             let own = predictions.iter_mut().find(|prediction| prediction.gpu.slug == other.gpu.slug);
             if let Some(own) = own.filter(|own| other.step.mid().get() > own.step.mid().get()) {
-                other.notes.insert(0, AS_TF32.to_owned());
+                other.notes.insert(0, Finding::AsTf32);
                 *own = other;
             }
         }
@@ -220,7 +223,7 @@ impl Prepared<'_> {
 
 impl Prediction {
     /// Adds the reason that the GPU keeps the recorded precision, otherwise the change that applies.
-    fn note_precision(&mut self, refused: Option<String>, change: Option<&Change>) {
+    fn note_precision(&mut self, refused: Option<Finding>, change: Option<&Change>) {
         self.keeps_precision = refused.is_some();
         self.precision_note = refused.or_else(|| change.map(Change::note));
         self.notes.splice(0..0, self.precision_note.clone());
@@ -237,18 +240,11 @@ fn in_32_bits(profile: &Profile, precision: Precision) -> Profile {
     changed
 }
 
-/// Note for an FP32 step that is predicted as in TF32.
-const AS_TF32: &str =
-    "predicted as in TF32: the FP32 models predict a shorter time, but TF32 is never slower than FP32";
-
-/// Note that PyTorch's defaults decide which operations run in TF32, if the recording does not show it and it matters.
-fn tf32_assumed(profile: &Profile, decoded: &[Decoded<'_>], asked: Option<Precision>) -> Option<String> {
+/// Whether PyTorch's defaults decide which operations run in TF32: the recording does not show it and it matters.
+fn is_tf32_assumed(profile: &Profile, decoded: &[Decoded<'_>], asked: Option<Precision>) -> bool {
     let is_known = profile.recording.as_ref().is_some_and(|recording| recording.tf32_known);
     let is_fp32 = asked.or(profile.workload.precision).is_none_or(|precision| precision == Precision::Fp32);
-    let is_assumed = is_fp32 && (asked.is_some() || !is_known);
-    (is_assumed && decoded.iter().any(Decoded::is_in_tf32)).then(|| {
-        "assuming PyTorch's defaults: FP32 convolutions and recurrent layers run in TF32 on GPUs that have it, matrix products in FP32. --precision fp32-strict predicts without TF32, tf32 with TF32 throughout".to_owned()
-    })
+    is_fp32 && (asked.is_some() || !is_known) && decoded.iter().any(Decoded::is_in_tf32)
 }
 
 /// Requested GPUs, or all.
@@ -296,7 +292,7 @@ fn of_every_gpu(
     base: Option<&Base>,
     communication: Option<&Communication>,
     unshaped: Option<Unshaped>,
-) -> Vec<Warning> {
+) -> Vec<Finding> {
     let communicates = match base {
         Some(base) => base.warnings.clone(),
         None => communication.map_or_else(Vec::new, |communication| communication.warnings(None)),

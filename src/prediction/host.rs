@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::warning::{Warning, WarningKind};
+use super::finding::{Finding, WaitCounts};
 use habitat_base::units::Micros;
 use habitat_step::profile::Profile;
 
@@ -67,44 +67,26 @@ impl Host {
 
     /// Note on the recorded waiting; `None` if there was none. With [`Host::KeepsUp`] it also reports that the
     /// recording lacks the wait.
-    pub(super) fn note(self, profile: &Profile, waiting: Micros) -> Option<String> {
+    pub(super) fn note(self, profile: &Profile, waiting: Micros) -> Option<Finding> {
         let step = profile.measured_step()?;
+        let recorded = profile.step.as_ref();
         if waiting.get() <= 0.0 {
-            let is_told = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
-            let is_silent = self == Self::AsRecorded || is_told;
-            return (!is_silent)
-                .then(|| "the wait for the CPU was not recorded, so it cannot be removed from the step".to_owned());
+            let is_unknown = recorded.is_none_or(|step| step.device_busy.is_none());
+            return (self == Self::KeepsUp && is_unknown).then_some(Finding::UnknownWait);
         }
-        let (share, waiting) = (waiting / step * 100.0, waiting.as_millis());
-        let fate = match self {
-            Self::AsRecorded if profile.step.as_ref().is_some_and(|step| step.profiled) => PROFILED,
-            Self::AsRecorded => "kept unchanged on every GPU",
-            Self::KeepsUp => "left out on every GPU",
+        let counts = match self {
+            Self::AsRecorded if recorded.is_some_and(|step| step.profiled) => WaitCounts::Profiled,
+            Self::AsRecorded => WaitCounts::Kept,
+            Self::KeepsUp => WaitCounts::LeftOut,
         };
-        Some(format!("GPU idle, waiting for the CPU: {waiting:.2} ms of each step ({share:.0} %); {fate}"))
+        Some(Finding::CpuWait { wait_us: waiting, share: waiting / step, counts })
     }
 
     /// Warning for steps predicted without host wait.
-    pub(super) fn warning(self) -> Option<Warning> {
-        (self == Self::KeepsUp).then(|| Warning {
-            kind: WarningKind::HostKeepsUp,
-            text: "assuming the CPU keeps up, as with CUDA graphs or a data loader that is never late: GPU time only"
-                .to_owned(),
-        })
+    pub(super) fn warning(self) -> Option<Finding> {
+        (self == Self::KeepsUp).then_some(Finding::HostKeepsUp)
     }
 }
-
-/// Note on waiting in a step recorded with a profiler; the figures are those of `HOST_LAUNCH_US`.
-const PROFILED: &str = "kept unchanged on every GPU, but the profiler slowed the CPU (8 to 110 µs per launch in 18 public traces): the real wait is shorter, and ranges reach down to GPU time alone";
-
-/// Note for a step that is predicted from shapes and whose operations are not launched one by one.
-pub(super) fn launched_note(profile: &Profile) -> Option<String> {
-    let execution = profile.step.as_ref()?.execution?;
-    Some(format!("runs as {}: no minimum time per launched operation", execution.words()))
-}
-
-/// Note for a recorded step without its wait for the host.
-pub(super) const DERIVED: &str = "derived, not measured: GPU busy time of the step recorded here";
 
 /// Host time per operation of eager `PyTorch`, in microseconds, without a profiler. An estimate just above the minimum
 /// of `HOST_LAUNCH_US`. The only two hosts measured without a profiler, both rented machines, took 22 to 49 µs per

@@ -3,7 +3,7 @@
 
 use super::candidates::known;
 use super::choice::predict;
-use super::{Estimate, OperationPrediction, Options, PredictError, Prediction, StepTime};
+use super::{Estimate, Finding, OperationPrediction, Options, PredictError, Prediction, StepTime};
 use habitat_base::units::{GpuSlug, Micros, OpenRange, Range};
 use habitat_step::catalog::hypothetical::{Changes, Figure};
 use habitat_step::catalog::{Catalog, GpuSpec};
@@ -117,9 +117,6 @@ fn on_real(real: &Prediction, unchanged: &Prediction, mut changed: Prediction) -
             time.range = all(time.range, there / before);
         }
     }
-    changed.notes.insert(
-        0,
-        "hypothetical GPU: the step on the real one, scaled by the predicted effect of the change".to_owned(),
-    );
+    changed.notes.insert(0, Finding::HypotheticalStep);
     changed
 }

@@ -23,6 +23,7 @@ mod error;
 pub mod estimate;
 mod facts;
 pub mod features;
+pub mod finding;
 mod gaussian;
 mod gpu;
 pub mod habitat;
@@ -58,13 +59,13 @@ pub mod suggest;
 pub mod transformer;
 mod uncounted;
 mod unshaped;
-pub mod warning;
 pub mod wave;
 
 pub use choice::predict;
 pub use communication::communicates;
 pub use error::PredictError;
 pub use estimate::{Estimate, MethodShare, OperationPrediction, StepTime};
+pub use finding::{Finding, Severity, Shared};
 pub use gpu::GpuFacts;
 pub use habitat_step::catalog::Vendor;
 pub use host::Host;
@@ -74,7 +75,6 @@ pub use options::Options;
 pub use origin::origin;
 pub use predictions::{AtBatch, Prediction, Predictions};
 pub use sharding::Sharding;
-pub use warning::{Warning, WarningKind};
 pub use wave::WaveForm;
 
 /// Re-exported for modules that may use predictions but not profiles.

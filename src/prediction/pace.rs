@@ -2,11 +2,10 @@
 
 use super::base::Base;
 use super::estimate::{Estimate, OperationPrediction, StepTime};
+use super::finding::Finding;
 use super::host::{LAUNCH_US, with_host};
 use super::method::Method;
 use super::rate::{HOST_LAUNCH_US, STEP_LAUNCH_US};
-use super::warning::{WAITS_FOR_DATA, Warning, WarningKind};
-use habitat_base::text;
 use habitat_base::units::{Micros, Range};
 use habitat_step::profile::{Phase, Profile};
 
@@ -49,7 +48,7 @@ impl<'a> Pace<'a> {
     }
 
     /// Step with the recorded wait for the host, plus the wait for its data. Measured steps are unchanged.
-    pub(super) fn as_recorded(&self, step: StepTime) -> (StepTime, Micros, Vec<Warning>) {
+    pub(super) fn as_recorded(&self, step: StepTime) -> (StepTime, Micros, Vec<Finding>) {
         let (step, mut warnings) = self.paced(step);
         let StepTime::Predicted(mut estimate) = step else { return (step, Micros::ZERO, warnings) };
         let wait = data_wait(self.profile, estimate.range.mid);
@@ -66,7 +65,7 @@ impl<'a> Pace<'a> {
     }
 
     /// Step at the host's pace, without its data loader.
-    fn paced(&self, step: StepTime) -> (StepTime, Vec<Warning>) {
+    fn paced(&self, step: StepTime) -> (StepTime, Vec<Finding>) {
         let waiting = self.base.map_or(Micros::ZERO, |base| base.host_idle);
         let is_bound = waiting.get() > 0.0 && waiting / step.mid() >= WAITING;
         let hosts = HOST_LAUNCH_US.map(|each| Micros::known(each * self.launches));
@@ -101,20 +100,10 @@ impl<'a> Pace<'a> {
     }
 }
 
-fn warning(profile: &Profile, base: &Base) -> Option<Warning> {
-    let recorded = profile.measured_step()?;
-    let reach = if base.host_idle / recorded >= WAITING {
-        "the recorded step".to_owned()
-    } else {
-        format!("{:.0} µs per launch", HOST_LAUNCH_US[1])
-    };
-    let digits = if recorded.as_millis() < 99.95 { 2 } else { 1 };
-    let text = format!(
-        "CPU-bound: the GPU is idle {:.digits$} of the {:.digits$} ms of the recorded step, and a faster GPU will not help much. Low end of each range: no waiting; high end: at least {reach}",
-        base.host_idle.as_millis(),
-        recorded.as_millis(),
-    );
-    Some(Warning { kind: WarningKind::HostBound, text })
+fn warning(profile: &Profile, base: &Base) -> Option<Finding> {
+    let (idle_us, step_us) = (base.host_idle, profile.measured_step()?);
+    let launch_us = (idle_us / step_us < WAITING).then_some(HOST_LAUNCH_US[1]);
+    Some(Finding::HostBound { idle_us, step_us, launch_us })
 }
 
 /// Share of a step below which waiting for data gets no warning.
@@ -144,23 +133,12 @@ pub(super) fn loads(profile: &Profile) -> bool {
     loader_period(profile).is_some() || recorded_wait(profile).is_some()
 }
 
-fn waits_for_data(profile: &Profile, wait: Micros) -> Warning {
-    let rest = "ranges reach down to the step without this wait; --host keeps-up leaves it out";
-    let text = match loader_period(profile) {
-        Some(period) => format!(
-            "{WAITS_FOR_DATA}the DataLoader's workers deliver a batch every {:.2} ms, and shorter steps wait for them; {rest}",
-            period.as_millis()
-        ),
-        None => format!(
-            "{WAITS_FOR_DATA}the DataLoader delayed each recorded step by {:.2} ms, which is added on every GPU; {rest}",
-            wait.as_millis()
-        ),
-    };
-    Warning { kind: WarningKind::WaitsForData, text }
+fn waits_for_data(profile: &Profile, wait_us: Micros) -> Finding {
+    loader_period(profile).map_or(Finding::LateData { wait_us }, |period_us| Finding::SlowLoader { period_us })
 }
 
 /// Step at the pace of a host of which only the number of launches is known.
-fn unrecorded(step: Estimate, launches: f64, [least, usual]: [Micros; 2]) -> (Estimate, Option<Warning>) {
+fn unrecorded(step: Estimate, launches: f64, [least, usual]: [Micros; 2]) -> (Estimate, Option<Finding>) {
     // The step takes the longer of both; the range includes a host that keeps up.
     let (paced, _) = with_host(step.range.mid.get(), launches * LAUNCH_US);
     let longer = if step.range.mid.get() > 0.0 { paced / step.range.mid.get() } else { 1.0 };
@@ -169,17 +147,11 @@ fn unrecorded(step: Estimate, launches: f64, [least, usual]: [Micros; 2]) -> (Es
     if step.range.mid.get() <= 0.0 || step.range.mid.get() >= SHORT_US * launches {
         return (step, None);
     }
-    let text = format!(
-        "CPU-bound: {} operations take less than {SHORT_US:.0} µs each on the GPU, and a CPU launches one in {:.0} to {:.0} µs, all in {:.2} to {:.2} ms (estimated). Times are at least the shorter launch time. Low end of each range: GPU time alone, as with CUDA graphs; high end: at least the longer launch time",
-        text::grouped(launches),
-        HOST_LAUNCH_US[0],
-        HOST_LAUNCH_US[1],
-        least.as_millis(),
-        usual.as_millis()
-    );
+    let (launch_us, host_us) = (HOST_LAUNCH_US, [least, usual]);
+    let warning = Finding::LaunchBound { launches: launches as u64, launch_us, host_us };
     let Range { low, mid, high } = step.range;
     let step = Estimate { range: Range { low, mid: mid.max(least), high: high.max(usual) }, ..step };
-    (step, Some(Warning { kind: WarningKind::HostBound, text }))
+    (step, Some(warning))
 }
 
 /// Launches in a step: recorded kernels, otherwise operations that take time.

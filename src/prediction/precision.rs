@@ -19,6 +19,7 @@ use habitat_step::profile::{DType, Mode, Operation, Phase, Precision, Profile, W
 use super::decoded::Decoded;
 use super::efficiency::{Board, Efficiency, WithTf32};
 use super::estimate::{Estimate, OperationPrediction};
+use super::finding::Finding;
 use super::rate::Rates;
 use super::roofline::roofline;
 use habitat_step::op::name::{self, Form, Name, NormalisationForm};
@@ -28,9 +29,6 @@ use habitat_step::op::{ALLOW_TF32, Arithmetic, Family, Work};
 const CHANGED_STEP_ERROR: f64 = 0.161;
 /// Mean error without a change of precision: Habitat's over all pairs of GPUs.
 const SAME_STEP_ERROR: f64 = 0.118;
-
-/// Maximum number of GPUs named in a note.
-const GPUS_NAMED: usize = 6;
 
 /// Conversion from the recorded precision to the requested one.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,8 +103,8 @@ impl Change {
     }
 
     /// Note for every converted prediction.
-    pub(super) fn note(&self) -> String {
-        format!("predicted in {}, recorded in {}", self.to, self.from)
+    pub(super) fn note(&self) -> Finding {
+        Finding::ConvertedPrecision { from: self.from, to: self.to }
     }
 
     /// Effect of the change on the memory of the step; `None` if the numbers are as wide as before.
@@ -141,13 +139,9 @@ impl Change {
     }
 
     /// Notes that apply to every GPU.
-    pub(super) fn notes(&self, decoded: &[Decoded<'_>]) -> Vec<String> {
+    pub(super) fn notes(&self, decoded: &[Decoded<'_>]) -> Vec<Finding> {
         let &Self { from, to, recorded, .. } = self;
-        let source = if recorded { "as recorded" } else { "inferred from element types" };
-        let mut notes = vec![format!(
-            "precision changed from {from} ({source}) to {to} by each GPU's rates and element sizes (Daydream's rule; mean error {:.1} % in Habitat), ranges widened",
-            CHANGED_STEP_ERROR * 100.0
-        )];
+        let mut notes = vec![Finding::PrecisionChanged { from, recorded, to, mean_error: CHANGED_STEP_ERROR }];
         let casts = |told: bool| -> u64 {
             let of = |one: &&Decoded<'_>| name::is_cast(&one.operation.name) && casts::is_told(one) == told;
             decoded.iter().filter(of).map(|one| u64::from(one.operation.count)).sum()
@@ -155,9 +149,8 @@ impl Change {
         if mixes(from) && !mixes(to) {
             match (casts(true), casts(false)) {
                 (0, 0) => {}
-                (0, untold) => notes
-                    .push(format!("{untold} recorded copies may be casts that {to} does not need; they still count")),
-                (told, _) => notes.push(format!("{told} recorded casts are left out: {to} does not need them")),
+                (0, copies) => notes.push(Finding::PossibleCasts { copies, to }),
+                (casts, _) => notes.push(Finding::CastsDropped { casts, to }),
             }
         }
         if autocasts(to) && is_wide(from) {
@@ -166,12 +159,9 @@ impl Change {
                 let casts = changed.as_ref().map_or(0.0, |changed| changed.casts.iter().sum());
                 casts * f64::from(one.operation.count)
             });
-            let moved = elements.sum::<f64>() * casts::BYTES / 1e6;
-            notes.push(format!(
-                "casts that {to} adds are estimated by the rules of PyTorch's autocast: {moved:.1} MB, counted with the operations that need them"
-            ));
+            notes.push(Finding::CastsAdded { bytes: Bytes::known(elements.sum::<f64>() * casts::BYTES), to });
         } else if mixes(to) && !mixes(from) {
-            notes.push(format!("casts that {to} would add are not recorded and not counted"));
+            notes.push(Finding::CastsMissing { to });
         }
         notes
     }
@@ -184,28 +174,22 @@ impl Change {
     }
 
     /// Note listing the GPUs that keep the recorded precision; `None` if all change.
-    pub(super) fn kept_on(&self, refused: &[&GpuSpec]) -> Option<String> {
-        let shown = refused.iter().take(GPUS_NAMED).map(|gpu| gpu.slug.as_str()).collect::<Vec<_>>().join(", ");
-        let more = match refused.len().saturating_sub(GPUS_NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        (!refused.is_empty())
-            .then(|| format!("no {} tensor cores, so predicted in {}: {shown}{more}", self.to, self.from))
+    pub(super) fn kept_on(&self, refused: &[&GpuSpec]) -> Option<Finding> {
+        let gpus = refused.iter().map(|gpu| gpu.slug.clone()).collect();
+        (!refused.is_empty()).then_some(Finding::PrecisionKeptOn { from: self.from, to: self.to, gpus })
     }
 
     /// Reason that `gpu` cannot run in the requested precision, if it cannot.
-    pub(super) fn refused_by(&self, gpu: &GpuSpec) -> Option<String> {
-        let peak = &gpu.peak;
-        let (name, rate) = match self.to {
+    pub(super) fn refused_by(&self, gpu: &GpuSpec) -> Option<Finding> {
+        let (peak, &Self { from, to, .. }) = (&gpu.peak, self);
+        let (dtype, rate) = match to {
             Precision::Fp32 | Precision::Fp32Strict => return None,
             Precision::Tf32 | Precision::Tf32Products => ("tf32", peak.tf32_tensor.filter(|_| gpu.runs_tf32())),
             Precision::AmpFp16 | Precision::Fp16 => ("fp16", peak.fp16_tensor),
             Precision::AmpBf16 | Precision::Bf16 => ("bf16", peak.bf16_tensor),
             Precision::Fp8 => ("fp8", peak.fp8_tensor),
         };
-        rate.is_none()
-            .then(|| format!("{} has no {name} tensor cores: predicted in {}, not in {}", gpu.slug, self.from, self.to))
+        rate.is_none().then(|| Finding::PrecisionKept { gpu: gpu.slug.clone(), dtype, from, to })
     }
 
     /// Scales the predictions of one GPU, operation by operation, with the reason if it `explains`. Returns a note.
@@ -215,7 +199,7 @@ impl Change {
         (decoded, efficiency): (&[Decoded<'_>], Option<&Efficiency>),
         operations: &mut [OperationPrediction],
         explains: bool,
-    ) -> Option<String> {
+    ) -> Option<Finding> {
         let board = efficiency.map(|model| model.board(rates));
         let (mut all, mut unknown) = (Micros::ZERO, Micros::ZERO);
         for ((decoded, changed), prediction) in decoded.iter().zip(&self.operations).zip(operations) {
@@ -237,10 +221,7 @@ impl Change {
             }
         }
         let share = if all.get() > 0.0 { unknown / all } else { 0.0 };
-        (share > 0.01).then(|| {
-            let share = share * 100.0;
-            format!("{share:.0} % of the device time is in operators without shapes: kept as in {}", self.from)
-        })
+        (share > 0.01).then_some(Finding::ShapelessOperators { share, from: self.from })
     }
 
     /// Time in the requested precision over time in the recorded one.

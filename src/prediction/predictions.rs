@@ -1,12 +1,12 @@
 //! Predictions of a workload: one per GPU, with what qualifies them.
 
 use super::estimate::{Estimate, MethodShare, OperationPrediction, StepTime};
+use super::finding::{Finding, Shared, Waits, distinct};
 use super::gpu::GpuFacts;
 use super::host::Host;
 use super::memory::MemoryFit;
 use super::method::Method;
 use super::transformer::TransformerStep;
-use super::warning::{WAITS_FOR_DATA, Warning, WarningKind, distinct};
 use habitat_base::units::{Micros, OpenRange, SamplesPerSecond};
 use habitat_step::profile::{Origin, Workload};
 
@@ -24,54 +24,32 @@ pub struct Predictions {
     /// One prediction per GPU, in the requested order.
     pub predictions: Vec<Prediction>,
     /// Notes on all of them.
-    pub notes: Vec<String>,
+    pub notes: Vec<Finding>,
 }
 
 impl Predictions {
-    /// Warnings of all predictions without duplicates, with the number of GPUs if not all are affected.
-    pub fn warnings(&self) -> Vec<Warning> {
-        let named = |(warning, of): (&Warning, String)| {
-            let text = match warning.text.strip_prefix(WAITS_FOR_DATA) {
-                Some(rest) => format!("{WAITS_FOR_DATA}{}; {rest}", self.waits(&of)),
-                None if of.is_empty() => warning.text.clone(),
-                None => format!("on {of}: {}", warning.text),
-            };
-            Warning { kind: warning.kind, text }
-        };
-        self.distinct().map(named).collect()
-    }
-
-    /// Short forms of the warnings.
-    pub fn brief_warnings(&self) -> Vec<String> {
-        let named = |(warning, of): (&Warning, String)| match warning.kind.brief() {
-            brief if of.is_empty() => brief.to_owned(),
-            brief => format!("{brief} ({of})"),
-        };
-        self.distinct().map(named).collect()
-    }
-
-    /// Time and share that the affected GPUs wait for data: "6.84 ms per step, 74 to 88 % of the step on 99 of 108 GPUs".
-    fn waits(&self, of: &str) -> String {
-        let waits = |one: &&Prediction| one.warnings.iter().any(|it| it.kind == WarningKind::WaitsForData);
-        let span = |of_one: &dyn Fn(&Prediction) -> f64, digits: usize| {
-            let values = self.predictions.iter().filter(waits).map(of_one);
-            let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), one| (low.min(one), high.max(one)));
-            let [low, high] = [low, high].map(|end| format!("{end:.digits$}"));
-            if low == high { low } else { format!("{low} to {high}") }
-        };
-        let time = span(&|one| one.host_idle.as_millis(), 2);
-        let share = span(&|one| (one.host_idle / one.step.mid() * 100.0).min(100.0), 0);
-        let on = if of.is_empty() { String::new() } else { format!(" on {of}") };
-        format!("{time} ms per step, {share} % of the step{on}")
-    }
-
-    /// Each warning with the number of affected GPUs in words, empty if all are.
-    fn distinct(&self) -> impl Iterator<Item = (&Warning, String)> {
-        let all = self.predictions.len();
+    /// Warnings of all predictions without duplicates, with the GPUs that they concern.
+    pub fn warnings(&self) -> Vec<Shared> {
         let found = distinct(self.predictions.iter().map(|prediction| prediction.warnings.as_slice()));
-        found.into_iter().map(move |(warning, times)| {
-            (warning, if times < all { format!("{times} of {all} GPUs") } else { String::new() })
-        })
+        let shared = |(finding, gpus): (&Finding, usize)| Shared {
+            finding: finding.clone(),
+            gpus,
+            of_gpus: self.predictions.len(),
+            waits: finding.is_of_data().then(|| self.waits()),
+        };
+        found.into_iter().map(shared).collect()
+    }
+
+    /// Time and share that the GPUs wait that wait for data.
+    fn waits(&self) -> Waits {
+        let waiting = || self.predictions.iter().filter(|one| one.warnings.iter().any(Finding::is_of_data));
+        let span = |of: &dyn Fn(&Prediction) -> f64| {
+            waiting().map(of).fold([f64::INFINITY, 0.0_f64], |[low, high], one| [low.min(one), high.max(one)])
+        };
+        Waits {
+            idle_us: span(&|one| one.host_idle.get()).map(Micros::known),
+            idle_share: span(&|one| (one.host_idle / one.step.mid()).min(1.0)),
+        }
     }
 }
 
@@ -103,19 +81,19 @@ pub struct Prediction {
     /// Parts that tensor and pipeline parallel GPUs can divide; `None` for inference, and without attention layers.
     pub transformer: Option<TransformerStep>,
     /// Note on a converted precision, or why the requested one is not predicted; `None` if none was requested.
-    pub precision_note: Option<String>,
+    pub precision_note: Option<Finding>,
     /// Whether the step keeps the recorded precision, because the GPU has no rate for the requested one.
     pub keeps_precision: bool,
     /// Warnings to show wherever the step appears.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<Finding>,
     /// Uncertainties and fallbacks behind the numbers.
-    pub notes: Vec<String>,
+    pub notes: Vec<Finding>,
 }
 
 impl Prediction {
-    /// Note on the wide range of a step in 16 or 8 bits on an AMD GPU; `None` for other steps.
-    pub fn narrow_on_amd(&self) -> Option<&str> {
-        self.notes.iter().map(String::as_str).find(|note| *note == super::notes::NARROW_ON_AMD)
+    /// Whether it is a step in 16 or 8 bits on an AMD GPU, with a wide range.
+    pub fn is_narrow_on_amd(&self) -> bool {
+        self.notes.contains(&Finding::NarrowOnAmd)
     }
 
     /// Share of the device time that fitted lines predict, 0 to 1.

@@ -3,8 +3,9 @@
 use super::base::Base;
 use super::decoded::Decoded;
 use super::estimate::{Estimate, MethodShare, OperationPrediction, StepTime};
+use super::finding::Finding;
 use super::gpu::GpuFacts;
-use super::host::{self, Host};
+use super::host::Host;
 use super::learned::{self, Answering};
 use super::memory::{Fits, MemoryFit, MemoryNeed};
 use super::method::{Method, MethodChoice};
@@ -16,7 +17,6 @@ use super::rate::Rates;
 use super::route::{Fitted, Route};
 use super::shares::{self, device_time, far_share, shares, sum_of, update_share};
 use super::transformer::Layers;
-use super::warning::{Warning, WarningKind};
 use habitat_base::units::{Micros, Range};
 use habitat_step::catalog::{GpuSpec, Vendor};
 use habitat_step::profile::{Profile, Workload};
@@ -32,7 +32,7 @@ pub(super) struct Context<'a> {
     /// Layers that GPUs can share.
     pub(super) layers: Option<&'a Layers>,
     /// Warnings for the times of every GPU.
-    pub(super) warnings: &'a [Warning],
+    pub(super) warnings: &'a [Finding],
     /// Whether predictions of operations are left out.
     pub(super) steps_only: bool,
 }
@@ -107,13 +107,13 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     if let Some(fitted) = route.fitted.as_ref().filter(|_| measured.is_none()) {
         notes.extend(notes::of_lines(fitted, &shares));
     }
-    notes.extend(narrow_on_amd.then(|| notes::NARROW_ON_AMD.to_owned()));
+    notes.extend(narrow_on_amd.then_some(Finding::NarrowOnAmd));
     notes.splice(0..0, taken_over);
     if measured.is_some() && left_out.get() > 0.0 {
-        notes.insert(0, host::DERIVED.to_owned());
+        notes.insert(0, Finding::BusyTime);
     }
     let mut memory = need.changed(change, &profile.workload).fit(rates);
-    if warnings.iter().any(|warning| warning.kind == WarningKind::Sharded) {
+    if warnings.iter().any(Finding::is_sharded) {
         may_fit(&mut memory, need);
     }
     Prediction {

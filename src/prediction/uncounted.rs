@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use super::decoded::Decoded;
 use super::estimate::Estimate;
+use super::finding::{Calls, Finding};
 use super::method::Method;
-use super::warning::{Warning, WarningKind};
+use habitat_base::text;
 use habitat_base::units::Range;
 use habitat_step::profile::DType;
 
@@ -14,28 +15,20 @@ use habitat_step::profile::DType;
 const NAMED: usize = 3;
 
 /// Warnings that apply to every GPU.
-pub(super) fn warnings(decoded: &[Decoded<'_>]) -> Vec<Warning> {
+pub(super) fn warnings(decoded: &[Decoded<'_>]) -> Vec<Finding> {
     let has_shapes = |one: &&Decoded<'_>| !one.operation.inputs.is_empty();
-    let uncounted = names(decoded.iter().filter(has_shapes).filter(|one| one.op.is_uncounted()));
-    let doubted = names(decoded.iter().filter(|one| one.op.doubt() > 1.0));
-    let uncounted = uncounted.map(|names| {
-        format!(
-            "unknown FLOPs of {names}, because their shapes are not understood: measured times are scaled within a wide range, and without a measured time the operator is missing from the step"
-        )
-    });
-    let doubted = doubted.map(|names| {
-        format!(
-            "estimated FLOPs of {names}: the lengths of packed sequences are unknown, and the range covers equal to most unequal lengths"
-        )
-    });
     let is_wide = |one: &&Decoded<'_>| matches!(one.dtype, Some(DType::Float64 | DType::Complex128));
-    let wide = names(decoded.iter().filter(|one| one.family.varies_kernels()).filter(is_wide)).map(|names| {
-        format!(
-            "products in float64 ({names}) are predicted at FP32 rates, because the catalog has no FP64 rates: data-centre GPUs take about twice as long, others up to 64 times"
-        )
-    });
-    let warning = |text| Warning { kind: WarningKind::Uncounted, text };
-    uncounted.into_iter().chain(doubted).chain(wide).map(warning).collect()
+    let uncounted = named(decoded.iter().filter(has_shapes).filter(|one| one.op.is_uncounted()));
+    let doubted = named(decoded.iter().filter(|one| one.op.doubt() > 1.0));
+    let wide = named(decoded.iter().filter(|one| one.family.varies_kernels()).filter(is_wide));
+    [
+        uncounted.map(|(operators, more)| Finding::UnknownFlops { operators, more }),
+        doubted.map(|(operators, more)| Finding::EstimatedFlops { operators, more }),
+        wide.map(|(operators, more)| Finding::Float64Products { operators, more }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Widens a time by the uncertainty factor of its arithmetic, both ways.
@@ -44,19 +37,14 @@ pub(super) fn doubted(time: Estimate, doubt: f64) -> Estimate {
     Estimate { range: Range { low: low * (1.0 / doubt), mid, high: high * doubt }, method: Method::BetweenRates }
 }
 
-/// Names of operators with their calls per step; `None` without operators.
-fn names<'a>(decoded: impl Iterator<Item = &'a Decoded<'a>>) -> Option<String> {
+/// Operators with their calls per step, and the number of those not named; `None` without operators.
+fn named<'a>(decoded: impl Iterator<Item = &'a Decoded<'a>>) -> Option<(Vec<Calls>, usize)> {
     let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
     for one in decoded {
         *calls.entry(&one.operation.name).or_default() += u64::from(one.operation.count);
     }
-    let more = match calls.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let named = |(name, calls): (&&str, &u64)| format!("{} (×{calls})", habitat_base::text::clean(name, 60));
-    let listed: Vec<String> = calls.iter().take(NAMED).map(named).collect();
-    (!listed.is_empty()).then(|| listed.join(", ") + &more)
+    let operators = calls.iter().take(NAMED).map(|(name, &calls)| Calls { name: text::clean(name, 60), calls });
+    (!calls.is_empty()).then(|| (operators.collect(), calls.len().saturating_sub(NAMED)))
 }
 
 #[cfg(test)]
@@ -71,28 +59,24 @@ mod tests {
                 r#"{{"format": "habitat-profile", "version": 1, "workload": {{"name": "w", "mode": "inference"}}, "operations": [{operations}]}}"#
             );
             let profile = Profile::from_json(json.as_bytes()).unwrap().0;
-            warnings(&Decoded::all(&profile)).into_iter().map(|warning| warning.text).collect::<Vec<_>>()
+            warnings(&Decoded::all(&profile))
         };
         let found = of(
             r#"{"name": "vllm::unified_attention", "phase": "forward", "count": 32, "inputs": [[128, 8, 64], [128, 8, 64], [128, 8, 64]]},
                {"name": "_C::cutlass_scaled_mm", "phase": "forward", "inputs": [[64, 48], [64, 32], [32, 48]]},
                {"name": "aten::mm", "phase": "forward", "inputs": [[8, 0], [0, 8]]}, {"name": "aten::relu", "phase": "forward"}"#,
         );
-        assert!(
-            found[0].starts_with("unknown FLOPs of _C::cutlass_scaled_mm (×1), vllm::unified_attention (×32),"),
-            "{found:?}"
-        );
-        assert_eq!(found.len(), 1);
+        let called = |name: &str, calls| Calls { name: name.to_owned(), calls };
+        let operators = vec![called("_C::cutlass_scaled_mm", 1), called("vllm::unified_attention", 32)];
+        assert_eq!(found, [Finding::UnknownFlops { operators, more: 0 }]);
         let attributes = r#""attributes": {"max_q": 100, "max_k": 100}"#;
         let inputs = r#""inputs": [[128, 8, 64], [128, 8, 64], [128, 8, 64], [4], [4]]"#;
         let found =
             of(&format!(r#"{{"name": "torch_attn::_varlen_attn", "phase": "forward", {inputs}, {attributes}}}"#));
-        assert!(
-            matches!(&found[..], [one] if one.starts_with("estimated FLOPs of torch_attn::_varlen_attn (×1)")),
-            "{found:?}"
-        );
+        let operators = vec![called("torch_attn::_varlen_attn", 1)];
+        assert_eq!(found, [Finding::EstimatedFlops { operators, more: 0 }]);
         assert!(of(r#"{"name": "aten::mm", "phase": "forward", "inputs": [[8, 4], [4, 8]]}"#).is_empty());
         let found = of(r#"{"name": "aten::mm", "phase": "forward", "inputs": [[8, 4], [4, 8]], "dtype": "float64"}"#);
-        assert!(matches!(&found[..], [one] if one.starts_with("products in float64 (aten::mm (×1))")), "{found:?}");
+        assert_eq!(found, [Finding::Float64Products { operators: vec![called("aten::mm", 1)], more: 0 }]);
     }
 }

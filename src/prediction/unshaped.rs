@@ -6,9 +6,9 @@
 
 use super::decoded::Decoded;
 use super::estimate::Estimate;
+use super::finding::Finding;
 use super::method::{COVERED, Method};
 use super::rate::Rates;
-use super::warning::{Warning, WarningKind};
 use habitat_base::units::{Micros, Range};
 use habitat_step::op::{Arithmetic, Family};
 use habitat_step::profile::DType;
@@ -75,12 +75,7 @@ impl Unshaped {
     }
 
     /// Warning for every time.
-    pub(super) fn warning(self) -> Warning {
-        let of = if self.none { "no shapes were recorded" } else { "shapes are missing" };
-        let text = format!(
-            "{of}: {:.0} % of the device time is in products, convolutions and kernels that may be compute- or memory-bound. On other GPUs the range covers both cases, and the memory need is unknown. Record with record_shapes=True",
-            self.share * 100.0
-        );
-        Warning { kind: WarningKind::NoShapes, text }
+    pub(super) fn warning(self) -> Finding {
+        Finding::NoShapes { all: self.none, share: self.share }
     }
 }

@@ -37,7 +37,6 @@ mod run;
 mod scaling;
 mod screens;
 mod suggest;
-mod sweep;
 #[cfg(unix)]
 mod trace_shapes;
 mod typed;
@@ -48,7 +47,7 @@ use std::io::{self, Write};
 
 use clap::CommandFactory;
 
-use crate::settings::args::{Cli, Command, FileArgs, ModelsCommand, SweepCommand};
+use crate::settings::args::{Cli, Command, FileArgs, ModelsCommand};
 use crate::store::{self, Paths};
 use crate::terminal;
 
@@ -134,9 +133,6 @@ fn command(cli: Cli, out: &mut dyn Write) -> Result<Outcome, CliError> {
         Some(Command::CalibrateScaling(args)) => scaling::run(&args, out)?,
         Some(Command::Collect(args)) => collect::run(&args)?,
         Some(Command::Fit(args)) => fit::run(&args, out)?,
-        Some(Command::Sweep(args)) => match &args.command {
-            SweepCommand::Bandwidth(args) => sweep::bandwidth(args, out)?,
-        },
         Some(Command::Completions(args)) => {
             // Written in one go: the generator panics if its writer fails.
             let mut text = Vec::new();

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use super::format;
 use super::predictions::write_warnings;
 use super::table::{Cell, Column, Table};
+use super::words::{self, Told, joined};
 use habitat_base::text;
 use habitat_base::units::Micros;
+use habitat_prediction::Fits;
 use habitat_prediction::batches::{Basis, GpuSweep, Sweep, SweepRow};
-use habitat_prediction::{Fits, WarningKind};
 
 /// A row for each GPU and batch size.
 pub fn table(sweep: &Sweep) -> Table {
@@ -65,7 +66,7 @@ fn cells(sweep: &Sweep, gpu: &GpuSweep, row: &SweepRow) -> Vec<Cell> {
             step.method,
         ),
         Cell::text(&memory.reason),
-        Cell::text(sweep.warnings.iter().map(|warning| warning.text.as_str()).collect::<Vec<_>>().join("; ")),
+        Cell::text(joined(&sweep.warnings, "; ")),
     ]
 }
 
@@ -149,11 +150,11 @@ pub fn write_text(sweep: &Sweep, with_families: bool, out: &mut dyn Write) -> io
         if let Some(pays) = pays(sweep, gpu) {
             writeln!(out, "{}: {pays}", gpu.gpu.slug)?;
         }
-        for note in &gpu.notes {
+        for note in words::all(&gpu.notes) {
             writeln!(out, "{}: {note}", gpu.gpu.slug)?;
         }
     }
-    for note in &sweep.notes {
+    for note in words::all(&sweep.notes) {
         writeln!(out, "{note}")?;
     }
     Ok(())
@@ -186,8 +187,7 @@ pub fn pays(sweep: &Sweep, gpu: &GpuSweep) -> Option<String> {
     };
     let gain = rate(best) / now;
     // Predicted steps wait as long as the recorded one, but a larger batch takes longer to load.
-    let waits = |kind| matches!(kind, WarningKind::HostBound | WarningKind::WaitsForData);
-    if sweep.warnings.iter().any(|warning| waits(warning.kind)) {
+    if sweep.warnings.iter().any(|warning| warning.is_of_host() || warning.is_of_data()) {
         return Some(
             "unknown whether a larger batch pays off: the step waits for the CPU or its data, and a larger batch may wait longer; --host keeps-up compares GPU time only"
                 .to_owned(),
@@ -202,12 +202,12 @@ pub fn pays(sweep: &Sweep, gpu: &GpuSweep) -> Option<String> {
     ))
 }
 
-/// JSON form with all data (`habitat-batches`, version 1).
+/// JSON form with all data (`habitat-batches`, version 2).
 pub fn json(sweep: &Sweep) -> Value {
     let gpus: Vec<Value> = sweep.gpus.iter().map(|gpu| gpu_json(sweep, gpu)).collect();
     json!({
         "format": "habitat-batches",
-        "version": 1,
+        "version": 2,
         "workload": sweep.workload,
         "host": sweep.host.name(),
         "basis": sweep.basis,
@@ -217,8 +217,8 @@ pub fn json(sweep: &Sweep) -> Value {
             "computed": line.is_computed(),
         })),
         "gpus": gpus,
-        "warnings": sweep.warnings.iter().map(|warning| warning.text.as_str()).collect::<Vec<_>>(),
-        "notes": sweep.notes,
+        "warnings": Told::all(&sweep.warnings),
+        "notes": Told::all(&sweep.notes),
     })
 }
 
@@ -259,6 +259,6 @@ fn gpu_json(sweep: &Sweep, gpu: &GpuSweep) -> Value {
         "largest_batch": gpu.largest,
         "rows": rows,
         "families": families,
-        "notes": gpu.notes,
+        "notes": Told::all(&gpu.notes),
     })
 }

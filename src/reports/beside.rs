@@ -5,10 +5,11 @@ use serde::Serialize;
 
 use super::format;
 use super::parts::{PartJson, gpu_words, part};
+use super::words::plan::accept_names;
 use super::words::{self, Words};
 use habitat_base::text::{clean, duration};
 use habitat_base::units::{Hours, Usd};
-use habitat_planning::plan::{Accept, Beside, Fallback, Objective, Part, Plan, PlanStatus, Risk, accept_names};
+use habitat_planning::plan::{Accept, Beside, Instead, Objective, Part, Plan, PlanStatus, Risk};
 use habitat_planning::pricing::{Doubt, Market, region};
 
 /// An offer that the user would have to accept first.
@@ -29,7 +30,7 @@ pub struct BesideJson<'a> {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FallbackJson {
     /// Event in which it fails, such as `that host is gone`.
-    pub fails_when: String,
+    pub fails_when: &'static str,
     /// Cost of the work if it fails; absent if no other offer meets the limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_cost_usd: Option<f64>,
@@ -42,13 +43,12 @@ pub struct FallbackJson {
 }
 
 impl FallbackJson {
-    pub(crate) fn new(fallback: &Fallback) -> Self {
-        let then = fallback.then.as_ref();
+    pub(crate) fn new(accept: &[Accept], then: Option<&Instead>) -> Self {
         Self {
-            fails_when: fallback.when.words(),
+            fails_when: setback(accept),
             fails_cost_usd: then.map(|then| then.cost.get()),
             fails_hours: then.map(|then| then.hours.get()),
-            fails_with: then.map(|then| then.with.words()),
+            fails_with: then.map(|then| with(accept, then)),
         }
     }
 }
@@ -60,7 +60,7 @@ pub(crate) fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
             accept: beside.accept.iter().map(|accept| accept.name()).collect(),
             what: what(beside),
             part: part(&beside.part),
-            fallback: FallbackJson::new(&beside.fallback),
+            fallback: FallbackJson::new(&beside.accept, beside.then.as_ref()),
         }
     }
     plan.beside.iter().map(one).collect()
@@ -96,7 +96,7 @@ pub fn verdict(plan: &Plan) -> Option<String> {
 
 /// The same with its distance from the limits, and the outcome if an accepted offer fails.
 pub(crate) fn summary(plan: &Plan) -> Option<String> {
-    let fails = plan.fallback.as_ref().map(risk);
+    let fails = fallback(plan);
     let all: Vec<String> = std::iter::once(verdict(plan)?).chain(room(plan)).chain(fails).collect();
     Some(all.join("; "))
 }
@@ -162,6 +162,26 @@ pub fn heading(plan: &Plan) -> &'static str {
     }
 }
 
+/// Event in which the offer fails, to follow `if`.
+pub fn setback(accept: &[Accept]) -> &'static str {
+    match accept {
+        [Accept::Batch] => "it needs as many updates",
+        needs if needs.contains(&Accept::Marketplace) => "that host is gone",
+        needs if needs.contains(&Accept::Spot) => "no spot machine is available",
+        needs if needs.contains(&Accept::Doubted) => "that price is gone",
+        _ => "your program does not run there",
+    }
+}
+
+/// What does the work instead.
+fn with(accept: &[Accept], then: &Instead) -> String {
+    match (&then.with, accept) {
+        (Some(machines), _) => machines.words(),
+        (None, [Accept::Batch]) => "the same machine".to_owned(),
+        (None, _) => "the plan above".to_owned(),
+    }
+}
+
 /// The risks to accept.
 pub fn what(beside: &Beside) -> String {
     words::joined(&beside.risks, ", ")
@@ -179,13 +199,18 @@ pub fn gain(beside: &Beside) -> String {
     )
 }
 
-/// Cost of the work if an accepted offer fails.
-pub fn risk(fallback: &Fallback) -> String {
-    let then = fallback.then.as_ref().map_or_else(
+/// Cost of the work if an offer with accepted risks fails.
+pub fn risk(accept: &[Accept], then: Option<&Instead>) -> String {
+    let then = then.map_or_else(
         || "nothing else meets the limits".to_owned(),
-        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), then.with.words()),
+        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), with(accept, then)),
     );
-    format!("if {}: {then}", fallback.when.words())
+    format!("if {}: {then}", setback(accept))
+}
+
+/// The same for the offer of a plan; `None` if it is firm.
+pub fn fallback(plan: &Plan) -> Option<String> {
+    plan.fallback.as_ref().map(|fallback| risk(&fallback.accept, fallback.then.as_ref()))
 }
 
 /// The flag that accepts the offer.

@@ -1,4 +1,4 @@
-//! Tables and JSON of several methods side by side (`habitat-comparison`, version 1).
+//! Tables and JSON of several methods side by side (`habitat-comparison`, version 2).
 
 use std::io::{self, Write};
 
@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::format;
 use super::predictions::write_warnings;
 use super::table::{Cell, Column, Table};
+use super::words::{Told, joined};
 use habitat_base::text;
 use habitat_base::units::{Micros, Range};
 use habitat_prediction::compare::{Comparison, OnGpu, Validated};
@@ -35,7 +36,7 @@ pub struct ComparisonJson<'a> {
     pub gpus: Vec<GpuJson<'a>>,
     /// Warnings that concern all times; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<&'a str>,
+    pub warnings: Vec<Told>,
 }
 
 /// A method.
@@ -114,7 +115,7 @@ pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
     };
     ComparisonJson {
         format: "habitat-comparison",
-        version: 1,
+        version: 2,
         workload: &comparison.workload,
         origin: comparison.origin.as_ref(),
         host: comparison.host.name(),
@@ -136,7 +137,7 @@ pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
                 disagreement: on.disagreement.as_deref(),
             })
             .collect(),
-        warnings: comparison.warnings.iter().map(|warning| warning.text.as_str()).collect(),
+        warnings: Told::all(&comparison.warnings),
     }
 }
 
@@ -166,7 +167,7 @@ pub fn table(comparison: &Comparison) -> Table {
         Column::text("used", "taken"),
         Column::text("", "warnings"),
     ]);
-    let warnings = comparison.warnings.iter().map(|warning| warning.text.as_str()).collect::<Vec<_>>().join("; ");
+    let warnings = joined(&comparison.warnings, "; ");
     for on in &comparison.gpus {
         if let Some(step) = &on.recorded {
             // A measured step has a median only, no range.

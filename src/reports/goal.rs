@@ -1,7 +1,8 @@
 //! Goal of a plan as names with values, for reports that do not show the command.
 
 use super::format;
-use habitat_planning::plan::{Confidence, Goal, Objective, Plan, Work, accept_names};
+use super::words::plan::accept_names;
+use habitat_planning::plan::{Confidence, Goal, Objective, Plan, Work};
 use habitat_planning::pricing::Tier;
 
 /// The work and the limits, each with its name, without limits that are not set.

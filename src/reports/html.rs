@@ -182,7 +182,7 @@ impl Report<'_> {
             html.push_str(&list(
                 plan.beside
                     .iter()
-                    .map(|one| format!("{}; {} ({})", beside::gain(one), beside::risk(&one.fallback), beside::flag(one))),
+                    .map(|one| format!("{}; {} ({})", beside::gain(one), beside::risk(&one.accept, one.then.as_ref()), beside::flag(one))),
             ));
         }
         html.extend(beside::bargain(plan).map(|line| paragraph("", &line)));
@@ -255,13 +255,14 @@ impl Report<'_> {
 
     fn notes(&self) -> String {
         // A plan repeats the warnings of its predictions.
-        let warnings = self.plan.map_or_else(|| self.predictions.warnings(), |plan| plan.warnings.clone());
-        let warnings: String =
-            warnings.iter().map(|warning| paragraph("warning", &capitalised(&warning.text))).collect();
+        let warnings =
+            self.plan.map_or_else(|| words::all(&self.predictions.warnings()), |plan| words::all(&plan.warnings));
+        let warnings: String = warnings.iter().map(|warning| paragraph("warning", &capitalised(warning))).collect();
         let of_plan =
             self.plan.iter().flat_map(|plan| plan.notes.iter().chain(plan.parts.iter().flat_map(|part| &part.notes)));
         let of_plan = of_plan.map(|note| capitalised(&note.words()));
-        warnings + &list(of_plan.chain(self.predictions.notes.iter().map(|note| capitalised(note))))
+        let of_steps = words::all(&self.predictions.notes);
+        warnings + &list(of_plan.chain(of_steps.iter().map(|note| capitalised(note))))
     }
 
     fn assumptions(&self) -> String {
@@ -335,7 +336,7 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
             parts::gpu_words(&one.part),
             one.accept.iter().map(|it| it.name()).collect::<Vec<_>>().join(", ")
         ),
-        title: format!("{}; {}", beside::gain(one), beside::risk(&one.fallback)),
+        title: format!("{}; {}", beside::gain(one), beside::risk(&one.accept, one.then.as_ref())),
         class: "beside",
         is_best: false,
     }));

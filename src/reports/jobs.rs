@@ -67,7 +67,7 @@ pub struct JobsJson<'a> {
     pub solver: &'a SolverReport,
     /// Warnings on the predicted times; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<&'a str>,
+    pub warnings: Vec<Told>,
     /// Fallbacks that affect the result.
     pub notes: Vec<Told>,
 }
@@ -114,7 +114,7 @@ pub(crate) fn json(plan: &JobsPlan) -> JobsJson<'_> {
         lower_bound: plan.bound,
         reasons: Told::all(&plan.reasons),
         solver: &plan.solver,
-        warnings: plan.warnings.iter().map(|warning| warning.text.as_str()).collect(),
+        warnings: Told::all(&plan.warnings),
         notes: Told::all(&plan.notes),
     }
 }

@@ -233,7 +233,7 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
         workload: predictions.workload.name.clone(),
         solver: plan.solver.name.clone(),
         reasons: words::of_all(&plan.reasons).collect(),
-        warnings: plan.warnings.iter().map(|warning| warning.text.clone()).collect(),
+        warnings: words::all(&plan.warnings),
         notes: words::of_all(&plan.notes).collect(),
     }
 }

@@ -81,7 +81,7 @@ pub struct PlanJson<'a> {
     pub solver: &'a SolverReport,
     /// Warnings on times and costs; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<&'a str>,
+    pub warnings: Vec<Told>,
     /// Fallbacks that affect the result.
     pub notes: Vec<Told>,
 }
@@ -155,13 +155,13 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         switch: plan.switch.as_ref(),
         alternatives: plan.alternatives.iter().map(part).collect(),
         beside: beside::json(plan),
-        fallback: plan.fallback.as_ref().map(FallbackJson::new),
+        fallback: plan.fallback.as_ref().map(|it| FallbackJson::new(&it.accept, it.then.as_ref())),
         bargain: plan.bargain.as_ref().map(part),
         rejected: plan.rejected.iter().map(RejectedJson::new).collect(),
         reasons: Told::all(&plan.reasons),
         assumptions: assumed(&plan.goal),
         solver: &plan.solver,
-        warnings: plan.warnings.iter().map(|warning| warning.text.as_str()).collect(),
+        warnings: Told::all(&plan.warnings),
         notes: Told::all(&plan.notes),
     }
 }

@@ -1,4 +1,4 @@
-//! Predictions as a table and as JSON (`habitat-predictions`, version 1).
+//! Predictions as a table and as JSON (`habitat-predictions`, version 2).
 
 use std::io::{self, Write};
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use super::words::Words;
+use super::words::{self, Told, Words, joined};
 use super::{format, memory};
 use habitat_base::text;
 use habitat_base::units::{Micros, OpenRange, Range, SamplesPerSecond};
 use habitat_planning::plan::value::{Value, best_value};
 use habitat_planning::pricing::PriceBook;
-use habitat_prediction::{Fits, Prediction, Predictions, Warning};
+use habitat_prediction::{Fits, Prediction, Predictions};
 use habitat_step::profile::{Origin, Workload};
 
 /// Output of `predict --json`.
@@ -22,7 +22,7 @@ use habitat_step::profile::{Origin, Workload};
 pub struct PredictionsJson<'a> {
     /// Always `habitat-predictions`.
     pub format: &'static str,
-    /// Version of the format, 1.
+    /// Version of the format, 2.
     pub version: u32,
     /// The workload.
     pub workload: &'a Workload,
@@ -33,9 +33,9 @@ pub struct PredictionsJson<'a> {
     pub host: &'static str,
     /// Warnings that concern any of the times; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Told>,
     /// Notes on all predictions.
-    pub notes: &'a [String],
+    pub notes: Vec<Told>,
     /// One entry per GPU.
     pub predictions: Vec<PredictionJson<'a>>,
 }
@@ -72,9 +72,9 @@ pub struct PredictionJson<'a> {
     pub methods: Vec<MethodJson>,
     /// Warnings on the time on this GPU; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<&'a str>,
+    pub warnings: Vec<Told>,
     /// Doubts and fallbacks.
-    pub notes: &'a [String],
+    pub notes: Vec<Told>,
     /// Each operation, with `--operations`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<Vec<OperationJson<'a>>>,
@@ -134,12 +134,12 @@ pub struct OperationJson<'a> {
 pub fn json<'a>(predictions: &'a Predictions, prices: &'a PriceBook, operations: bool) -> PredictionsJson<'a> {
     PredictionsJson {
         format: "habitat-predictions",
-        version: 1,
+        version: 2,
         workload: &predictions.workload,
         origin: predictions.origin.as_ref(),
         host: predictions.host.name(),
-        warnings: predictions.warnings().into_iter().map(|warning| warning.text).collect(),
-        notes: &predictions.notes,
+        warnings: Told::all(&predictions.warnings()),
+        notes: Told::all(&predictions.notes),
         predictions: predictions.predictions.iter().map(|prediction| one(prediction, prices, operations)).collect(),
     }
 }
@@ -172,8 +172,8 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
                 share: share.share,
             })
             .collect(),
-        warnings: prediction.warnings.iter().map(|warning| warning.text.as_str()).collect(),
-        notes: &prediction.notes,
+        warnings: Told::all(&prediction.warnings),
+        notes: Told::all(&prediction.notes),
         operations: operations.then(|| {
             prediction
                 .operations
@@ -197,8 +197,8 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
 ///
 /// # Errors
 /// Write errors of `out`.
-pub fn write_warnings(warnings: &[Warning], out: &mut dyn Write) -> io::Result<()> {
-    for warning in warnings {
+pub fn write_warnings(warnings: &[impl Words], out: &mut dyn Write) -> io::Result<()> {
+    for warning in words::all(warnings) {
         writeln!(out, "warning: {warning}\n")?;
     }
     Ok(())
@@ -263,8 +263,8 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
         ];
         let trust = value.as_ref().map(|value| trust_cells(&value.offer.trust));
         row.extend(trust.unwrap_or_else(|| std::array::from_fn(|_| Cell::unknown())));
-        row.push(Cell::text(prediction.warnings.iter().map(|it| it.text.as_str()).collect::<Vec<_>>().join("; ")));
-        row.push(Cell::text(prediction.notes.join("; ")));
+        row.push(Cell::text(joined(&prediction.warnings, "; ")));
+        row.push(Cell::text(joined(&prediction.notes, "; ")));
         table.push(row);
     }
     table

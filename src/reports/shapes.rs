@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::format;
 use super::table::{Cell, Column, Table};
+use super::words::Words;
 use habitat_base::text;
 use habitat_base::units::{Bytes, Flops};
 use habitat_prediction::memory::MemoryLine;
@@ -116,7 +117,7 @@ pub fn write_text(traced: &[Traced<'_>], out: &mut dyn Write) -> io::Result<()> 
         "FLOPs of matrix products and convolutions, a multiply-add counted as two; memory traffic: bytes that all calls read and write"
     )?;
     if let Some(line) = line(traced) {
-        writeln!(out, "{line}")?;
+        writeln!(out, "{}", line.note(false).words())?;
     }
     let unknown = first.work.unknown;
     if unknown > 0 {

@@ -10,7 +10,7 @@ use habitat_base::text;
 use habitat_base::units::GpuSlug;
 use habitat_planning::plan::{Plan, Rejection, RejectionKind};
 use habitat_planning::pricing::PriceBook;
-use habitat_prediction::{Predictions, communicates};
+use habitat_prediction::{Finding, Prediction, Predictions, communicates};
 use habitat_step::profile::breakdown::{Breakdown, GroupBy, PhaseTime, Segment};
 use habitat_step::profile::{Mode, Origin, Profile, Workload, modules};
 
@@ -193,8 +193,7 @@ pub fn write_predictions(
     predictions::write_warnings(&predictions.warnings(), out)?;
     let table = predictions::table(predictions, prices);
     let dropped = table.write_fitted(width, out)?;
-    let has_notes =
-        !predictions.notes.is_empty() || predictions.predictions.iter().any(|one| one.narrow_on_amd().is_some());
+    let has_notes = !predictions.notes.is_empty() || predictions.predictions.iter().any(Prediction::is_narrow_on_amd);
     if !dropped.is_empty() || has_notes {
         writeln!(out)?;
     }
@@ -205,16 +204,16 @@ pub fn write_predictions(
             dropped.join(", ")
         )?;
     }
-    for note in &predictions.notes {
+    for note in words::all(&predictions.notes) {
         writeln!(out, "note: {note}")?;
     }
-    let narrow: Vec<(&str, &str)> =
-        predictions.predictions.iter().filter_map(|one| Some((one.gpu.slug.as_str(), one.narrow_on_amd()?))).collect();
-    if let Some((_, note)) = narrow.first() {
-        let names: Vec<&str> = narrow.iter().take(3).map(|(name, _)| *name).collect();
+    let narrow = predictions.predictions.iter().filter(|one| one.is_narrow_on_amd());
+    let narrow: Vec<&str> = narrow.map(|one| one.gpu.slug.as_str()).collect();
+    if !narrow.is_empty() {
+        let names = &narrow[..narrow.len().min(3)];
         let more = narrow.len() - names.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        writeln!(out, "note: {}{more}: {note}", names.join(", "))?;
+        writeln!(out, "note: {}{more}: {}", names.join(", "), Finding::NarrowOnAmd.words())?;
     }
     let workload = &predictions.workload;
     if predictions.predictions.iter().any(|one| memory::micro_batch(&one.memory, workload).is_some()) {
@@ -234,8 +233,8 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     if let Some(verdict) = beside::verdict(plan) {
         let room = beside::room(plan).into_iter().map(|room| format!("; {room}"));
         writeln!(out, "{verdict}\n  {}{}", beside::status_words(plan), room.collect::<String>())?;
-        if let Some(fallback) = &plan.fallback {
-            writeln!(out, "  {}", beside::risk(fallback))?;
+        if let Some(fallback) = beside::fallback(plan) {
+            writeln!(out, "  {fallback}")?;
         }
     } else {
         let work = format::grouped(plan.work.get());
@@ -248,7 +247,7 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}:", beside::heading(plan))?;
     }
     for one in &plan.beside {
-        writeln!(out, "  {}\n    {} ({})", beside::gain(one), beside::risk(&one.fallback), beside::flag(one))?;
+        writeln!(out, "  {}\n    {} ({})", beside::gain(one), beside::risk(&one.accept, one.then.as_ref()), beside::flag(one))?;
     }
     if let Some(bargain) = beside::bargain(plan) {
         writeln!(out, "{bargain}")?;

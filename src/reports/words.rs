@@ -3,6 +3,7 @@
 pub mod assumed;
 mod no_plan;
 pub mod plan;
+pub mod prediction;
 pub mod price;
 mod reason;
 
@@ -14,6 +15,22 @@ use serde_json::{Map, Value};
 pub trait Words {
     /// The words: a sentence without a capital and a full stop, or a part of one.
     fn words(&self) -> String;
+
+    /// Short form, for places with little room.
+    fn brief(&self) -> String {
+        self.words()
+    }
+}
+
+/// Sentences of some findings. Numbers that differ only in digits that are not shown give one sentence.
+pub fn all<T: Words>(all: &[T]) -> Vec<String> {
+    let mut sentences: Vec<String> = Vec::new();
+    for sentence in of_all(all) {
+        if !sentences.contains(&sentence) {
+            sentences.push(sentence);
+        }
+    }
+    sentences
 }
 
 /// The words of each of several.
@@ -23,7 +40,7 @@ pub fn of_all<T: Words>(all: &[T]) -> impl Iterator<Item = String> + Clone {
 
 /// The words of all, joined.
 pub fn joined<T: Words>(all: &[T], between: &str) -> String {
-    of_all(all).collect::<Vec<_>>().join(between)
+    self::all(all).join(between)
 }
 
 /// A note or reason.

@@ -2,6 +2,7 @@
 
 use habitat_tui::predict::{Options, predict};
 use habitat_tui::profile::{Execution, Profile};
+use habitat_tui::report::words::joined;
 use habitat_tui::store::bundled;
 
 use crate::trace::{AUTOGRAD, MAIN, Trace, two_steps};
@@ -79,7 +80,7 @@ fn what_is_not_launched_one_by_one_has_no_floor_by_launches() {
         let options = Options { ignore_origin: true, ..Options::default() };
         let answers = predict(profile, &habitat_tui::catalog::Catalog::new(bundled::gpus()), &options).unwrap();
         let t4 = answers.predictions.iter().find(|prediction| prediction.gpu.slug.as_str() == "t4").unwrap();
-        (t4.step.mid().get(), answers.notes.join("\n"))
+        (t4.step.mid().get(), joined(&answers.notes, "; "))
     };
     let (eager, said) = step(&steps(0, 0, None));
     assert!(eager >= 20.0 && !said.contains("no minimum time"), "{eager} {said}");
@@ -100,7 +101,7 @@ fn waiting_for_the_host_in_a_profiled_step_is_said_to_be_at_most_that() {
         let origin = habitat_tui::units::GpuSlug::new("v100-sxm2-16gb").ok();
         let options = Options { origin, ..Options::default() };
         let catalog = habitat_tui::catalog::Catalog::new(bundled::gpus());
-        predict(profile, &catalog, &options).unwrap().notes.join("\n")
+        joined(&predict(profile, &catalog, &options).unwrap().notes, "; ")
     };
     assert!(said(&recorded).contains("the profiler slowed the CPU"), "{}", said(&recorded));
     recorded.step.as_mut().unwrap().profiled = false;

@@ -2,7 +2,7 @@
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Accept, Fallback, Goal, Objective, Plan, RejectionKind, Risk, Setback, plan};
+use habitat_tui::plan::{Accept, Instead, Goal, Objective, Plan, RejectionKind, Risk, plan};
 use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::report;
@@ -65,8 +65,8 @@ fn planned(goal: &Goal) -> Plan {
 
 fn beside(plan: &Plan, accept: Accept) -> (f64, Option<f64>, String) {
     let one = plan.beside.iter().find(|one| one.accept == [accept]).unwrap();
-    let then = one.fallback.then.as_ref().map(|then| then.cost.get());
-    (one.part.cost.mid.get(), then, format!("{}; if {}", report::beside::what(one), one.fallback.when.words()))
+    let then = one.then.as_ref().map(|then| then.cost.get());
+    (one.part.cost.mid.get(), then, format!("{}; if {}", report::beside::what(one), report::beside::setback(&one.accept)))
 }
 
 #[test]
@@ -122,15 +122,15 @@ fn what_is_accepted_is_planned_with_at_the_cost_that_was_said() {
 fn an_accepted_offer_shows_what_the_work_costs_if_it_fails() {
     let then = |accept: &[Accept]| {
         let fallback = planned(&asked(accept)).fallback.unwrap();
-        (fallback.then.unwrap().cost.get().round(), fallback.when)
+        (fallback.then.unwrap().cost.get().round(), report::beside::setback(&fallback.accept))
     };
     assert!(planned(&asked(&[])).fallback.is_none());
-    assert_eq!(then(&[Accept::Marketplace]), (40.0, Setback::HostGone));
-    assert_eq!(then(&[Accept::Doubted]), (100.0, Setback::PriceGone));
+    assert_eq!(then(&[Accept::Marketplace]), (40.0, "that host is gone"));
+    assert_eq!(then(&[Accept::Doubted]), (100.0, "that price is gone"));
     // Of two risks, the host is the first to go.
-    assert_eq!(then(&[Accept::Marketplace, Accept::Doubted]), (25.0, Setback::HostGone));
-    assert_eq!(then(&[Accept::Spot]), (100.0, Setback::NoSpot));
-    assert_eq!(then(&[Accept::Platform]), (100.0, Setback::ProgramFails));
+    assert_eq!(then(&[Accept::Marketplace, Accept::Doubted]), (25.0, "that host is gone"));
+    assert_eq!(then(&[Accept::Spot]), (100.0, "no spot machine is available"));
+    assert_eq!(then(&[Accept::Platform]), (100.0, "your program does not run there"));
 }
 
 #[test]
@@ -144,10 +144,10 @@ fn a_price_list_in_doubt_is_no_way_out_of_itself() {
     let firm = dated("firm", "own", 10.0, Tier::OnDemand);
     let offers = PriceBook::new([firm, list("a", 4.0), list("b", 4.1)]).on(date(2026, 11, 21));
     let firm = plan(&steps, &offers, &asked(&[])).unwrap();
-    let then = |fallback: &Fallback| fallback.then.as_ref().unwrap().cost.get().round();
-    assert_eq!(then(&firm.beside[0].fallback), 100.0);
+    let then = |then: &Option<Instead>| then.as_ref().unwrap().cost.get().round();
+    assert_eq!(then(&firm.beside[0].then), 100.0);
     let accepted = plan(&steps, &offers, &asked(&[Accept::Doubted])).unwrap();
-    assert_eq!(then(accepted.fallback.as_ref().unwrap()), 100.0);
+    assert_eq!(then(&accepted.fallback.unwrap().then), 100.0);
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     assert_eq!((other.accept.as_slice(), other.part.global_batch_size), ([Accept::Batch].as_slice(), Some(256)));
     assert_eq!(other.risks, [Risk::Batch(Some(256))]);
     assert!((other.part.updates() - 1250.0).abs() < 1e-6);
-    let then = other.fallback.then.as_ref().unwrap().hours;
+    let then = other.then.as_ref().unwrap().hours;
     assert!((then.get() / other.part.hours.mid.get() - 8.0).abs() < 1e-9);
     let mut free = goal.clone();
     free.limits.accept = vec![Accept::Batch];

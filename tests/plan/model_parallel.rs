@@ -8,7 +8,7 @@ use habitat_tui::predict::memory::Activations;
 use habitat_tui::predict::scale::{ModelParallel, ScaleError};
 use habitat_tui::predict::sharding::{ModelStates, Sharding};
 use habitat_tui::predict::transformer::TransformerStep;
-use habitat_tui::predict::{Fits, Predictions, Warning, WarningKind};
+use habitat_tui::predict::{Finding, Fits, Predictions};
 use habitat_tui::pricing::{Offer, PriceBook, Tier};
 use habitat_tui::profile::Mode;
 use habitat_tui::report::words::Words;
@@ -166,7 +166,7 @@ fn what_cannot_be_planned_says_why() {
     assert_eq!(refused(&unknown, &divided(2, 1, 1)), PlanError::ModelParallelUnknown(ScaleError::NoLayers));
     assert!(PlanError::ModelParallelUnknown(ScaleError::NoLayers).to_string().contains("no attention layers found"));
     let mut share = model();
-    share.predictions[0].warnings = vec![Warning { kind: WarningKind::Sharded, text: String::new() }];
+    share.predictions[0].warnings = vec![Finding::Sharded { evidence: Vec::new() }];
     assert_eq!(refused(&share, &divided(2, 1, 1)), PlanError::ModelParallelOfShare);
     let stages = ScaleError::Stages { stages: 32, layers: 16 };
     assert_eq!(refused(&model(), &divided(1, 32, 1)), PlanError::ModelParallelUnknown(stages));

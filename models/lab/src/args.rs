@@ -22,6 +22,8 @@ pub enum Command {
     Evaluate(EvaluateArgs),
     /// Train the operator models (or, with --habitat, Habitat's networks) on measurements.
     Train(TrainArgs),
+    /// Print the terms of the efficiency model: prior, shipped value, reason and source.
+    Terms,
 }
 
 /// Arguments of `evaluate`.
@@ -198,6 +200,16 @@ pub enum EvaluateOn {
     Logs {
         /// CSV files with time, batch size and iterations.
         logs: Vec<PathBuf>,
+    },
+    /// The case study of Li et al.: the step time over the memory bandwidth of a GPU, and where
+    /// more bandwidth stops paying off.
+    Bandwidth {
+        /// Profiles of steps.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// The GPU.
+        #[arg(long, value_name = "GPU", default_value = "titan-rtx")]
+        gpu: String,
     },
     /// The case studies of the Habitat paper (GNMT and DCGAN, embedded) from shapes alone.
     Cases,

@@ -2,14 +2,16 @@
 //!
 //! `ops`: operator tables. `steps`: whole recorded steps. `traces`: profiler traces of one
 //! workload on two GPUs. `methods`: every method on the same steps. `kernelwise`: linear
-//! models of kernels. `cases`: the orderings of Habitat's case studies. Each gives
+//! models of kernels. `cases`: the orderings of Habitat's case studies. `bandwidth`: the curve of Li et al. Each gives
 //! tables that are printed for people or as JSON (`habitat-evaluation`, version 1).
 
+mod bandwidth;
 mod batches;
 mod black_box;
 pub(crate) mod card;
 mod cases;
 mod few;
+pub(crate) mod judge;
 mod kernelwise;
 mod logs;
 mod machines;
@@ -34,7 +36,7 @@ use habitat_tui::store::{self, Paths};
 
 use crate::args::{EvaluateArgs, EvaluateOn};
 use crate::models::ModelsByGpu;
-use crate::train::operators;
+use crate::operators;
 use few::FEW;
 pub(crate) use tally::Evaluation;
 
@@ -53,6 +55,9 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
     }
     if let Some(EvaluateOn::Scaling { file }) = &args.on {
         return tally::print(&[scaling::evaluate(file, &catalog)?], args.json, out);
+    }
+    if let Some(EvaluateOn::Bandwidth { files, gpu }) = &args.on {
+        return tally::print(&bandwidth::evaluate(files, gpu, &catalog)?, args.json, out);
     }
     if let Some(EvaluateOn::Spot { file }) = &args.on {
         return tally::print(&spot::evaluate(file, &catalog)?, args.json, out);
@@ -80,6 +85,7 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
             published::evaluate(file, recorded.as_deref(), &catalog, &models)?
         }
         (Some(EvaluateOn::Spot { file }), _) => spot::evaluate(file, &catalog)?,
+        (Some(EvaluateOn::Bandwidth { files, gpu }), _) => bandwidth::evaluate(files, gpu, &catalog)?,
         (Some(EvaluateOn::Scaling { file }), _) => vec![scaling::evaluate(file, &catalog)?],
         (Some(EvaluateOn::KernelWise { dir }), _) => kernelwise::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::Batches { dir, steps }), _) => {

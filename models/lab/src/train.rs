@@ -5,14 +5,12 @@
 mod black_box;
 mod efficiency;
 mod habitat;
-pub(crate) mod operators;
+mod operators;
 
-use std::fmt::Write as _;
 use std::io::Write;
 
 use habitat_tui::cli::{self, CliError};
 use habitat_tui::store::{self, Paths, StoreError};
-use sha2::{Digest, Sha256};
 
 use crate::args::TrainArgs;
 
@@ -39,11 +37,4 @@ pub(crate) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
         return operators::run((data, &args.collected, args.tables.as_deref()), &dir, args.seed, &catalog, out);
     }
     habitat::run(args, data, &dir, &catalog, out)
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

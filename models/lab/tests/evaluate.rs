@@ -119,6 +119,26 @@ fn the_case_studies_come_out_as_in_the_paper() {
     }
 }
 
+/// Li et al., read off their curves: `ResNet`-50 flattens at 600 to 800 GB/s, `DenseNet` at 500 to 700. The comparison
+/// is with the bandwidth above which 100 GB/s more save less than 5 %.
+#[test]
+fn the_curve_of_a_hypothetical_titan_rtx_flattens() {
+    let folder = Folder::new();
+    let file = |name: &str| format!("{}/../../profiler/samples/{name}.habitat.json.zst", env!("CARGO_MANIFEST_DIR"));
+    for (name, low, high) in [("resnet50-b64", 600.0, 800.0), ("densenet121-b64", 500.0, 700.0)] {
+        let found = folder.json(&["evaluate", "bandwidth", &file(name)]);
+        let figures = |key: &str| rows(&found[0]).iter().map(|point| point[key].as_f64().unwrap()).collect::<Vec<_>>();
+        let (times, elasticities) = (figures("kernel_wise_ms"), figures("elasticity"));
+        assert!(times.len() == 11 && times.windows(2).all(|pair| pair[0] > pair[1]), "{times:?}");
+        assert!(elasticities[0] > 0.6 && elasticities[10] < 0.4, "{elasticities:?}");
+        let flat = rows(&found[1])[0]["flat_gbps"].as_f64().unwrap();
+        assert!((low..high).contains(&flat), "{name}: {flat}");
+    }
+    assert!(
+        folder.ok(&["evaluate", "bandwidth", &file("dcgan-b64"), "--gpu", "rtx-4090"]).contains("flattening, GB/s")
+    );
+}
+
 #[test]
 fn all_tables_of_a_folder_at_once() {
     let folder = Folder::new();

@@ -8,8 +8,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::limits::Platform;
 use crate::pricing::Doubt;
+use habitat_prediction::Vendor;
 
 /// A risk to accept before an offer is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +48,15 @@ impl Accept {
     }
 }
 
+/// Software platform of a step: vendor of the GPU, and whether the host has ARM CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Platform {
+    /// Vendor of the GPU.
+    pub vendor: Vendor,
+    /// Whether the host has ARM CPUs.
+    pub arm: bool,
+}
+
 /// A risk of an offer that the user has to accept.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -62,9 +71,4 @@ pub enum Risk {
     Platform(Platform),
     /// [`Accept::Batch`], with the samples of the global batch; `None` if unknown.
     Batch(Option<u64>),
-}
-
-/// Values for the flag `--accept`.
-pub fn names(accept: &[Accept]) -> String {
-    accept.iter().map(|one| one.name()).collect::<Vec<_>>().join(",")
 }

@@ -6,7 +6,7 @@ use super::batch;
 use super::check::{check, check_sources};
 use super::explain;
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit, SAME};
+use super::problem::{Aim, Limit, SAME, over};
 use super::relax;
 use super::search::{Found, aims, best_single};
 use super::solve::Proof;
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::pricing::{Billing, OfferId, PriceBook, Tier};
 use habitat_base::units::{Hours, KilogramsCo2e, Usd, UsdPerHour};
-use habitat_prediction::warning::distinct;
-use habitat_prediction::{Predictions, Warning};
+use habitat_prediction::finding::distinct;
+use habitat_prediction::{Finding, Predictions};
 
 /// Hours above which a note warns of a long plan.
 const LONG: f64 = 60.0 * 24.0;
@@ -81,7 +81,7 @@ impl Prepared {
         };
         let alternatives = self.alternatives(&used, &limit);
         plan.beside = self.beside(&plan, &limit);
-        plan.fallback = self.if_it_fails(&used, &limit);
+        plan.fallback = self.fallback(&used, &limit);
         plan.bargain = self.bargain(&plan, &limit);
         plan.rejected = self.rejections(&plan, &used, &alternatives, &limit);
         plan.alternatives = alternatives.iter().map(|c| self.whole(*c)).collect();
@@ -245,9 +245,6 @@ impl Prepared {
     }
 
     fn rejection(&self, c: usize, finish: f64, cost: f64, plan: &Plan, limit: &Limit) -> Reason {
-        let over = |value: f64, limit: Option<f64>| {
-            limit.filter(|limit| value > limit * (1.0 + SAME)).map(|limit| value - limit)
-        };
         let more = |value: f64, plans: f64| (value - plans).max(0.0);
         let (finish_hours, cost_usd, confidence) = (Hours::known(finish), Usd::known(cost), self.goal.confidence);
         if let Some(late) = over(finish, limit.deadline) {
@@ -293,16 +290,16 @@ impl Prepared {
     }
 
     /// Warnings of these configurations, without duplicates.
-    fn warnings(&self, configurations: impl Iterator<Item = usize>) -> Vec<Warning> {
+    fn warnings(&self, configurations: impl Iterator<Item = usize>) -> Vec<Finding> {
         let lists = configurations.map(|c| self.configurations[c].warnings.as_slice());
         distinct(lists).into_iter().map(|(warning, _)| warning.clone()).collect()
     }
 
     /// Warnings that all configurations have. Without a plan, a warning about some of them would name no GPU.
-    fn warnings_of_all(&self) -> Vec<Warning> {
-        let Some((first, rest)) = self.configurations.split_first() else { return Vec::new() };
-        let is_of_all = |warning: &&Warning| rest.iter().all(|c| c.warnings.contains(warning));
-        first.warnings.iter().filter(is_of_all).cloned().collect()
+    fn warnings_of_all(&self) -> Vec<Finding> {
+        let lists = self.configurations.iter().map(|c| c.warnings.as_slice());
+        let is_of_all = |count: usize| count == self.configurations.len();
+        distinct(lists).into_iter().filter(|(_, count)| is_of_all(*count)).map(|(warning, _)| warning.clone()).collect()
     }
 
     /// Notes on a plan that do not depend on other offers.

@@ -4,7 +4,7 @@
 //! `G` GPUs (or replicas of the model, if several GPUs share one) with `b` samples each reach a global batch of `N`
 //! samples with `a = N / (G·b)` batches per GPU, whose gradients are accumulated before they are exchanged.
 
-use super::{Accept, FittingBatch, Goal, Part, Plan, PlanError, PlanNote, Reason, SmallerBatch};
+use super::{Accept, Goal, Part, Plan, PlanError, PlanNote, Reason};
 use habitat_base::units::most;
 use habitat_prediction::scale::Layout;
 use habitat_prediction::{MemoryFit, Mode, Predictions, Workload};
@@ -83,37 +83,41 @@ pub(super) fn accumulation(global: Option<u64>, batch: Option<u64>, runners: Run
         (global as f64 / below as f64).min((below as f64 + step as f64) / global as f64)
     };
     let Runners { count, are_replicas } = runners;
+    let smaller = smaller_batch(global, batch, count);
     let multiples = [below, (global / step + 1).saturating_mul(step)].into_iter().filter(|multiple| *multiple > 0);
     let reason = Reason::BatchesDoNotDivide {
         count,
         are_replicas,
         batch_size: batch,
         global_batch_size: global,
-        smaller: smaller_batch(global, batch, count),
+        smaller_batch_size: smaller.map(|(batch, _)| batch),
+        accumulation: smaller.map(|(_, batches)| batches),
         multiples: multiples.collect(),
     };
     Err((reason, Some(miss)))
 }
 
-/// Largest batch per GPU of up to `most` samples that divides the global batch; `None` if the GPUs cannot share the
-/// global batch evenly.
-pub(super) fn smaller_batch(global: u64, most: u64, gpus: u32) -> Option<SmallerBatch> {
+/// Largest batch per GPU of up to `most` samples that divides the global batch, and the number of batches per GPU;
+/// `None` if the GPUs cannot share the global batch evenly.
+pub(super) fn smaller_batch(global: u64, most: u64, gpus: u32) -> Option<(u64, u64)> {
     let gpus = u64::from(gpus);
     let share = global.is_multiple_of(gpus).then_some(global / gpus).filter(|share| *share > 0)?;
-    let batch_size = (1..=most.min(share)).rev().take(TRIED).find(|batch| share.is_multiple_of(*batch))?;
-    Some(SmallerBatch { batch_size, accumulation: share / batch_size })
+    let batch = (1..=most.min(share)).rev().take(TRIED).find(|batch| share.is_multiple_of(*batch))?;
+    Some((batch, share / batch))
 }
 
-/// Batch per GPU with which the step would fit in memory, and the accumulation that keeps the global batch.
-pub(super) fn would_fit(memory: &MemoryFit, gpus: u32, workload: &Workload, goal: &Goal) -> Option<FittingBatch> {
+/// Batch per GPU with which the step would fit in memory, the accumulation that keeps the global batch, and that
+/// global batch.
+pub(super) fn would_fit(
+    memory: &MemoryFit,
+    gpus: u32,
+    workload: &Workload,
+    goal: &Goal,
+) -> Option<(u64, Option<u64>, u64)> {
     let (most, batch) = (memory.largest_batch.filter(|most| *most > 0)?, batch_size(workload)?);
     let global = goal.global_batch.unwrap_or_else(|| batch.saturating_mul(u64::from(gpus)));
     let smaller = smaller_batch(global, most.min(batch), gpus).filter(|_| workload.mode == Mode::Training);
-    Some(FittingBatch {
-        batch_size: smaller.map_or(most, |smaller| smaller.batch_size),
-        accumulation: smaller.map(|smaller| smaller.accumulation),
-        global_batch_size: global,
-    })
+    Some(smaller.map_or((most, None, global), |(batch, batches)| (batch, Some(batches), global)))
 }
 
 /// Note for a training plan without a global batch whose updates use another batch than the profile.
@@ -152,8 +156,10 @@ mod tests {
     fn others_are_told_what_would_do() {
         let refused = |global: u64, batch: u64, gpus: u32| {
             let (reason, miss) = accumulation(Some(global), Some(batch), of(gpus)).unwrap_err();
-            let Reason::BatchesDoNotDivide { smaller, multiples, .. } = reason else { panic!("{reason:?}") };
-            (smaller.map(|smaller| (smaller.batch_size, smaller.accumulation)), multiples, miss.unwrap())
+            let Reason::BatchesDoNotDivide { smaller_batch_size, accumulation, multiples, .. } = reason else {
+                panic!("{reason:?}")
+            };
+            (smaller_batch_size.zip(accumulation), multiples, miss.unwrap())
         };
         assert_eq!(refused(1000, 32, 8), (Some((25, 5)), vec![768, 1024], 1.024));
         assert_eq!(refused(64, 32, 8), (Some((8, 1)), vec![256], 4.0));

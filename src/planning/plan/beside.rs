@@ -2,7 +2,7 @@
 
 use super::configuration::Configuration;
 use super::prepared::Prepared;
-use super::problem::{Limit, SAME};
+use super::problem::{Limit, over};
 use super::search::{aims, best_single};
 use super::{Accept, Machines, Objective, Part, Plan, Reason, Risk};
 use habitat_base::units::{Hours, Usd};
@@ -23,16 +23,7 @@ pub struct Beside {
     pub part: Part,
     /// The risks.
     pub risks: Vec<Risk>,
-    /// Outcome if the offer fails.
-    pub fallback: Fallback,
-}
-
-/// Outcome if an offer beside the plan fails.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Fallback {
-    /// How it fails.
-    pub when: Setback,
-    /// Offer for the work in that event; `None` if no other offer meets the limits.
+    /// The work if the offer fails; `None` if no other offer meets the limits.
     pub then: Option<Instead>,
 }
 
@@ -43,59 +34,33 @@ pub struct Instead {
     pub cost: Usd,
     /// Expected hours.
     pub hours: Hours,
-    /// The offer.
-    pub with: With,
+    /// The offer; `None` = the same machine for a batch to accept, otherwise the plan.
+    pub with: Option<Machines>,
 }
 
-/// How an offer beside the plan fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Setback {
-    /// The larger batch needs as many updates.
-    SameUpdates,
-    /// The marketplace host is gone.
-    HostGone,
-    /// No spot machine is available.
-    NoSpot,
-    /// The price is gone.
-    PriceGone,
-    /// The program does not run on the platform.
-    ProgramFails,
-}
-
-impl Setback {
-    /// The most likely one of an offer with these risks.
-    fn of(risks: &[Accept]) -> Self {
-        match risks {
-            [Accept::Batch] => Self::SameUpdates,
-            _ if risks.contains(&Accept::Marketplace) => Self::HostGone,
-            _ if risks.contains(&Accept::Spot) => Self::NoSpot,
-            _ if risks.contains(&Accept::Doubted) => Self::PriceGone,
-            _ => Self::ProgramFails,
-        }
-    }
-
-    /// Whether it hits another configuration too if it hits one. A provider's prices in doubt are from the same list.
-    fn hits(self, own: &Configuration, other: &Configuration) -> bool {
-        let risks = |accept: Accept| other.accepted.contains(&accept) || other.needs.contains(&accept);
-        let is_same = own.offer.id == other.offer.id;
-        match self {
-            Self::SameUpdates | Self::HostGone => is_same,
-            Self::NoSpot => risks(Accept::Spot),
-            Self::PriceGone => is_same || (own.offer.provider == other.offer.provider && risks(Accept::Doubted)),
-            Self::ProgramFails => risks(Accept::Platform),
-        }
-    }
-}
-
-/// What does the work instead.
+/// The work if an accepted offer fails.
 #[derive(Debug, Clone, PartialEq)]
-pub enum With {
-    /// The plan.
-    ThePlan,
-    /// The same machine.
-    TheSame,
-    /// Another offer.
-    Other(Machines),
+pub struct Fallback {
+    /// The accepted kinds.
+    pub accept: Vec<Accept>,
+    /// The work on another offer; `None` if none meets the limits.
+    pub then: Option<Instead>,
+}
+
+/// Whether another configuration fails too if an offer with these risks fails. A provider's prices in doubt are from
+/// the same list.
+fn fails_too(risks: &[Accept], own: &Configuration, other: &Configuration) -> bool {
+    let has = |accept: Accept| other.accepted.contains(&accept) || other.needs.contains(&accept);
+    let is_same = own.offer.id == other.offer.id;
+    match risks {
+        [Accept::Batch] => is_same,
+        _ if risks.contains(&Accept::Marketplace) => is_same,
+        _ if risks.contains(&Accept::Spot) => has(Accept::Spot),
+        _ if risks.contains(&Accept::Doubted) => {
+            is_same || (own.offer.provider == other.offer.provider && has(Accept::Doubted))
+        }
+        _ => has(Accept::Platform),
+    }
 }
 
 impl Prepared {
@@ -135,46 +100,45 @@ impl Prepared {
     fn with_fallback(&self, place: usize, plan: &Plan, limit: &Limit) -> Beside {
         let own = &self.others[place];
         let part = own.part(self.work.get() / own.rate(), true);
-        let when = Setback::of(&own.needs);
         let total = plan.total.map(|total| (total.cost.mid, total.hours.mid));
-        let plans = total.map(|(cost, hours)| Instead { cost, hours, with: With::ThePlan });
+        let plans = total.map(|(cost, hours)| Instead { cost, hours, with: None });
         let then = match own.needs[..] {
             [Accept::Batch] => Some(self.same_updates(own)),
             [Accept::Marketplace | Accept::Doubted] => {
-                let next = self.best_beside(&|other| other.needs == own.needs && !when.hits(own, other), limit);
+                let next = self.best_beside(&|other| other.needs == own.needs && !fails_too(&own.needs, own, other), limit);
                 let next = next.filter(|(_, value)| *value < self.planned(plan)).map(|(place, _)| &self.others[place]);
-                next.map(|next| self.instead(next, 1.0, With::Other(next.label()))).or(plans)
+                next.map(|next| self.instead(next, 1.0, Some(next.label()))).or(plans)
             }
             _ => plans,
         };
-        Beside { accept: own.needs.clone(), risks: own.risks.clone(), part, fallback: Fallback { when, then } }
+        Beside { accept: own.needs.clone(), risks: own.risks.clone(), part, then }
     }
 
-    /// Outcome if an accepted risk of the plan's only configuration comes true; `None` without such a risk.
-    pub(super) fn if_it_fails(&self, used: &[usize], limit: &Limit) -> Option<Fallback> {
+    /// The work if an accepted risk of the plan's only configuration comes true; `None` without such a risk.
+    pub(super) fn fallback(&self, used: &[usize], limit: &Limit) -> Option<Fallback> {
         let [own] = used else { return None };
         let own = Some(&self.configurations[*own]).filter(|own| !own.accepted.is_empty())?;
-        let when = Setback::of(&own.accepted);
+        let others = 0..self.configurations.len();
         let left: Vec<usize> =
-            (0..self.configurations.len()).filter(|c| !when.hits(own, &self.configurations[*c])).collect();
+            others.filter(|c| !fails_too(&own.accepted, own, &self.configurations[*c])).collect();
         let next = || {
             let found = best_single(&self.singles.only(&left), self.goal.objective, limit)?;
             let next = &self.configurations[left[found.hours.first()?.0]];
-            Some(self.instead(next, 1.0, With::Other(next.label())))
+            Some(self.instead(next, 1.0, Some(next.label())))
         };
-        let then = if when == Setback::SameUpdates { Some(self.same_updates(own)) } else { next() };
-        Some(Fallback { when, then })
+        let then = if own.accepted == [Accept::Batch] { Some(self.same_updates(own)) } else { next() };
+        Some(Fallback { accept: own.accepted.clone(), then })
     }
 
     /// As many updates as with the recorded batch, on the same machines.
     fn same_updates(&self, own: &Configuration) -> Instead {
         let recorded = own.global_batch_size().zip(self.goal.global_batch.or(self.recorded_batch));
         let times = recorded.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
-        self.instead(own, times, With::TheSame)
+        self.instead(own, times, None)
     }
 
     /// The work, multiplied by `times`, on an offer.
-    fn instead(&self, offer: &Configuration, times: f64, with: With) -> Instead {
+    fn instead(&self, offer: &Configuration, times: f64, with: Option<Machines>) -> Instead {
         let (hours, cost) = offer.ranges(self.work.get() * times / offer.rate(), true);
         Instead { cost: cost.mid, hours: hours.mid, with }
     }
@@ -203,9 +167,6 @@ impl Prepared {
     pub(super) fn not_accepted(&self, place: usize, finish: f64, cost: f64, limit: &Limit) -> Reason {
         let own = &self.others[place];
         let (hours, _) = own.ranges(self.work.get() / own.rate(), true);
-        let over = |value: f64, limit: Option<f64>| {
-            limit.filter(|limit| value > limit * (1.0 + SAME)).map(|limit| value - limit)
-        };
         Reason::NotAccepted {
             risks: own.risks.clone(),
             accept: own.needs.clone(),

@@ -13,17 +13,17 @@ use super::batch::{Refusal, batch_size, check_global_batch, freed};
 use super::data::{Brought, data};
 use super::energy::{self, Draw, Site};
 use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
-use super::limits::{self, Platform, needs, risks};
+use super::limits::{self, needs, risks};
 use super::problem::{Blocks, Choice};
 use super::sizes::{SizedStep, check_model_parallel, sized_steps};
 use super::spot::{Losses, expected};
-use super::{Accept, Machines, Part, PlanError, PlanNote, Reason, Rejection, Risk};
+use super::{Accept, Machines, Part, PlanError, PlanNote, Platform, Reason, Rejection, Risk};
 use crate::pricing::spot::SpotSource;
 use crate::pricing::{Billing, Offer, PriceBook, Tier};
 use cost::used;
 use habitat_base::units::{GpuSlug, Hours, Micros, Samples, UsdPerHour, most};
 use habitat_prediction::scale::{Layout, ModelParallel, Network};
-use habitat_prediction::{Estimate, Mode, Prediction, Predictions, Sharding, Warning};
+use habitat_prediction::{Estimate, Finding, Mode, Prediction, Predictions, Sharding};
 
 /// Dollars per hour above which a price is invalid.
 const MOST_PRICE: f64 = 1e9;
@@ -56,8 +56,8 @@ pub(crate) struct Configuration {
     scaling: String,
     /// Method of the step time, if the batch is not the profile's.
     sized: Option<String>,
-    precision: Option<String>,
-    pub(crate) warnings: Vec<Warning>,
+    precision: Option<Finding>,
+    pub(crate) warnings: Vec<Finding>,
     memory_unknown: bool,
     pub(crate) losses: Losses,
     /// Source of the spot losses.
@@ -454,7 +454,7 @@ impl Configuration {
             Some(PlanNote::Scaling { why: self.scaling.clone() }),
             self.divided.clone(),
             predicted(&self.sized, |why| PlanNote::OtherBatch { why }),
-            predicted(&self.precision, |why| PlanNote::Precision { why }),
+            self.precision.clone().map(|finding| PlanNote::Precision { finding }),
             self.offer.held.map(|held| PlanNote::OwnMachine { held }),
             predicted(&self.offer.note, |remark| PlanNote::PriceList { remark }),
             match self.billing {

@@ -50,7 +50,8 @@ fn relaxed_deadline(prepared: &Prepared, limit: &Limit) -> Result<Option<NoPlan>
     let Some(deadline) = limit.deadline else { return Ok(None) };
     let relaxed = Limit { deadline: None, ..limit.clone() };
     if let Some((with, finish, cost)) = best_plan(prepared, Objective::Time, &relaxed) {
-        return Ok(Some(NoPlan::MoreTime { hours: excess(finish, deadline), with, cost_usd: Usd::known(cost) }));
+        let hours = Hours::known((finish - deadline).max(0.0));
+        return Ok(Some(NoPlan::MoreTime { hours, with, cost_usd: Usd::known(cost) }));
     }
     let cheapest = best_plan(prepared, Objective::Cost, &Limit::default());
     let (with, cost_usd) = cheapest.map_or((Vec::new(), None), |(with, _, cost)| (with, Some(Usd::known(cost))));
@@ -73,17 +74,13 @@ fn relaxed_budget(prepared: &Prepared, limit: &Limit) -> Result<Option<NoPlan>, 
     Ok(Some(NoPlan::MoreMoney { usd: Usd::known((cost - budget).max(0.0)), with, hours: Hours::known(finish) }))
 }
 
-fn excess(finish: f64, deadline: f64) -> Hours {
-    Hours::known((finish - deadline).max(0.0))
-}
-
 /// Smallest excess of deadline and budget together.
 fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
     let (deadline, budget) = (limit.deadline?, limit.budget?);
     let problem = prepared.problem();
     // A limit of zero has no tenth; use an hour or a dollar as its unit.
     let unit = |limit: f64| if limit > 0.0 { limit / 10.0 } else { 1.0 };
-    let excess_of = |finish: f64, cost: f64| {
+    let excess = |finish: f64, cost: f64| {
         (finish - deadline).max(0.0) / unit(deadline) + (cost - budget).max(0.0) / unit(budget)
     };
     let hours = if problem.max_parts > 1 {
@@ -94,13 +91,13 @@ fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
             .choices
             .iter()
             .enumerate()
-            .filter_map(|(c, _)| problem.whole(c).map(|(finish, cost)| (c, excess_of(finish, cost))))
+            .filter_map(|(c, _)| problem.whole(c).map(|(finish, cost)| (c, excess(finish, cost))))
             .min_by(|a, b| a.1.total_cmp(&b.1))?;
         vec![(choice, problem.work / problem.choices[choice].rate)]
     };
     let (finish, cost) = (problem.value(Aim::Finish, &hours), problem.value(Aim::Cost, &hours));
     Some(NoPlan::MoreTimeAndMoney {
-        hours: excess(finish, deadline),
+        hours: Hours::known((finish - deadline).max(0.0)),
         usd: Usd::known((cost - budget).max(0.0)),
         with: machines(prepared, prepared.by_configuration(&hours).iter().map(|(c, _)| *c)),
     })
@@ -138,7 +135,7 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
         .filter(|(_, time, cost)| *time <= deadline && limit.budget.is_none_or(|budget| *cost <= budget))
         .min_by(|a, b| a.2.total_cmp(&b.2))
         .map(|(configuration, time, cost)| NoPlan::AtExpectedTime {
-            with: configuration.label(),
+            with: vec![configuration.label()],
             hours: Hours::known(time),
             cost_usd: Usd::known(cost),
         })

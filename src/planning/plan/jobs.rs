@@ -19,12 +19,11 @@ use super::{
 };
 use crate::pricing::{OWN_PLACE, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
-use habitat_prediction::warning::distinct;
-use habitat_prediction::{Predictions, Warning};
+use habitat_prediction::finding::distinct;
+use habitat_prediction::{Finding, Predictions};
 
 pub use check::check;
 use model::Model;
-pub use model::SharedLimit;
 use schedule::Scheduler;
 
 /// One of the jobs.
@@ -102,7 +101,7 @@ pub struct JobsPlan {
     /// The solver and its result.
     pub solver: SolverReport,
     /// Warnings on the times, without duplicates.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<Finding>,
     /// Fallbacks and assumptions for all jobs.
     pub notes: Vec<PlanNote>,
 }

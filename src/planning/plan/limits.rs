@@ -1,10 +1,8 @@
 //! Limits of a goal on single offers, the reasons for rejections, and the risks to accept.
 
-use serde::Serialize;
-
 use super::batch::Refusal;
 use super::goal::{Limits, Quota};
-use super::{Accept, Reason, Risk};
+use super::{Accept, Platform, Reason, Risk};
 use crate::pricing::{Doubt, Market, Offer, Tier};
 use habitat_base::units::GpuSlug;
 use habitat_prediction::{GpuFacts, Predictions, Vendor};
@@ -29,7 +27,6 @@ pub(super) fn is_one_machine(offer: &Offer) -> bool {
 fn named(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Option<Reason> {
     let is_provider = |name: &String| name.eq_ignore_ascii_case(&offer.provider);
     let is_region = |filter: &String| offer.is_in(filter);
-    let (provider, region) = (|| offer.provider.clone(), || offer.region.clone());
     if !limits.offers.is_empty() && !limits.offers.iter().any(|id| id == offer.id.as_str()) {
         return Some(Reason::OfferNotNamed);
     }
@@ -43,19 +40,19 @@ fn named(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Option<Reason> {
         return Some(Reason::GpuExcluded { gpu: gpu.clone() });
     }
     if !limits.providers.is_empty() && !limits.providers.iter().any(is_provider) {
-        return Some(Reason::ProviderNotNamed { provider: provider() });
+        return Some(Reason::ProviderNotNamed { provider: offer.provider.clone() });
     }
     if limits.exclude_providers.iter().any(is_provider) {
-        return Some(Reason::ProviderExcluded { provider: provider() });
+        return Some(Reason::ProviderExcluded { provider: offer.provider.clone() });
     }
     if limits.no_marketplace && offer.trust.market == Market::PeerToPeer {
         return Some(Reason::MarketplaceExcluded);
     }
     if !limits.regions.is_empty() && !limits.regions.iter().any(is_region) {
-        return Some(Reason::RegionNotNamed { region: region() });
+        return Some(Reason::RegionNotNamed { region: offer.region.clone() });
     }
     let filter = limits.exclude_regions.iter().find(|filter| is_region(filter))?.clone();
-    Some(Reason::RegionExcluded { region: region(), filter })
+    Some(Reason::RegionExcluded { region: offer.region.clone(), filter })
 }
 
 /// Limits on GPUs and price of all machines.
@@ -105,15 +102,6 @@ impl Quota {
             && self.gpu.as_ref().is_none_or(|own| own == gpu)
             && self.tier.is_none_or(|own| own == offer.tier)
     }
-}
-
-/// Software platform of a step: vendor of the GPU, and whether the host has ARM CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Platform {
-    /// Vendor of the GPU.
-    pub vendor: Vendor,
-    /// Whether the host has ARM CPUs.
-    pub arm: bool,
 }
 
 impl Platform {

@@ -1,9 +1,8 @@
-//! Why no plan exists, and the changes that would allow one. [`NoPlan::code`] names each for programs; the sentences
+//! Why no plan exists, and the changes that would allow one. [`Coded::code`](crate::Coded::code) names each for programs; the sentences
 //! are made elsewhere. Amounts are exact; sentences round them up, so that a proposed change suffices.
 
 use serde::Serialize;
 
-use super::jobs::SharedLimit;
 use super::{Amount, Machines, Quota, Reason, RejectionKind};
 use crate::pricing::OfferId;
 use habitat_base::units::{Bytes, Hours, KilogramsCo2e, Usd, UsdPerHour};
@@ -77,7 +76,7 @@ pub enum NoPlan {
     /// An offer meets the limits at its expected time.
     AtExpectedTime {
         /// Its machines.
-        with: Machines,
+        with: Vec<Machines>,
         /// Expected hours.
         hours: Hours,
         /// Expected cost.
@@ -159,6 +158,22 @@ pub enum NoPlan {
     },
 }
 
+/// A limit shared by the jobs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SharedLimit {
+    /// Dollars for all jobs.
+    BudgetUsd(Usd),
+    /// Dollars per hour for all jobs.
+    UsdPerHour(UsdPerHour),
+    /// GPUs at the same time.
+    Quota(Box<Quota>),
+    /// A single machine: own, under contract, or of a marketplace host.
+    OneMachine(OfferId),
+    /// Hours of the jobs on a machine that are due by this deadline.
+    DeadlineHours(Hours),
+}
+
 /// A limit on offers to lift, or its smallest value that allows a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -208,14 +223,4 @@ pub enum Lift {
     MaxCo2Kg(KilogramsCo2e),
     /// Offers with unknown emissions.
     UnknownCo2,
-}
-
-impl NoPlan {
-    /// All codes.
-    pub const CODES: &[&str] = <Self as strum::VariantNames>::VARIANTS;
-
-    /// Stable name for programs, as in JSON.
-    pub fn code(&self) -> &'static str {
-        self.into()
-    }
 }

@@ -1,4 +1,4 @@
-//! What a plan, part or configuration must say. [`PlanNote::code`] names each note for programs; the sentences are
+//! What a plan, part or configuration must say. [`Coded::code`](crate::Coded::code) names each note for programs; the sentences are
 //! made elsewhere.
 
 use serde::Serialize;
@@ -7,7 +7,7 @@ use super::{Draw, Machines};
 use crate::pricing::spot::SpotSource;
 use crate::pricing::{Doubt, Held, OfferId};
 use habitat_base::units::{GpuSlug, Hours, Usd, UsdPerHour};
-use habitat_prediction::Sharding;
+use habitat_prediction::{Finding, Sharding};
 
 /// A note on a plan or a part.
 #[derive(Debug, Clone, PartialEq, Serialize, strum::IntoStaticStr, strum::VariantNames)]
@@ -45,8 +45,8 @@ pub enum PlanNote {
     },
     /// Precision of the predicted step.
     Precision {
-        /// Words of the prediction.
-        why: String,
+        /// What the prediction found.
+        finding: Finding,
     },
     /// Price of a machine that the user already has.
     OwnMachine {
@@ -270,14 +270,4 @@ pub enum PlanNote {
         /// Dollars more than the cheapest offer for each job.
         more_usd: Usd,
     },
-}
-
-impl PlanNote {
-    /// All codes.
-    pub const CODES: &[&str] = <Self as strum::VariantNames>::VARIANTS;
-
-    /// Stable name for programs, as in JSON.
-    pub fn code(&self) -> &'static str {
-        self.into()
-    }
 }

@@ -112,6 +112,11 @@ impl Choice {
     }
 }
 
+/// Excess over a limit; `None` if the value keeps it within rounding errors, or without a limit.
+pub(super) fn over(value: f64, limit: Option<f64>) -> Option<f64> {
+    limit.filter(|limit| value > limit * (1.0 + SAME)).map(|limit| value - limit)
+}
+
 /// Hours that an amount suffices for at this rate per hour; infinite at rate 0.
 fn linear(left: f64, hourly: f64) -> f64 {
     match left {

@@ -1,4 +1,4 @@
-//! Why offers are not in a plan. [`Reason::code`] names each reason for programs; the sentences are made elsewhere.
+//! Why offers are not in a plan. [`Coded::code`](crate::Coded::code) names each reason for programs; the sentences are made elsewhere.
 
 use serde::Serialize;
 
@@ -156,8 +156,10 @@ pub enum Reason {
         batch_size: u64,
         /// Samples of the required global batch.
         global_batch_size: u64,
-        /// Largest batch that would work; `None` if no smaller one does.
-        smaller: Option<SmallerBatch>,
+        /// Samples of the largest batch that would work; `None` if no smaller one does.
+        smaller_batch_size: Option<u64>,
+        /// How many of these make the global batch.
+        accumulation: Option<u64>,
         /// Global batches that would work.
         multiples: Vec<u64>,
     },
@@ -180,10 +182,14 @@ pub enum Reason {
         replicas: u32,
         /// GPUs that share one of them.
         model_parallel: ModelParallel,
-        /// Batch that would fit.
-        batch: Option<FittingBatch>,
-        /// Sharding that would fit.
-        divided: Option<FittingSharding>,
+        /// Samples of a batch that would fit.
+        fitting_batch_size: Option<u64>,
+        /// How many of these make the global batch, if a whole number does.
+        accumulation: Option<u64>,
+        /// Samples of the global batch.
+        global_batch_size: Option<u64>,
+        /// Sharding that would fit, and its number of GPUs.
+        fitting_sharding: Option<(Sharding, u32)>,
     },
     /// The step does not fit, and its need is not known in numbers.
     DoesNotFit {
@@ -286,44 +292,7 @@ pub enum Reason {
     },
 }
 
-/// A batch per GPU or replica, and how many of them make the global batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct SmallerBatch {
-    /// Samples.
-    pub batch_size: u64,
-    /// Batches per optimizer step.
-    pub accumulation: u64,
-}
-
-/// A batch per GPU that would fit in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct FittingBatch {
-    /// Samples.
-    pub batch_size: u64,
-    /// Batches per optimizer step that keep the global batch, if a whole number of them does.
-    pub accumulation: Option<u64>,
-    /// Samples of the global batch.
-    pub global_batch_size: u64,
-}
-
-/// Sharding with which the step would fit in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct FittingSharding {
-    /// Training state to divide.
-    pub sharding: Sharding,
-    /// Number of GPUs.
-    pub gpus: u32,
-}
-
 impl Reason {
-    /// All codes.
-    pub const CODES: &[&str] = <Self as strum::VariantNames>::VARIANTS;
-
-    /// Stable name for programs, as in JSON.
-    pub fn code(&self) -> &'static str {
-        self.into()
-    }
-
     /// Distance from acceptance, in the unit of the reason; infinite if it has none.
     pub(super) fn distance(&self) -> f64 {
         match self {
@@ -347,23 +316,6 @@ impl Reason {
         match self {
             Self::UnusablePrice { .. } | Self::InvalidPrice { .. } | Self::NoGpu => RejectionKind::UnusablePrice,
             Self::UnknownGpu { .. } => RejectionKind::UnknownGpu,
-            Self::OfferNotNamed
-            | Self::TierNotAllowed { .. }
-            | Self::GpuNotNamed { .. }
-            | Self::GpuExcluded { .. }
-            | Self::ProviderNotNamed { .. }
-            | Self::ProviderExcluded { .. }
-            | Self::MarketplaceExcluded
-            | Self::RegionNotNamed { .. }
-            | Self::RegionExcluded { .. }
-            | Self::TooFewGpus { .. }
-            | Self::TooManyGpus { .. }
-            | Self::TooDearPerHour { .. }
-            | Self::TooFewVcpus { .. }
-            | Self::TooLittleHostMemory { .. }
-            | Self::VcpusUnknown
-            | Self::HostMemoryUnknown
-            | Self::OverQuota { .. } => RejectionKind::Limits,
             Self::NoPrediction { .. } | Self::NoDuration { .. } | Self::NotScalable { .. } => {
                 RejectionKind::NoPrediction
             }
@@ -381,6 +333,8 @@ impl Reason {
             | Self::CostsMoreWithTime { .. }
             | Self::EmitsMore { .. } => RejectionKind::Dominated,
             Self::NotAccepted { .. } => RejectionKind::NotAccepted,
+            // All others are limits of the goal on single offers.
+            _ => RejectionKind::Limits,
         }
     }
 }

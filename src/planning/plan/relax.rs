@@ -119,34 +119,22 @@ fn lifted(limits: &Limits) -> Vec<Lifted> {
             all.push(Lifted { limits: lifted, about: About::Offer(amount), change });
         }
     };
-    let gpus: Amount = |configuration| f64::from(configuration.all_gpus());
-    let machines = limits.max_machines.max(MOST_MACHINES);
+    let gpus: Amount = |c| f64::from(c.all_gpus());
+    let most = limits.max_machines.max(MOST_MACHINES);
+    let vcpus: Amount = |c| c.offer.vcpus.map_or(0.0, |vcpus| -vcpus);
+    let memory: Amount = |c| c.offer.host_memory.map_or(0.0, |memory| -memory.get());
+    let bytes = |bytes: f64| Lift::MinHostMemoryBytes(Bytes::known(-bytes));
+    let price = |price| Lift::MaxUsdPerHour(UsdPerHour::known(price));
     number(
-        Limits { max_machines: machines, ..now() },
-        |configuration| f64::from(configuration.machines),
-        Box::new(|machines| Lift::MaxMachines(machines as u32)),
+        Limits { max_machines: most, ..now() },
+        |c| f64::from(c.machines),
+        Box::new(|n| Lift::MaxMachines(n as u32)),
     );
-    number(
-        Limits { min_gpus: Limits::default().min_gpus, ..now() },
-        |configuration| -f64::from(configuration.all_gpus()),
-        Box::new(|gpus| Lift::MinGpus(-gpus as u32)),
-    );
-    number(Limits { max_gpus: None, ..now() }, gpus, Box::new(|gpus| Lift::MaxGpus(gpus as u32)));
-    number(
-        Limits { max_price: None, ..now() },
-        |configuration| configuration.price().get(),
-        Box::new(|price| Lift::MaxUsdPerHour(UsdPerHour::known(price))),
-    );
-    number(
-        Limits { min_vcpus: None, ..now() },
-        |configuration| configuration.offer.vcpus.map_or(0.0, |vcpus| -vcpus),
-        Box::new(|vcpus| Lift::MinVcpus(-vcpus)),
-    );
-    number(
-        Limits { min_host_memory: None, ..now() },
-        |configuration| configuration.offer.host_memory.map_or(0.0, |memory| -memory.get()),
-        Box::new(|memory| Lift::MinHostMemoryBytes(Bytes::known(-memory))),
-    );
+    number(Limits { min_gpus: 1, ..now() }, |c| -f64::from(c.all_gpus()), Box::new(|n| Lift::MinGpus(-n as u32)));
+    number(Limits { max_gpus: None, ..now() }, gpus, Box::new(|n| Lift::MaxGpus(n as u32)));
+    number(Limits { max_price: None, ..now() }, |c| c.price().get(), Box::new(price));
+    number(Limits { min_vcpus: None, ..now() }, vcpus, Box::new(|n| Lift::MinVcpus(-n)));
+    number(Limits { min_host_memory: None, ..now() }, memory, Box::new(bytes));
     for (place, quota) in limits.quotas.iter().enumerate() {
         let mut quotas = limits.quotas.clone();
         quotas.remove(place);

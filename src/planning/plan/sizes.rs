@@ -1,11 +1,11 @@
 //! Batch sizes that a GPU may run: the profile's, and others that were predicted.
 
 use super::batch::{Refusal, Runners, accumulation, batch_size, would_fit};
-use super::{FittingSharding, Goal, PlanError, PlanNote, Reason, ShardingChoice};
+use super::{Goal, PlanError, PlanNote, Reason, ShardingChoice};
 use habitat_base::units::{Micros, SHORTEST_STEP_US, most};
 use habitat_prediction::memory::Share;
 use habitat_prediction::scale::{Layout, MicroBatch, ScaleError, ScaledStep, optimizer_step};
-use habitat_prediction::{Estimate, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, WarningKind, Workload};
+use habitat_prediction::{Estimate, Finding, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, Workload};
 
 /// Maximum number of GPUs for a proposal to shard.
 const MOST_HINTED: u32 = 512;
@@ -53,7 +53,7 @@ pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Re
         return Err(PlanError::ModelParallelOfInference);
     }
     let all = &predictions.predictions;
-    if all.iter().any(|one| one.warnings.iter().any(|warning| warning.kind == WarningKind::Sharded)) {
+    if all.iter().any(|one| one.warnings.iter().any(Finding::is_sharded)) {
         return Err(PlanError::ModelParallelOfShare);
     }
     if parallel.pipeline > 1 && matches!(goal.sharding, ShardingChoice::Zero2 | ShardingChoice::Zero3) {
@@ -214,6 +214,7 @@ impl At<'_> {
         let most = stages.last().copied().unwrap_or_default();
         let memory = self.memory.on_replica(most, share);
         let Some(needed) = memory.needed else { return Err((Reason::DoesNotFit { why: memory.reason }, None)) };
+        let batch = would_fit(&memory, share.replicas, workload, goal);
         let reason = Reason::OutOfMemory {
             needed_bytes: needed,
             usable_bytes: memory.usable,
@@ -221,15 +222,17 @@ impl At<'_> {
             sharding: most,
             replicas: share.replicas,
             model_parallel: share.parallel,
-            batch: would_fit(&memory, share.replicas, workload, goal),
-            divided: with_sharding(self.memory, most, share),
+            fitting_batch_size: batch.map(|(batch, ..)| batch),
+            accumulation: batch.and_then(|(_, batches, _)| batches),
+            global_batch_size: batch.map(|(.., global)| global),
+            fitting_sharding: with_sharding(self.memory, most, share),
         };
         Err((reason, Some(needed / memory.usable)))
     }
 }
 
 /// Higher degree of sharding, and higher number of GPUs if needed, with which the step would fit.
-fn with_sharding(memory: &MemoryFit, used: Sharding, share: &Share) -> Option<FittingSharding> {
+fn with_sharding(memory: &MemoryFit, used: Sharding, share: &Share) -> Option<(Sharding, u32)> {
     let own = share.replicas;
     let fits =
         |stage: Sharding, replicas: u32| memory.on_replica(stage, &Share { replicas, ..*share }).fits == Fits::Yes;
@@ -241,5 +244,5 @@ fn with_sharding(memory: &MemoryFit, used: Sharding, share: &Share) -> Option<Fi
         stages.iter().map(move |stage| (*stage, count))
     });
     let (sharding, count) = tries.find(|(stage, count)| (*count > own || *stage > used) && fits(*stage, *count))?;
-    Some(FittingSharding { sharding, gpus: count * share.parallel.gpus() })
+    Some((sharding, count * share.parallel.gpus()))
 }

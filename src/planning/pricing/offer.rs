@@ -78,16 +78,6 @@ pub enum Unusable {
     PeerToPeerExcluded,
 }
 
-impl Unusable {
-    /// All codes.
-    pub const CODES: &[&str] = <Self as strum::VariantNames>::VARIANTS;
-
-    /// Stable name for programs, as in JSON.
-    pub fn code(&self) -> &'static str {
-        self.into()
-    }
-}
-
 /// Provider and region of the user's own machines that no price file describes.
 pub const OWN_PLACE: [&str; 2] = ["own", "here"];
 

@@ -26,7 +26,7 @@ pub const MOST_GPUS: u32 = 8;
 const BY_GPUS: f64 = 0.48;
 
 /// Observations of spot machines of one kind in one zone.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Watched {
     /// The provider.
     pub provider: &'static str,
@@ -103,9 +103,8 @@ pub struct SpotMachine {
 /// Source of the figures of a spot machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SpotSource {
-    /// Observations of the place; `None` = those of [`SpotMachine::typical`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed: Option<Observed>,
+    /// Observations of the place; empty for those of [`SpotMachine::typical`].
+    pub observed: Vec<&'static Watched>,
     /// Factor on the observed losses for the number of GPUs.
     pub times: f64,
     /// GPUs of the machine.
@@ -114,21 +113,6 @@ pub struct SpotSource {
     pub sets_losses: bool,
     /// Whether the user set the wait.
     pub sets_wait: bool,
-}
-
-/// Observations that apply to a place.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Observed {
-    /// The provider.
-    pub provider: &'static str,
-    /// Zone, or region of several zones.
-    pub place: &'static str,
-    /// Short names of the GPUs.
-    pub kinds: BTreeSet<&'static str>,
-    /// GPUs per machine.
-    pub gpus: u32,
-    /// Years.
-    pub years: BTreeSet<&'static str>,
 }
 
 impl SpotMachine {
@@ -156,19 +140,11 @@ impl SpotMachine {
         let sum = |of: fn(&Watched) -> f64| rows.iter().map(|row| of(row)).sum::<f64>();
         let (there, losses) = (sum(|row| row.there), sum(|row| f64::from(row.losses)));
         let at_size: f64 = rows.iter().map(|row| f64::from(row.losses) * growth(row.gpus, gpus)).sum();
+        let per_hour = at_size / there;
         let wait = Hours::new((sum(|row| row.hours) - there) / losses).ok()?;
-        let first = rows.first()?;
-        let all = |of: fn(&Watched) -> &'static str| rows.iter().map(|row| of(row)).collect::<BTreeSet<_>>();
-        let observed = Observed {
-            provider: first.provider,
-            place: if all(|row| row.zone).len() > 1 { first.region() } else { first.zone },
-            kinds: all(|row| row.gpu),
-            gpus: first.gpus,
-            years: all(|row| row.since.split('-').next().unwrap_or_default()),
-        };
-        let times = growth(first.gpus, gpus);
-        let source = SpotSource { observed: Some(observed), times, gpus, ..SpotSource::default() };
-        Some(Self { per_hour: at_size / there, wait, source })
+        let times = growth(rows.first()?.gpus, gpus);
+        let source = SpotSource { observed: rows, times, gpus, ..SpotSource::default() };
+        Some(Self { per_hour, wait, source })
     }
 }
 
@@ -214,13 +190,14 @@ mod tests {
         assert!((zone.per_hour - 145.0 / 829.1).abs() < 1e-9 && (zone.wait.get() - 262.8 / 145.0).abs() < 1e-9);
         assert!((region.per_hour - 319.0 / 1574.0).abs() < 1e-9, "{region:?}");
         assert!((region.wait.get() - 609.8 / 319.0).abs() < 1e-9, "{region:?}");
-        let place = |found: &SpotMachine| found.source.observed.as_ref().map(|of| (of.place, of.kinds.len(), of.gpus));
-        assert_eq!(place(&region), Some(("us-east-2", 1, 1)));
+        let zones =
+            |found: &SpotMachine| found.source.observed.iter().map(|row| (row.zone, row.gpus)).collect::<Vec<_>>();
+        assert_eq!(zones(&region), [("us-east-2a", 1), ("us-east-2b", 1)]);
         assert_eq!((&other, &away), (&region, &SpotMachine::typical(1)));
         assert_eq!(SpotMachine::new("aws", "eu-west-1", 8), SpotMachine::typical(8));
         // Machines with 8 GPUs were observed in us-west-2 only.
         let large = SpotMachine::new("aws", "us-west-2", 8);
-        assert_eq!(place(&large), Some(("us-west-2", 2, 8)));
+        assert_eq!(zones(&large), [("us-west-2a", 8), ("us-west-2a", 8), ("us-west-2b", 8), ("us-west-2b", 8)]);
         let east = SpotMachine::new("aws", "us-east-2", 8);
         assert!((east.per_hour / region.per_hour - 2.713).abs() < 1e-3 && east.wait == region.wait);
         assert_eq!(east.source.observed, region.source.observed);

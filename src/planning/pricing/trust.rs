@@ -76,13 +76,3 @@ pub enum Doubt {
         others: usize,
     },
 }
-
-impl Doubt {
-    /// All codes.
-    pub const CODES: &[&str] = <Self as strum::VariantNames>::VARIANTS;
-
-    /// Stable name for programs, as in JSON.
-    pub fn code(&self) -> &'static str {
-        self.into()
-    }
-}

@@ -11,6 +11,7 @@
 
 use super::spread::{Calibration, REPETITION, Regime, SHIPPED, Spread};
 use crate::estimate::Estimate;
+use crate::finding::Finding;
 use crate::method::Method;
 use habitat_base::regress::line::{Line, Point};
 use habitat_base::regress::quantile::median;
@@ -204,38 +205,18 @@ impl BatchCurve {
     }
 
     /// Notes on the fit and on predictions at `batches`.
-    pub(crate) fn notes(&self, batches: &[u64]) -> Vec<String> {
+    pub(crate) fn notes(&self, batches: &[u64]) -> Vec<Finding> {
         let mut notes = Vec::new();
-        if let Some(Bend { upward, distance }) = self.bend {
-            let (how, what) = if upward {
-                ("faster than linearly", "the line follows the largest batches")
-            } else {
-                ("more slowly than linearly", "the line may be too high")
-            };
-            notes.push(format!(
-                "the step grows {how} with the batch (points up to {:.0} % off a line): {what}",
-                distance * 100.0
-            ));
-        }
+        notes.extend(self.bend.map(|Bend { upward, distance }| Finding::Bend { faster: upward, distance }));
         let largest = self.last.batch;
         let beyond = batches.iter().any(|&batch| batch > largest);
         if self.raised && beyond {
-            notes.push(format!(
-                "the step does not grow with the recorded batches (perhaps CPU-bound): assuming that {:.0} % of it at batch {largest} grows with the batch",
-                LEAST_SHARE * 100.0
-            ));
+            notes.push(Finding::FlatStep { share: LEAST_SHARE, batch: largest });
         } else if self.regime() == Regime::Fixed && beyond {
-            notes.push(format!(
-                "only {:.0} % of the step at batch {largest} grows with the batch: unknown when it becomes GPU-bound, so ranges are wide",
-                self.share * 100.0
-            ));
+            notes.push(Finding::MostlyFixed { share: self.share, batch: largest });
         }
-        if let Some(far) = batches.iter().filter(|&&batch| batch > 4 * largest).max() {
-            notes.push(format!(
-                "batch {far} is {:.1} times the largest recorded one; errors were measured up to 4 times",
-                *far as f64 / largest as f64
-            ));
-        }
+        let far = batches.iter().copied().filter(|batch| *batch > 4 * largest).max();
+        notes.extend(far.map(|batch| Finding::BeyondTested { batch, largest }));
         notes
     }
 }

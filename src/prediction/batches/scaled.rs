@@ -7,6 +7,7 @@ use super::rebatch::{Rebatched, rebatch};
 use crate::choice::predict;
 use crate::error::PredictError;
 use crate::estimate::{Estimate, StepTime};
+use crate::finding::Finding;
 use crate::method::Method;
 use crate::options::Options;
 use crate::pace::loads;
@@ -110,22 +111,13 @@ impl ScaledShapes {
     }
 
     /// Note on the operations in which no batch dimension was found.
-    pub(super) fn note(&self, profile: &Profile) -> Option<String> {
+    pub(super) fn note(&self, profile: &Profile) -> Option<Finding> {
         let time = |index: &usize| profile.operations[*index].total_device_time().map_or(0.0, Micros::get);
         let kept: Vec<usize> = (0..self.scaled.scaled.len()).filter(|index| !self.scaled.scaled[*index]).collect();
         let all: f64 = (0..profile.operations.len()).map(|index| time(&index)).sum();
-        let of_time = if all > 0.0 {
-            format!(", {:.0} % of the measured device time", kept.iter().map(time).sum::<f64>() / all * 100.0)
-        } else {
-            String::new()
-        };
-        (!kept.is_empty()).then(|| {
-            format!(
-                "{} of {} operations have no batch dimension{of_time}: kept constant",
-                kept.len(),
-                profile.operations.len()
-            )
-        })
+        let share = (all > 0.0).then(|| kept.iter().map(time).sum::<f64>() / all);
+        let (operations, of) = (kept.len(), profile.operations.len());
+        (operations > 0).then_some(Finding::NoBatchDimension { operations, of, share })
     }
 }
 

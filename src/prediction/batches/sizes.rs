@@ -2,6 +2,7 @@
 
 use super::error::SweepError;
 use super::sweep::{Basis, GpuSweep, Sweep, sweep};
+use crate::finding::Finding;
 use crate::memory::Fits;
 use crate::predictions::{AtBatch, Predictions};
 use crate::{Mode, Options};
@@ -69,9 +70,7 @@ pub fn add_shares(predictions: &mut Predictions, profile: (String, Profile), cat
     }
     match sweep(&[profile], catalog, options, &sizes) {
         Ok(found) => add_sizes(predictions, &found),
-        Err(error) => predictions
-            .notes
-            .push(format!("per-GPU batches that keep the global batch on several GPUs cannot be predicted: {error}")),
+        Err(error) => predictions.notes.push(Finding::NoShares { error: error.to_string() }),
     }
 }
 

@@ -12,6 +12,7 @@ use super::scaled::{ScaledShapes, with_scaling_range};
 use crate::choice::predict;
 use crate::error::PredictError;
 use crate::estimate::Estimate;
+use crate::finding::{Finding, distinct};
 use crate::gpu::GpuFacts;
 use crate::host::Host;
 use crate::memory::{MemoryFit, MemoryLine, MemoryNeed};
@@ -20,9 +21,7 @@ use crate::origin::origin;
 use crate::precision::Change;
 use crate::predictions::Prediction;
 use crate::rate::Rates;
-use crate::warning::{Warning, distinct};
 use habitat_base::regress::line::{Line, Point};
-use habitat_base::text;
 use habitat_base::units::{Micros, OpenRange, SamplesPerSecond, most};
 use habitat_step::catalog::{Catalog, GpuSpec};
 use habitat_step::op::{Family, family};
@@ -56,9 +55,9 @@ pub struct Sweep {
     /// Memory by batch size, if known.
     pub memory: Option<MemoryLine>,
     /// Warnings that apply to all times.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<Finding>,
     /// Notes for the reader.
-    pub notes: Vec<String>,
+    pub notes: Vec<Finding>,
 }
 
 /// Results of a sweep on one GPU.
@@ -76,7 +75,7 @@ pub struct GpuSweep {
     /// Largest batch that fits, if the memory need is known.
     pub largest: Option<u64>,
     /// Warnings and fallbacks.
-    pub notes: Vec<String>,
+    pub notes: Vec<Finding>,
 }
 
 /// Result at one batch size on one GPU.
@@ -149,10 +148,7 @@ pub fn sweep(
     notes.extend(far_beyond(&recorded, &wanted));
     let mut by_size = Vec::new();
     if basis == Basis::Shapes {
-        notes.push(format!(
-            "one batch size recorded ({}): shapes scaled to the others. Record a second batch size to measure how the step grows",
-            recorded[0]
-        ));
+        notes.push(Finding::OneBatch { batch: recorded[0] });
         let (mut before, mut note) = (None, None);
         for &batch in &wanted {
             // One size at a time: times of all operations on all GPUs need much memory.
@@ -181,10 +177,7 @@ pub fn sweep(
         finish(&mut sweep, memory.as_ref(), catalog, &own, change.as_ref());
         gpus.push(sweep);
     }
-    if let Some(memory) = &memory {
-        let recorded = if change.is_some() { "; in the recorded precision" } else { "" };
-        notes.push(format!("{memory}{recorded}"));
-    }
+    notes.extend(memory.map(|memory| memory.note(change.is_some())));
     let shapes_only = first.origin.is_none();
     let (workload, host) = (first.workload.clone(), options.host);
     Ok(Sweep { workload, host, basis, recorded, shapes_only, gpus, memory, warnings, notes })
@@ -214,14 +207,10 @@ fn check_size(
 const FAR: u64 = 64;
 
 /// Note on batches far beyond the recorded ones.
-fn far_beyond(recorded: &[u64], wanted: &[u64]) -> Option<String> {
+fn far_beyond(recorded: &[u64], wanted: &[u64]) -> Option<Finding> {
     let largest = *recorded.iter().max()?;
-    let far = *wanted.iter().max().filter(|batch| **batch / FAR > largest)?;
-    Some(format!(
-        "batch {} is {} times the largest recorded: time and memory there are extrapolated",
-        text::grouped(far as f64),
-        text::grouped(far as f64 / largest as f64)
-    ))
+    let batch = *wanted.iter().max().filter(|batch| **batch / FAR > largest)?;
+    Some(Finding::FarBatch { batch, largest })
 }
 
 /// Checks that two profiles are of one workload, recorded on the same GPU.
@@ -253,7 +242,7 @@ fn same((first, a): (&str, &Profile), (other, b): (&str, &Profile)) -> Result<()
 }
 
 /// Note if the profiles differ in their operators.
-fn other_operations(profiles: &[(u64, &Profile)]) -> Option<String> {
+fn other_operations(profiles: &[(u64, &Profile)]) -> Option<Finding> {
     let calls = |profile: &Profile| {
         let mut calls = std::collections::BTreeMap::<&str, u64>::new();
         for operation in &profile.operations {
@@ -271,12 +260,7 @@ fn other_operations(profiles: &[(u64, &Profile)]) -> Option<String> {
             (*batch, missing.max(other.iter().filter(|call| !own.contains(call)).count()))
         })
         .max_by_key(|(_, differing)| *differing)?;
-    (differing > 0).then(|| {
-        format!(
-            "{differing} operators have different call counts at batch {batch} and {}: if the networks differ, the line is meaningless",
-            first.0
-        )
-    })
+    (differing > 0).then_some(Finding::UnlikeOperators { operators: differing, batches: [batch, first.0] })
 }
 
 fn busy(prediction: &Prediction, profile: &Profile) -> Option<Micros> {
@@ -312,10 +296,10 @@ fn by_line(
         .collect();
     let mut notes = curve.notes(wanted);
     if curve.has_busy() && wanted.iter().any(|&batch| matches!(curve.at(batch).place, Place::Beyond(_))) {
-        notes.push("beyond the recorded batches, GPU busy time is extrapolated separately".to_owned());
+        notes.push(Finding::BusyExtrapolated);
     }
     if predictions.iter().any(|(_, prediction)| !prediction.step.is_measured()) {
-        notes.push("the line goes through predicted steps; its range includes theirs".to_owned());
+        notes.push(Finding::LineOfPredictions);
     }
     Ok(GpuSweep {
         gpu: first.gpu.clone(),

@@ -1,6 +1,7 @@
 //! Device time by kind and waiting time of a step, corrected from its totals.
 
 use super::{OperatorKind, OperatorTotals};
+use crate::finding::Finding;
 use habitat_base::units::Micros;
 
 /// Maximum waiting share of a step.
@@ -84,13 +85,10 @@ impl Anatomy {
             .collect()
     }
 
-    /// Notes on the correction.
-    pub(super) fn notes(&self) -> Vec<String> {
-        if (self.scale - 1.0).abs() <= SCALED {
-            return Vec::new();
-        }
-        let why = if self.scale > 1.0 { "the profiler lost events" } else { "the profiler slowed kernels down" };
-        vec![format!("operator times scaled by {:.2} to fill the step: {why}", self.scale)]
+    /// Note on the correction.
+    pub(super) fn note(&self) -> Option<Finding> {
+        let is_scaled = (self.scale - 1.0).abs() > SCALED;
+        is_scaled.then_some(Finding::ScaledTotals { factor: self.scale })
     }
 }
 
@@ -114,14 +112,15 @@ mod tests {
         let lost = anatomy(1000.0, Some(50.0), &TWO);
         assert_eq!(lost.columns()[0], 300.0 * 950.0 / 400.0);
         assert_eq!((lost.waits, lost.idle), (50.0, 50.0));
-        assert!(lost.notes()[0].contains("2.38"), "{:?}", lost.notes());
+        let Some(Finding::ScaledTotals { factor }) = lost.note() else { panic!("{:?}", lost.note()) };
+        assert!((factor - 950.0 / 400.0).abs() < 1e-9);
     }
 
     #[test]
     fn slowed_kernels_are_cut_to_the_step() {
         let slowed = anatomy(320.0, Some(10.0), &TWO);
         assert_eq!((slowed.columns()[0], slowed.waits), (240.0, 0.0));
-        assert!(slowed.notes()[0].contains("slowed"));
+        assert!(matches!(slowed.note(), Some(Finding::ScaledTotals { factor }) if factor < 1.0));
     }
 
     #[test]
@@ -129,7 +128,7 @@ mod tests {
         // The profiler recorded more idle time than the unprofiled step has.
         let waiting = anatomy(500.0, Some(700.0), &TWO);
         assert_eq!((waiting.columns()[0], waiting.waits, waiting.idle), (300.0, 100.0, 700.0));
-        assert_eq!(waiting.notes(), Vec::<String>::new());
+        assert_eq!(waiting.note(), None);
         let unknown = anatomy(500.0, None, &TWO);
         assert_eq!((unknown.waits, unknown.idle), (100.0, 100.0));
     }

@@ -3,6 +3,7 @@
 use super::min_max::MinMax;
 use super::{BlackBoxModel, Shape};
 use crate::estimate::{Estimate, MethodShare, StepTime};
+use crate::finding::Finding;
 use crate::method::Method;
 use crate::predictions::{Prediction, Predictions};
 use habitat_base::units::{GpuSlug, Micros};
@@ -81,8 +82,7 @@ pub fn between(
     let mut workload = small.workload.clone();
     workload.batch_size = Some(batch);
     let mut notes = small.notes.clone();
-    let what = if axis == Axis::Batch { "batch sizes" } else { "image sizes" };
-    notes.push(format!("interpolated between the {what} {} and {}", sizes[0], sizes[1]));
+    notes.push(Finding::Interpolated { pixels: axis == Axis::Pixels, sizes });
     Ok(Predictions {
         workload,
         origin: small.origin.clone(),

@@ -1,7 +1,8 @@
 //! Device work of a convolution: its products or sums, and copies for kernels that need another memory layout.
 
 use super::demand::{CHUNK, Demand, TILE, Terms, Units, traffic};
-use super::limits::{ConvolutionPass, below};
+use super::limits::{below, is};
+use super::table::{Arithmetic, ConvolutionKind, CopyReason, DepthwiseKernel, Gradient, Term};
 use crate::decoded::Decoded;
 use habitat_step::op::Sizes;
 use habitat_step::profile::DType;
@@ -24,37 +25,38 @@ pub const MOST_TAPS: f64 = 49.0;
 fn depthwise(
     decoded: &Decoded<'_>,
     [batch, _, in_channels, out_channels, taps, in_places, out_places]: [f64; 7],
-    gradient: Option<&'static str>,
+    gradient: Option<Gradient>,
     channels_last: bool,
     plain: &dyn Fn(Terms, f64) -> Demand,
 ) -> Demand {
-    let elements = batch * if gradient == Some("data") { in_channels * in_places } else { out_channels * out_places };
+    let elements =
+        batch * if gradient == Some(Gradient::Data) { in_channels * in_places } else { out_channels * out_places };
     let strided = out_places < 0.6 * in_places;
     let wide = matches!(decoded.dtype, None | Some(DType::Float32));
     let is_native = !channels_last && (strided || decoded.dtype != Some(DType::Float16));
     // Filters without a kernel in cuDNN.
-    let is_foreign = channels_last && (taps > MOST_TAPS || taps == MOST_TAPS && wide && gradient == Some("weight"));
-    let mut terms = Terms::of(Vec::new());
-    for name in ["depthwise", "convolution"] {
-        terms.memory(name, 1.0);
-        if let Some(gradient) = gradient {
-            terms.memory(format!("{name}, {gradient}"), 1.0);
-        }
-    }
-    terms.memory("depthwise, strided", f64::from(u8::from(strided)));
+    let is_foreign =
+        channels_last && (taps > MOST_TAPS || taps == MOST_TAPS && wide && gradient == Some(Gradient::Weight));
+    let mut terms = Terms::default();
+    terms.memory(Term::DepthwiseTraffic, 1.0);
+    terms.memory.extend(gradient.map(|gradient| (Term::DepthwiseGradient(gradient), 1.0)));
+    terms.memory(Term::Convolution, 1.0);
+    terms.memory.extend(gradient.map(|gradient| (Term::ConvolutionGradient(gradient), 1.0)));
+    terms.memory(Term::DepthwiseStrided, is(strided));
+    terms.compute(Term::DepthwiseElements, 1.0);
+    terms.compute.extend(gradient.map(|gradient| (Term::DepthwiseElementsGradient(gradient), 1.0)));
     let size = (taps / 9.0).log2();
-    for (what, amount) in [
-        ("", 1.0),
-        (", native", f64::from(u8::from(is_native))),
-        (", channels first", f64::from(u8::from(!channels_last && !is_native))),
-        (", 32 bits", f64::from(u8::from(wide && !is_native))),
-        (", no kernel", f64::from(u8::from(is_foreign))),
-        (", taps", size),
-        (", native, taps", if is_native { size } else { 0.0 }),
+    for (kernel, amount) in [
+        (DepthwiseKernel::Native, is(is_native)),
+        (DepthwiseKernel::ChannelsFirst, is(!channels_last && !is_native)),
+        (DepthwiseKernel::Wide, is(wide && !is_native)),
+        (DepthwiseKernel::NoKernel, is(is_foreign)),
+        (DepthwiseKernel::Taps, size),
+        (DepthwiseKernel::NativeTaps, if is_native { size } else { 0.0 }),
     ] {
-        terms.compute(format!("depthwise, elements{what}"), amount);
+        terms.compute(Term::DepthwiseKernel(kernel), amount);
         if let Some(gradient) = gradient {
-            terms.compute(format!("depthwise, elements, {gradient}{what}"), amount);
+            terms.compute(Term::DepthwiseKernelGradient(gradient, kernel), amount);
         }
     }
     Demand { flops: elements, units: Units::Cycles, ..plain(terms, 0.0) }
@@ -64,8 +66,8 @@ fn depthwise(
 pub(super) fn convolution(
     decoded: &Decoded<'_>,
     [batch, groups, in_channels, out_channels, taps, in_places, out_places]: [f64; 7],
-    gradient: Option<&'static str>,
-    arithmetic: Option<&'static str>,
+    gradient: Option<Gradient>,
+    arithmetic: Option<Arithmetic>,
     element_bytes: f64,
     plain: &dyn Fn(Terms, f64) -> Demand,
 ) -> Vec<Demand> {
@@ -73,52 +75,52 @@ pub(super) fn convolution(
     let channels_last = matches!(&decoded.op.sizes, Some(Sizes::Convolution(convolution)) if convolution.channels_last);
     // Without matrix units, libraries work in channels-first layout. For 16-bit types and TF32, GPUs without matrix
     // units are not distinguished here.
-    let by_matrix_units = arithmetic != Some("fp32");
+    let by_matrix_units = arithmetic != Some(Arithmetic::Fp32);
     let (is_first, is_last) = (by_matrix_units && !channels_last, by_matrix_units && channels_last);
-    let kind = match () {
-        () if groups > 1.0 && inside == 1.0 && outside <= 2.0 => "depthwise",
-        () if groups > 1.0 => "grouped",
-        () if inside.min(outside) < THIN => "thin",
-        () if taps == 1.0 => "pointwise",
-        () => "dense",
-    };
-    if kind == "depthwise" {
+    if groups > 1.0 && inside == 1.0 && outside <= 2.0 {
         let sizes = [batch, groups, in_channels, out_channels, taps, in_places, out_places];
         return vec![depthwise(decoded, sizes, gradient, channels_last, plain)];
     }
-    let mut names = vec![kind.to_owned(), "convolution".to_owned()];
+    let kind = match () {
+        () if groups > 1.0 => ConvolutionKind::Grouped,
+        () if inside.min(outside) < THIN => ConvolutionKind::Thin,
+        () if taps == 1.0 => ConvolutionKind::Pointwise,
+        () => ConvolutionKind::Dense,
+    };
+    let mut both = vec![Term::Kind(kind), Term::Convolution];
     if let Some(gradient) = gradient {
-        names.extend([format!("convolution, {gradient}"), format!("{kind}, {gradient}")]);
+        both.extend([Term::ConvolutionGradient(gradient), Term::KindGradient(kind, gradient)]);
     }
-    if is_first && kind != "dense" {
-        names.push(format!("{kind}, channels first"));
-        names.extend(gradient.map(|gradient| format!("{kind}, {gradient}, channels first")));
+    if is_first && kind != ConvolutionKind::Dense {
+        both.push(Term::KindChannelsFirst(kind));
+        both.extend(gradient.map(|gradient| Term::GradientChannelsFirst(kind, gradient)));
     }
-    let mut terms = Terms::of(names);
+    let mut terms = Terms::of(both);
     let strided = out_places < 0.6 * in_places;
     if let Some(arithmetic) = arithmetic {
-        terms.compute(format!("convolution, {arithmetic}"), 1.0);
-        terms.compute(format!("{kind}, {arithmetic}"), 1.0);
+        terms.compute(Term::ConvolutionArithmetic(arithmetic), 1.0);
+        terms.compute(Term::KindArithmetic(kind, arithmetic), 1.0);
     }
-    let (sums, is_weight) = (inside * taps, gradient == Some("weight"));
-    terms.compute(format!("{kind}, narrow"), below(TILE, outside));
+    let (sums, is_weight) = (inside * taps, gradient == Some(Gradient::Weight));
+    terms.compute(Term::KindNarrow(kind), below(TILE, outside));
     terms.compute(
-        if is_weight { "convolution, weight, short sums" } else { "convolution, short sums" },
+        if is_weight { Term::WeightShortSums } else { Term::ConvolutionShortSums },
         below(if is_weight { TILE } else { 2.0 * TILE }, sums),
     );
-    if kind == "grouped" {
-        terms.compute("grouped, width", below(64.0, inside));
+    if kind == ConvolutionKind::Grouped {
+        terms.compute(Term::GroupWidth, below(64.0, inside));
         if is_first {
-            terms.compute("grouped, width, channels first", below(64.0, inside));
+            terms.compute(Term::GroupWidthChannelsFirst, below(64.0, inside));
         }
     }
     let is_odd = |channels: f64| channels % 8.0 != 0.0;
     // In channels-last layout, single-tap layers are products, which have kernels for any row length.
     let is_half = matches!(decoded.dtype, Some(DType::Float16 | DType::Bfloat16));
-    let is_unaligned = is_last && is_half && kind == "pointwise" && (inside % 2.0 != 0.0 || outside % 2.0 != 0.0);
+    let is_product = is_last && kind == ConvolutionKind::Pointwise;
+    let is_unaligned = is_product && is_half && (inside % 2.0 != 0.0 || outside % 2.0 != 0.0);
     let odd = !is_unaligned && (is_odd(inside) || is_odd(outside));
-    terms.compute("convolution, odd", f64::from(u8::from(odd)));
-    terms.compute("convolution, strided", f64::from(u8::from(strided)));
+    terms.compute(Term::ConvolutionOdd, is(odd));
+    terms.compute(Term::ConvolutionStrided, is(strided));
     let across = (outside / TILE).ceil() * groups;
     let places = batch * out_places;
     let tiles = if is_weight {
@@ -127,31 +129,32 @@ pub(super) fn convolution(
         (places / TILE).ceil() * across
     };
     let mut own = plain(terms, tiles);
-    own.limits.vector_convolution = (!by_matrix_units).then_some(match gradient {
-        None => ConvolutionPass::Forward,
-        Some("data") => ConvolutionPass::Data,
-        Some(_) => ConvolutionPass::Weight,
-    });
+    (own.limits.is_vector_convolution, own.limits.gradient) = (!by_matrix_units, gradient);
     if is_unaligned {
         own.limits.unaligned = own.flops;
     }
     // Kernels of matrix units need channels-last tensors whose width they can load at once. Input and output are copied
     // if the layout is wrong; if only the width is wrong, only tensors of that width are copied.
     let is_copied = match kind {
-        "grouped" => is_first || is_last && !GROUP_CHANNELS.contains(&inside),
-        "dense" => is_first || is_last && odd,
-        "thin" => is_last && odd,
-        _ => false,
+        ConvolutionKind::Grouped => is_first || is_last && !GROUP_CHANNELS.contains(&inside),
+        ConvolutionKind::Dense => is_first || is_last && odd,
+        ConvolutionKind::Thin => is_last && odd,
+        ConvolutionKind::Pointwise => false,
     };
-    let is_whole = is_first || kind == "grouped";
+    let is_whole = is_first || kind == ConvolutionKind::Grouped;
     let moved = |channels: f64, places: f64| if is_whole || is_odd(channels) { batch * channels * places } else { 0.0 };
     let elements = moved(in_channels, in_places) + moved(out_channels, out_places);
     let copies = is_copied.then(|| {
-        let name = format!("{kind}, {}", if is_first { "channels first" } else { "copied" });
-        let mut copies = traffic(2.0 * elements * element_bytes, own.times, &name);
+        let (reason, term) = if is_first {
+            (CopyReason::Layout, Term::KindChannelsFirst(kind))
+        } else {
+            (CopyReason::Width, Term::KindCopied(kind))
+        };
+        let mut copies = traffic(2.0 * elements * element_bytes, own.times, term);
         (copies.flops, copies.units) = (elements, Units::Cycles);
-        copies.compute.push((format!("{name}, elements"), 1.0));
-        copies.compute.extend(gradient.map(|gradient| (format!("{name}, elements, {gradient}"), 1.0)));
+        copies.compute.push((Term::CopiedElements(kind, reason), 1.0));
+        let of_gradient = gradient.map(|gradient| (Term::CopiedElementsGradient(kind, reason, gradient), 1.0));
+        copies.compute.extend(of_gradient);
         copies
     });
     std::iter::once(own).chain(copies).collect()

@@ -1,13 +1,14 @@
 //! Part of an operation as the model sees it: arithmetic, traffic, and the terms that slow each.
 
 use super::limits::Limits;
+use super::table::Term;
 
 /// Side of the tiles in which libraries compute a result.
 pub(super) const TILE: f64 = 128.0;
 /// Terms of a sum that one block adds up; longer sums, such as weight gradients, are split among blocks.
 pub(super) const CHUNK: f64 = 4096.0;
-/// Name of a term and its amount.
-pub type Term = (String, f64);
+/// A term and its amount.
+pub type Amount = (Term, f64);
 
 /// Units that do the arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,39 +35,40 @@ pub struct Demand {
     /// Amounts that slow the arithmetic more on some GPUs than on others.
     pub limits: Limits,
     /// Terms of the arithmetic; the first names the part.
-    pub compute: Vec<Term>,
+    pub compute: Vec<Amount>,
     /// Terms of the traffic; the first names the part.
-    pub memory: Vec<Term>,
+    pub memory: Vec<Amount>,
 }
 
+#[derive(Default)]
 pub(super) struct Terms {
-    pub(super) compute: Vec<Term>,
-    pub(super) memory: Vec<Term>,
+    pub(super) compute: Vec<Amount>,
+    pub(super) memory: Vec<Amount>,
 }
 
 impl Terms {
-    /// Uses the same names for arithmetic and traffic.
-    pub(super) fn of(names: impl IntoIterator<Item = String>) -> Self {
-        let both: Vec<Term> = names.into_iter().map(|name| (name, 1.0)).collect();
+    /// Uses the same terms for arithmetic and traffic.
+    pub(super) fn of(terms: impl IntoIterator<Item = Term>) -> Self {
+        let both: Vec<Amount> = terms.into_iter().map(|term| (term, 1.0)).collect();
         Self { compute: both.clone(), memory: both }
     }
 
-    pub(super) fn compute(&mut self, name: impl Into<String>, amount: f64) {
+    pub(super) fn compute(&mut self, term: Term, amount: f64) {
         if amount != 0.0 {
-            self.compute.push((name.into(), amount));
+            self.compute.push((term, amount));
         }
     }
 
-    pub(super) fn memory(&mut self, name: impl Into<String>, amount: f64) {
+    pub(super) fn memory(&mut self, term: Term, amount: f64) {
         if amount != 0.0 {
-            self.memory.push((name.into(), amount));
+            self.memory.push((term, amount));
         }
     }
 }
 
 /// Work with traffic but without arithmetic.
-pub(super) fn traffic(bytes: f64, times: f64, name: &str) -> Demand {
-    let memory = vec![(name.to_owned(), 1.0)];
+pub(super) fn traffic(bytes: f64, times: f64, term: Term) -> Demand {
+    let memory = vec![(term, 1.0)];
     let (units, limits) = (Units::Vector, Limits::default());
     Demand { flops: 0.0, bytes, times, units, limits, compute: Vec::new(), memory }
 }

@@ -1,5 +1,6 @@
 //! Limits that slow arithmetic more on some GPUs than on others.
 
+use super::table::{Gradient, Term};
 use habitat_step::catalog::GpuSpec;
 
 /// Amounts of a part that slow its arithmetic more on some GPUs than on others.
@@ -15,44 +16,24 @@ pub struct Limits {
     pub unaligned: f64,
     /// Channels, for kernels that give each channel to one block; otherwise 0.
     pub channels: f64,
-    /// Pass of an FP32 convolution on the vector units.
-    pub vector_convolution: Option<ConvolutionPass>,
+    /// Whether it is an FP32 convolution on the vector units.
+    pub is_vector_convolution: bool,
+    /// Gradient that such a convolution computes.
+    pub gradient: Option<Gradient>,
 }
 
-/// Pass of a convolution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConvolutionPass {
-    /// Forward result.
-    Forward,
-    /// Gradient of the input.
-    Data,
-    /// Gradient of the weight.
-    Weight,
-}
-
-/// Names of the GPU-dependent terms of arithmetic, in the order of [`Limits::on`].
-pub const ON_GPU: [&str; 9] = [
-    "few tiles",
-    EXPONENTIALS,
-    TILES,
-    FOR_AMPERE,
-    UNALIGNED,
-    FEW_CHANNELS,
-    "convolution, fp32, from Hopper on",
-    "convolution, fp32, data, from Hopper on",
-    "convolution, fp32, weight, from Hopper on",
+/// GPU-dependent terms of arithmetic, in the order of [`Limits::on`].
+pub const ON_GPU: [Term; 9] = [
+    Term::FewTiles,
+    Term::Exponentials,
+    Term::AttentionTiles,
+    Term::ForAmpere,
+    Term::Unaligned,
+    Term::FewChannels,
+    Term::FromHopper,
+    Term::GradientFromHopper(Gradient::Data),
+    Term::GradientFromHopper(Gradient::Weight),
 ];
-/// Term of attention whose softmax is slow relative to its products.
-pub const EXPONENTIALS: &str = "attention, exponentials";
-/// Term of attention whose query tiles are slow to start and finish.
-pub const TILES: &str = "attention, tiles";
-/// Term of attention kernels written for the tensor cores of Ampere.
-pub const FOR_AMPERE: &str = "attention, for Ampere";
-/// Term of 16-bit products with odd row lengths, so that rows are not aligned.
-pub const UNALIGNED: &str = "product, unaligned";
-/// Term of channels-first batch norms with fewer channels than multiprocessors: kernels of PyTorch and cuDNN use one
-/// block per channel, so some multiprocessors are idle (`aten/src/ATen/native/cuda/Normalization.cuh`).
-pub const FEW_CHANNELS: &str = "batch norm, few channels";
 /// Floating-point operations per cycle and multiprocessor of kernels for any alignment, which load single elements: 220
 /// and 290 on an H100, of 4,096 (products of 5,185 × 5,185 × 64 in a public trace of `OWLv2`); 256 without tensor
 /// cores.
@@ -61,7 +42,7 @@ const UNALIGNED_A_CYCLE: f64 = 256.0;
 /// Native Arithmetic Instructions"), and twice as many for Blackwell Ultra.
 const SPECIAL_A_CYCLE: [f64; 2] = [16.0, 32.0];
 /// Overhead of an attention tile on a multiprocessor beside products and exponentials, in microseconds. Chosen so that
-/// [`TILES`] is near 1 for the attention of `models/lab/steps/serving.py` (sequences of 1,024 to 16,384 on nine GPUs);
+/// [`Term::AttentionTiles`] is near 1 for the attention of `models/lab/steps/serving.py` (sequences of 1,024 to 16,384 on nine GPUs);
 /// 2 to 8 work as well, with another factor.
 const TILE_US: f64 = 3.0;
 
@@ -89,8 +70,7 @@ impl Limits {
         let share = |us: f64| if self.exponentials > 0.0 { us / compute_us } else { 0.0 };
         let is_later = matches!(gpu.compute_capability, Some((9..=11, _)));
         let is_from_hopper = matches!(gpu.compute_capability, Some((9.., _)));
-        let pass = self.vector_convolution.filter(|_| is_from_hopper);
-        let is = |holds: bool| f64::from(u8::from(holds));
+        let is_slow = self.is_vector_convolution && is_from_hopper;
         let tiles = TILE_US * self.tiles / f64::from(gpu.sm_count);
         let unaligned = self.unaligned / (UNALIGNED_A_CYCLE * cycles_a_us);
         [
@@ -100,9 +80,9 @@ impl Limits {
             is(self.is_for_ampere && is_later),
             if unaligned > compute_us { (unaligned / compute_us).ln() } else { 0.0 },
             if self.channels > 0.0 { below(f64::from(gpu.sm_count), self.channels) } else { 0.0 },
-            is(pass.is_some()),
-            is(pass == Some(ConvolutionPass::Data)),
-            is(pass == Some(ConvolutionPass::Weight)),
+            is(is_slow),
+            is(is_slow && self.gradient == Some(Gradient::Data)),
+            is(is_slow && self.gradient == Some(Gradient::Weight)),
         ]
     }
 }
@@ -110,4 +90,9 @@ impl Limits {
 /// Shortfall of `value` below `limit`, in powers of two.
 pub(super) fn below(limit: f64, value: f64) -> f64 {
     (limit / value.max(1.0)).log2().max(0.0)
+}
+
+/// Amount of a term that applies or does not.
+pub(super) fn is(holds: bool) -> f64 {
+    f64::from(u8::from(holds))
 }

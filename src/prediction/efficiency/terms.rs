@@ -1,8 +1,9 @@
 //! Device work of an operation, and the terms by which it falls short of the GPU's rates.
 
 use super::convolution::convolution;
-use super::demand::{CHUNK, Demand, TILE, Term, Terms, Units, traffic};
-use super::limits::{Limits, below};
+use super::demand::{Amount, CHUNK, Demand, TILE, Terms, Units, traffic};
+use super::limits::{Limits, below, is};
+use super::table::{Arithmetic, ElementsGroup, Gradient, Index, Norm, PassLayout, ProductKind, StreamGroup, Term};
 use crate::decoded::Decoded;
 use habitat_step::op::name::{
     Form, NormalisationForm, StreamForm, has_powers, is_ampere_attention, is_average_pooling, is_cast,
@@ -30,25 +31,25 @@ const WARP_ROW: f64 = 1024.0;
 /// Window size up to which a pooling result takes constant time: 4 and 9 elements take the same on an H100 and an H200
 /// (`models/lab/samples/recorded`).
 const MOST_WINDOW: f64 = 9.0;
-/// Group of copies into another layout.
-const REARRANGEMENT: &str = "rearrangement";
 
 /// Parts of an operation in an arithmetic that its GPU has ([`Decoded::arithmetic_on`]); empty without device work or
 /// usable shapes.
 pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Demand> {
     let wide = matches!(decoded.dtype, None | Some(DType::Float32));
     let arithmetic = match arithmetic {
-        _ if matches!(decoded.dtype, Some(DType::Float8E4m3 | DType::Float8E5m2)) => Some("fp8"),
+        _ if matches!(decoded.dtype, Some(DType::Float8E4m3 | DType::Float8E5m2)) => Some(Arithmetic::Fp8),
         _ if !wide => None,
-        Some(Precision::Tf32) => Some("tf32"),
-        _ => Some("fp32"),
+        Some(Precision::Tf32) => Some(Arithmetic::Tf32),
+        _ => Some(Arithmetic::Fp32),
     };
     let mut gradients = match &decoded.op.sizes {
         Some(Sizes::Convolution(Convolution { gradients: Some([data, weight]), .. })) => {
-            [data.then_some("data"), weight.then_some("weight")].into_iter().flatten().collect::<Vec<_>>().into_iter()
+            [data.then_some(Gradient::Data), weight.then_some(Gradient::Weight)]
         }
-        _ => Vec::new().into_iter(),
-    };
+        _ => [None; 2],
+    }
+    .into_iter()
+    .flatten();
     let of = |part: &Part| {
         let (primitive, bytes) = (&part.primitive, part.primitive.moved() * part.element_bytes);
         let plain = |terms: Terms, tiles: f64| Demand {
@@ -66,20 +67,20 @@ pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Dema
                 convolution(decoded, sizes, gradients.next(), arithmetic, part.element_bytes, &plain)
             }
             Primitive::Product { batch, rows, columns, reduction } => {
-                let kind = if batch > 1.0 { "batched product" } else { "product" };
+                let kind = if batch > 1.0 { ProductKind::Batched } else { ProductKind::Plain };
                 let backward = decoded.operation.phase == Phase::Backward;
                 let is_recurrent = matches!(decoded.op.name.form, Form::Recurrent { .. });
-                let other = [(backward, "backward"), (is_recurrent, "recurrent")];
-                let other = other.into_iter().filter(|(holds, _)| *holds).map(|(_, what)| format!("{kind}, {what}"));
-                let mut terms = Terms::of(std::iter::once(kind.to_owned()).chain(other));
-                terms.compute(format!("{kind}, narrow"), below(TILE, rows.min(columns)));
-                terms.compute(format!("{kind}, short sums"), below(256.0, reduction));
+                let other = [(backward, Term::ProductBackward(kind)), (is_recurrent, Term::ProductRecurrent(kind))];
+                let other = other.into_iter().filter(|(holds, _)| *holds).map(|(_, term)| term);
+                let mut terms = Terms::of(std::iter::once(Term::Product(kind)).chain(other));
+                terms.compute(Term::ProductNarrow(kind), below(TILE, rows.min(columns)));
+                terms.compute(Term::ProductShortSums(kind), below(256.0, reduction));
                 // Compilers pad these products.
                 let is_padded = decoded.operation.attributes.get("padded") == Some(&Attribute::Bool(true));
                 let is_odd = !is_padded && (columns % 8.0 != 0.0 || reduction % 8.0 != 0.0);
-                terms.compute("product, odd", f64::from(u8::from(is_odd)));
+                terms.compute(Term::ProductOdd, is(is_odd));
                 if let Some(arithmetic) = arithmetic {
-                    terms.compute(format!("product, {arithmetic}"), 1.0);
+                    terms.compute(Term::ProductArithmetic(arithmetic), 1.0);
                 }
                 let tiles = batch * (rows / TILE).ceil() * (columns / TILE).ceil() * (reduction / CHUNK).max(1.0);
                 let mut own = plain(terms, tiles);
@@ -91,17 +92,16 @@ pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Dema
                 vec![own]
             }
             Primitive::Fused { .. } => {
-                let backward = decoded.op.name.pass.is_backward().then(|| "attention, backward".to_owned());
+                let backward = decoded.op.name.pass.is_backward().then_some(Term::AttentionBackward);
                 // Its kernel differs from those of flash attention and cuDNN.
-                let efficient = is_efficient_attention(&decoded.operation.name);
-                let efficient = efficient.then(|| "attention, efficient".to_owned());
-                let mut terms = Terms::of(std::iter::once("attention".to_owned()).chain(backward).chain(efficient));
+                let efficient = is_efficient_attention(&decoded.operation.name).then_some(Term::AttentionEfficient);
+                let mut terms = Terms::of([Some(Term::Attention), backward, efficient].into_iter().flatten());
                 let is_for_ampere = !wide && is_ampere_attention(&decoded.operation.name);
                 let mut limits = Limits { is_for_ampere, ..Limits::default() };
                 if let Some(Sizes::Attention(attention)) = &decoded.op.sizes {
                     let size = attention.head_size;
-                    terms.compute("attention, padded", ((size / HEAD_STEP).ceil() * HEAD_STEP / size).log2());
-                    terms.compute("attention, causal", f64::from(u8::from(attention.seen < 1.0)));
+                    terms.compute(Term::AttentionPadded, ((size / HEAD_STEP).ceil() * HEAD_STEP / size).log2());
+                    terms.compute(Term::AttentionCausal, is(attention.seen < 1.0));
                     let rows = attention.batch * attention.heads;
                     limits.tiles = rows * (attention.queries / TILE).ceil();
                     limits.exponentials = rows * attention.queries * attention.keys * attention.seen;
@@ -116,7 +116,7 @@ pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Dema
     let found: Vec<Demand> = copy_before(decoded, wide).into_iter().chain(decoded.parts.iter().flat_map(of)).collect();
     match (&found[..], &decoded.work) {
         // An unknown operator streams its tensors.
-        ([], Some(work)) => vec![traffic(work.bytes.get(), 1.0, "other")],
+        ([], Some(work)) => vec![traffic(work.bytes.get(), 1.0, Term::Stream(StreamGroup::Other))],
         _ => found,
     }
 }
@@ -133,40 +133,39 @@ fn is_unaligned([rows, columns, reduction]: [f64; 3], is_gradient: bool) -> bool
 /// Work of an operation that streams memory, with cycles if addresses are computed per element.
 fn passing(decoded: &Decoded<'_>, part: &Part, wide: bool, plain: &dyn Fn(Terms, f64) -> Demand) -> Demand {
     let primitive = &part.primitive;
-    let name = stream(decoded, primitive);
-    let group = name.split(',').next().unwrap_or_default().to_owned();
-    let mut terms = Terms { compute: Vec::new(), memory: vec![(group.clone(), 1.0)] };
-    if group != name {
-        terms.memory(name, 1.0);
-    }
+    let (group, variant) = stream(decoded, primitive);
+    let mut terms = Terms::default();
+    terms.memory(Term::Stream(group), 1.0);
+    terms.memory.extend(variant.map(|variant| (variant, 1.0)));
     let form = decoded.op.name.form;
     let access = Access::of(decoded.operation).filter(|_| !copies_first(form));
-    terms.memory.extend(access_terms(access, &group, wide));
+    terms.memory.extend(access_terms(access, group, wide));
     // Traces may lack the result; it is half of a copy's traffic.
     let result = decoded.operation.outputs.first().map_or(primitive.moved() / 2.0, volume);
-    let (term, cycles) = match (form, *primitive) {
+    let (term, cycles) = match (form, access, *primitive) {
         // In a table that is read once, the result is half of the traffic.
-        (Form::Lookup(_), _) => ("index, look-up", primitive.moved() / 2.0),
-        (Form::Stream(_), _) if access == Some(Access::Transposed) => ("index, transposed", result),
-        (Form::Stream(_), _) if access.is_some() => ("index, strided", result),
-        (Form::Stream(StreamForm::Plain), _) if is_broadcast(decoded.operation) => ("index, broadcast", result),
-        (Form::Stream(StreamForm::Concatenation), _) => ("index, concatenated", result),
-        (Form::Stream(_), _) if widens(decoded.operation) || is_of_two_types(decoded.operation) => {
-            ("index, widened", result)
+        (Form::Lookup(_), ..) => (Term::Index(Index::LookUp), primitive.moved() / 2.0),
+        (Form::Stream(_), Some(access), _) => (Term::Index(access.into()), result),
+        (Form::Stream(StreamForm::Plain), ..) if is_broadcast(decoded.operation) => {
+            (Term::Index(Index::Broadcast), result)
         }
-        (_, Primitive::Rows { kind: RowsKind::Normalisation, width, .. }) => {
+        (Form::Stream(StreamForm::Concatenation), ..) => (Term::Index(Index::Concatenated), result),
+        (Form::Stream(_), ..) if widens(decoded.operation) || is_of_two_types(decoded.operation) => {
+            (Term::Index(Index::Widened), result)
+        }
+        (.., Primitive::Rows { kind: RowsKind::Normalisation, width, .. }) => {
             let backward = decoded.op.name.pass != Pass::Forward;
-            terms.compute("layer norm, rows", 1.0);
-            terms.compute("layer norm, rows, backward", f64::from(u8::from(backward)));
-            terms.compute("layer norm, short rows", below(LONG_ROW, width));
-            terms.compute("layer norm, short rows, backward", if backward { below(LONG_ROW, width) } else { 0.0 });
+            terms.compute(Term::NormRows, 1.0);
+            terms.compute(Term::NormRowsBackward, is(backward));
+            terms.compute(Term::NormShortRows, below(LONG_ROW, width));
+            terms.compute(Term::NormShortRowsBackward, if backward { below(LONG_ROW, width) } else { 0.0 });
             let bytes = primitive.moved() * part.element_bytes;
             return Demand { flops: bytes / NORM_BYTES_A_CYCLE, units: Units::Cycles, ..plain(terms, 0.0) };
         }
-        (Form::Softmax, Primitive::Rows { rows, width, .. })
+        (Form::Softmax, _, Primitive::Rows { rows, width, .. })
             if width > WARP_ROW && !decoded.op.name.pass.is_backward() && !is_log_softmax(&decoded.operation.name) =>
         {
-            ("softmax, long rows", rows * width)
+            (Term::SoftmaxLongRows, rows * width)
         }
         _ => return by_elements(decoded, primitive, terms, plain),
     };
@@ -189,13 +188,15 @@ fn by_elements(
     let result = operation.outputs.first().map(volume);
     let channels_last = is_channels_last(&operation.attributes);
     let is_norm = matches!(decoded.op.name.form, Form::Normalisation(_));
-    let (name, elements) = match decoded.op.name.form {
-        Form::Normalisation(NormalisationForm::Channel) if is_trained(operation) => ("batch norm", of_largest),
-        Form::Reduction(_) => ("reduction", primitive.moved()),
+    let (group, elements) = match decoded.op.name.form {
+        Form::Normalisation(NormalisationForm::Channel) if is_trained(operation) => {
+            (ElementsGroup::BatchNorm, of_largest)
+        }
+        Form::Reduction(_) => (ElementsGroup::Reduction, primitive.moved()),
         // Each result is computed separately; backward, each element of the input.
-        Form::Pooling if backward => ("pooling", of_largest),
-        Form::Pooling => ("pooling", result.unwrap_or(of_largest).max(of_largest / MOST_WINDOW)),
-        Form::Stream(StreamForm::Plain) if has_powers(&operation.name) => ("powers of e", of_largest),
+        Form::Pooling if backward => (ElementsGroup::Pooling, of_largest),
+        Form::Pooling => (ElementsGroup::Pooling, result.unwrap_or(of_largest).max(of_largest / MOST_WINDOW)),
+        Form::Stream(StreamForm::Plain) if has_powers(&operation.name) => (ElementsGroup::Powers, of_largest),
         _ => return plain(terms, 0.0),
     };
     let mut limits = Limits::default();
@@ -204,24 +205,20 @@ fn by_elements(
     }
     // cuDNN's batch norm does not support bfloat16.
     let is_native = is_norm && decoded.dtype == Some(DType::Bfloat16);
-    terms.compute(format!("{name}, elements"), 1.0);
-    if name == "pooling" {
-        let is_average = f64::from(u8::from(is_average_pooling(&operation.name)));
-        terms.compute("pooling, elements, average", is_average);
+    terms.compute(Term::Elements(group), 1.0);
+    if group == ElementsGroup::Pooling {
+        let is_average = is(is_average_pooling(&operation.name));
+        terms.compute(Term::AveragePooling, is_average);
         if backward {
-            terms.compute("pooling, elements, average, backward", is_average);
-            terms.compute("pooling, elements, overlap", overlap(operation).log2().max(0.0));
+            terms.compute(Term::AveragePoolingBackward, is_average);
+            terms.compute(Term::PoolingOverlap, overlap(operation).log2().max(0.0));
         }
     }
-    for (what, holds) in [
-        ("native", is_native),
-        ("native, channels last", is_native && channels_last),
-        ("backward", backward),
-        ("channels last", channels_last),
-        ("backward, channels last", backward && channels_last),
-    ] {
-        terms.compute(format!("{name}, elements, {what}"), f64::from(u8::from(holds)));
-    }
+    terms.compute(Term::NativeNorm, is(is_native));
+    terms.compute(Term::NativeNormChannelsLast, is(is_native && channels_last));
+    terms.compute(Term::ElementsIn(group, PassLayout::Backward), is(backward));
+    terms.compute(Term::ElementsIn(group, PassLayout::ChannelsLast), is(channels_last));
+    terms.compute(Term::ElementsIn(group, PassLayout::BackwardChannelsLast), is(backward && channels_last));
     Demand { flops: elements, units: Units::Cycles, limits, ..plain(terms, 0.0) }
 }
 
@@ -250,22 +247,23 @@ fn copy_before(decoded: &Decoded<'_>, wide: bool) -> Option<Demand> {
     let access = Access::of(decoded.operation).filter(|_| copies_first(decoded.op.name.form))?;
     let Operation { inputs, outputs, .. } = decoded.operation;
     let elements = outputs.first().or(inputs.first()).map_or(0.0, volume);
-    let mut copy = traffic(2.0 * elements * decoded.parts.first()?.element_bytes, 1.0, REARRANGEMENT);
-    copy.memory.extend(access_terms(Some(access), REARRANGEMENT, wide));
+    let mut copy =
+        traffic(2.0 * elements * decoded.parts.first()?.element_bytes, 1.0, Term::Stream(StreamGroup::Rearrangement));
+    copy.memory.extend(access_terms(Some(access), StreamGroup::Rearrangement, wide));
     (copy.flops, copy.units) = (elements, Units::Cycles);
-    copy.compute.push((format!("index, {}", access.name()), 1.0));
+    copy.compute.push((Term::Index(access.into()), 1.0));
     Some(copy)
 }
 
 /// Traffic terms for the access pattern of a call, and for 32-bit tensors.
-fn access_terms(access: Option<Access>, group: &str, wide: bool) -> impl Iterator<Item = Term> {
+fn access_terms(access: Option<Access>, group: StreamGroup, wide: bool) -> impl Iterator<Item = Amount> {
     let is_turned = access == Some(Access::Transposed);
-    let names = [
-        wide.then(|| "stream, 32 bits".to_owned()),
-        is_turned.then(|| format!("{group}, transposed")),
-        (is_turned && wide && group == REARRANGEMENT).then(|| format!("{group}, transposed, 32 bits")),
+    let terms = [
+        wide.then_some(Term::Wide),
+        is_turned.then_some(Term::Transposed(group)),
+        (is_turned && wide && group == StreamGroup::Rearrangement).then_some(Term::TransposedWide),
     ];
-    names.into_iter().flatten().map(|name| (name, 1.0))
+    terms.into_iter().flatten().map(|term| (term, 1.0))
 }
 
 /// Whether its kernels need contiguous tensors, as cuDNN's batch norm does.
@@ -316,25 +314,48 @@ fn reorders(operation: &Operation) -> bool {
     Access::of(operation).is_some() && !told(INPUT_DTYPES) && !told(OUTPUT_DTYPES)
 }
 
-/// Name of an operation that streams memory: its group, then its variant.
-fn stream(decoded: &Decoded<'_>, primitive: &Primitive) -> String {
+/// Group of an operation that streams memory, and the term of its variant.
+fn stream(decoded: &Decoded<'_>, primitive: &Primitive) -> (StreamGroup, Option<Term>) {
     let op = &decoded.op;
     let backward = op.name.pass != Pass::Forward || decoded.operation.phase == Phase::Backward;
-    let direction = |name: &str| format!("{name}{}", if backward { ", backward" } else { "" });
+    let directed = |group| (group, backward.then_some(Term::StreamBackward(group)));
     match (primitive, op.name.form) {
-        (Primitive::Rows { kind: RowsKind::Softmax, .. }, _) => direction("softmax"),
-        (Primitive::Rows { kind: RowsKind::Normalisation, .. }, _) => direction("layer norm"),
+        (Primitive::Rows { kind: RowsKind::Softmax, .. }, _) => directed(StreamGroup::Softmax),
+        (Primitive::Rows { kind: RowsKind::Normalisation, .. }, _) => directed(StreamGroup::LayerNorm),
         (_, Form::Normalisation(form)) => {
-            let name = if form == NormalisationForm::Group { "group norm" } else { "batch norm" };
+            let (group, norm) = match form {
+                NormalisationForm::Group => (StreamGroup::GroupNorm, Norm::Group),
+                _ => (StreamGroup::BatchNorm, Norm::Batch),
+            };
             let evaluated = form == NormalisationForm::ChannelWithStatistics
                 || decoded.operation.attributes.get("training") == Some(&Attribute::Bool(false));
-            if evaluated && !backward { format!("{name}, evaluation") } else { direction(name) }
+            if evaluated && !backward { (group, Some(Term::Evaluation(norm))) } else { directed(group) }
         }
-        (_, Form::Convolution { .. } | Form::Product(_) | Form::Recurrent { .. }) => "gates".to_owned(),
+        (_, Form::Convolution { .. } | Form::Product(_) | Form::Recurrent { .. }) => (StreamGroup::Gates, None),
         _ if is_cast(&decoded.operation.name) => {
-            if reorders(decoded.operation) { REARRANGEMENT } else { "cast" }.to_owned()
+            (if reorders(decoded.operation) { StreamGroup::Rearrangement } else { StreamGroup::Cast }, None)
         }
-        _ => OperatorKind::of_operation(decoded.operation)
-            .map_or_else(|| "other".to_owned(), |kind| kind.name().replace("-backward", ", backward")),
+        _ => of_kind(OperatorKind::of_operation(decoded.operation).unwrap_or(OperatorKind::Other)),
+    }
+}
+
+/// The same for the other operators, by kind.
+const fn of_kind(kind: OperatorKind) -> (StreamGroup, Option<Term>) {
+    use OperatorKind::{
+        Elementwise, ElementwiseBackward, MatrixProduct, Optimizer, Rearrangement, Reduction, Softmax, Transfer,
+        Window, WindowBackward,
+    };
+    match kind {
+        Elementwise => (StreamGroup::Elementwise, None),
+        ElementwiseBackward => (StreamGroup::Elementwise, Some(Term::StreamBackward(StreamGroup::Elementwise))),
+        MatrixProduct => (StreamGroup::MatrixProduct, None),
+        Optimizer => (StreamGroup::Optimizer, None),
+        Rearrangement => (StreamGroup::Rearrangement, None),
+        Reduction => (StreamGroup::Reduction, None),
+        Softmax => (StreamGroup::Softmax, None),
+        Transfer => (StreamGroup::Transfer, None),
+        Window => (StreamGroup::Window, None),
+        WindowBackward => (StreamGroup::Window, Some(Term::StreamBackward(StreamGroup::Window))),
+        _ => (StreamGroup::Other, None),
     }
 }

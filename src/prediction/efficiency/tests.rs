@@ -1,5 +1,6 @@
 mod convolutions;
 
+use super::table::{Arithmetic, ProductKind};
 use super::*;
 use habitat_step::catalog::Layer;
 use habitat_step::profile::{Mode, Operation};
@@ -21,7 +22,6 @@ fn asked(name: &str, phase: &str, inputs: &str, rest: &str) -> Vec<Demand> {
 }
 
 fn model(compute: &[(&str, f64)], memory: &[(&str, f64)]) -> Efficiency {
-    let factors = |terms: &[(&str, f64)]| terms.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
     Efficiency {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -29,6 +29,14 @@ fn model(compute: &[(&str, f64)], memory: &[(&str, f64)]) -> Efficiency {
         memory: factors(memory),
         ..Efficiency::default()
     }
+}
+
+fn factors(terms: &[(&str, f64)]) -> Factors {
+    terms.iter().map(|(name, value)| (Id::named(name).unwrap(), *value)).collect()
+}
+
+fn names(amounts: &[Amount]) -> Vec<&'static str> {
+    amounts.iter().map(|(term, _)| term.name()).collect()
 }
 
 fn time(model: &Efficiency, operation: &Operation, gpu: &GpuSpec) -> LearnedTime {
@@ -66,7 +74,7 @@ fn a_product_by_hand() {
 fn what_is_small_takes_its_launches() {
     let v100 = spec("v100-sxm2-16gb");
     let norm = |channels: u64| operation("native_group_norm", "forward", &format!("[[2, {channels}, 4, 4]]"), "");
-    let learned = Efficiency { latency: [("group norm".to_owned(), 4_f64.ln())].into(), ..model(&[], &[]) };
+    let learned = Efficiency { latency: factors(&[("group norm", 4_f64.ln())]), ..model(&[], &[]) };
     let [small, large] = [32, 1 << 20].map(|channels| {
         let plain = time(&model(&[], &[]), &norm(channels), &v100).time.get();
         (plain, time(&learned, &norm(channels), &v100).time.get() - plain)
@@ -81,7 +89,7 @@ fn what_is_small_takes_its_launches() {
 }
 
 fn is_recurrent(demand: &Demand) -> bool {
-    demand.memory.iter().any(|(name, _)| name == "product, recurrent")
+    names(&demand.memory).contains(&"product, recurrent")
 }
 
 /// A quarter of the roofline, from shapes alone; none of it in training or on a GPU with many measured steps.
@@ -133,18 +141,17 @@ fn long_sums_are_split_among_blocks() {
 fn some_work_takes_cycles_for_each_element() {
     let asked_of = |name: &str, phase: &str, rest: &str| {
         let [part] = &asked(name, phase, "[[8, 33, 56, 56], [33]]", rest)[..] else { panic!("one part") };
-        let names = part.compute.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-        (part.units == Units::Cycles).then_some((part.flops, part.limits, names))
+        (part.units == Units::Cycles).then_some((part.flops, part.limits, names(&part.compute)))
     };
     let elements = 8.0 * 33.0 * 3136.0;
     let trained = r#", "attributes": {"training": true}"#;
     let (cycles, limits, names) = asked_of("native_batch_norm", "forward", trained).unwrap();
-    assert_eq!((cycles, &names[..]), (elements, &["batch norm, elements".to_owned()][..]));
+    assert_eq!((cycles, &names[..]), (elements, &["batch norm, elements"][..]));
     let [.., few, _, _, _] = limits.on(&spec("h100-sxm5-80gb"), 1.0);
     assert_eq!(few, 2.0, "a quarter of 132");
     let last = r#", "attributes": {"training": true, "memory_format": "channels_last"}"#;
     let (_, limits, names) = asked_of("native_batch_norm", "forward", last).unwrap();
-    assert_eq!((limits.channels, names.last().unwrap().as_str()), (0.0, "batch norm, elements, channels last"));
+    assert_eq!((limits.channels, *names.last().unwrap()), (0.0, "batch norm, elements, channels last"));
     assert_eq!(asked_of("native_batch_norm", "forward", r#", "attributes": {"training": false}"#), None);
     assert_eq!(
         asked_of("gelu_backward", "backward", "").unwrap().2,
@@ -161,14 +168,14 @@ fn some_work_takes_cycles_for_each_element() {
         panic!("one part")
     };
     assert_eq!(backward.flops, elements);
-    let overlap = backward.compute.iter().find(|(name, _)| name == "pooling, elements, overlap").unwrap();
+    let overlap = backward.compute.iter().find(|(term, _)| term.name() == "pooling, elements, overlap").unwrap();
     assert_eq!(overlap.1, 2.25_f64.log2());
     // Without a stride, windows lie side by side.
     let beside = r#", "attributes": {"kernel_size": [3, 3], "stride": []}"#;
     let [backward] = &asked("avg_pool2d_backward", "backward", "[[8, 33, 18, 18], [8, 33, 56, 56]]", beside)[..] else {
         panic!("one part")
     };
-    assert!(backward.compute.iter().all(|(name, _)| !name.ends_with("overlap")));
+    assert!(backward.compute.iter().all(|(term, _)| !term.name().ends_with("overlap")));
     assert_eq!(asked_of("relu", "forward", ""), None);
 }
 
@@ -177,7 +184,7 @@ fn some_work_takes_cycles_for_each_element() {
 fn places_of_elements_are_worked_out() {
     let index = |name: &str, inputs: &str, rest: &str| {
         let [part] = &asked(name, "forward", inputs, rest)[..] else { panic!("one part") };
-        (part.units, part.flops, part.compute.first().map(|(name, _)| name.clone()))
+        (part.units, part.flops, part.compute.first().map(|(term, _)| term.name().to_owned()))
     };
     let of = |name: &str, elements: f64| (Units::Cycles, elements, Some(format!("index, {name}")));
     let rows = r#", "outputs": [[64, 128]]"#;
@@ -189,7 +196,7 @@ fn places_of_elements_are_worked_out() {
     assert_eq!(index("silu", "[[64, 128]]", &parts), of("strided", 8192.0));
     assert_eq!(index("clone", "[[64, 128]]", &turned), of("transposed", 8192.0));
     let memory =
-        |name: &str, rest: &str| asked(name, "forward", "[[64, 128]]", rest)[0].memory.last().unwrap().0.clone();
+        |name: &str, rest: &str| asked(name, "forward", "[[64, 128]]", rest)[0].memory.last().unwrap().0.name();
     assert_eq!(memory("clone", &turned), "rearrangement, transposed");
     assert_eq!(memory("clone", &parts), "rearrangement");
     // As in traces: a cast only if the types differ.
@@ -219,9 +226,9 @@ fn places_of_elements_are_worked_out() {
     let types = |own: &str, told: &str| {
         let mut cast = operation("copy_", "forward", "[[64, 128], [64, 128]]", &format!("{rows}, {told}"));
         cast.dtype = Some(DType::named(own));
-        demands(&Decoded::new(0, &cast, None), None)[0].compute.first().map(|(name, _)| name.clone())
+        demands(&Decoded::new(0, &cast, None), None)[0].compute.first().map(|(term, _)| term.name())
     };
-    let widened = Some("index, widened".to_owned());
+    let widened = Some("index, widened");
     assert_eq!(types("float16", r#""attributes": {"output_dtypes": ["float32"]}"#), widened);
     assert_eq!(types("float32", r#""attributes": {"input_dtypes": ["float32", "bfloat16"]}"#), widened);
     assert_eq!(types("float32", r#""attributes": {"output_dtypes": ["float16"]}"#), None);
@@ -230,7 +237,7 @@ fn places_of_elements_are_worked_out() {
     // Arithmetic on both types, but not if only an index type differs.
     let met = |told: &str| {
         let rest = format!(r#"{rows}, "attributes": {{"input_dtypes": [{told}]}}"#);
-        index("add", "[[64, 128], [64, 128]]", &rest).2
+        asked("add", "forward", "[[64, 128], [64, 128]]", &rest)[0].compute.first().map(|(term, _)| term.name())
     };
     assert_eq!(met(r#""bfloat16", "float32""#), widened);
     assert_eq!(met(r#""bfloat16", "int64""#), None);
@@ -254,7 +261,7 @@ fn rows_take_cycles() {
     };
     assert_eq!([64, 512, 4096].map(|width| cycles("native_layer_norm", width)), [256.0, 2048.0, 16384.0].map(Some));
     let [short] = &asked("native_layer_norm", "forward", "[[1024, 64]]", "")[..] else { panic!("one part") };
-    assert!(short.compute.contains(&("layer norm, short rows".to_owned(), 3.0)), "{:?}", short.compute);
+    assert!(short.compute.contains(&(Term::NormShortRows, 3.0)), "{:?}", short.compute);
     assert_eq!(cycles("native_layer_norm_backward", 4096), Some(40960.0));
     assert_eq!([1024, 4096].map(|width| cycles("_softmax", width)), [None, Some(28672.0)]);
     for other in ["_log_softmax", "_softmax_backward_data"] {
@@ -296,7 +303,7 @@ fn unaligned_products_are_slow_on_fast_tensor_cores() {
 #[test]
 fn what_passes_over_memory_has_its_own_names() {
     let name = |name: &str, phase: &str, rest: &str| {
-        asked(name, phase, "[[8, 64, 56, 56], [64], [64]]", rest)[0].memory.last().unwrap().0.clone()
+        asked(name, phase, "[[8, 64, 56, 56], [64], [64]]", rest)[0].memory.last().unwrap().0.name()
     };
     assert_eq!(name("native_batch_norm", "forward", ""), "batch norm");
     let evaluated = r#", "attributes": {"training": false}"#;
@@ -312,7 +319,7 @@ fn kernels_of_attention_are_told_apart() {
     let terms = |kernel: &str| {
         let inputs = "[[2, 16, 1024, 64], [2, 16, 1024, 64], [2, 16, 1024, 64]]";
         let parts = asked(&format!("_scaled_dot_product_{kernel}_attention"), "forward", inputs, "");
-        parts[0].compute.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        names(&parts[0].compute)
     };
     assert_eq!(terms("flash"), ["attention"]);
     assert_eq!(terms("cudnn"), ["attention"]);
@@ -328,8 +335,8 @@ fn heads_and_masks_of_attention_have_terms() {
         asked("_scaled_dot_product_flash_attention", "forward", &inputs, rest)[0].compute[1..].to_vec()
     };
     assert_eq!(amounts(64, ""), []);
-    assert_eq!(amounts(80, ""), [("attention, padded".to_owned(), 1.2_f64.log2())]);
-    assert_eq!(amounts(64, r#", "attributes": {"is_causal": true}"#), [("attention, causal".to_owned(), 1.0)]);
+    assert_eq!(amounts(80, ""), [(Term::AttentionPadded, 1.2_f64.log2())]);
+    assert_eq!(amounts(64, r#", "attributes": {"is_causal": true}"#), [(Term::AttentionCausal, 1.0)]);
 }
 
 /// A pair of positions takes 512 operations with heads of 128, and one exponential. An H100 computes 16 · 132 · 1980
@@ -355,7 +362,7 @@ fn products_in_8_bits_have_a_term() {
     let mut product = operation("_scaled_mm", "forward", "[[512, 512], [512, 512]]", "");
     product.dtype = Some(DType::Float8E4m3);
     let found = demands(&Decoded::new(0, &product, Some(Precision::Fp8)), Some(Precision::Fp8));
-    assert!(found[0].compute.contains(&("product, fp8".to_owned(), 1.0)), "{:?}", found[0].compute);
+    assert!(found[0].compute.contains(&(Term::ProductArithmetic(Arithmetic::Fp8), 1.0)), "{:?}", found[0].compute);
 }
 
 /// PyTorch's flash attention takes e^0.7 times as long on an H100 or a B200 as its products, cuDNN's does not. On an
@@ -409,10 +416,17 @@ fn ranges_are_those_of_the_mode_and_precision() {
 fn damaged_files_are_refused() {
     let good = serde_json::to_string(&model(&[("product", 0.5)], &[])).unwrap();
     let steps = good.replace("\"typical\":0.0,\"training\":0.0", "\"typical\":1.0,\"training\":1.0");
-    assert_eq!(Efficiency::from_json(steps.as_bytes()).unwrap().compute["product"], 0.5);
+    assert_eq!(
+        Efficiency::from_json(steps.as_bytes()).unwrap().compute.get(Term::Product(ProductKind::Plain)),
+        Some(0.5)
+    );
     let error = |text: &str| Efficiency::from_json(text.as_bytes()).unwrap_err().to_string();
     assert!(error(&good).contains("a figure of steps"));
     assert!(error(&steps.replace("0.5", "99.0")).contains("\"product\""));
+    let other = |name: &str| error(&steps.replace("\"product\"", &format!("\"{name}\"")));
+    for name in ["products", "softmax", "product, odder", "compute capability 8"] {
+        assert!(other(name).contains(&format!("unknown term {name:?}")), "{}", other(name));
+    }
     assert!(error(&steps.replace("\"roofline\":0.0", "\"roofline\":1.5")).contains("1.5, not from 0 to 1"));
     assert!(error(&steps.replace(FORMAT, "other")).contains("format \"other\""));
     let ranges = |low: &str| {
@@ -427,6 +441,20 @@ fn damaged_files_are_refused() {
     // A file of an earlier format is rejected by its version, whatever it lacks.
     let earlier = steps.replace(&format!("\"version\":{VERSION}"), "\"version\":2").replace("\"latency\":{},", "");
     assert!(!earlier.contains("latency") && error(&earlier).contains("version 2 is not"), "{}", error(&earlier));
+}
+
+/// Names and ids are one to one, and a file is written as it was read.
+#[test]
+fn terms_have_one_name_each() {
+    assert_eq!(Term::all().count(), Term::COUNT);
+    for (place, term) in Term::all().enumerate() {
+        assert_eq!((term.index(), Term::named(term.name())), (place, Some(term)), "{}", term.name());
+        assert!(Side::ALL.into_iter().any(|side| term.prior(side).is_some()), "{}", term.name());
+    }
+    let shipped = include_bytes!("../../../models/efficiency.json");
+    let mut written = serde_json::to_vec_pretty(&Efficiency::from_json(shipped).unwrap()).unwrap();
+    written.push(b'\n');
+    assert!(written == shipped);
 }
 
 /// With the shipped terms, no operation is faster if its tensors have another layout.

@@ -1,9 +1,8 @@
 //! Peak memory as a function of the batch size.
 
-use std::fmt;
-
 use super::states::{by_kind, states};
-use super::{CONTEXT_BYTES, MemoryNeed, farther, source_of, times, within, word, working};
+use super::{CONTEXT_BYTES, MemoryNeed, farther, source_of, times, within, working};
+use crate::finding::{Finding, LineBasis};
 use crate::precision::Change;
 use crate::rate::Rates;
 use crate::sharding::ModelStates;
@@ -23,24 +22,11 @@ pub struct MemoryLine {
     pub other: Option<[Bytes; 2]>,
     /// Peak of forward and backward at one batch size, if recorded.
     working: Option<(u64, Working)>,
-    source: Source,
+    pub(super) source: LineBasis,
     /// Source of the peaks.
-    peaks: MemorySource,
+    pub(super) peaks: MemorySource,
     /// Part of the fixed memory that can be divided among GPUs, if known.
     states: Option<ModelStates>,
-}
-
-/// Origin of a memory line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
-    /// Fit through this number of peaks.
-    Peaks(usize),
-    /// One peak with a known part of parameters.
-    Parameters,
-    /// One peak, assumed to grow in proportion to the batch.
-    Proportional,
-    /// Upper estimates from shapes.
-    AtMost,
 }
 
 /// Share of the activations below which the peak is in the update.
@@ -72,15 +58,15 @@ impl MemoryLine {
         if let Ok(line) = Line::non_negative(&points) {
             let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
             let states = states_of(fixed);
-            let source = Source::Peaks(points.len());
+            let source = LineBasis::Peaks(points.len());
             return Some(Self { fixed, per_sample, other, working, source, peaks, states });
         }
         let &(batch, peak, profile) = largest?;
         let peak = with_working(profile).unwrap_or(peak);
         let states = fixed_part(profile).filter(|states| states.get() < peak.get());
         let (fixed, source) = match states {
-            Some(states) => (states, Source::Parameters),
-            None => (Bytes::ZERO, Source::Proportional),
+            Some(states) => (states, LineBasis::Parameters),
+            None => (Bytes::ZERO, LineBasis::Proportional),
         };
         let per_sample = peak.checked_sub(fixed)? * (1.0 / batch.max(1) as f64);
         Some(Self { fixed, per_sample, other, working, source, peaks, states: states_of(fixed) })
@@ -92,7 +78,7 @@ impl MemoryLine {
         let above = |most: Bytes| most.checked_sub(context).unwrap_or_default().get();
         let line = Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, above(most)))).ok()?;
         let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
-        let (source, peaks) = (Source::AtMost, MemorySource::Computed);
+        let (source, peaks) = (LineBasis::AtMost, MemorySource::Computed);
         Some(Self { fixed, per_sample, other: None, working: None, source, peaks, states: None })
     }
 
@@ -136,12 +122,12 @@ impl MemoryLine {
 
     /// Whether the part that grows with the batch is known separately.
     pub(super) fn is_split(&self) -> bool {
-        matches!(self.source, Source::Peaks(_) | Source::Parameters)
+        matches!(self.source, LineBasis::Peaks(_) | LineBasis::Parameters)
     }
 
     /// Whether it is an upper bound: a step within it fits, a step above it may still fit.
     pub fn is_upper_bound(&self) -> bool {
-        self.source == Source::AtMost
+        self.source == LineBasis::AtMost
     }
 
     /// Whether it uses peaks computed from shapes.
@@ -154,6 +140,18 @@ impl MemoryLine {
         self.peak(batch) + Bytes::known(CONTEXT_BYTES)
     }
 
+    /// Note on the line, which is in the recorded precision also if predictions are `converted`.
+    pub fn note(&self, converted: bool) -> Finding {
+        Finding::MemoryByBatch {
+            fixed_bytes: self.fixed,
+            per_sample_bytes: self.per_sample,
+            least_bytes: self.other,
+            basis: self.source,
+            peaks: self.peaks,
+            converted,
+        }
+    }
+
     /// Memory need at a batch size.
     pub(crate) fn need(&self, batch: u64) -> MemoryNeed {
         let with_context = self.with_context(batch);
@@ -164,8 +162,8 @@ impl MemoryLine {
             ..MemoryNeed::unseen(None, None)
         };
         match self.source {
-            Source::AtMost => MemoryNeed { most: Some(with_context), ..unknown },
-            Source::Peaks(_) => MemoryNeed {
+            LineBasis::AtMost => MemoryNeed { most: Some(with_context), ..unknown },
+            LineBasis::Peaks(_) => MemoryNeed {
                 peak: Some(with_context),
                 by_line: Some(match self.peaks {
                     MemorySource::Recorded => "line through recorded peaks",
@@ -173,7 +171,7 @@ impl MemoryLine {
                 }),
                 ..unknown
             },
-            Source::Parameters | Source::Proportional => MemoryNeed {
+            LineBasis::Parameters | LineBasis::Proportional => MemoryNeed {
                 peak: Some(with_context),
                 by_line: Some(match self.peaks {
                     MemorySource::Recorded => "recorded peak scaled",
@@ -192,35 +190,6 @@ impl MemoryLine {
         let own = most([self.fixed, self.per_sample]);
         let batch = self.other.map_or(own, |other| own.min(most(other)));
         (batch.is_finite() && (batch >= 1.0 || !self.is_upper_bound())).then_some(batch.max(0.0) as u64)
-    }
-}
-
-impl fmt::Display for MemoryLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let least = match self.other {
-            Some([least, per_sample]) if per_sample.get() <= 0.0 => format!(", at least {least}"),
-            Some([fixed, per_sample]) => format!(", at least {fixed} + {per_sample} a sample"),
-            None => String::new(),
-        };
-        let line = format!("{} + {} a sample{least}", self.fixed, self.per_sample);
-        match self.source {
-            Source::Peaks(count) => match self.peaks {
-                MemorySource::Recorded => write!(f, "memory: {line}, a line through {count} recorded peaks"),
-                MemorySource::Computed => {
-                    write!(f, "memory: {line}, a line through {count} peaks computed from shapes, not checked on a GPU")
-                }
-            },
-            Source::Parameters => write!(
-                f,
-                "memory: {line}, from one {} peak: all but parameters, gradients and optimizer state is assumed to grow with the batch",
-                word(self.peaks)
-            ),
-            Source::Proportional => {
-                let word = word(self.peaks);
-                write!(f, "memory: {line}, from one {word} peak, assumed to grow in proportion to the batch")
-            }
-            Source::AtMost => write!(f, "memory: at most {line}, estimated from shapes; no recorded peak"),
-        }
     }
 }
 

@@ -17,7 +17,7 @@ use habitat_planning::pricing::PriceBook;
 use habitat_prediction::blackbox::{self, Axis, OperatorTotals, between};
 use habitat_prediction::difference::{self as of_gpus, Difference};
 use habitat_prediction::hypothetical::{WhatIf, what_if};
-use habitat_prediction::{Options, Prediction, Predictions};
+use habitat_prediction::{Finding, Options, Prediction, Predictions};
 use habitat_reports::html::Report;
 use habitat_reports::table::markdown;
 use habitat_reports::{answer, comparison, difference, format, memory, predictions, summary};
@@ -76,7 +76,10 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         if let Some(asked) = &args.what_if {
             let changes = Changes::parse(asked).map_err(|why| CliError::Refused(format!("--what-if: {why}")))?;
             answers.predictions = changed(&changes, &loaded, &catalog, &options)?;
-            let named = |one: &Prediction| format!("{}: {}, which does not exist", one.gpu.slug, one.gpu.name);
+            let named = |one: &Prediction| Finding::HypotheticalGpu {
+                gpu: one.gpu.slug.to_string(),
+                name: one.gpu.name.clone(),
+            };
             answers.notes.extend(answers.predictions.iter().skip(1).step_by(2).map(named));
         }
         step = Some(loaded);

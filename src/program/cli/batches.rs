@@ -14,6 +14,7 @@ use habitat_prediction::batches::{add_shares, add_sizes, sweep, sweep_to_largest
 use habitat_prediction::{Options, Predictions};
 use habitat_reports::batches;
 use habitat_reports::predictions::write_warnings;
+use habitat_reports::words::{self, Words};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
 
@@ -66,9 +67,11 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
                 batches::families(&sweep).write_markdown(out)?;
             }
             writeln!(out)?;
-            let of_gpus =
-                sweep.gpus.iter().flat_map(|gpu| gpu.notes.iter().map(move |note| format!("{}: {note}", gpu.gpu.slug)));
-            for note in of_gpus.chain(sweep.notes.iter().cloned()) {
+            let of_gpus = sweep
+                .gpus
+                .iter()
+                .flat_map(|gpu| gpu.notes.iter().map(|note| format!("{}: {}", gpu.gpu.slug, note.words())));
+            for note in of_gpus.chain(words::all(&sweep.notes)) {
                 writeln!(out, "- {}", habitat_reports::table::markdown(&note))?;
             }
         }

@@ -22,10 +22,7 @@ pub use measure::{
     CalibrateArgs, CalibrateScalingArgs, CollectArgs, CollectDevice, ModelsArgs, ModelsCommand, SuggestArgs,
 };
 pub use own::{OwnArgs, OwnMachine};
-pub use predict::{
-    BatchesArgs, CompareArgs, ExportArgs, ExportTool, PlanArgs, PlanJobsArgs, PredictArgs, SweepArgs,
-    SweepBandwidthArgs, SweepCommand,
-};
+pub use predict::{BatchesArgs, CompareArgs, ExportArgs, ExportTool, PlanArgs, PlanJobsArgs, PredictArgs};
 pub use prices::{PricesArgs, PricesCommand, PricesListArgs, PricesUpdateArgs};
 pub use print::{
     CheckArgs, CompletionsArgs, ConfigArgs, FileArgs, GpusArgs, ManArgs, OffersArgs, PagerArgs, SchemaArg, SchemaArgs,
@@ -117,8 +114,6 @@ pub enum Command {
     Collect(CollectArgs),
     /// Fit a model to your data: a log of runs, recorded steps (kernelwise), or black-box tables (black-box).
     Fit(FitArgs),
-    /// Vary a specification of a GPU.
-    Sweep(SweepArgs),
     /// Print completions for a shell.
     Completions(CompletionsArgs),
     /// Print the manual page.
@@ -149,7 +144,6 @@ impl Command {
             Self::Compare(args) => (&args.file_args, None),
             Self::Schema(args) => (&args.file_args, None),
             Self::CalibrateScaling(args) => (&args.file_args, None),
-            Self::Sweep(SweepArgs { command: SweepCommand::Bandwidth(args) }) => (&args.file_args, None),
             Self::Completions(args) => (&args.file_args, None),
             Self::Man(args) => (&args.file_args, None),
             Self::Config(args) => (&args.file_args, None),

@@ -6,9 +6,9 @@ use super::{Words, joined};
 use crate::format::number;
 use habitat_base::text::{dollars, duration, grouped};
 use habitat_base::units::GIB;
-use habitat_planning::plan::jobs::SharedLimit;
+use habitat_planning::Coded;
 use habitat_planning::plan::problem::SAME;
-use habitat_planning::plan::{Lift, Machines, NoPlan, RejectionKind};
+use habitat_planning::plan::{Lift, Machines, NoPlan, RejectionKind, SharedLimit};
 
 /// Rounds up to a multiple of `step`, ignoring rounding errors.
 fn up(value: f64, step: f64) -> f64 {
@@ -82,7 +82,7 @@ impl Words for NoPlan {
             }
             Self::AtExpectedTime { with, hours, cost_usd } => format!(
                 "at the expected time, instead of the upper end of its range, {} meets the limits: {}, {}",
-                with.words(),
+                label(with),
                 duration(hours.get()),
                 dollars(cost_usd.get())
             ),
@@ -171,11 +171,11 @@ impl Words for Lift {
 impl Words for SharedLimit {
     fn words(&self) -> String {
         match self {
-            Self::Budget(budget) => format!("the budget of ${} for all jobs", budget.get()),
-            Self::Price(most) => format!("the limit of ${}/h for all jobs", most.get()),
+            Self::BudgetUsd(budget) => format!("the budget of ${} for all jobs", budget.get()),
+            Self::UsdPerHour(most) => format!("the limit of ${}/h for all jobs", most.get()),
             Self::Quota(quota) => format!("the quota of {quota}"),
             Self::OneMachine(offer) => format!("the single machine {offer}"),
-            Self::Deadline(deadline) => format!("the deadline after {} h", deadline.get()),
+            Self::DeadlineHours(deadline) => format!("the deadline after {} h", deadline.get()),
         }
     }
 }
@@ -183,14 +183,14 @@ impl Words for SharedLimit {
 /// A shared limit raised by an amount in its unit; `machines` share a deadline.
 fn raised(limit: &SharedLimit, excess: f64, machines: usize) -> String {
     let change = match limit {
-        SharedLimit::Budget(_) => format!("spend {} more", more_dollars(excess)),
-        SharedLimit::Price(_) => format!("allow {} more per hour", more_dollars(excess)),
+        SharedLimit::BudgetUsd(_) => format!("spend {} more", more_dollars(excess)),
+        SharedLimit::UsdPerHour(_) => format!("allow {} more per hour", more_dollars(excess)),
         SharedLimit::Quota(quota) => {
             let more = up(excess, 1.0);
             format!("{more} more GPUs ({})", f64::from(quota.gpus) + more)
         }
         SharedLimit::OneMachine(_) => format!("add {} more", up(excess, 1.0)),
-        SharedLimit::Deadline(_) => {
+        SharedLimit::DeadlineHours(_) => {
             let on = if machines == 1 { "on the single machine".to_owned() } else { format!("on {machines} machines") };
             format!("allow {} more {on}", more_hours(excess))
         }

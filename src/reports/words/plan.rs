@@ -3,9 +3,8 @@
 use super::Words;
 use super::price::{doubts, marks};
 use habitat_base::text::{clean, dollars, duration, grouped};
-use habitat_planning::plan::{
-    Accept, Confidence, Draw, Machines, PlanNote, Platform, RejectionKind, Risk, Setback, With,
-};
+use habitat_planning::Coded;
+use habitat_planning::plan::{Accept, Confidence, Draw, Machines, PlanNote, Platform, RejectionKind, Risk};
 use habitat_planning::pricing::region;
 use habitat_prediction::Vendor;
 
@@ -37,6 +36,11 @@ pub const fn accept(accept: Accept) -> &'static str {
     }
 }
 
+/// Values for the flag `--accept`.
+pub fn accept_names(accept: &[Accept]) -> String {
+    accept.iter().map(|one| one.name()).collect::<Vec<_>>().join(",")
+}
+
 impl Words for Risk {
     fn words(&self) -> String {
         match self {
@@ -58,30 +62,6 @@ impl Words for Platform {
             (Vendor::Nvidia, false) => "CUDA on x86",
         };
         words.to_owned()
-    }
-}
-
-impl Words for Setback {
-    /// To follow `if`: `that host is gone`.
-    fn words(&self) -> String {
-        let words = match self {
-            Self::SameUpdates => "it needs as many updates",
-            Self::HostGone => "that host is gone",
-            Self::NoSpot => "no spot machine is available",
-            Self::PriceGone => "that price is gone",
-            Self::ProgramFails => "your program does not run there",
-        };
-        words.to_owned()
-    }
-}
-
-impl Words for With {
-    fn words(&self) -> String {
-        match self {
-            Self::ThePlan => "the plan above".to_owned(),
-            Self::TheSame => "the same machine".to_owned(),
-            Self::Other(machines) => machines.words(),
-        }
     }
 }
 
@@ -136,7 +116,8 @@ impl Words for PlanNote {
 /// A note on a part.
 fn of_part(note: &PlanNote) -> Option<String> {
     Some(match note {
-        PlanNote::Scaling { why } | PlanNote::OtherBatch { why } | PlanNote::Precision { why } => why.clone(),
+        PlanNote::Scaling { why } | PlanNote::OtherBatch { why } => why.clone(),
+        PlanNote::Precision { finding } => finding.words(),
         PlanNote::ReplicaMemory { why } => format!("each GPU {why}"),
         PlanNote::ShardingOfOneGpu { sharding } => format!("sharding {}: no effect on one GPU", sharding.name()),
         PlanNote::Sharding { sharding, gpus, why } => {

@@ -1,7 +1,9 @@
 //! Words for prices: their doubts, what they are made of, and losses of spot machines.
 
+use std::collections::BTreeSet;
+
 use super::Words;
-use habitat_planning::pricing::spot::{self, SpotSource};
+use habitat_planning::pricing::spot::{self, SpotSource, Watched};
 use habitat_planning::pricing::{Doubt, Held, Intensity, Offer, Unusable};
 
 /// One or two words for a doubt.
@@ -89,15 +91,18 @@ impl Words for SpotSource {
         let times = self.times;
         let is_same = (times - 1.0).abs() < 1e-9;
         let grown = if is_same { String::new() } else { format!(" (losses × {times:.2} for {} GPUs)", self.gpus) };
-        let why = match &self.observed {
-            None => format!("as in four zones of aws, V100 with 1 GPU, 2023{grown}"),
-            Some(of) => {
-                let listed = |all: &mut dyn Iterator<Item = &&str>| all.copied().collect::<Vec<_>>().join(" and ");
-                let (kinds, years) = (listed(&mut of.kinds.iter()), listed(&mut of.years.iter()));
-                let gpus = if of.gpus == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", of.gpus) };
-                format!("measured in {} {}, {kinds} with {gpus}, {years}{grown}", of.provider, of.place)
-            }
-        };
+        let all = |of: fn(&Watched) -> &str| self.observed.iter().map(|row| of(row)).collect::<BTreeSet<_>>();
+        let listed = |all: BTreeSet<&str>| all.into_iter().collect::<Vec<_>>().join(" and ");
+        let why = self.observed.first().map_or_else(
+            || format!("as in four zones of aws, V100 with 1 GPU, 2023{grown}"),
+            |first| {
+                let place = if all(|row| row.zone).len() > 1 { first.region() } else { first.zone };
+                let kinds = listed(all(|row| row.gpu));
+                let years = listed(all(|row| row.since.split('-').next().unwrap_or_default()));
+                let gpus = if first.gpus == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", first.gpus) };
+                format!("measured in {} {place}, {kinds} with {gpus}, {years}{grown}", first.provider)
+            },
+        );
         match (self.sets_losses, self.sets_wait) {
             (false, false) => why,
             (true, false) => format!("losses set by the user, wait {why}"),

@@ -1,11 +1,12 @@
 //! Words for the reasons why offers are not in a plan.
 
 use super::Words;
-use super::plan::time_limit;
+use super::plan::{accept_names, time_limit};
 use crate::format::number;
 use habitat_base::text::{dollars, duration, grouped};
 use habitat_base::units::GIB;
-use habitat_planning::plan::{FittingBatch, Reason, SmallerBatch, accept_names};
+use habitat_planning::Coded;
+use habitat_planning::plan::Reason;
 use habitat_prediction::Sharding;
 
 impl Words for Reason {
@@ -131,7 +132,15 @@ fn samples(batch: u64) -> String {
 
 /// Batches of a step that do not make the global batch, and what would.
 fn batches(reason: &Reason) -> String {
-    let Reason::BatchesDoNotDivide { count, are_replicas, batch_size, global_batch_size, smaller, multiples } = reason
+    let Reason::BatchesDoNotDivide {
+        count,
+        are_replicas,
+        batch_size,
+        global_batch_size,
+        smaller_batch_size,
+        accumulation,
+        multiples,
+    } = reason
     else {
         return String::new();
     };
@@ -140,10 +149,10 @@ fn batches(reason: &Reason) -> String {
     let each = if *count == 1 { format!("1 {word} with {own}") } else { format!("{count} {word}s with {own} each") };
     let step = batch_size.saturating_mul(u64::from(*count));
     let relation = if *global_batch_size < step { "less than" } else { "not a multiple of" };
-    let smaller = smaller.map_or_else(
+    let smaller = smaller_batch_size.map_or_else(
         || format!("no batch of up to {own} per {word} works"),
-        |SmallerBatch { batch_size, accumulation }| {
-            let times = Some(accumulation).filter(|times| *times > 1);
+        |batch_size| {
+            let times = accumulation.filter(|times| *times > 1);
             let times = times.map(|times| format!(" (accumulation ×{})", grouped(times as f64)));
             format!("{} per {word} works{}", samples(batch_size), times.unwrap_or_default())
         },
@@ -165,8 +174,10 @@ fn memory(reason: &Reason) -> String {
         sharding,
         replicas,
         model_parallel,
-        batch,
-        divided,
+        fitting_batch_size,
+        accumulation,
+        global_batch_size,
+        fitting_sharding,
     } = reason
     else {
         return String::new();
@@ -178,14 +189,14 @@ fn memory(reason: &Reason) -> String {
         (false, _) => format!(" with {}, {} over {replicas} replicas", model_parallel.words(), sharding.name()),
     };
     let [needed, usable, nominal] = [needed_bytes, usable_bytes, gpu_bytes].map(|bytes| bytes.get() / GIB);
-    let batch = batch.map(|FittingBatch { batch_size, accumulation, global_batch_size }| {
-        let [batch, global] = [batch_size, global_batch_size].map(|batch| grouped(batch as f64));
-        let keeps = accumulation
-            .map(|times| format!(": accumulation ×{} keeps the global batch of {global}", grouped(times as f64)));
-        format!("; {batch} samples per GPU would fit{}", keeps.unwrap_or_default())
+    let keeps = accumulation.zip(*global_batch_size).map(|(times, global)| {
+        let [times, global] = [times, global].map(|number| grouped(number as f64));
+        format!(": accumulation ×{times} keeps the global batch of {global}")
     });
-    let divided = divided
-        .map(|of| format!("; would fit with --sharding {} on {} GPUs", of.sharding.name(), of.gpus))
+    let keeps = keeps.unwrap_or_default();
+    let batch = fitting_batch_size.map(|batch| format!("; {} samples per GPU would fit{keeps}", grouped(batch as f64)));
+    let divided = fitting_sharding
+        .map(|(sharding, gpus)| format!("; would fit with --sharding {} on {gpus} GPUs", sharding.name()))
         .unwrap_or_default();
     format!(
         "needs {needed:.1} GB{with}; the GPU has {usable:.1} of {nominal:.0} GB available{}{divided}",
@@ -200,11 +211,18 @@ mod tests {
     #[test]
     fn batches_that_do_not_divide_are_told_what_would_do() {
         let words = |count, batch_size, global_batch_size, smaller: Option<(u64, u64)>, multiples: &[u64]| {
-            let smaller = smaller.map(|(batch_size, accumulation)| SmallerBatch { batch_size, accumulation });
-            let multiples = multiples.to_vec();
-            let are_replicas = false;
-            Reason::BatchesDoNotDivide { count, are_replicas, batch_size, global_batch_size, smaller, multiples }
-                .words()
+            let (smaller_batch_size, accumulation) = smaller.unzip();
+            let (multiples, are_replicas) = (multiples.to_vec(), false);
+            Reason::BatchesDoNotDivide {
+                count,
+                are_replicas,
+                batch_size,
+                global_batch_size,
+                smaller_batch_size,
+                accumulation,
+                multiples,
+            }
+            .words()
         };
         assert_eq!(
             words(8, 32, 1000, Some((25, 5)), &[768, 1024]),

@@ -4,8 +4,9 @@ use super::App;
 use super::screen::predict;
 use crate::action::Screen;
 use habitat_base::text::CommandLine;
-use habitat_planning::plan::{Accept, Goal, Objective, Work, accept_names};
+use habitat_planning::plan::{Accept, Goal, Objective, Work};
 use habitat_planning::pricing::Tier;
+use habitat_reports::words::plan::accept_names;
 
 impl App {
     /// The command that opens this view again. For a job that was started along with the screens, it opens the job's

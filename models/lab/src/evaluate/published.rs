@@ -3,21 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
+use habitat_tui::predict::MethodChoice;
 use habitat_tui::predict::compare::{Known, StepKind};
 use habitat_tui::predict::efficiency::Efficiency;
-use habitat_tui::predict::learned::Models;
-use habitat_tui::predict::{Host, MethodChoice, Options, predict};
 use habitat_tui::profile::{Precision, PrecisionClass};
-use habitat_tui::store::bundled;
 
+use super::judge::Judge;
 use super::tally::{Evaluation, Groups, Predicted};
 use super::together;
 use crate::learn::efficiency::folds::Folds;
-use crate::models::{ModelsByGpu, without_chip};
+use crate::models::ModelsByGpu;
 use crate::published::{Extent, PublishedStep, read, read_all};
 
 /// GPUs whose times differ by this part have a faster one.
@@ -286,73 +284,4 @@ fn ratios(
 /// Dense FP16 peak on matrix units, else that of FP32, in FLOP/s.
 fn peak(gpu: &GpuSpec) -> f64 {
     gpu.peak.fp16_tensor.unwrap_or(gpu.peak.fp32).get()
-}
-
-/// What steps are predicted with.
-pub(crate) struct Judge<'a> {
-    shipped: Models,
-    /// Operator models by the GPUs that they did not see, where there are such.
-    models: &'a ModelsByGpu,
-    pub(super) catalog: &'a Catalog,
-}
-
-impl<'a> Judge<'a> {
-    /// With operator models by GPU; the shipped ones where there are none.
-    pub(crate) fn new(models: &'a ModelsByGpu, catalog: &'a Catalog) -> Self {
-        Self { shipped: bundled::models(), models, catalog }
-    }
-
-    /// Efficiency models that did not see some of the steps.
-    pub(crate) fn folds(&self, steps: &[PublishedStep]) -> Result<Folds, CliError> {
-        Folds::new(steps, self.catalog, &|step| self.operators(step)).map_err(CliError::other)
-    }
-
-    /// Which operator models they are.
-    fn protocol(&self) -> &'static str {
-        if self.models.without.is_empty() {
-            "operator models that saw all their training data"
-        } else {
-            "operator models that saw no GPU of the same chip, where they were trained on one"
-        }
-    }
-
-    /// The operator models for a step, alone.
-    pub(super) fn operators(&self, step: &PublishedStep) -> Models {
-        let gpu = self.catalog.get(&step.gpu);
-        let models = gpu.and_then(|gpu| without_chip(self.models, gpu, self.catalog)).unwrap_or(&self.shipped);
-        Models::new(models.ensembles().clone(), models.steps().clone())
-    }
-
-    fn predict(
-        &self,
-        step: &PublishedStep,
-        efficiency: &Efficiency,
-        method: MethodChoice,
-    ) -> Result<Predicted, CliError> {
-        self.predict_in(step, None, efficiency, method)
-    }
-
-    /// The step in another precision than it ran in.
-    fn predict_in(
-        &self,
-        step: &PublishedStep,
-        precision: Option<Precision>,
-        efficiency: &Efficiency,
-        method: MethodChoice,
-    ) -> Result<Predicted, CliError> {
-        let models = self.operators(step);
-        let options = Options {
-            targets: vec![step.gpu.clone()],
-            method,
-            precision,
-            // What was compiled, and operators alone, were timed without their launches.
-            host: if step.is_compiled { Host::KeepsUp } else { Host::default() },
-            models: Some(Arc::new(models.with_efficiency(efficiency.clone()))),
-            ..Options::default()
-        };
-        let answer = predict(&step.profile, &step.catalog(self.catalog), &options).map_err(CliError::other)?;
-        let range = answer.predictions.first().map(|prediction| prediction.step.as_estimate().range);
-        let range = range.ok_or_else(|| CliError::Refused(format!("{}: not predicted", step.gpu)))?;
-        Ok(Predicted { mid: range.mid.as_millis(), range: Some([range.low.as_millis(), range.high.as_millis()]) })
-    }
 }

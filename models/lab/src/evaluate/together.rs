@@ -10,7 +10,7 @@ use habitat_tui::predict::host::{LAUNCH_US, with_host};
 use habitat_tui::predict::learned::{EFFICIENCY_WEIGHT, LearnedTime};
 use habitat_tui::predict::rate::Rates;
 
-use super::published::Judge;
+use super::judge::Judge;
 use super::tally::{Evaluation, Groups, Predicted};
 use crate::learn::efficiency::folds::{Folds, is_iteration, median_of_others};
 use crate::published::PublishedStep;

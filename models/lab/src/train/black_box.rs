@@ -8,8 +8,8 @@ use habitat_tui::cli::{self, CliError};
 use habitat_tui::predict::blackbox::BlackBoxModel;
 use habitat_tui::store::{self, Limit, profet};
 
-use super::sha256;
 use crate::evaluate::{Evaluation, card};
+use crate::hash::sha256;
 
 /// The card beside the model.
 const CARD: &str = "blackbox.md";

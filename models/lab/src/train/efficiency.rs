@@ -7,9 +7,10 @@ use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::store::{self, EFFICIENCY, Limit, StoreError};
 
-use super::sha256;
 use crate::evaluate::Evaluation;
-use crate::evaluate::published::{self, Judge};
+use crate::evaluate::judge::Judge;
+use crate::evaluate::published;
+use crate::hash::sha256;
 use crate::learn::efficiency::folds::Folds;
 use crate::models::ModelsByGpu;
 use crate::published::{Extent, PublishedStep, read_all};
@@ -86,7 +87,7 @@ fn card(data: &Data, folds: &Folds, evaluations: &[Evaluation]) -> Result<Vec<u8
          Times of whole steps and operators in FP16, BF16, TF32 and FP8, and of convolutions in FP32: the time of the\n\
          arithmetic and of the traffic at the rates that the GPU sustains, each times a factor. Factors depend on\n\
          the kind of operator, its direction, memory layout, sizes, kernel and the GPU. {} terms of arithmetic and\n\
-         {} of traffic; `src/prediction/efficiency/terms.rs` explains them. `{EFFICIENCY}` also has the ratio of\n\
+         {} of traffic; `habitat-lab terms` prints them with the reasons. `{EFFICIENCY}` also has the ratio of\n\
          whole FP32 training iterations to the sum of their operators (`iterations`).\n\n\
          ## Train\n\n    \
          habitat-lab train --efficiency STEPS/steps.jsonl.zst --recorded models/lab/samples/recorded --force --out models --tables efficiency-errors.md\n\n\
@@ -106,8 +107,8 @@ fn card(data: &Data, folds: &Folds, evaluations: &[Evaluation]) -> Result<Vec<u8
          Absolute relative errors: mean · p90 · share in the 80 % range. A network is left out with its whole design.\n\
          FP32 is predicted by the operator models, its convolutions by a mean of both. \"Collected\" operators have\n\
          random sizes, which few networks have.\n",
-        folds.all.compute.len(),
-        folds.all.memory.len(),
+        folds.all.compute.iter().count(),
+        folds.all.memory.iter().count(),
         folds.all.steps.boards.len(),
         hash,
     )?;

@@ -19,8 +19,8 @@ use habitat_tui::report::table::{Cell, Column, Table};
 use habitat_tui::store::operator_tables;
 use habitat_tui::store::{self, Limit, StoreError};
 
-use super::sha256;
 use crate::args::{KindArg, TrainArgs};
+use crate::hash::sha256;
 use crate::learn::fit::{FitError, FitOptions, Fitted, fit};
 use crate::learn::habitat::{GpuErrors, HabitatOptions, Part, Prepared, Sample, evaluate, prepare, weights};
 

@@ -1,34 +1,13 @@
 //! Builds the assignment of prepared jobs: the ways of each, and the shared limits.
 
-use serde::Serialize;
-
 use super::super::assignment::{Assigned, Assignment, Bound, Way};
 use super::super::configuration::Configuration;
 use super::super::limits;
 use super::super::problem::SAME;
-use super::super::{Prepared, Quota};
+use super::super::{Prepared, SharedLimit};
 use super::{Answer, Chosen, Shared, Supply};
 use crate::pricing::OfferId;
-use habitat_base::units::{Hours, Usd, UsdPerHour};
-
-/// A limit shared by the jobs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SharedLimit {
-    /// Dollars for all jobs.
-    #[serde(rename = "budget_usd")]
-    Budget(Usd),
-    /// Dollars per hour for all jobs.
-    #[serde(rename = "max_usd_per_hour")]
-    Price(UsdPerHour),
-    /// GPUs at the same time.
-    Quota(Quota),
-    /// A single machine: own, under contract, or of a marketplace host.
-    OneMachine(OfferId),
-    /// Hours of the jobs on a machine that are due by this deadline.
-    #[serde(rename = "deadline_hours")]
-    Deadline(Hours),
-}
+use habitat_base::units::{Hours, Usd};
 
 /// The assignment, with the meaning of its indices.
 #[derive(Debug)]
@@ -53,11 +32,11 @@ impl SharedLimit {
     /// Maximum for all jobs together.
     pub(super) fn most(&self) -> f64 {
         match self {
-            Self::Budget(most) => most.get(),
-            Self::Price(most) => most.get(),
+            Self::BudgetUsd(most) => most.get(),
+            Self::UsdPerHour(most) => most.get(),
             Self::Quota(quota) => f64::from(quota.gpus),
             Self::OneMachine(_) => 1.0,
-            Self::Deadline(deadline) => deadline.get(),
+            Self::DeadlineHours(deadline) => deadline.get(),
         }
     }
 }
@@ -111,9 +90,9 @@ impl Model {
     }
 
     fn rent(&mut self, prepared: &[Prepared], shared: &Shared) {
-        self.limits.extend(shared.budget.map(SharedLimit::Budget));
-        self.limits.extend(shared.max_price.map(SharedLimit::Price));
-        self.limits.extend(shared.quotas.iter().cloned().map(SharedLimit::Quota));
+        self.limits.extend(shared.budget.map(SharedLimit::BudgetUsd));
+        self.limits.extend(shared.max_price.map(SharedLimit::UsdPerHour));
+        self.limits.extend(shared.quotas.iter().cloned().map(Box::new).map(SharedLimit::Quota));
         let mut single: Vec<&OfferId> = prepared
             .iter()
             .flat_map(|of_job| &of_job.configurations)
@@ -144,7 +123,7 @@ impl Model {
         deadlines.dedup();
         // One row per machine for each deadline.
         for (limit, deadline) in deadlines.iter().enumerate() {
-            self.limits.push(SharedLimit::Deadline(*deadline));
+            self.limits.push(SharedLimit::DeadlineHours(*deadline));
             self.assignment.bounds.extend(self.machines.iter().map(|_| Bound { most: deadline.get(), limit }));
         }
         let machines = self.assignment.machines.clone();
@@ -185,13 +164,13 @@ fn possible(of_job: &Prepared) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
 /// Amount of a limit that a configuration uses; `None` if the limit does not apply.
 fn used(limit: &SharedLimit, configuration: &Configuration, cost: f64) -> Option<f64> {
     match limit {
-        SharedLimit::Budget(_) => Some(cost),
-        SharedLimit::Price(_) => Some(configuration.price().get()),
+        SharedLimit::BudgetUsd(_) => Some(cost),
+        SharedLimit::UsdPerHour(_) => Some(configuration.price().get()),
         SharedLimit::Quota(quota) => {
             quota.applies(&configuration.offer, &configuration.gpu).then(|| f64::from(configuration.all_gpus()))
         }
         SharedLimit::OneMachine(offer) => (configuration.offer.id == *offer).then_some(1.0),
-        SharedLimit::Deadline(_) => None,
+        SharedLimit::DeadlineHours(_) => None,
     }
 }
 

@@ -3,11 +3,11 @@
 //! Kolisch 1996), so starts need not be chosen. Iterated local search over ways and orders (Lourenço, Martin and
 //! Stützle 2003); deterministic.
 
-use super::super::Prepared;
 use super::super::assignment::Assigned;
 use super::super::problem::SAME;
 use super::super::solve::{Proof, Settings, SolveError};
-use super::model::{Model, SharedLimit};
+use super::super::{Prepared, SharedLimit};
+use super::model::Model;
 use super::slots::rounding;
 use super::{Answer, Chosen};
 use habitat_base::units::Hours;
@@ -155,7 +155,7 @@ impl<'a> Scheduler<'a> {
             (missed, ends) = (missed + late.max(0.0), ends + end);
         }
         for limit in &self.model.limits {
-            if let SharedLimit::Budget(budget) = limit {
+            if let SharedLimit::BudgetUsd(budget) = limit {
                 missed += (cost - budget.get() * (1.0 + SAME)).max(0.0);
             }
         }
@@ -228,7 +228,7 @@ impl<'a> Scheduler<'a> {
         inside.all(|time| {
             uses.iter().all(|(limit, amount)| {
                 let of = &self.model.limits[*limit];
-                if matches!(of, SharedLimit::Budget(_)) || !of.holds(time) {
+                if matches!(of, SharedLimit::BudgetUsd(_)) || !of.holds(time) {
                     return true;
                 }
                 let runs = placed.iter().filter(|other| other.start <= time && time + rounding(time) < other.end);

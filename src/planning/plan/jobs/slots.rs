@@ -6,11 +6,11 @@
 //! of such times and of the hours of other jobs therefore include all starts that are needed (the normal patterns of
 //! packing; Christofides and Whitlock 1977). If there are too many, only [`super::schedule`] searches for a plan.
 
-use super::super::Prepared;
 use super::super::assignment::{Assignment, Bound, Way};
 use super::super::problem::SAME;
 use super::super::solve::Settings;
-use super::model::{Model, SharedLimit};
+use super::super::{Prepared, SharedLimit};
+use super::model::Model;
 use habitat_base::units::Hours;
 
 /// Maximum number of starts.
@@ -70,7 +70,7 @@ impl Model {
         for bound in &self.assignment.bounds {
             let limit = &self.limits[bound.limit];
             let of_limit: Vec<Option<f64>> = match limit {
-                SharedLimit::Budget(_) => vec![None],
+                SharedLimit::BudgetUsd(_) => vec![None],
                 _ => times.iter().filter(|time| limit.holds(**time)).map(|time| Some(*time)).collect(),
             };
             rows.push((bounds.len()..).zip(of_limit.iter().copied()).collect());
@@ -110,7 +110,7 @@ impl Model {
         let latest = deadlines.fold(0.0, f64::max);
         let mut area = Assignment { jobs: self.bases.clone(), ..Assignment::default() };
         let hours = |limit: &SharedLimit| match limit {
-            SharedLimit::Budget(_) => Some(1.0),
+            SharedLimit::BudgetUsd(_) => Some(1.0),
             SharedLimit::Quota(quota) if !quota.is_lasting() => None,
             _ => Some(latest).filter(|latest| latest.is_finite()),
         };
@@ -121,7 +121,7 @@ impl Model {
             area.bounds.push(Bound { most: of.most() * hours, limit });
         }
         for way in area.jobs.iter_mut().flatten() {
-            let is_once = |limit: usize| matches!(self.limits[limit], SharedLimit::Budget(_));
+            let is_once = |limit: usize| matches!(self.limits[limit], SharedLimit::BudgetUsd(_));
             let uses = way
                 .uses
                 .iter()

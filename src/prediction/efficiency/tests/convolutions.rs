@@ -1,10 +1,10 @@
 //! Tests of the device work of convolutions.
 
+use super::super::table::{ConvolutionKind, DepthwiseKernel, Gradient};
 use super::*;
 
 #[test]
 fn terms_name_kind_direction_and_layout() {
-    let names = |terms: &[Term]| terms.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     let inputs = "[[8, 64, 56, 56], [64, 64, 3, 3]]";
     let [first, copies] = &asked("convolution", "forward", inputs, r#", "attributes": {"padding": [1, 1]}"#)[..] else {
         panic!("the convolution, and what it copies into the order that it works in and back")
@@ -14,7 +14,7 @@ fn terms_name_kind_direction_and_layout() {
     let elements = 2.0 * 8.0 * 64.0 * 3136.0;
     assert_eq!((copies.units, copies.flops, copies.bytes), (Units::Cycles, elements, 2.0 * 2.0 * elements));
     assert_eq!(first.limits.tiles, (8.0_f64 * 3136.0 / 128.0).ceil());
-    assert!(first.compute.contains(&("dense, narrow".to_owned(), 1.0)), "{:?}", first.compute);
+    assert!(first.compute.contains(&(Term::KindNarrow(ConvolutionKind::Dense), 1.0)), "{:?}", first.compute);
     let last = r#", "attributes": {"padding": [1, 1], "memory_format": "channels_last"}"#;
     let [last_only] = &asked("convolution", "forward", inputs, last)[..] else { panic!("one part") };
     assert_eq!(names(&last_only.memory), ["dense", "convolution"]);
@@ -48,7 +48,7 @@ fn what_has_no_kernel_in_its_order_is_copied() {
         let padding = size / 2;
         let rest = format!(r#", "attributes": {{"padding": [{padding}, {padding}], "groups": {groups}{layout}}}"#);
         let parts = asked("convolution", "forward", &inputs, &rest);
-        parts.get(1).map(|copies| (copies.flops / (8.0 * 196.0), copies.memory[0].0.clone()))
+        parts.get(1).map(|copies| (copies.flops / (8.0 * 196.0), copies.memory[0].0.name()))
     };
     let copied = |channels: u64, groups: u64, size: u64, layout: &str| {
         between(channels, channels, groups, size, layout).map(|(of_both, name)| {
@@ -58,19 +58,15 @@ fn what_has_no_kernel_in_its_order_is_copied() {
     };
     let last = r#", "memory_format": "channels_last""#;
     for groups in [2, 32, 50] {
-        assert_eq!(
-            [4, 8, 16, 32].map(|width| copied(groups * width, groups, 3, last)),
-            [const { None }; 4],
-            "{groups}"
-        );
+        assert_eq!([4, 8, 16, 32].map(|width| copied(groups * width, groups, 3, last)), [None; 4], "{groups}");
         let others = [3, 24, 48].map(|width| copied(groups * width, groups, 3, last));
-        assert_eq!(others, ["grouped, copied"; 3].map(|name| Some(name.to_owned())), "{groups}");
+        assert_eq!(others, [Some("grouped, copied"); 3], "{groups}");
     }
-    assert_eq!(copied(512, 32, 3, "").as_deref(), Some("grouped, channels first"));
-    assert_eq!(copied(60, 1, 3, last).as_deref(), Some("dense, copied"));
+    assert_eq!(copied(512, 32, 3, ""), Some("grouped, channels first"));
+    assert_eq!(copied(60, 1, 3, last), Some("dense, copied"));
     assert_eq!(copied(64, 1, 3, last), None);
     // Only the tensor with the odd number of channels; in the other layout both.
-    assert_eq!(between(64, 60, 1, 3, last), Some((60.0, "dense, copied".to_owned())));
+    assert_eq!(between(64, 60, 1, 3, last), Some((60.0, "dense, copied")));
     assert_eq!(between(64, 60, 1, 3, "").unwrap().0, 124.0);
     // A single-tap layer is a product and only slower: with odd rows, it uses kernels for any alignment.
     assert_eq!(copied(60, 1, 1, last), None);
@@ -79,7 +75,7 @@ fn what_has_no_kernel_in_its_order_is_copied() {
         let rest = r#", "attributes": {"memory_format": "channels_last"}"#;
         let [own] = &asked("convolution", "forward", &inputs, rest)[..] else { panic!("one part") };
         assert_eq!(own.limits.unaligned, if is_unaligned { own.flops } else { 0.0 }, "{channels}");
-        assert_eq!(own.compute.iter().any(|(name, _)| name == "convolution, odd"), channels == 60);
+        assert_eq!(names(&own.compute).contains(&"convolution, odd"), channels == 60);
     }
     assert_eq!(copied(64, 64, 9, last), None, "depthwise");
 }
@@ -101,11 +97,11 @@ fn depthwise_kernels_are_told_apart() {
         let [data, weight] = <[Demand; 2]>::try_from(demands(&Decoded::new(0, &operation, None), None)).unwrap();
         let places = |demand: &Demand| demand.flops / (8.0 * 64.0);
         assert_eq!([places(&data), places(&weight)], [3136.0, 3136.0 / (stride * stride) as f64]);
-        let has = |demand: &Demand, end: &str| {
-            let name = format!("depthwise, elements{end}");
-            demand.compute.iter().any(|(term, _)| *term == name)
-        };
-        [has(&data, ", native"), has(&data, ", channels first"), has(&data, ", no kernel"), has(&weight, ", no kernel")]
+        let has = |demand: &Demand, kernel| demand.compute.contains(&(Term::DepthwiseKernel(kernel), 1.0));
+        let [native, first] =
+            [DepthwiseKernel::Native, DepthwiseKernel::ChannelsFirst].map(|kernel| has(&data, kernel));
+        let [data, weight] = [data, weight].map(|demand| has(&demand, DepthwiseKernel::NoKernel));
+        [native, first, data, weight]
     };
     let last = r#", "memory_format": "channels_last""#;
     assert_eq!(asked_of("float16", 3, 1, ""), [false, true, false, false]);
@@ -130,16 +126,18 @@ fn convolutions_in_fp32_differ_from_hopper_on() {
         let asked = demands(&Decoded::new(0, &operation, Some(precision)), Some(precision));
         let on_gpu = |part: &Demand| {
             let amounts = part.limits.on(&spec(slug), 1.0);
-            let terms =
-                ON_GPU.into_iter().zip(amounts).filter(|(name, amount)| *amount > 0.0 && name.contains("Hopper"));
-            terms.map(|(name, _)| name).collect::<Vec<_>>()
+            let terms = ON_GPU
+                .into_iter()
+                .zip(amounts)
+                .filter(|(term, amount)| *amount > 0.0 && term.name().contains("Hopper"));
+            terms.map(|(term, _)| term).collect::<Vec<_>>()
         };
         asked.iter().map(on_gpu).filter(|names| !names.is_empty()).collect::<Vec<_>>()
     };
-    let all = "convolution, fp32, from Hopper on";
-    let [data, weight] = ["data", "weight"].map(|pass| format!("convolution, fp32, {pass}, from Hopper on"));
+    let all = Term::FromHopper;
+    let [data, weight] = [Gradient::Data, Gradient::Weight].map(Term::GradientFromHopper);
     assert_eq!(named(forward, Precision::Fp32, "h100-sxm5-80gb"), [[all]]);
-    assert_eq!(named(backward, Precision::Fp32, "rtx-5090"), [[all, &data], [all, &weight]]);
+    assert_eq!(named(backward, Precision::Fp32, "rtx-5090"), [[all, data], [all, weight]]);
     for (precision, slug) in
         [(Precision::Tf32, "h100-sxm5-80gb"), (Precision::Fp32, "a100-sxm4-80gb"), (Precision::Fp32, "mi300x")]
     {

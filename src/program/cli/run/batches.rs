@@ -24,6 +24,7 @@ use habitat_base::units::Micros;
 use habitat_prediction::memory::MemoryLine;
 use habitat_reports::format;
 use habitat_reports::table::{Cell, Column, Table};
+use habitat_reports::words::Words;
 use habitat_step::profile::Profile;
 
 /// Placeholder for the batch size in the command.
@@ -157,7 +158,7 @@ fn report(recorded: &[PathBuf], profiles: &[(u64, Profile)]) -> Result<(), CliEr
     }
     let of_batches: Vec<_> = profiles.iter().map(|(batch, profile)| (*batch, profile)).collect();
     if let Some(line) = MemoryLine::of_profiles(&of_batches) {
-        writeln!(text, "{line}")?;
+        writeln!(text, "{}", line.note(false).words())?;
     }
     let files: Vec<String> = recorded.iter().map(|path| text::shell_word(&path.display().to_string())).collect();
     if let Some((_, first)) = profiles.first().filter(|_| !files.is_empty()) {

@@ -1,9 +1,9 @@
-//! Arguments of commands that use a recorded step: `predict`, `plan`, `plan-jobs`, `batches`, `export` and `sweep`.
+//! Arguments of commands that use a recorded step: `predict`, `plan`, `plan-jobs`, `batches` and `export`.
 
 use crate::settings::choices::choice;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 
 use super::{BlackBoxArgs, FileArgs, InputArgs, ModelArgs, OwnArgs, PagerArgs, RecordedArgs, TableForm};
 use crate::settings::wish::Wish;
@@ -303,56 +303,4 @@ pub struct ExportArgs {
     /// Overwrite an existing file.
     #[arg(long, requires = "output")]
     pub force: bool,
-}
-
-/// Arguments of `sweep`.
-#[derive(Debug, Args)]
-pub struct SweepArgs {
-    /// The specification to vary.
-    #[command(subcommand)]
-    pub command: SweepCommand,
-}
-
-/// Hypothetical variants of a GPU.
-#[derive(Debug, Subcommand)]
-pub enum SweepCommand {
-    /// Plot the step time over the memory bandwidth of a GPU, and show where more bandwidth stops paying off.
-    Bandwidth(SweepBandwidthArgs),
-}
-
-/// Arguments of `sweep bandwidth`.
-#[derive(Debug, Args)]
-pub struct SweepBandwidthArgs {
-    /// A profile, trace or op list (default: the embedded sample).
-    pub file: Option<PathBuf>,
-    /// Embedded sample to use without FILE.
-    #[arg(long, value_name = "NAME", value_parser = choice::<Sample>(), conflicts_with = "file")]
-    pub sample: Option<Sample>,
-    /// The GPU.
-    #[arg(long, value_name = "GPU", default_value = "titan-rtx")]
-    pub gpu: String,
-    /// The lowest bandwidth, GB/s.
-    #[arg(long, value_name = "GB/S", default_value = "200", value_parser = values::gigabytes)]
-    pub from: f64,
-    /// The highest bandwidth, GB/s.
-    #[arg(long, value_name = "GB/S", default_value = "1200", value_parser = values::gigabytes)]
-    pub to: f64,
-    /// Steps between points, GB/s.
-    #[arg(long, value_name = "GB/S", default_value = "100", value_parser = values::gigabytes)]
-    pub by: f64,
-    /// Whether the GPU waits for the host, which launches its operations and loads its data.
-    #[arg(long, value_parser = choice::<Host>(), default_value = Host::AsRecorded.name())]
-    pub host: Host,
-    /// Linear models from `fit kernelwise` (default: kernelwise.json in the folder of weights, else the shipped ones).
-    #[arg(long, value_name = "FILE")]
-    pub kernel_wise: Option<PathBuf>,
-    /// Folder of weights with kernelwise.json.
-    #[arg(long, value_name = "DIR", env = "HABITAT_TUI_MODELS")]
-    pub models: Option<PathBuf>,
-    /// As JSON (habitat-bandwidth-sweep, version 1).
-    #[arg(long)]
-    pub json: bool,
-    /// Output file.
-    #[command(flatten)]
-    pub file_args: FileArgs,
 }

@@ -102,7 +102,7 @@ pub fn lines(app: &App) -> Vec<(Role, String)> {
         lines.push((Role::Error, words));
     }
     let Some(plan) = app.jobs.plan.value() else { return lines };
-    lines.extend(plan.warnings.iter().map(|warning| (Role::Warning, clean(&warning.text, 400))));
+    lines.extend(words::all(&plan.warnings).into_iter().map(|text| (Role::Warning, clean(&text, 400))));
     if let Some(total) = &plan.total {
         lines.push((Role::Good, jobs::headline(plan, total)));
     } else {

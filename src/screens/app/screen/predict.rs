@@ -26,11 +26,12 @@ use crate::app::{App, Tone};
 use habitat_base::text::clean;
 use habitat_base::units::{GpuSlug, Micros};
 use habitat_prediction::hypothetical::WhatIf;
-use habitat_prediction::{Estimate, Host, Method, MethodChoice, Precision, Prediction, Warning};
+use habitat_prediction::{Estimate, Finding, Host, Method, MethodChoice, Precision, Prediction};
 use habitat_reports::Table;
 use habitat_reports::answer::Picks;
 pub use habitat_reports::answer::method_words;
 use habitat_reports::format;
+use habitat_reports::words::Words;
 
 /// Sort orders of the list, in the order of the `s` key.
 const SORTS: [&str; 7] =
@@ -358,7 +359,7 @@ pub(crate) fn range_and_method(step: &Estimate) -> String {
 /// Warnings about any of the times: whole sentences, or a few words if `brief`.
 pub fn warnings(app: &App, brief: bool) -> Vec<String> {
     let Some(all) = app.predictions.value() else { return Vec::new() };
-    if brief { one_line(&all.brief_warnings()) } else { words(&all.warnings(), false) }
+    words(&all.warnings(), brief)
 }
 
 /// Warnings about the GPUs of a comparison or a what-if GPU, in a few words.
@@ -369,9 +370,9 @@ pub(crate) fn warnings_of_shown(app: &App) -> Vec<String> {
         || selected_prediction(app).map(|prediction| prediction.gpu.slug.clone()).into_iter().collect(),
         |gpus| gpus.to_vec(),
     );
-    let mut found: Vec<Warning> = Vec::new();
+    let mut found: Vec<Finding> = Vec::new();
     for warning in all.predictions.iter().filter(|it| shown.contains(&it.gpu.slug)).flat_map(|it| &it.warnings) {
-        if found.iter().all(|other| other.kind != warning.kind) {
+        if found.iter().all(|other| other.brief() != warning.brief()) {
             found.push(warning.clone());
         }
     }
@@ -379,14 +380,11 @@ pub(crate) fn warnings_of_shown(app: &App) -> Vec<String> {
 }
 
 /// Warnings as whole sentences, or as a few words on one line.
-pub fn words(warnings: &[Warning], brief: bool) -> Vec<String> {
+pub fn words(warnings: &[impl Words], brief: bool) -> Vec<String> {
     if !brief {
-        return warnings.iter().map(ToString::to_string).collect();
+        return habitat_reports::words::all(warnings);
     }
-    one_line(&warnings.iter().map(|warning| warning.kind.brief().to_owned()).collect::<Vec<_>>())
-}
-
-fn one_line(briefs: &[String]) -> Vec<String> {
+    let briefs: Vec<String> = warnings.iter().map(Words::brief).collect();
     if briefs.is_empty() { Vec::new() } else { vec![briefs.join(" · ")] }
 }
 

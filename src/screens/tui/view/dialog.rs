@@ -24,6 +24,7 @@ use habitat_recorder::live::State;
 use habitat_reports::comparison::error_words;
 use habitat_reports::format;
 use habitat_reports::theme::Role;
+use habitat_reports::words::Words;
 
 /// Width of the offer dialog in cells.
 const OFFER: u16 = 92;
@@ -380,7 +381,7 @@ fn methods(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug, selected: usize
         }
     };
     for warning in &comparison.warnings {
-        say("warning", warning.kind.brief(), Role::Warning);
+        say("warning", &warning.finding.brief(), Role::Warning);
     }
     if let Some(compared) = comparison.methods.get(selected) {
         let name = compared.method.name();

@@ -1,5 +1,7 @@
 //! Where the objective is least: Levenberg's and Marquardt's method over the terms, some of which cannot be below 0.
 
+use habitat_tui::predict::efficiency::Prior;
+
 use super::Row;
 
 /// Standard deviation of a step's log that the terms are not to explain.
@@ -22,16 +24,16 @@ fn robust(residual: f64) -> (f64, f64) {
     if size <= ROBUST { (1.0, size * size / 2.0) } else { (ROBUST / size, ROBUST * size - ROBUST * ROBUST / 2.0) }
 }
 
-/// What is made small, of rows and priors (mean and standard deviation by term).
-pub(super) fn objective(rows: &[&Row], values: &[f64], priors: &[(f64, f64)]) -> f64 {
+/// What is made small, of rows and priors.
+pub(super) fn objective(rows: &[&Row], values: &[f64], priors: &[Prior]) -> f64 {
     let steps: f64 = rows.iter().map(|row| row.weight * robust(row.residual(values, None)).1).sum();
-    let terms = values.iter().zip(priors).map(|(value, (mean, deviation))| ((value - mean) / deviation).powi(2) / 2.0);
+    let terms = values.iter().zip(priors).map(|(value, prior)| ((value - prior.mean) / prior.width).powi(2) / 2.0);
     steps + terms.sum::<f64>()
 }
 
 /// The values of the terms for which the objective is least, by Levenberg's and Marquardt's method from those at the
 /// start; `slows` are those that cannot be below 0.
-pub(super) fn minimise(rows: &[&Row], priors: &[(f64, f64)], slows: &[bool], start: Vec<f64>) -> Vec<f64> {
+pub(super) fn minimise(rows: &[&Row], priors: &[Prior], slows: &[bool], start: Vec<f64>) -> Vec<f64> {
     let mut values = start;
     let (mut damping, mut cost) = (DAMPING, objective(rows, &values, priors));
     for _ in 0..PASSES {
@@ -92,7 +94,7 @@ pub(super) fn bounded_step(
 pub(super) fn held_equations(
     rows: &[&Row],
     values: &[f64],
-    priors: &[(f64, f64)],
+    priors: &[Prior],
     slows: &[bool],
 ) -> (Vec<Vec<f64>>, Vec<f64>) {
     let (mut normal, mut gradient) = normal_equations(rows, values, priors);
@@ -111,7 +113,7 @@ pub(super) fn held_equations(
 }
 
 /// `JᵀWJ` and `Jᵀwr` of steps and priors.
-fn normal_equations(rows: &[&Row], values: &[f64], priors: &[(f64, f64)]) -> (Vec<Vec<f64>>, Vec<f64>) {
+fn normal_equations(rows: &[&Row], values: &[f64], priors: &[Prior]) -> (Vec<Vec<f64>>, Vec<f64>) {
     let count = values.len();
     let mut normal = vec![vec![0.0; count]; count];
     let mut gradient = vec![0.0; count];
@@ -128,9 +130,9 @@ fn normal_equations(rows: &[&Row], values: &[f64], priors: &[(f64, f64)]) -> (Ve
             }
         }
     }
-    for (at, (value, (mean, deviation))) in values.iter().zip(priors).enumerate() {
-        normal[at][at] += 1.0 / (deviation * deviation);
-        gradient[at] += (value - mean) / (deviation * deviation);
+    for (at, (value, prior)) in values.iter().zip(priors).enumerate() {
+        normal[at][at] += 1.0 / (prior.width * prior.width);
+        gradient[at] += (value - prior.mean) / (prior.width * prior.width);
     }
     (normal, gradient)
 }

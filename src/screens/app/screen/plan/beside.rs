@@ -6,8 +6,7 @@ use habitat_base::text::clean;
 use habitat_planning::plan::{Accept, Beside, Instead};
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::Role;
-use habitat_reports::words::{self, Words};
-use habitat_reports::{beside, format};
+use habitat_reports::{beside, format, words};
 
 /// Offers that the user must accept first: key, cost, and cost if things go wrong.
 pub fn beside_table(app: &App) -> Table {
@@ -24,8 +23,7 @@ pub fn beside_table(app: &App) -> Table {
     ];
     let rows = app.plan.value().map(|plan| plan.beside.iter()).into_iter().flatten();
     let rows = rows.map(|one| {
-        let then =
-            |words: &dyn Fn(&Instead) -> String| one.fallback.then.as_ref().map_or_else(|| "–".to_owned(), words);
+        let then = |words: &dyn Fn(&Instead) -> String| one.then.as_ref().map_or_else(|| "–".to_owned(), words);
         vec![
             Cell::styled(Role::Key, keys(app, one)),
             Cell::text(clean(&beside::what(one), 60)),
@@ -33,7 +31,7 @@ pub fn beside_table(app: &App) -> Table {
             Cell::text(format::hours(one.part.hours.mid)),
             Cell::text(gpus_words(&one.part)),
             Cell::text(clean(&one.part.offer.provider, 24)),
-            Cell::styled(Role::Muted, one.fallback.when.words()),
+            Cell::styled(Role::Muted, beside::setback(&one.accept)),
             Cell::text(then(&|then| format::usd(then.cost))),
             Cell::styled(Role::Muted, then(&|then| format::hours(then.hours))),
         ]
@@ -59,7 +57,7 @@ pub fn beside_words(app: &App) -> Vec<String> {
     let accepted: Vec<&str> = plan.goal.limits.accept.iter().map(|one| words::plan::accept(*one)).collect();
     let is_some = !accepted.is_empty() && !Accept::are_all(&plan.goal.limits.accept);
     let accepted = is_some.then(|| format!("accepted: {}", accepted.join(", ")));
-    let fails = plan.fallback.as_ref().map(beside::risk);
+    let fails = beside::fallback(plan);
     let accepted = Some(accepted.into_iter().chain(fails).collect::<Vec<_>>().join("; ")).filter(|it| !it.is_empty());
     accepted.into_iter().chain(all).chain(bargain).collect()
 }

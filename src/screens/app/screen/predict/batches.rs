@@ -9,6 +9,7 @@ use habitat_base::units::{Bytes, GpuSlug};
 use habitat_planning::plan::Accept;
 use habitat_prediction::batches::{GpuSweep, Sweep, SweepRow};
 use habitat_prediction::{Fits, Method};
+use habitat_reports::words::Words;
 use habitat_reports::{batches as report, format};
 
 /// Rungs of a large step.
@@ -192,7 +193,7 @@ pub fn answer(app: &App) -> Vec<(String, String)> {
         );
         lines.push(line("line", words));
     }
-    let notes: Vec<String> = sweep.notes.iter().chain(&on.notes).map(|note| clean(note, 300)).collect();
+    let notes: Vec<String> = sweep.notes.iter().chain(&on.notes).map(|note| clean(&note.words(), 300)).collect();
     lines.extend(notes.into_iter().enumerate().map(|(at, note)| line(if at == 0 { "notes" } else { "" }, note)));
     lines
 }

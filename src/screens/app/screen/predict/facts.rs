@@ -4,7 +4,7 @@ use super::gpus::{MANY, per_usd};
 use super::{range_and_method, selected_prediction};
 use crate::app::App;
 use habitat_base::text::clean;
-use habitat_reports::{format, memory};
+use habitat_reports::{format, memory, words};
 
 /// Details and doubts about the selected GPU, as label and text per line.
 pub fn facts(app: &App) -> Vec<(String, String)> {
@@ -69,12 +69,12 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     for text in super::words(&prediction.warnings, false) {
         line("warning", text);
     }
-    for note in &prediction.notes {
-        line("note", clean(note, 400));
+    for note in words::all(&prediction.notes) {
+        line("note", clean(&note, 400));
     }
     if let Some(predictions) = app.predictions.value() {
-        for note in &predictions.notes {
-            line("note", clean(note, 400));
+        for note in words::all(&predictions.notes) {
+            line("note", clean(&note, 400));
         }
     }
     lines
