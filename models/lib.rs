@@ -15,3 +15,6 @@ pub const KERNEL_WISE: &[u8] = include_bytes!("kernelwise.json.zst");
 
 /// Errors of each method on groups of measured steps, as `habitat-lab evaluate` prints them: JSON.
 pub const METHODS: &str = include_str!("methods.json");
+
+/// Dimensions of public language models: TOML.
+pub const DECODERS: &str = include_str!("decoders.toml");

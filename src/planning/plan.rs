@@ -22,6 +22,7 @@ mod explain;
 mod frontier;
 mod goal;
 pub mod jobs;
+mod layouts;
 mod limits;
 mod no_plan;
 mod note;
@@ -48,7 +49,8 @@ pub use energy::{Draw, Footprint, PUE, WITH_REST};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
 pub use goal::{
-    Amount, Assumptions, Confidence, Data, Goal, Limits, Objective, Quota, ShardingChoice, Work, check_list,
+    Amount, Assumptions, Confidence, Data, Goal, LayoutChoice, Limits, Objective, Quota, ShardingChoice, Work,
+    check_list,
 };
 
 pub use answer::plan;

@@ -15,20 +15,19 @@
 //! errors with each network left out; many constants are nearly as good. The share of traffic that a program hides is
 //! not known beforehand, so the range is wide; one step measured on several GPUs corrects it ([`scaling_factor`]).
 //!
-//! Several machines add their exchange to C and to the last bucket (`machines.rs`); full sharding adds half as much
-//! traffic again. These parts are not fitted, nor are models divided over GPUs (`model_parallel.rs`).
+//! Several machines add their exchange to C and to the last bucket (`machines.rs`); that is not fitted. Models with
+//! divided layers or state, and large ones, are in `model_parallel.rs`.
 
 mod exchange;
 mod machines;
 mod model_parallel;
 
-pub use super::gpu::Link;
+pub use super::fabric::Link;
 pub use machines::{Layout, ModelParallel, Network};
 pub use model_parallel::optimizer_step;
 
 use super::estimate::Estimate;
 use super::gpu::GpuFacts;
-use super::sharding::Sharding;
 use super::transformer::TransformerStep;
 use exchange::Exchange;
 use habitat_base::units::{Bytes, Micros, Range};
@@ -64,23 +63,21 @@ pub struct ScaledStep {
 }
 
 impl ScaledStep {
-    /// Extends to an optimizer step of several batches per GPU: the weights are updated once, after the last. Gradients
-    /// that each GPU keeps whole are also exchanged once, divided ones with each batch.
+    /// Extends to an optimizer step of several batches per GPU: the weights are updated and the gradients exchanged
+    /// once, after the last.
     #[must_use]
-    pub fn accumulated(mut self, one: &MicroBatch<'_>, sharding: Sharding, batches: u64) -> Self {
+    fn accumulated(mut self, one: &MicroBatch<'_>, batches: u64) -> Self {
         if batches <= 1 {
             return self;
         }
         let before = (batches - 1) as f64;
-        let is_each = sharding.exchanges_each_batch() && self.extra.get() > 0.0;
-        let repeated = if is_each { self.step.range } else { one.step.range };
+        let repeated = one.step.range;
         let updates = if repeated.mid.get() > 0.0 { (one.update / repeated.mid).min(1.0) } else { 0.0 };
         let add = |step: Micros, batch: Micros| step + batch * (before * (1.0 - updates));
         let Range { low, mid, high } = self.step.range;
         self.step.range =
             Range { low: add(low, repeated.low), mid: add(mid, repeated.mid), high: add(high, repeated.high) };
-        let exchanged = if is_each { "with each" } else { "once" };
-        self.why = format!("{batches} batches per GPU and update, gradients exchanged {exchanged}; {}", self.why);
+        self.why = format!("{batches} batches per GPU and update, gradients exchanged once; {}", self.why);
         self
     }
 }
@@ -143,7 +140,7 @@ pub enum ScaleError {
 ///
 /// # Errors
 /// [`ScaleError::NoParameters`] for more than one GPU without a parameter count.
-pub fn scaled_step(
+fn scaled_step(
     single: &Estimate,
     gpu: &GpuFacts,
     layout: &Layout,
@@ -170,9 +167,8 @@ pub fn scaled_step(
     let Range { low, mid, high } = single.range;
     let range = Range { low: low + added.low, mid: mid + extra, high: high + added.high };
     let over = if layout.gpus > 1 { format!(" over {}", gpu.link.words()) } else { String::new() };
-    let moved = gradients * layout.sharding.traffic();
     let why = format!(
-        "{}: adds {:.1} ms per step, {} ({} of {moved}{over}{}); range {least:.1} to {most:.1} times that{}",
+        "{}: adds {:.1} ms per step, {} (all-reduce of {gradients}{over}{}); range {least:.1} to {most:.1} times that{}",
         layout.words(),
         extra.as_millis(),
         match factor {
@@ -181,7 +177,6 @@ pub fn scaled_step(
             Some(factor) => format!("{factor:.2} times the estimate, as measured"),
             None => "estimated".to_owned(),
         },
-        if layout.sharding == Sharding::Zero3 { "gathers and scatters" } else { "all-reduce" },
         if layout.machines > 1 {
             format!("{} {}", if layout.gpus > 1 { ", then" } else { " over" }, layout.network.words())
         } else {
@@ -231,6 +226,7 @@ pub fn extra_time(step: Micros, link: Link, gpus: u32, workload: &Workload) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::Fabric;
     use crate::method::Method;
     use crate::shipped;
     use habitat_base::units::GpuSlug;
@@ -244,6 +240,7 @@ mod tests {
             architecture: "Volta".into(),
             memory: Bytes::known(16e9),
             link,
+            fabric: Fabric::typical(link),
             power: None,
             doubtful: false,
         }
@@ -270,25 +267,21 @@ mod tests {
     }
 
     /// A batch of 100 ms, of which the update takes 20: four of them take 340 on one GPU. On several, the exchange is
-    /// added once, or with each batch if gradients are divided.
+    /// added once.
     #[test]
     fn batches_that_add_up_have_one_update() {
-        let (batch, workload) = (step(100.0), training(1_000_000_000));
+        let (batch, workload) = (step(100.0), training(100_000_000));
         let micro = MicroBatch { step: &batch, update: Micros::known(20_000.0), batch: None, model: None };
-        let millis = |gpus, sharding, batches| {
-            let layout = Layout { sharding, ..Layout::one_machine(gpus) };
+        let millis = |gpus, batches| {
+            let layout = Layout::one_machine(gpus);
             let alone = scaled_step(&batch, &gpu(Link::Modules), &layout, &workload, None).unwrap();
-            let all = alone.clone().accumulated(&micro, sharding, batches);
+            let all = alone.clone().accumulated(&micro, batches);
             [alone, all].map(|scaled| scaled.step.range.mid.as_millis())
         };
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "{a} {b}");
-        near(millis(1, Sharding::None, 4)[1], 340.0);
-        near(millis(1, Sharding::Zero3, 4)[1], 340.0);
-        for (sharding, times) in [(Sharding::None, 1.0), (Sharding::Zero1, 1.0), (Sharding::Zero2, 4.0)] {
-            let [alone, all] = millis(8, sharding, 4);
-            near(all, 340.0 + times * (alone - 100.0));
-            near(millis(8, sharding, 1)[1], alone);
-        }
+        near(millis(1, 4)[1], 340.0);
+        let [alone, all] = millis(8, 4);
+        near(all, 340.0 + alone - 100.0);
     }
 
     #[test]

@@ -48,17 +48,6 @@ impl Sharding {
             Self::Zero3 => "optimizer state, gradients and parameters",
         }
     }
-
-    /// Whether gradients are exchanged after every accumulated batch, not only after the last: GPUs do not keep them
-    /// whole.
-    pub(super) const fn exchanges_each_batch(self) -> bool {
-        matches!(self, Self::Zero2 | Self::Zero3)
-    }
-
-    /// Bytes moved per step, relative to an all-reduce of the gradients.
-    pub(super) const fn traffic(self) -> f64 {
-        if matches!(self, Self::Zero3) { 1.5 } else { 1.0 }
-    }
 }
 
 /// Training state that does not depend on the batch.

@@ -27,7 +27,7 @@ pub use habitat_recorder::capture;
 pub use habitat_recorder::live;
 pub use habitat_reports as report;
 pub use habitat_screens::{action, app, keymap, tui};
-pub use habitat_step::{catalog, op, op_list, profile};
+pub use habitat_step::{catalog, decoder, op, op_list, profile};
 pub use habitat_traces as trace;
 
 pub mod store;

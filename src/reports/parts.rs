@@ -39,6 +39,9 @@ pub struct PartJson<'a> {
     /// Pipeline stages; absent if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline_parallel: Option<u32>,
+    /// Chunks of layers on each stage; absent if there is only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virtual_stages: Option<u32>,
     /// `on-demand`, `spot`, `reserved` or `owned`.
     pub tier: String,
     /// Samples per step on one GPU, or per micro-batch of one replica; absent if unknown.
@@ -155,6 +158,7 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         sharding: part.sharding.name(),
         tensor_parallel: Some(part.parallel.tensor).filter(|gpus| *gpus > 1),
         pipeline_parallel: Some(part.parallel.pipeline).filter(|stages| *stages > 1),
+        virtual_stages: Some(part.parallel.chunks).filter(|chunks| *chunks > 1),
         tier: part.offer.tier.to_string(),
         batch_size: part.batch_size,
         accumulation: part.accumulation,
@@ -219,6 +223,7 @@ pub(crate) fn table(parts: &[Part]) -> Table {
         Column::text("", "sharding"),
         Column::number("", "tensor_parallel"),
         Column::number("", "pipeline_parallel"),
+        Column::number("", "virtual_stages"),
     ];
     let contract = [Column::number("", "term_hours"), Column::number("", "terms"), Column::number("", "idle_hours")];
     let taken = [Column::number("", "energy_kwh"), Column::number("", "co2_kg")];

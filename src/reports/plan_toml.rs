@@ -1,6 +1,7 @@
 //! Plan as TOML, written by `e` on the plan screen and by `plan --toml`, read by `plan --from` and `compare`.
 //!
-//! The version is the oldest one that can express the goal: 4 if the goal does not accept every offer; 3 if it may join
+//! The version is the oldest one that can express the plan: 5 if the goal forbids the search for a layout, or a part has
+//! context parallel GPUs or interleaved stages; 4 if the goal does not accept every offer; 3 if it may join
 //! machines or divide state, has data without a location, or limits emissions; otherwise 2.
 //!
 //! `[request]` holds the recorded step and how it was predicted, `[goal]` the request; both are enough to plan again.
@@ -31,7 +32,7 @@ use habitat_prediction::scale::ModelParallel;
 /// Value of `format`.
 const FORMAT: &str = "habitat-plan";
 /// Latest version of the format.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Oldest version that can be read; written if it can express the goal.
 const OLDEST: u32 = 2;
 
@@ -223,7 +224,7 @@ pub(crate) fn toml(
 fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff::Timestamp) -> Head {
     Head {
         format: FORMAT.to_owned(),
-        version: version(&plan.goal),
+        version: version(plan),
         status: plan.status,
         // Whole seconds, unless that is out of range.
         created: jiff::Timestamp::from_second(created.as_second()).unwrap_or(created),
@@ -238,16 +239,20 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
     }
 }
 
-/// Oldest version that can express the goal: 4 if it does not accept every offer; 3 if it may join machines or divide
+/// Oldest version that can express the plan: 5 if the goal forbids the search for a layout, or a part has context
+/// parallel GPUs or interleaved stages; 4 if it does not accept every offer; 3 if it may join machines or divide
 /// state or the model, has data without a location, sets the rate of copying, or involves emissions.
-fn version(goal: &Goal) -> u32 {
+fn version(plan: &Plan) -> u32 {
+    let goal = &plan.goal;
+    let is_new = |part: &Part| part.parallel.context > 1 || part.parallel.chunks > 1;
     let is_joined = goal.limits.max_machines > 1 || goal.assumptions.network_gbit_per_second.is_some();
     let sets_rate = goal.assumptions.data_gbit_per_second.is_some();
     let is_placeless = goal.data.as_ref().is_some_and(|data| data.provider.is_none());
     let is_of_emissions = goal.limits.max_co2.is_some() || goal.objective == Objective::Emissions;
     let is_divided = !goal.sharding.is_none() || !goal.model_parallel.is_none();
     match () {
-        () if !Accept::are_all(&goal.limits.accept) => VERSION,
+        () if !goal.layout.is_auto() || plan.parts.iter().any(is_new) => VERSION,
+        () if !Accept::are_all(&goal.limits.accept) => 4,
         () if is_joined || sets_rate || is_placeless || is_of_emissions || is_divided => 3,
         () => OLDEST,
     }

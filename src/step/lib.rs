@@ -3,7 +3,7 @@
 //! - [`profile::Profile`]: the operations of one step and their measured times. All recordings
 //!   end in one, and all predictions start from one.
 //! - [`op`]: operators, decoded from their names here and nowhere else: FLOPs, bytes, shapes.
-//! - [`op_list`]: steps that were traced but not run.
+//! - [`op_list`]: steps that were traced but not run; [`decoder`]: those of language models from their dimensions.
 //! - [`catalog::Catalog`]: each GPU's specifications, with a source for every figure.
 //!
 //! It must not know: formats of traces, predictions, prices, files, terminals.
@@ -12,6 +12,7 @@
 extern crate self as habitat_step;
 
 pub mod catalog;
+pub mod decoder;
 pub mod op;
 pub mod op_list;
 pub mod profile;

@@ -32,6 +32,8 @@ const NOTE: usize = 400;
 /// Format name in lists that state their format.
 const FORMAT: &str = "habitat-op-list";
 const VERSION: u32 = 1;
+/// Note of a step that was not run.
+pub(crate) const TRACED: &str = "traced without running: no GPU measurements, all times are predicted";
 
 #[derive(Deserialize)]
 struct OpList {
@@ -209,7 +211,7 @@ pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
         execution: info.execution,
         ..Step::default()
     });
-    let mut notes = vec!["traced without running: no GPU measurements, all times are predicted".to_owned()];
+    let mut notes = vec![TRACED.to_owned()];
     if peak.is_some() {
         let place = info.memory.peak_phase.map_or_else(String::new, |phase| format!(", largest in {phase}"));
         notes.push(format!(

@@ -74,8 +74,8 @@ fn is_sentence(text: &str, before: &str) -> bool {
 
 fn sentences(sources: &[Source], own: &str) -> Vec<String> {
     let is_error = |path: &str| {
-        let is_in = |place: &&str| path.strip_prefix(place).is_some_and(|rest| rest.starts_with(['.', '/']));
-        path.ends_with("error.rs") || ERRORS.iter().any(|place| is_in(&place))
+        let is_in = |place: &str| path.strip_prefix(place).is_some_and(|rest| rest.starts_with(['.', '/']));
+        path.ends_with("error.rs") || ERRORS.iter().any(|place| is_in(place))
     };
     let of_crate = sources.iter().filter(|source| crate_of(&source.path) == own && !is_error(&source.path));
     let found = of_crate.flat_map(|source| literals(source).into_iter().map(|found| (source.path.clone(), found)));

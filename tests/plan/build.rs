@@ -3,7 +3,9 @@
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::{Assumptions, Confidence, Goal, Plan, RejectionKind, Work};
 use habitat_tui::predict::scale::Link;
-use habitat_tui::predict::{Estimate, Fits, GpuFacts, Host, MemoryFit, Method, Prediction, Predictions, StepTime};
+use habitat_tui::predict::{
+    Estimate, Fabric, Fits, GpuFacts, Host, MemoryFit, Method, Prediction, Predictions, StepTime,
+};
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::profile::{Mode, Workload};
 use habitat_tui::report::words::{self, Words};
@@ -17,6 +19,7 @@ pub(crate) fn gpu(name: &str) -> GpuFacts {
         architecture: "Test".into(),
         memory: Bytes::new(16.0 * GIB).unwrap(),
         link: Link::PciExpress,
+        fabric: Fabric::typical(Link::PciExpress),
         power: None,
         doubtful: false,
     }

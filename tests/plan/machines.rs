@@ -2,13 +2,13 @@
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Goal, Limits, Objective, Plan, PlanError, Quota, RejectionKind, ShardingChoice, plan};
-use habitat_tui::predict::scale::{Layout, ModelParallel, Network, scaled_step};
+use habitat_tui::predict::scale::{Layout, MicroBatch, ModelParallel, Network, optimizer_step};
 use habitat_tui::predict::sharding::{ModelStates, Sharding};
 use habitat_tui::predict::{Fits, Predictions};
 use habitat_tui::pricing::{Market, Offer, PriceBook, Tier, Trust};
 use habitat_tui::profile::Mode;
 use habitat_tui::report::words::Words;
-use habitat_tui::units::{Bytes, GIB, Range, UsdPerHour};
+use habitat_tui::units::{Bytes, GIB, Micros, Range, UsdPerHour};
 use proptest::prelude::*;
 
 use crate::build::{goal, gpu, hours, measured, offer, predictions, told};
@@ -64,24 +64,18 @@ fn a_step_on_two_machines_by_hand() {
     };
     let all = step();
     let single = all.predictions[0].planning_step();
-    let scaled = |layout: &Layout| scaled_step(&single, &gpu("a"), layout, &all.workload, None).unwrap();
+    let one = MicroBatch { step: &single, update: Micros::ZERO, batch: None, model: None };
+    let by = |layout: &Layout, factor| optimizer_step(&one, &gpu("a"), layout, &all.workload, factor, 1).unwrap();
+    let scaled = |layout: &Layout| by(layout, None);
     let waiting = 1e3 * 0.02 * (2.0 * 16f64.ln()).sqrt();
     let last = 25.0 * (2.0 * 7.0 / 8.0 / 14.0 + 2.0 / 2.0 / 6.25);
     assert!((scaled(&layout).extra.as_millis() - (waiting + last + 2.2 * 3.0)).abs() < 1e-6, "{}", scaled(&layout).why);
     // Nothing of a network is asked within one machine.
-    let one = Layout { machines: 1, ..layout };
-    assert_eq!(scaled(&one), scaled(&Layout::one_machine(8)));
-    // 10 GB of gradients: 1,250 + 1,600 ms, 400 of them hidden; with full sharding half as many again,
-    // and 600 hidden.
-    let mut big = all.workload.clone();
-    big.parameter_count = Some(2_500_000_000);
-    for (sharding, exposed) in [(Sharding::Zero2, 2850.0 - 400.0), (Sharding::Zero3, 2850.0 * 1.5 - 600.0)] {
-        let scaled = scaled_step(&single, &gpu("a"), &Layout { sharding, ..layout }, &big, None).unwrap();
-        assert!((scaled.extra.as_millis() - (waiting + exposed + 6.6)).abs() < 1e-6, "{}", scaled.why);
-    }
+    let alone = Layout { machines: 1, ..layout };
+    assert_eq!(scaled(&alone), scaled(&Layout::one_machine(8)));
     // A factor measured on one machine changes its part alone.
-    let double = scaled_step(&single, &gpu("a"), &layout, &all.workload, Some(2.0)).unwrap();
-    let expected = scaled(&layout).extra + scaled(&one).extra;
+    let double = by(&layout, Some(2.0));
+    let expected = scaled(&layout).extra + scaled(&alone).extra;
     assert!((double.extra.as_millis() - expected.as_millis()).abs() < 1e-6);
     // A network of which nothing is known spans both of its ends.
     let Range { low, mid, high } = Network::Unknown.reached();

@@ -149,6 +149,12 @@ pub enum EvaluateOn {
         #[arg(long, value_name = "DIR")]
         recorded: Option<PathBuf>,
     },
+    /// Published training steps of language models on many GPUs (steps.csv.gz in DIR), from the
+    /// dimensions of the model alone.
+    Llm {
+        /// The folder.
+        dir: PathBuf,
+    },
     /// Steps on several GPUs of one machine from the step on one (scaling.csv of
     /// models/lab/steps/scaling.py), or on more machines from the step on fewer (machines.csv),
     /// beside linear scaling.

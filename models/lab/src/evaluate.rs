@@ -13,6 +13,7 @@ mod cases;
 mod few;
 pub(crate) mod judge;
 mod kernelwise;
+mod llm;
 mod logs;
 mod machines;
 mod methods;
@@ -87,6 +88,7 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         (Some(EvaluateOn::Spot { file }), _) => spot::evaluate(file, &catalog)?,
         (Some(EvaluateOn::Bandwidth { files, gpu }), _) => bandwidth::evaluate(files, gpu, &catalog)?,
         (Some(EvaluateOn::Scaling { file }), _) => vec![scaling::evaluate(file, &catalog)?],
+        (Some(EvaluateOn::Llm { dir }), _) => vec![llm::evaluate(dir, &catalog, &models)?],
         (Some(EvaluateOn::KernelWise { dir }), _) => kernelwise::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::Batches { dir, steps }), _) => {
             let mut found = batches::evaluate(dir)?;

@@ -1,7 +1,7 @@
 //! Default assumptions.
 
 use super::Accept;
-use super::goal::{Assumptions, Confidence, Goal, Limits, Objective, ShardingChoice, Work};
+use super::goal::{Assumptions, Confidence, Goal, LayoutChoice, Limits, Objective, ShardingChoice, Work};
 use crate::pricing::Tier;
 use habitat_base::units::Hours;
 use habitat_prediction::scale::ModelParallel;
@@ -65,6 +65,7 @@ impl Goal {
             max_parts: 1,
             sharding: ShardingChoice::default(),
             model_parallel: ModelParallel::NONE,
+            layout: LayoutChoice::default(),
             limits: Limits::default(),
             data: None,
             assumptions: Assumptions::default(),

@@ -7,11 +7,12 @@
 mod footprint;
 mod part;
 
+use super::layouts;
 use super::{Accept, Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
 use crate::pricing::{Billing, Doubt, Held, Market, Offer, PriceBook, Tier, region};
 use habitat_base::units::Bytes;
 use habitat_prediction::memory::Share;
-use habitat_prediction::scale::{Layout, MicroBatch, Network, optimizer_step, scaled_step};
+use habitat_prediction::scale::{Layout, MicroBatch, Network, optimizer_step};
 use habitat_prediction::{Estimate, Fits, Mode, Prediction, Predictions, Sharding};
 
 pub use super::error::CheckError;
@@ -215,8 +216,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
     Ok(())
 }
 
-/// Optimizer step of a part, low to high, in microseconds: the batches one after another and one gradient exchange, if
-/// each GPU has a whole model.
+/// Optimizer step of a part, low to high, in microseconds.
 fn update(
     part: &Part,
     (single, prediction): (&Estimate, &Prediction),
@@ -227,19 +227,10 @@ fn update(
     let (gpu, workload) = (&prediction.gpu, &predictions.workload);
     let factor = plan.goal.assumptions.scaling_factor;
     let updates = prediction.update();
-    if !part.parallel.is_none() {
-        let model = prediction.transformer.as_ref();
-        let one = MicroBatch { step: single, update: updates, batch: part.batch_size, model };
-        let step = optimizer_step(&one, gpu, layout, workload, factor, part.accumulation).ok()?.step;
-        return Some(numbers_of(&step));
-    }
-    let last = numbers_of(&scaled_step(single, gpu, layout, workload, factor).ok()?.step);
-    // Divided gradients are exchanged after each batch; the weights are updated after the last.
-    let is_divided = matches!(part.sharding, Sharding::Zero2 | Sharding::Zero3) && part.all_gpus() > 1;
-    let batch = if is_divided { last } else { numbers_of(single) };
-    let kept = 1.0 - (updates.get() / batch[1]).min(1.0);
-    let before = (part.accumulation - 1) as f64;
-    Some([0, 1, 2].map(|end| (batch[end] * kept).mul_add(before, last[end])))
+    let model = prediction.transformer.as_ref();
+    let one = MicroBatch { step: single, update: updates, batch: part.batch_size, model };
+    let step = optimizer_step(&one, gpu, layout, workload, factor, part.accumulation).ok()?.step;
+    Some(numbers_of(&step))
 }
 
 fn numbers_of(step: &Estimate) -> [f64; 3] {
@@ -354,8 +345,11 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
         (limits.exclude_regions.iter().any(in_region), "its region is excluded"),
         (limits.quotas.iter().any(over_quota), "it has more GPUs than a quota allows"),
         (part.machines == 0 || part.machines > limits.max_machines, "it has too many machines"),
-        (part.parallel != plan.goal.model_parallel, "its model parallelism differs from the goal"),
-        (!plan.goal.sharding.stages(part.parallel).contains(&part.sharding), "its sharding differs from the goal"),
+        (!layouts::allows(&plan.goal, part.parallel), "its model parallelism differs from the goal"),
+        (
+            !layouts::sharding(&plan.goal).stages(part.parallel).contains(&part.sharding),
+            "its sharding differs from the goal",
+        ),
         (part.all_gpus() < limits.min_gpus, "it has too few GPUs"),
         (limits.max_gpus.is_some_and(|most| part.all_gpus() > most), "it has too many GPUs"),
         (limits.max_price.is_some_and(|most| part.price().get() > most.get()), "it costs too much per hour"),

@@ -290,7 +290,7 @@ impl Configuration {
         let batch = is_other_batch.then_some(Accept::Batch);
         let (accepted, needs): (Vec<Accept>, Vec<Accept>) =
             needs.iter().copied().chain(batch).partition(is_accepted);
-        let replicas = offer.gpu_count * machines / goal.model_parallel.gpus();
+        let replicas = offer.gpu_count * machines / step.parallel.gpus();
         let global = step.batch_size.map(|batch| batch.saturating_mul(step.accumulation * u64::from(replicas)));
         let risks = risks(offer, &prediction.gpu, &needs, global);
         let lost = expected(&goal.assumptions, &offer.provider, &offer.region, offer.gpu_count);
@@ -300,7 +300,7 @@ impl Configuration {
             gpu: prediction.gpu.slug.clone(),
             machines,
             sharding: step.sharding.0,
-            parallel: goal.model_parallel,
+            parallel: step.parallel,
             replicas,
             divided: step.sharding.1,
             billing: prices.terms(offer).billing,

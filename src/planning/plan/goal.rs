@@ -39,6 +39,9 @@ pub struct Goal {
     /// GPUs that share one replica of the model.
     #[serde(default, skip_serializing_if = "ModelParallel::is_none")]
     pub model_parallel: ModelParallel,
+    /// Whether to search for the division of a model that no single GPU holds.
+    #[serde(default, skip_serializing_if = "LayoutChoice::is_auto")]
+    pub layout: LayoutChoice,
     /// Limits on offers.
     #[serde(default)]
     pub limits: Limits,
@@ -158,6 +161,25 @@ impl ShardingChoice {
             Self::Zero3 => &[Sharding::Zero3],
             Self::Auto => &Sharding::ALL,
         }
+    }
+}
+
+/// Search for the division of a model over GPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LayoutChoice {
+    /// For each offer the fastest layout within memory, if the step does not fit on one GPU and the goal names no
+    /// degree.
+    #[default]
+    Auto,
+    /// The goal's own degrees of sharding, tensor and pipeline parallelism.
+    Given,
+}
+
+impl LayoutChoice {
+    /// Whether the fastest layout is searched.
+    pub const fn is_auto(&self) -> bool {
+        matches!(self, Self::Auto)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Batch sizes that a GPU may run: the profile's, and others that were predicted.
 
 use super::batch::{Refusal, Runners, accumulation, batch_size, would_fit};
+use super::layouts;
 use super::{Goal, PlanError, PlanNote, Reason, ShardingChoice};
 use habitat_base::units::{Micros, SHORTEST_STEP_US, most};
 use habitat_prediction::memory::Share;
-use habitat_prediction::scale::{Layout, MicroBatch, ScaleError, ScaledStep, optimizer_step};
+use habitat_prediction::scale::{Layout, MicroBatch, ModelParallel, ScaleError, ScaledStep, optimizer_step};
 use habitat_prediction::{Estimate, Finding, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, Workload};
 
 /// Maximum number of GPUs for a proposal to shard.
@@ -13,6 +14,8 @@ const MOST_HINTED: u32 = 512;
 /// A batch on each GPU of a configuration, with its optimizer step.
 #[derive(Debug, Clone)]
 pub(super) struct SizedStep {
+    /// GPUs that share a replica of the model.
+    pub parallel: ModelParallel,
     /// Samples per step on one GPU.
     pub batch_size: Option<u64>,
     /// Batches that each GPU runs per optimizer step.
@@ -81,7 +84,7 @@ fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Go
     let others: Vec<SizedStep> = others.collect();
     match own {
         Err(reason) if others.is_empty() => Err(reason),
-        own => Ok(undominated(own.into_iter().chain(others).collect())),
+        own => Ok(undominated(own.into_iter().chain(others).collect(), &layout)),
     }
 }
 
@@ -92,7 +95,7 @@ pub(super) fn sized_steps(
     predictions: &Predictions,
     (goal, freed): (&Goal, Option<&Goal>),
 ) -> Result<Vec<(SizedStep, bool)>, Refusal> {
-    let of = |goal| sizes(prediction, layout, &predictions.workload, goal);
+    let of = |goal| fastest(prediction, layout, predictions, goal);
     let kept = of(goal);
     let is_kept = |step: &SizedStep| step.global_batch(&layout) == goal.global_batch;
     let other = freed.map(of).into_iter().flatten().flatten().filter(|step| !is_kept(step)).map(|step| (step, true));
@@ -103,8 +106,28 @@ pub(super) fn sized_steps(
     }
 }
 
-fn undominated(all: Vec<SizedStep>) -> Vec<SizedStep> {
-    let rates: Vec<[f64; 2]> = all.iter().map(SizedStep::rates).collect();
+/// Steps of the goal's layout; with a search, those of the fastest layouts within memory.
+fn fastest(
+    prediction: &Prediction,
+    layout: Layout,
+    predictions: &Predictions,
+    goal: &Goal,
+) -> Result<Vec<SizedStep>, Refusal> {
+    let workload = &predictions.workload;
+    let own = sizes(prediction, layout, workload, goal);
+    let others = layouts::candidates(prediction, &layout, predictions, goal);
+    if others.is_empty() {
+        return own;
+    }
+    let goal = &Goal { sharding: layouts::sharding(goal), ..goal.clone() };
+    let tried = others.into_iter().map(|parallel| Layout { parallel, ..layout });
+    let found = tried.filter_map(|layout| sizes(prediction, layout, workload, goal).ok());
+    let found: Vec<SizedStep> = own.iter().flatten().cloned().chain(found.flatten()).collect();
+    if found.is_empty() { own } else { Ok(undominated(found, &layout)) }
+}
+
+fn undominated(all: Vec<SizedStep>, layout: &Layout) -> Vec<SizedStep> {
+    let rates: Vec<[f64; 2]> = all.iter().map(|step| step.rates(layout)).collect();
     let is_beaten = |place: usize| {
         rates.iter().enumerate().any(|(other, rate)| {
             let [at_least, more] = [f64::ge, f64::gt].map(|is| {
@@ -121,13 +144,18 @@ fn undominated(all: Vec<SizedStep>) -> Vec<SizedStep> {
 impl SizedStep {
     /// Samples per optimizer step on all GPUs, if known.
     pub(super) fn global_batch(&self, layout: &Layout) -> Option<u64> {
-        let batches = self.accumulation.saturating_mul(u64::from(layout.replicas()));
+        let batches = self.accumulation.saturating_mul(u64::from(self.replicas(layout)));
         self.batch_size.map(|batch| batch.saturating_mul(batches))
     }
 
-    /// Samples per microsecond on one GPU, at the expected and at the upper step time.
-    fn rates(&self) -> [f64; 2] {
-        let samples = self.batch_size.unwrap_or(1) as f64 * self.accumulation as f64;
+    fn replicas(&self, layout: &Layout) -> u32 {
+        Layout { parallel: self.parallel, ..*layout }.replicas()
+    }
+
+    /// Samples per microsecond on all GPUs, at the expected and at the upper step time.
+    fn rates(&self, layout: &Layout) -> [f64; 2] {
+        let batches = self.accumulation as f64 * f64::from(self.replicas(layout));
+        let samples = self.batch_size.unwrap_or(1) as f64 * batches;
         let range = &self.scaled.step.range;
         [range.mid, range.high].map(|time| samples / time.get())
     }
@@ -182,6 +210,7 @@ impl At<'_> {
             PlanNote::Sharding { sharding, gpus, why: memory.reason }
         });
         Ok(SizedStep {
+            parallel: layout.parallel,
             batch_size: self.batch,
             accumulation: batches,
             scaled,

@@ -119,9 +119,16 @@ impl MemoryFit {
         // At the last micro-batch, the gradients of all others exist.
         let all = ModelStates { gradients: states.gradients.max(states.parameters), ..states };
         let own = all.on_each(sharding, replicas) * (1.0 / (tensor * pipeline)) + Bytes::known(CONTEXT_BYTES);
-        let micro = pipeline.min(batches.max(1) as f64) / pipeline;
+        // Interleaved stages keep more micro-batches (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3).
+        let interleaved = match parallel.chunks {
+            ..=1 => 1.0,
+            chunks => 1.0 + (pipeline - 1.0) / (pipeline * f64::from(chunks)),
+        };
+        let micro = pipeline.min(batches.max(1) as f64) / pipeline * interleaved;
         let whole = if on.recomputes { 1.0 } else { KEPT_WHOLE };
-        let without_sequences = whole + (1.0 - whole) / tensor;
+        // GPUs that divide a sequence share its activations.
+        let tokens = tensor * f64::from(parallel.context);
+        let without_sequences = whole / f64::from(parallel.context) + (1.0 - whole) / tokens;
         let beside = |peak: Bytes| peak.checked_sub(states.total() + Bytes::known(CONTEXT_BYTES)).unwrap_or_default();
         let kept = |peak: Bytes| {
             let any = Activations { least: Bytes::ZERO, most: beside(peak) + states.gradients };
@@ -130,7 +137,7 @@ impl MemoryFit {
         let needed = self.needed.map(|peak| {
             let kept = kept(peak).least.min(beside(peak));
             let temporary = beside(peak).checked_sub(kept).unwrap_or_default();
-            own + kept * (micro / tensor) + temporary * (1.0 / (tensor * pipeline))
+            own + kept * (micro / tokens) + temporary * (1.0 / (tensor * pipeline))
         });
         let at_most = self.at_most.map(|peak| {
             let kept = kept(peak);
@@ -245,7 +252,7 @@ mod tests {
             activations: Some(Activations { least: gb(34.0), most: gb(34.0) }),
         };
         let on = |tensor, pipeline, replicas, batches| Share {
-            parallel: ModelParallel { tensor, pipeline },
+            parallel: ModelParallel { tensor, pipeline, ..ModelParallel::NONE },
             replicas,
             batches,
             recomputes: false,

@@ -1,7 +1,6 @@
 //! Gradient exchange once per step.
 
 use super::{Layout, Link, Network, SPREAD, SPREAD_MEASURED, slowest};
-use crate::sharding::Sharding;
 use habitat_base::units::{Bytes, BytesPerSecond, Micros, Range};
 
 /// Size of the communication buckets of PyTorch's `DistributedDataParallel`.
@@ -17,57 +16,32 @@ const HOST_US: f64 = 2200.0;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
     link: Link,
-    /// GPUs of a machine that reduce the same gradients: all of them, or one per replica.
-    pub(super) gpus: u32,
-    /// Machines, or groups of them, that then reduce their results.
-    pub(super) machines: u32,
+    /// GPUs of a machine that reduce the same gradients.
+    gpus: u32,
+    /// Machines that then reduce their results.
+    machines: u32,
     /// Gradient bytes of each GPU.
-    pub(super) gradients: Bytes,
-    /// Gradient bytes of each machine.
-    pub(super) between: Bytes,
+    gradients: Bytes,
     /// GPUs that wait for each other.
     all: u32,
-    /// Processes per machine.
-    processes: u32,
-    sharding: Sharding,
 }
 
 impl Exchange {
-    /// Exchange of the whole model's gradients. A replica on several GPUs divides them; its GPUs first reduce with
-    /// their counterparts in the machine, if it has whole replicas, then with those in other machines.
+    /// Exchange of the whole model's gradients by GPUs that each have all of it.
     pub(super) fn new(link: Link, layout: &Layout, gradients: Bytes) -> Self {
-        let replica = layout.parallel.gpus().max(1);
-        let gpus = if layout.gpus.is_multiple_of(replica) { layout.gpus / replica } else { 1 };
-        let of_machine = f64::from(layout.gpus) / f64::from(replica);
-        Self {
-            link,
-            gpus,
-            machines: layout.replicas() / gpus,
-            gradients: gradients * (1.0 / f64::from(replica)),
-            between: gradients * of_machine.min(1.0),
-            all: layout.all(),
-            processes: layout.gpus,
-            sharding: layout.sharding,
-        }
+        Self { link, gpus: layout.gpus, machines: layout.machines, gradients, all: layout.all() }
     }
 
     /// Increase of the step time, if a machine's network reaches `network`.
-    ///
-    /// Full sharding also gathers the parameters in the forward pass. That is a third of the traffic, and the pass is a
-    /// third of the step, so the whole step hides the traffic.
     pub(super) fn extra(&self, step: Micros, network: BytesPerSecond) -> Micros {
         let passes = |n: u32| 2.0 * (f64::from(n) - 1.0) / f64::from(n);
         let (bandwidth, deviation) = self.link.fitted();
-        let time = |inside: Bytes, between: Bytes| {
-            inside * passes(self.gpus) / bandwidth + between * passes(self.machines) / network
-        };
-        let all = time(self.gradients, self.between) * self.sharding.traffic();
-        let bucket = Bytes::known(BUCKET_BYTES);
-        let last = time(bucket.min(self.gradients), bucket.min(self.between));
-        let hiding = if self.sharding == Sharding::Zero3 { HIDING } else { HIDING * BACKWARD_SHARE };
-        let exposed = all.checked_sub(step * hiding).unwrap_or_default().max(last);
+        let time = |bytes: Bytes| bytes * passes(self.gpus) / bandwidth + bytes * passes(self.machines) / network;
+        let last = time(Bytes::known(BUCKET_BYTES).min(self.gradients));
+        let hidden = step * (HIDING * BACKWARD_SHARE);
+        let exposed = time(self.gradients).checked_sub(hidden).unwrap_or_default().max(last);
         let waiting = step * (deviation * slowest(self.all));
-        waiting + exposed + Micros::known(HOST_US * f64::from(self.processes).log2())
+        waiting + exposed + Micros::known(HOST_US * f64::from(self.gpus).log2())
     }
 
     /// Increase with its range, and with the factor measured on one machine.

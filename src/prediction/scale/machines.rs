@@ -26,6 +26,17 @@ const REACHED: [f64; 3] = [0.35, 0.5, 0.8];
 /// Assumed line rates of an unknown network, in Gbit/s, and the shares reached over TCP.
 const ASSUMED: [(f64, f64); 3] = [(10.0, 0.35), (25.0, 0.42), (100.0, 0.5)];
 
+/// Line rate per machine from which the network is assumed to have RDMA, in Gbit/s.
+const RDMA_GBIT: f64 = 400.0;
+/// Shares of the line rate that collectives of large messages reach with RDMA: worst, expected, best. Two machines with
+/// 8 H100 and 3,200 Gbit/s: all-gather 404 GB/s of 400, all-reduce 345 to 487; `GPUDirect`-TCPXO 189 of 200.
+const RDMA_REACHED: [f64; 3] = [0.6, 0.85, 1.0];
+
+/// Shares of a line rate that programs reach: worst, expected, best.
+fn shares(gbit: f64) -> [f64; 3] {
+    if gbit >= RDMA_GBIT { RDMA_REACHED } else { REACHED }
+}
+
 impl Network {
     /// Network from the offer's rate, otherwise from the user's assumption, in Gbit/s.
     pub fn new(offer: Option<f64>, assumed: Option<f64>) -> Self {
@@ -35,7 +46,7 @@ impl Network {
     /// Bandwidth that the gradient exchange reaches: worst, expected, best.
     pub fn reached(self) -> Range<BytesPerSecond> {
         let [low, mid, high] = match self {
-            Self::Rate(rate) => REACHED.map(|share| rate * share),
+            Self::Rate(rate) => shares(rate).map(|share| rate * share),
             Self::Unknown => ASSUMED.map(|(rate, share)| rate * share),
         }
         .map(|gbit| BytesPerSecond::known(gbit / 8.0 * 1e9));
@@ -46,7 +57,10 @@ impl Network {
     pub(super) fn words(self) -> String {
         let Range { low, mid, high } = self.reached().map(|rate| rate.get() / 1e9);
         let of = match self {
-            Self::Rate(rate) => format!("35 to 80 % of a {rate} Gbit/s network"),
+            Self::Rate(rate) => {
+                let [least, _, most] = shares(rate).map(|share| share * 100.0);
+                format!("{least:.0} to {most:.0} % of a {rate} Gbit/s network")
+            }
             Self::Unknown => "unknown network: assuming 10 to 100 Gbit/s over TCP".to_owned(),
         };
         format!("{mid:.1} GB/s between machines ({low:.1} to {high:.1}, {of})")
@@ -61,6 +75,21 @@ pub struct ModelParallel {
     pub tensor: u32,
     /// Stages that divide the layers (P).
     pub pipeline: u32,
+    /// GPUs that divide each sequence (C).
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub context: u32,
+    /// Chunks of layers on each stage (V); more than one are interleaved.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub chunks: u32,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 impl Default for ModelParallel {
@@ -72,16 +101,16 @@ impl Default for ModelParallel {
 
 impl ModelParallel {
     /// Whole model on each GPU.
-    pub const NONE: Self = Self { tensor: 1, pipeline: 1 };
+    pub const NONE: Self = Self { tensor: 1, pipeline: 1, context: 1, chunks: 1 };
 
     /// Whether each GPU has a whole model.
     pub const fn is_none(&self) -> bool {
-        self.tensor == 1 && self.pipeline == 1
+        self.tensor == 1 && self.pipeline == 1 && self.context == 1
     }
 
     /// GPUs per replica.
     pub const fn gpus(self) -> u32 {
-        self.tensor.saturating_mul(self.pipeline)
+        self.tensor.saturating_mul(self.pipeline).saturating_mul(self.context)
     }
 
     /// Minimum number of machines with `gpus` GPUs each that make whole replicas.
@@ -98,12 +127,16 @@ impl ModelParallel {
 
     /// Description: `8-way tensor parallel × 2 pipeline stages`.
     pub fn words(self) -> String {
-        let tensor = format!("{}-way tensor parallel", self.tensor);
-        match (self.tensor, self.pipeline) {
-            (1, stages) => format!("{stages} pipeline stages"),
-            (_, 1) => tensor,
-            (_, stages) => format!("{tensor} × {stages} pipeline stages"),
-        }
+        let stages = match self.chunks {
+            ..=1 => format!("{} pipeline stages", self.pipeline),
+            chunks => format!("{} pipeline stages of {chunks} interleaved chunks", self.pipeline),
+        };
+        let parts = [
+            (self.tensor > 1, format!("{}-way tensor parallel", self.tensor)),
+            (self.context > 1, format!("{}-way context parallel", self.context)),
+            (self.pipeline > 1, stages),
+        ];
+        parts.into_iter().filter(|(is_used, _)| *is_used).map(|(_, words)| words).collect::<Vec<_>>().join(" × ")
     }
 
     /// Checks that the GPUs of a layout make whole replicas.

@@ -1,66 +1,66 @@
-//! Model divided over GPUs: tensor parallel within its layers, pipeline parallel between them.
+//! Language models and large states on many GPUs: tensor, pipeline, context and data parallel, with divided state.
 //!
-//! T GPUs divide each layer, P stages the layers; T·P GPUs are one replica of the model, and replicas are data
-//! parallel. The layout is given, not optimised. Replicas are assumed to use neighbouring GPUs. Sources: Shoeybi et al.
-//! 2019, "Megatron-LM", arXiv:1909.08053, section 3 (tensor parallel); Huang et al. 2019, "`GPipe`", arXiv:1811.06965,
-//! section 2 (stages and bubble); Narayanan et al. 2021, arXiv:2104.04473, sections 2.2 and 3 (1F1B, interleaved
-//! stages, traffic); Korthikanti et al. 2022, arXiv:2205.05198, section 4 (sequence parallelism, activations).
+//! T GPUs divide each layer, P stages the layers, C GPUs the tokens of a sequence; T·P·C GPUs are one replica of the
+//! model, and D replicas are data parallel. Ranks are placed as in Megatron-LM: tensor innermost, then context, data and
+//! pipeline. Sources: Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053, section 3 (tensor parallel); Narayanan et
+//! al. 2021, arXiv:2104.04473, sections 2.2 and 3 (1F1B, interleaved stages, traffic); Korthikanti et al. 2022,
+//! arXiv:2205.05198, section 4 (sequence parallelism); Liu et al. 2023, arXiv:2310.01889 (ring attention); Rajbhandari
+//! et al. 2020, arXiv:1910.02054, section 7 (traffic of divided state).
 //!
 //! With t the step of one micro-batch on one GPU without the update u, a micro-batches take
-//! `(a + P − 1) · (t_T / P + 2·A / B_P) + u/(T·P)`, where
-//! - `t_T = t·(d/T + r) + R·2(T − 1)/T / B`: the share d of products, attention, embedding and loss is divided, every
-//!   GPU does the rest r; R are the reduced activations (2 all-reduces of an attention layer forward and 2 backward,
-//!   not hidden), B is the link's bandwidth;
-//! - A are the activations passed between stages, and back as gradients, over the link, or over the network if a
-//!   replica spans machines.
+//! `max(a + (P − 1)/V, P) · ((k·t_T + R + K) / P + 2·V·A / B) + u/(T·P·S) + E`, where
+//! - `t_T = t·(d/T + r/T)/C`: every GPU of a layer does its part of the products, attention, embedding and loss (share
+//!   d), and with sequence parallelism also of the rest r; at the high end it does all of r;
+//! - k is what programs take beyond their operators ([`PROGRAM`], [`FULLY_SHARDED`]);
+//! - R are the collectives of the T GPUs: forward two all-gathers and two reduce-scatters of the activations in each
+//!   layer, backward the same, and one all-gather more; nothing hides them;
+//! - K is what ring attention does not hide of sending keys and values on;
+//! - A are the activations passed between stages, V the chunks of layers of each GPU;
+//! - S are the GPUs that divide the optimizer state;
+//! - E is the part of the exchange among replicas that the passes do not hide ([`Exposed`]).
 //!
-//! The bubble is (P − 1)/a of the ideal time. Ends of the range:
-//! - low: r is divided too (sequence parallelism, with equal traffic), and stages are interleaved if that pays, with up
-//!   to 4 chunks v of layers per GPU, which divide the bubble by v and pass A on v times;
-//! - high: narrower products are less efficient ([`NARROWER`]), and the slowest stage has the most layers and
-//!   everything outside them.
-//!
-//! The gradients are then exchanged among the replicas, a T·P-th per GPU. Nothing here is fitted or compared with
-//! measurements.
+//! Low and high end vary the step on one GPU, the bandwidths and k; their distances from the middle are independent and
+//! add up by their squares. `habitat-lab evaluate llm` compares the steps with published ones.
 
-use super::{Exchange, Layout, Link, MicroBatch, ModelParallel, Network, ScaleError, ScaledStep, scaled_step};
+use super::{Layout, MicroBatch, ScaleError, ScaledStep, gradients, scaled_step};
 use crate::estimate::Estimate;
+use crate::fabric::{Collective, Fabric, Group};
 use crate::gpu::GpuFacts;
+use crate::method::Method;
+use crate::sharding::Sharding;
 use crate::transformer::TransformerStep;
 use habitat_base::text::grouped;
-use habitat_base::units::{BytesPerSecond, Micros, Range};
-use habitat_step::profile::Workload;
+use habitat_base::units::{Bytes, BytesPerSecond, Micros, Range};
+use habitat_step::profile::{Precision, Workload};
 
-/// Relative slowdown of divided products at the high end per halving of their width: a guess, not measured.
-const NARROWER: f64 = 0.1;
-/// Maximum chunks of layers per GPU with interleaved stages, at the low end.
-const CHUNKS: u32 = 4;
+/// Time of a program relative to its operators on one GPU: low, expected, high. Clocks fall under sustained load,
+/// communication takes multiprocessors and memory bandwidth, and the host prepares the next step (published steps of
+/// Megatron-LM and `NeMo`, 2021 to 2026).
+const PROGRAM: [f64; 3] = [1.0, 1.06, 1.2];
+/// The same with sharded gradients or parameters, which are also copied between their buffers (published steps of
+/// `llm-foundry`, torchtitan, `MaxText` and Megatron-FSDP).
+const FULLY_SHARDED: [f64; 3] = [1.06, 1.2, 1.4];
+/// Relative slowdown of divided products per halving of their width (learned models, widths of 4,096 to 20,480).
+const NARROWER: f64 = 0.005;
+/// Share of a pass that hides traffic.
+const HIDING: f64 = 0.85;
+/// Share of the time of a layer that hides the keys and values of ring attention.
+const HIDING_KEYS: f64 = 0.1;
+/// Parts of a step that the passes take.
+const FORWARD: f64 = 1.0 / 3.0;
+const BACKWARD: f64 = 2.0 / 3.0;
+/// Layers of a model that has none with attention; its state is then exchanged in as many parts.
+const UNKNOWN_LAYERS: u32 = 32;
+/// Bandwidths at the ends of the range, relative to the expected.
+const BANDWIDTHS: [f64; 2] = [0.6, 1.15];
 /// Bubble, in percent of a step, above which the explanation suggests a remedy.
 const LARGE_BUBBLE: f64 = 20.0;
+/// Parameters up to which replicas exchange their gradients as fitted for networks on one machine, and from which they
+/// reach the bandwidth of collectives. The fitted networks have up to 0.34 billion.
+const FITTED_PARAMETERS: [f64; 2] = [0.4e9, 1.5e9];
 
-impl Link {
-    /// Bandwidth of a single all-reduce or copy of tens of megabytes that all wait for: worst, expected, best.
-    ///
-    /// Expected and best are bus bandwidths from NCCL's tests: ring and in-switch reduction of 8 H100 (`nccl-tests`
-    /// issues 272 and 290), of 8 A100 (149; best is the rule of 80 % of the line), of A100 on PCI Express 4 and RTX
-    /// 5090 on 5 (178, `nccl` 1639), of boards through host memory (DeepView's constant; 4090 with copies from board to
-    /// board). The worst is half of the expected, on PCI Express about the bandwidth in data parallel programs
-    /// ([`Link::fitted`]). Modules reach much less in those programs, but in buckets beside computation, which is not
-    /// comparable. V100 are expected within the range of modules.
-    fn collective(self) -> Range<BytesPerSecond> {
-        let [mid, high] = match self {
-            Self::HostMemory => [6e9, 12.7e9],
-            Self::PciExpress => [20e9, 35e9],
-            Self::Modules => [200e9, 240e9],
-            Self::Switched => [370e9, 480e9],
-        };
-        let [low, mid, high] = [mid / 2.0, mid, high].map(BytesPerSecond::known);
-        Range { low, mid, high }
-    }
-}
-
-/// Predicts an optimizer step of several micro-batches on each replica of a layout. If each GPU is a replica, it is
-/// [`scaled_step`] with [`ScaledStep::accumulated`].
+/// Predicts an optimizer step of several micro-batches on each replica of a layout; small networks with all of their
+/// state on each GPU as fitted to published pairs.
 ///
 /// `one` is a micro-batch on one GPU with the whole model, and the parts of the model that can be divided.
 ///
@@ -75,341 +75,385 @@ pub fn optimizer_step(
     batches: u64,
 ) -> Result<ScaledStep, ScaleError> {
     let parallel = layout.parallel;
-    if parallel.is_none() {
-        return Ok(scaled_step(one.step, gpu, layout, workload, factor)?.accumulated(one, layout.sharding, batches));
-    }
-    parallel.check(layout)?;
-    let MicroBatch { step: single, batch, model, .. } = *one;
-    let model = model.ok_or(ScaleError::NoLayers)?;
-    parallel.check_model(model)?;
-    let replica = Replica::new(*model, batch, gpu.link, layout, batches);
-    let low = replica.least(single.range.low);
-    let mid = replica.time(single.range.mid, &replica.expected());
-    let high = replica.time(single.range.high, &replica.worst());
-    let exchange = Exchange::new(gpu.link, layout, super::gradients(workload)?);
-    let stage = replica.slot(single.range.mid, &replica.expected());
-    let added = exchange.added(stage, layout.network, factor);
-    let times = if layout.sharding.exchanges_each_batch() { batches as f64 } else { 1.0 };
-    let added = added.map(|once| once * times);
-    let (tensor, pipeline) = (parallel.tensor, parallel.pipeline);
-    let mut parts = Vec::new();
-    if pipeline > 1 {
-        let bubble = f64::from(pipeline - 1) / batches as f64 * 100.0;
-        // A larger global batch gives more micro-batches per update.
-        let remedy = if bubble > LARGE_BUBBLE { " (a larger --global-batch shrinks it)" } else { "" };
-        parts.push(format!("{bubble:.0} % bubble{remedy}"));
-    }
-    if tensor > 1 {
-        let reduced = replica.reduced(replica.expected().link) * (batches as f64 / f64::from(pipeline));
-        parts.push(format!("{} ms of all-reduce", grouped(reduced.as_millis())));
-    }
-    if pipeline > 1 {
-        let handed = replica.handed(&replica.expected()) * batches as f64;
-        parts.push(format!("{} ms from stage to stage", grouped(handed.as_millis())));
-    }
-    let replicas = layout.replicas();
-    let of = if replicas == 1 { "1 replica".to_owned() } else { format!("{replicas} replicas") };
-    let micro = if batches == 1 { "1 micro-batch".to_owned() } else { format!("{batches} micro-batches") };
-    let between = if replicas > 1 {
-        format!(
-            "; {:.1} ms more for {} of {} of gradients per GPU among replicas",
-            added.mid.as_millis(),
-            if layout.sharding.traffic() > 1.0 { "gathers and scatters" } else { "all-reduce" },
-            exchange.gradients * layout.sharding.traffic()
-        )
-    } else {
-        String::new()
+    let fitted = || Ok(scaled_step(one.step, gpu, layout, workload, factor)?.accumulated(one, batches));
+    let is_plain = parallel.is_none() && layout.sharding == Sharding::None;
+    let weight = match workload.parameter_count {
+        Some(count) if is_plain => {
+            let [few, many] = FITTED_PARAMETERS;
+            ((count as f64 / few).ln() / (many / few).ln()).clamp(0.0, 1.0)
+        }
+        _ => 1.0,
     };
-    let over = if replica.spans() { format!(", stages over {}", layout.network.words()) } else { String::new() };
-    let why = format!(
-        "{of} of {}, {micro}: {}{between}; over {}{over}; low end: sequence parallelism and interleaved stages; high end: less efficient products and unequal stages; by formulas, not validated",
-        parallel.words(),
-        parts.join(", "),
-        gpu.link.words(),
-    );
-    let range = Range { low: low + added.low, mid: mid + added.mid, high: high + added.high };
-    Ok(ScaledStep { step: Estimate { range, method: single.method }, extra: added.mid, why })
+    if layout.all() <= 1 || workload.mode == habitat_step::profile::Mode::Inference || (is_plain && weight == 0.0) {
+        return fitted();
+    }
+    let new = Replica::new(one, gpu, layout, workload, batches)?.step(factor);
+    if weight == 1.0 {
+        return Ok(new);
+    }
+    let old: ScaledStep = fitted()?;
+    let mix = |old: Micros, new: Micros| old * (1.0 - weight) + new * weight;
+    let [from, to] = [old.step.range, new.step.range];
+    let range = Range { low: mix(from.low, to.low), mid: mix(from.mid, to.mid), high: mix(from.high, to.high) };
+    Ok(ScaledStep { step: Estimate { range, ..new.step }, extra: mix(old.extra, new.extra), why: new.why })
 }
 
-/// Assumptions for one end of the range, or its middle.
+/// What varies between the ends of the range.
 #[derive(Clone, Copy)]
 struct End {
-    /// Bandwidth among the T GPUs.
-    link: BytesPerSecond,
-    /// Bandwidth between stages.
-    stages: BytesPerSecond,
-    /// Slowdown factor of divided products.
-    narrower: f64,
-    /// Divisor of the undivided rest.
-    rest: f64,
-    /// Share of a micro-batch on the slowest stage.
+    /// Step of a micro-batch on one GPU.
+    single: Micros,
+    /// Bandwidth of the links, relative to the expected.
+    links: f64,
+    /// Index of the bandwidth of the network: worst, expected, best.
+    network: usize,
+    /// Time of the program relative to its operators.
+    program: f64,
+    /// Whether tensor parallel GPUs divide the activations between products.
+    is_sequence_parallel: bool,
+    /// Share of a micro-batch on the slowest stage, relative to the mean.
     slowest: f64,
-    /// Chunks of layers per GPU.
-    chunks: f64,
 }
 
-/// One replica of the model.
-struct Replica {
-    model: TransformerStep,
-    /// Samples relative to the model's recorded step.
-    scale: f64,
-    tensor: f64,
-    pipeline: f64,
+/// One replica of the model and its exchange with the others.
+struct Replica<'a> {
+    single: Estimate,
+    model: Option<&'a TransformerStep>,
+    layout: &'a Layout,
+    gpu: &'a GpuFacts,
+    /// Activations between two layers of a micro-batch, on the GPUs of one layer.
+    activations: Bytes,
+    /// Weights and gradients of the whole model, as they are exchanged.
+    weights: Bytes,
+    gradients: Bytes,
+    update: f64,
     batches: f64,
-    link: Range<BytesPerSecond>,
-    /// Network of a machine, if stages span several.
-    network: Option<Network>,
+    /// GPUs that links join, and how many of these groups there are.
+    domain: u32,
 }
 
-impl Replica {
-    fn new(model: TransformerStep, batch: Option<u64>, link: Link, layout: &Layout, batches: u64) -> Self {
-        let ModelParallel { tensor, pipeline } = layout.parallel;
-        Self {
-            model,
-            scale: batch.zip(model.batch_size).map_or(1.0, |(batch, own)| batch as f64 / own.max(1) as f64),
-            tensor: f64::from(tensor),
-            pipeline: f64::from(pipeline),
+/// Times of a step that are not hidden, for a micro-batch and once.
+#[derive(Debug, Clone, Copy, Default)]
+struct Exposed {
+    each: Micros,
+    once: Micros,
+}
+
+impl<'a> Replica<'a> {
+    fn new(
+        one: &MicroBatch<'a>,
+        gpu: &'a GpuFacts,
+        layout: &'a Layout,
+        workload: &Workload,
+        batches: u64,
+    ) -> Result<Self, ScaleError> {
+        let parallel = layout.parallel;
+        if !parallel.is_none() {
+            parallel.check(layout)?;
+            parallel.check_model(one.model.ok_or(ScaleError::NoLayers)?)?;
+        }
+        let own = gradients(workload)?;
+        let is_narrow = matches!(
+            workload.precision,
+            Some(Precision::Fp16 | Precision::Bf16 | Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8)
+        );
+        let parameters = workload.parameter_count.ok_or(ScaleError::NoParameters)? as f64;
+        let weights = Bytes::known(parameters * if is_narrow { 2.0 } else { 4.0 });
+        // Divided gradients add up in 32 bits; fully sharded programs send them as the weights are.
+        let sent = match layout.sharding {
+            Sharding::None => own,
+            Sharding::Zero1 | Sharding::Zero2 => Bytes::known(4.0 * parameters),
+            Sharding::Zero3 => weights,
+        };
+        let samples = one.model.and_then(|model| Some((one.batch?, model.batch_size?)));
+        let scale = samples.map_or(1.0, |(batch, own)| batch as f64 / own.max(1) as f64);
+        let activations =
+            one.model.map_or(Bytes::ZERO, |model| model.activations * (scale / f64::from(parallel.context)));
+        let mid = one.step.range.mid;
+        let share = if mid.get() > 0.0 { (one.update / mid).min(1.0) } else { 0.0 };
+        Ok(Self {
+            single: *one.step,
+            model: one.model,
+            layout,
+            gpu,
+            activations,
+            weights,
+            gradients: sent,
+            update: one.model.map_or(share, |model| model.update),
             batches: batches as f64,
-            link: link.collective(),
-            network: (!layout.gpus.is_multiple_of(layout.parallel.gpus())).then_some(layout.network),
+            domain: layout.gpus.max(gpu.fabric.domain.min(layout.all())).max(1),
+        })
+    }
+
+    fn tensor(&self) -> f64 {
+        f64::from(self.layout.parallel.tensor)
+    }
+
+    fn stages(&self) -> f64 {
+        f64::from(self.layout.parallel.pipeline)
+    }
+
+    fn chunks(&self) -> f64 {
+        let layers = self.layers() / self.stages();
+        f64::from(self.layout.parallel.chunks).clamp(1.0, layers.max(1.0))
+    }
+
+    fn layers(&self) -> f64 {
+        f64::from(self.model.map_or(UNKNOWN_LAYERS, |model| model.layers))
+    }
+
+    /// GPUs that hold the same layers: replicas, and those that divide a sequence.
+    fn peers(&self) -> u32 {
+        self.layout.replicas() * self.layout.parallel.context
+    }
+
+    /// Peers within a domain of links, and the number of domains.
+    fn of_peers(&self) -> Group {
+        let peers = self.peers().max(1);
+        let inside = (self.domain / self.layout.parallel.tensor.max(1)).clamp(1, peers);
+        Group { inside, machines: peers.div_ceil(inside) }
+    }
+
+    /// Bandwidth that `inside` of a domain's GPUs have of its network.
+    fn network(&self, end: &End, inside: u32) -> BytesPerSecond {
+        let Range { low, mid, high } = self.layout.network.reached();
+        let of_machine = [low, mid, high][end.network];
+        of_machine * (f64::from(inside) / f64::from(self.layout.gpus.max(1)))
+    }
+
+    fn fabric(&self, end: &End) -> Fabric {
+        self.gpu.fabric.times(end.links)
+    }
+
+    /// Time of a micro-batch's operations through all stages.
+    fn computed(&self, end: &End) -> Micros {
+        let (divided, host) = self.model.map_or((0.0, Micros::ZERO), |model| (model.divided, model.host));
+        let rest = (1.0 - divided - self.update).max(0.0);
+        let tensor = self.tensor();
+        let narrower = 1.0 + NARROWER * tensor.log2();
+        let of_rest = if end.is_sequence_parallel { tensor } else { 1.0 };
+        let computed =
+            end.single * ((divided * narrower / tensor + rest / of_rest) / f64::from(self.layout.parallel.context));
+        computed.max(host.min(end.single)) * end.program
+    }
+
+    /// Collectives of tensor parallel GPUs for a micro-batch, through all layers.
+    fn reduced(&self, end: &End) -> Micros {
+        let tensor = self.layout.parallel.tensor;
+        if tensor <= 1 {
+            return Micros::ZERO;
+        }
+        let inside = tensor.min(self.domain);
+        let group = Group { inside, machines: tensor.div_ceil(inside) };
+        let once = |collective| self.fabric(end).time(collective, self.activations, group, self.network(end, inside));
+        let passes = if self.model.is_some_and(|model| model.recomputes) { 3.0 } else { 2.0 };
+        if end.is_sequence_parallel {
+            once(Collective::Gather) * (self.layers() * (4.0 * passes + 1.0))
+        } else {
+            once(Collective::AllReduce) * (self.layers() * 2.0 * passes)
         }
     }
 
-    /// Whether it spans several machines.
-    const fn spans(&self) -> bool {
-        self.network.is_some()
+    /// What is not hidden of passing keys and values around the ring, forward once and backward twice.
+    fn ring(&self, end: &End) -> Micros {
+        let context = self.layout.parallel.context;
+        if context <= 1 {
+            return Micros::ZERO;
+        }
+        let rate = self.between(end, self.layout.parallel.tensor * context);
+        // At most as wide as the activations; grouped queries have fewer keys.
+        let keys = self.activations * (1.0 / self.tensor());
+        let sent = keys * (3.0 * f64::from(context - 1) * self.layers()) / rate;
+        sent.checked_sub(self.computed(end) * HIDING_KEYS).unwrap_or_default()
     }
 
-    fn expected(&self) -> End {
-        let stages = self.network.map_or(self.link.mid, |network| network.reached().mid);
-        End { link: self.link.mid, stages, narrower: 1.0, rest: 1.0, slowest: 1.0 / self.pipeline, chunks: 1.0 }
-    }
-
-    fn best(&self) -> End {
-        let chunks = (f64::from(self.model.layers) / self.pipeline).floor().clamp(1.0, f64::from(CHUNKS));
-        let stages = self.network.map_or(self.link.high, |network| network.reached().high);
-        End { link: self.link.high, stages, rest: self.tensor, chunks, ..self.expected() }
-    }
-
-    fn worst(&self) -> End {
-        let layers = f64::from(self.model.layers);
-        let most = (layers / self.pipeline).ceil() / layers;
-        let outside = (self.model.outside / (1.0 - self.model.update)).clamp(0.0, 1.0);
-        let slowest = if self.pipeline > 1.0 { most * (1.0 - outside) + outside } else { 1.0 };
-        let stages = self.network.map_or(self.link.low, |network| network.reached().low);
-        let narrower = 1.0 + NARROWER * self.tensor.log2();
-        End { link: self.link.low, stages, narrower, slowest, ..self.expected() }
-    }
-
-    /// All-reduces of a micro-batch through all layers.
-    fn reduced(&self, link: BytesPerSecond) -> Micros {
-        self.model.reduced * (self.scale * 2.0 * (self.tensor - 1.0) / self.tensor) / link
+    /// Bandwidth from a GPU to the next group of `together` GPUs.
+    fn between(&self, end: &End, together: u32) -> BytesPerSecond {
+        if together <= self.domain && self.layout.all() <= self.domain {
+            self.fabric(end).send()
+        } else {
+            self.network(end, 1)
+        }
     }
 
     /// Activations and gradients that a stage passes on for a micro-batch.
     fn handed(&self, end: &End) -> Micros {
-        let boundaries = if self.pipeline > 1.0 { end.chunks } else { 0.0 };
-        self.model.activations * (2.0 * self.scale * boundaries) / end.stages
+        if self.layout.parallel.pipeline <= 1 {
+            return Micros::ZERO;
+        }
+        let parts = if end.is_sequence_parallel { self.tensor() } else { 1.0 };
+        self.activations * (2.0 * self.chunks() / parts) / self.between(end, self.layout.parallel.tensor * self.peers())
     }
 
-    /// Time of a micro-batch on one stage, if its step on one GPU with the whole model is `single`. The host launches
-    /// all operations of a stage, however narrow.
-    fn slot(&self, single: Micros, end: &End) -> Micros {
-        let rest = 1.0 - self.model.divided - self.model.update;
-        let computed = single * (self.model.divided * end.narrower / self.tensor + rest.max(0.0) / end.rest);
-        let batch = computed.max(self.model.host.min(single)) + self.reduced(end.link);
-        batch * end.slowest + self.handed(end)
-    }
-
-    /// Least time over the numbers of chunks: more shorten the bubble, but pass activations on more often.
-    fn least(&self, single: Micros) -> Micros {
-        let best = self.best();
-        let time = |chunks: u32| self.time(single, &End { chunks: chunks.into(), ..best });
-        (1..=best.chunks as u32).map(time).fold(time(1), Micros::min)
+    /// Traffic among replicas that the passes do not hide. The first gather and the last scatter of a layer, or of a
+    /// bucket, have nothing to hide behind.
+    fn exposed(&self, end: &End) -> Exposed {
+        let group = self.of_peers();
+        if group.inside * group.machines <= 1 {
+            return Exposed::default();
+        }
+        let own = 1.0 / (self.tensor() * self.stages());
+        let parts = (self.layers() / self.stages()).max(1.0);
+        let (fabric, network) = (self.fabric(end), self.network(end, group.inside));
+        let time = |collective, bytes: Bytes, parts: f64| {
+            fabric.time(collective, bytes * (own / parts), group, network) * parts
+        };
+        let stage = self.computed(end) * (1.0 / self.stages());
+        let behind = |traffic: Micros, pass: f64| traffic.checked_sub(stage * (HIDING * pass)).unwrap_or_default();
+        match self.layout.sharding {
+            Sharding::Zero3 => {
+                let gather = time(Collective::Gather, self.weights, parts);
+                let scatter = time(Collective::Gather, self.gradients, parts);
+                let ends = (gather + scatter) * (1.0 / parts);
+                Exposed {
+                    each: behind(gather, FORWARD) + behind(gather + scatter, BACKWARD) + ends,
+                    once: Micros::ZERO,
+                }
+            }
+            Sharding::None => {
+                let reduce = time(Collective::AllReduce, self.gradients, 1.0);
+                Exposed { each: Micros::ZERO, once: behind(reduce, BACKWARD) + reduce * (1.0 / parts) }
+            }
+            Sharding::Zero1 | Sharding::Zero2 => {
+                let gather = time(Collective::Gather, self.weights, 1.0);
+                let scatter = time(Collective::Gather, self.gradients, 1.0);
+                let gathered = behind(gather, FORWARD) + gather * (1.0 / parts);
+                let scattered = behind(scatter, BACKWARD) + scatter * (1.0 / parts);
+                if self.layout.sharding == Sharding::Zero1 {
+                    Exposed { each: Micros::ZERO, once: gathered + scattered }
+                } else {
+                    Exposed { each: scattered, once: gathered }
+                }
+            }
+        }
     }
 
     /// Time of all micro-batches and the update.
-    fn time(&self, single: Micros, end: &End) -> Micros {
-        let slots = self.batches + (self.pipeline - 1.0) / end.chunks;
-        let update = single * (self.model.update / (self.tensor * self.pipeline));
-        self.slot(single, end) * slots + update
+    fn time(&self, end: &End) -> Micros {
+        let (stages, Exposed { each, once }) = (self.stages(), self.exposed(end));
+        let slot =
+            (self.computed(end) + self.reduced(end) + self.ring(end)) * (end.slowest / stages) + self.handed(end);
+        // No micro-batch passes all stages sooner than one after another.
+        let slots = (self.batches + (stages - 1.0) / self.chunks()).max(stages);
+        let dividing = if self.layout.sharding == Sharding::None { 1 } else { self.peers() };
+        let update = end.single * (self.update / (self.tensor() * stages * f64::from(dividing.max(1))));
+        slot * slots + each * self.batches + once + update
+    }
+
+    fn program(&self) -> [f64; 3] {
+        // A step that was measured has what a program adds on one GPU.
+        match (self.layout.sharding, self.single.method) {
+            (Sharding::Zero2 | Sharding::Zero3, Method::Measured) => {
+                [1.0, FULLY_SHARDED[1] / PROGRAM[1], FULLY_SHARDED[2] / PROGRAM[1]]
+            }
+            (Sharding::Zero2 | Sharding::Zero3, _) => FULLY_SHARDED,
+            (_, Method::Measured) => [1.0, 1.0, PROGRAM[2] / PROGRAM[1]],
+            _ => PROGRAM,
+        }
+    }
+
+    fn expected(&self) -> End {
+        End {
+            single: self.single.range.mid,
+            links: 1.0,
+            network: 1,
+            program: self.program()[1],
+            is_sequence_parallel: true,
+            slowest: 1.0,
+        }
+    }
+
+    /// Share of a micro-batch on the slowest stage relative to the mean: it has the most layers and everything outside
+    /// them.
+    fn uneven(&self) -> f64 {
+        let Some(model) = self.model.filter(|_| self.stages() > 1.0) else { return 1.0 };
+        let layers = self.layers();
+        let most = (layers / self.stages()).ceil() / layers;
+        let outside = (model.outside / (1.0 - model.update)).clamp(0.0, 1.0);
+        (most * (1.0 - outside) + outside) * self.stages()
+    }
+
+    /// Low end, middle and high end.
+    fn range(&self) -> Range<Micros> {
+        let end = self.expected();
+        let mid = self.time(&end);
+        let [least, _, most] = self.program();
+        let [slow, fast] = BANDWIDTHS;
+        let distance =
+            |ends: &[End]| ends.iter().map(|end| (self.time(end).get() - mid.get()).powi(2)).sum::<f64>().sqrt();
+        let Range { low, high, .. } = self.single.range;
+        let below = distance(&[
+            End { single: low, ..end },
+            End { links: fast, network: 2, ..end },
+            End { program: least, ..end },
+        ]);
+        let above = distance(&[
+            End { single: high, ..end },
+            End { links: slow, network: 0, ..end },
+            End { program: most, ..end },
+            End { is_sequence_parallel: false, ..end },
+            End { slowest: self.uneven(), ..end },
+        ]);
+        let least = Micros::known(
+            (mid.get() - below)
+                .max(self.time(&End { single: low, links: fast, network: 2, program: least, ..end }).get()),
+        );
+        Range { low: least.min(mid), mid, high: Micros::known(mid.get() + above) }
+    }
+
+    fn step(&self, factor: Option<f64>) -> ScaledStep {
+        let end = self.expected();
+        let mut range = self.range();
+        let alone = self.computed(&End { program: 1.0, ..end }) * (self.batches / self.stages());
+        // One machine's measured factor corrects what its replicas add.
+        if let Some(factor) = factor.filter(|_| self.layout.gpus > 1) {
+            let added = range.mid.checked_sub(alone).unwrap_or_default();
+            let shift = |time: Micros| (time + added * factor).checked_sub(added).unwrap_or(time).max(alone);
+            range = Range { low: shift(range.low), mid: shift(range.mid), high: shift(range.high) };
+        }
+        let extra = range.mid.checked_sub(alone).unwrap_or_default();
+        ScaledStep { step: Estimate { range, method: self.single.method }, extra, why: self.why(&end) }
+    }
+
+    fn why(&self, end: &End) -> String {
+        let (parallel, layout, stages) = (self.layout.parallel, self.layout, self.stages());
+        let mut parts = Vec::new();
+        if parallel.pipeline > 1 {
+            let bubble = ((stages - 1.0) / self.chunks()).max(stages - self.batches) / self.batches * 100.0;
+            // A larger global batch gives more micro-batches per update.
+            let remedy = if bubble > LARGE_BUBBLE { " (a larger --global-batch shrinks it)" } else { "" };
+            parts.push(format!("{bubble:.0} % bubble{remedy}"));
+        }
+        let millis = |time: Micros| grouped(time.as_millis());
+        if parallel.tensor > 1 {
+            parts.push(format!(
+                "{} ms of collectives in layers",
+                millis(self.reduced(end) * (self.batches / self.stages()))
+            ));
+        }
+        if parallel.context > 1 {
+            parts.push(format!("{} ms of ring attention", millis(self.ring(end) * (self.batches / self.stages()))));
+        }
+        if parallel.pipeline > 1 {
+            parts.push(format!("{} ms from stage to stage", millis(self.handed(end) * self.batches)));
+        }
+        if self.peers() > 1 {
+            let Exposed { each, once } = self.exposed(end);
+            let what = if layout.sharding == Sharding::None { "all-reduce" } else { "gathers and scatters" };
+            parts.push(format!("{} ms of {what} not hidden", millis(each * self.batches + once)));
+        }
+        let replicas = layout.replicas();
+        let of = match (parallel.is_none(), replicas) {
+            (true, _) => layout.words(),
+            (_, 1) => format!("1 replica of {}", parallel.words()),
+            _ => format!("{replicas} replicas of {}", parallel.words()),
+        };
+        let micro =
+            if self.batches == 1.0 { "1 micro-batch".to_owned() } else { format!("{} micro-batches", self.batches) };
+        let over = if layout.machines > 1 { format!(" and {}", layout.network.words()) } else { String::new() };
+        format!("{of}, {micro}: {}; over {}{over}", parts.join(", "), self.gpu.link.words())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::method::Method;
-    use crate::sharding::Sharding;
-    use habitat_base::units::{Bytes, GpuSlug};
-    use habitat_step::catalog::Vendor;
-    use habitat_step::profile::Mode;
-    use proptest::prelude::*;
-
-    fn gpu() -> GpuFacts {
-        GpuFacts {
-            slug: GpuSlug::new("h100-sxm5-80gb").unwrap(),
-            name: "H100".into(),
-            vendor: Vendor::Nvidia,
-            architecture: "Hopper".into(),
-            memory: Bytes::known(80e9),
-            link: Link::Switched,
-            power: None,
-            doubtful: false,
-        }
-    }
-
-    fn workload() -> Workload {
-        Workload {
-            name: "w".into(),
-            mode: Mode::Training,
-            batch_size: Some(1),
-            micro_batches: None,
-            sequence_length: None,
-            precision: None,
-            parameter_count: Some(100_000_000),
-        }
-    }
-
-    /// 8 layers; 0.8 of the step is divided, 0.1 runs on every GPU, and 0.1 is the update.
-    fn model() -> TransformerStep {
-        TransformerStep {
-            layers: 8,
-            heads: 16,
-            batch_size: Some(1),
-            activations: Bytes::known(1e6),
-            reduced: Bytes::known(37e6),
-            recomputes: false,
-            divided: 0.8,
-            update: 0.1,
-            outside: 0.09,
-            host: Micros::ZERO,
-        }
-    }
-
-    fn step() -> Estimate {
-        Estimate::with_band(Micros::known(1e6), 0.0, Method::Roofline)
-    }
-
-    fn layout(tensor: u32, pipeline: u32, machines: u32) -> Layout {
-        let network = Network::Rate(400.0);
-        Layout { machines, gpus: 8, network, sharding: Sharding::None, parallel: ModelParallel { tensor, pipeline } }
-    }
-
-    fn replica(tensor: u32, pipeline: u32, batches: u64) -> Replica {
-        Replica::new(model(), Some(1), Link::Switched, &layout(tensor, pipeline, 1), batches)
-    }
-
-    fn is(found: Micros, expected: f64) {
-        assert!((found.get() / expected - 1.0).abs() < 1e-9, "{} µs, not {expected}", found.get());
-    }
-
-    /// 8 micro-batches on 4 stages take (8 + 3)/(8·4) of eight steps of 0.9 s without the update, each with 2 MB passed
-    /// on at 370 GB/s, and a quarter of the update.
-    #[test]
-    fn the_bubble_of_stages_by_hand() {
-        let of = replica(1, 4, 8);
-        is(
-            of.time(step().range.mid, &of.expected()),
-            8.0 * 0.9e6 * (11.0 / 32.0) + 11.0 * 2e6 / 370e9 * 1e6 + 0.1e6 / 4.0,
-        );
-        // Two chunks of the 8 layers per GPU, each passed on: (8 + 3/2)/(8·4).
-        let best = of.best();
-        assert_eq!(best.chunks, 2.0);
-        is(of.time(step().range.mid, &best), 9.5 * (0.9e6 / 4.0 + 4e6 / 480e9 * 1e6) + 0.1e6 / 4.0);
-        // The last of 3 stages has 3 of 8 layers, and the whole tenth outside them.
-        let of = replica(1, 3, 1);
-        assert!((of.worst().slowest - (0.375 * 0.9 + 0.1)).abs() < 1e-12);
-    }
-
-    /// 37 MB reduced by 4 GPUs are 1.5 times 37 MB at 370 GB/s: 150 µs.
-    #[test]
-    fn the_all_reduces_of_layers_by_hand() {
-        let of = replica(4, 1, 1);
-        is(of.reduced(of.expected().link), 150.0);
-        is(of.time(step().range.mid, &of.expected()), 0.8e6 / 4.0 + 0.1e6 + 150.0 + 0.1e6 / 4.0);
-        // Sequence parallelism also divides the rest.
-        is(of.time(step().range.mid, &of.best()), 0.8e6 / 4.0 + 0.1e6 / 4.0 + 150.0 * 370.0 / 480.0 + 0.1e6 / 4.0);
-        is(of.time(step().range.mid, &of.worst()), 0.8e6 * 1.2 / 4.0 + 0.1e6 + 300.0 + 0.1e6 / 4.0);
-        // Twice the samples, twice the traffic; host launches do not shrink.
-        let twice = Replica::new(model(), Some(2), Link::Switched, &layout(4, 1, 1), 1);
-        is(twice.reduced(twice.expected().link), 300.0);
-        let host = Replica { model: TransformerStep { host: Micros::known(0.5e6), ..model() }, ..of };
-        is(host.time(step().range.mid, &host.expected()), 0.5e6 + 150.0 + 0.1e6 / 4.0);
-    }
-
-    /// Each GPU has a sixteenth of the gradients and one counterpart in the other replica on its machine; half of them
-    /// go through the network of each of two machines of a replica.
-    #[test]
-    fn gradients_meet_among_replicas() {
-        let gradients = Bytes::known(16e9);
-        let of = |tensor, pipeline, machines| {
-            let exchange = Exchange::new(Link::Switched, &layout(tensor, pipeline, machines), gradients);
-            (exchange.gpus, exchange.machines, exchange.gradients.get() / 1e9, exchange.between.get() / 1e9)
-        };
-        assert_eq!(of(8, 2, 4), (1, 2, 1.0, 8.0));
-        assert_eq!(of(8, 1, 4), (1, 4, 2.0, 16.0));
-        assert_eq!(of(2, 2, 2), (2, 2, 4.0, 16.0));
-        assert_eq!(of(1, 1, 2), (8, 2, 16.0, 16.0));
-    }
-
-    fn one<'a>(step: &'a Estimate, model: Option<&'a TransformerStep>) -> MicroBatch<'a> {
-        MicroBatch { step, update: Micros::ZERO, batch: Some(1), model }
-    }
-
-    #[test]
-    fn the_layout_is_named() {
-        let of = |layout: &Layout, batches| {
-            optimizer_step(&one(&step(), Some(&model())), &gpu(), layout, &workload(), None, batches)
-        };
-        let why = of(&layout(8, 2, 4), 16).unwrap().why;
-        assert!(why.starts_with("2 replicas of 8-way tensor parallel × 2 pipeline stages, 16 micro-batches: 6 % bubble, 1 ms of all-reduce, 1 ms from stage to stage; "), "{why}");
-        assert!(why.contains("stages over") && why.contains("23.8 MB of gradients per GPU"), "{why}");
-        let why = of(&layout(8, 1, 1), 1).unwrap().why;
-        assert!(
-            why.starts_with("1 replica of 8-way tensor parallel, 1 micro-batch: 0 ms of all-reduce; over NVLink"),
-            "{why}"
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_divided_so_is_refused() {
-        let of = |layout: Layout, model| optimizer_step(&one(&step(), model), &gpu(), &layout, &workload(), None, 1);
-        let (known, error) = (Some(&model()), |found: Result<ScaledStep, ScaleError>| found.unwrap_err());
-        assert_eq!(error(of(layout(2, 1, 1), None)), ScaleError::NoLayers);
-        assert_eq!(error(of(layout(16, 1, 2), known)), ScaleError::TensorOfMachine { tensor: 16, gpus: 8 });
-        assert_eq!(error(of(layout(4, 3, 2), known)), ScaleError::Replicas { gpus: 16, replica: 12, times: 3 });
-        assert_eq!(error(of(layout(1, 16, 2), known)), ScaleError::Stages { stages: 16, layers: 8 });
-        let heads = TransformerStep { heads: 12, ..model() };
-        assert_eq!(error(of(layout(8, 1, 1), Some(&heads))), ScaleError::Heads { tensor: 8, heads: 12 });
-    }
-
-    proptest! {
-        /// A whole model on each GPU is unaffected by its layers.
-        #[test]
-        fn a_whole_model_on_each_gpu_is_as_before(
-            machines in 1..5u32, batches in 1..9u64, millis in 1.0..1e5f64, is_known: bool,
-        ) {
-            let step = Estimate::with_band(Micros::known(millis * 1e3), 0.2, Method::Roofline);
-            let (model, layout) = (model(), layout(1, 1, machines));
-            let one = one(&step, is_known.then_some(&model));
-            let now = optimizer_step(&one, &gpu(), &layout, &workload(), None, batches);
-            let scaled = scaled_step(&step, &gpu(), &layout, &workload(), None).unwrap();
-            let before = scaled.accumulated(&one, Sharding::None, batches);
-            prop_assert_eq!(now.unwrap(), before);
-        }
-
-        /// The ends enclose the middle for any layout, also if stages pass much over a slow link.
-        #[test]
-        fn ends_lie_around_the_middle(
-            tensor in 0..4u32, pipeline in 1..9u32, batches in 1..33u64, millis in 1.0..1e5f64, bytes in 1e6..1e10f64,
-        ) {
-            let model = TransformerStep { activations: Bytes::known(bytes), ..model() };
-            let of = Replica::new(model, Some(1), Link::HostMemory, &layout(1 << tensor, pipeline, 1), batches);
-            let single = Micros::known(millis * 1e3);
-            let [mid, high] = [of.expected(), of.worst()].map(|end| of.time(single, &end).get());
-            let low = of.least(single).get();
-            prop_assert!(low <= mid * (1.0 + 1e-9) && mid <= high * (1.0 + 1e-9), "{low} {mid} {high}");
-        }
-    }
-}
+mod tests;

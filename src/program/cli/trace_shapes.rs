@@ -8,42 +8,33 @@ use super::error::CliError;
 use super::named::file_stem;
 use super::output::{check_new, print_json, save_profile};
 use crate::settings::args::TraceShapesArgs;
-use crate::store::Paths;
+use crate::store::{Limit, Paths, bundled, read_text};
 use habitat_recorder::capture::Private;
 use habitat_recorder::capture::shapes::{self, ShapesOrder, Target};
 use habitat_reports::shapes::{self as report, Traced};
+use habitat_step::decoder::{Decoder, StepOf};
+use habitat_step::profile::Profile;
 
 /// Extensions of profiles.
 const ENDINGS: [&str; 3] = [".habitat.json.zst", ".habitat.json.gz", ".habitat.json"];
 
+/// Longest sequence of a model from its dimensions, unless another is given.
+const LENGTH: u64 = 4096;
+
 pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, CliError> {
-    let target = target(&args.target)?;
-    let name = args.name.clone().unwrap_or_else(|| name(&target));
     let mut batch_sizes = args.batch_sizes.clone();
     batch_sizes.sort_unstable();
     batch_sizes.dedup();
-    let files = files(args, &name, &batch_sizes);
-    for path in &files {
-        check_new(path, args.force)?;
-    }
-    let order = ShapesOrder {
-        name: name.clone(),
-        batch_sizes,
-        arguments: args.arguments.iter().cloned().collect(),
-        python: args.python.as_ref().map_or_else(python, |python| python.clone().into_os_string()),
-        timeout: args.timeout,
-        compile: args.compile,
-        verbose: args.verbose,
-        target,
+    let (files, mut profiles) = match &args.config {
+        Some(config) => from_dimensions(args, config, &batch_sizes)?,
+        None => traced(args, &batch_sizes)?,
     };
-    let private = Private::find(Paths::cache())?;
-    let mut profiles = shapes::trace(&order, &private)?;
-    let traced = profiles.first().and_then(|profile| profile.workload.precision);
-    if let (Some(asked), Some(traced)) = (args.precision, traced)
-        && !asked.has_types_of(traced)
+    let own = profiles.first().and_then(|profile| profile.workload.precision);
+    if let (Some(asked), Some(own)) = (args.precision, own)
+        && !asked.has_types_of(own)
     {
         return Err(CliError::Refused(format!(
-            "--precision {asked} only labels a step, but this one was traced in {traced}: omit it, and \
+            "--precision {asked} only labels a step, but this one was traced in {own}: omit it, and \
              convert the step with `habitat-tui predict --precision {asked}`"
         )));
     }
@@ -56,10 +47,66 @@ pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, Cli
     let traced: Vec<Traced<'_>> =
         profiles.iter().zip(&files).map(|(profile, path)| Traced::of(profile, path.display().to_string())).collect();
     if args.json {
-        return print_json(&report::json(&args.target, &traced), out);
+        let target = args.target.as_ref().or(args.config.as_ref());
+        return print_json(&report::json(target.map_or("", String::as_str), &traced), out);
     }
     report::write_text(&traced, out)?;
     Ok(0)
+}
+
+/// Steps of a function, one per batch size, and the files for them.
+fn traced(args: &TraceShapesArgs, batch_sizes: &[u64]) -> Result<(Vec<PathBuf>, Vec<Profile>), CliError> {
+    let target = target(args.target.as_deref().unwrap_or_default())?;
+    let name = args.name.clone().unwrap_or_else(|| name(&target));
+    let files = new_files(args, &name, batch_sizes)?;
+    let order = ShapesOrder {
+        name,
+        batch_sizes: batch_sizes.to_vec(),
+        arguments: args.arguments.iter().cloned().collect(),
+        python: args.python.as_ref().map_or_else(python, |python| python.clone().into_os_string()),
+        timeout: args.timeout,
+        compile: args.compile,
+        verbose: args.verbose,
+        target,
+    };
+    let private = Private::find(Paths::cache())?;
+    Ok((files, shapes::trace(&order, &private)?))
+}
+
+/// Steps of a language model from its dimensions, one per batch size, and the files for them.
+fn from_dimensions(
+    args: &TraceShapesArgs,
+    config: &str,
+    batch_sizes: &[u64],
+) -> Result<(Vec<PathBuf>, Vec<Profile>), CliError> {
+    let path = Path::new(config);
+    let name = args.name.clone().unwrap_or_else(|| file_stem(config));
+    let decoder = if path.is_file() || path.extension().is_some_and(|it| it.eq_ignore_ascii_case("json")) {
+        let json = read_text(path, Limit::SETTINGS)?;
+        Decoder::from_config(&name, json.as_bytes())
+            .map_err(|error| CliError::Refused(format!("{}: {error}", path.display())))?
+    } else {
+        let found =
+            bundled::decoders().find(config).map_err(|error| CliError::Refused(format!("--config: {error}")))?;
+        Decoder { name: name.clone(), ..found }
+    };
+    let files = new_files(args, &name, batch_sizes)?;
+    let length = args.sequence_length.unwrap_or_else(|| decoder.longest.map_or(LENGTH, |most| most.min(LENGTH)));
+    let sizes = if batch_sizes.is_empty() { &[1] } else { batch_sizes };
+    let made = sizes.iter().map(|&batch| {
+        let step = StepOf { batch, length, recompute: args.recompute, is_fused: true, is_compiled: true };
+        decoder.profile(step).map_err(|error| CliError::Refused(format!("{config}: {error}")))
+    });
+    Ok((files, made.collect::<Result<_, _>>()?))
+}
+
+/// Paths of the profiles; none exists, unless they may be overwritten.
+fn new_files(args: &TraceShapesArgs, name: &str, batch_sizes: &[u64]) -> Result<Vec<PathBuf>, CliError> {
+    let files = files(args, name, batch_sizes);
+    for path in &files {
+        check_new(path, args.force)?;
+    }
+    Ok(files)
 }
 
 /// `train.py:build` or `package.module:build`.

@@ -3,10 +3,11 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use habitat_base::units::TimeUnit;
-use habitat_planning::plan::{Accept, Confidence, Objective, ShardingChoice};
+use habitat_planning::plan::{Accept, Confidence, LayoutChoice, Objective, ShardingChoice};
 use habitat_planning::pricing::Tier;
 use habitat_prediction::{Host, MethodChoice, Mode, Precision, WaveForm};
 use habitat_screens::action::Screen;
+use habitat_step::decoder::Recompute;
 use habitat_step::profile::Sample;
 use habitat_step::profile::breakdown::GroupBy;
 
@@ -64,7 +65,7 @@ macro_rules! described {
     };
 }
 
-named!(GroupBy, Mode, Tier, TimeUnit);
+named!(GroupBy, Mode, Recompute, Tier, TimeUnit);
 
 impl Choice for Sample {
     fn all() -> &'static [Self] {
@@ -98,6 +99,10 @@ described!(Objective {
 described!(Confidence {
     Expected "expected" "The expected time meets the deadline",
     High "high" "The upper end of the range meets the deadline"
+});
+described!(LayoutChoice {
+    Auto "auto" "the fastest layout within memory, for models that no single GPU holds",
+    Given "given" "only the given degrees"
 });
 described!(ShardingChoice {
     None "none" "Full copy on each GPU",

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use habitat_base::units::{Bytes, Hours, KilogramsCo2e, Samples, Usd, UsdPerHour, most};
 use habitat_planning::deadline::{Deadline, deadline};
-use habitat_planning::plan::{Accept, Confidence, Data, Goal, Objective, Quota, ShardingChoice, Work};
+use habitat_planning::plan::{Accept, Confidence, Data, Goal, LayoutChoice, Objective, Quota, ShardingChoice, Work};
 use habitat_planning::pricing::Tier;
 use habitat_planning::values;
 
@@ -133,6 +133,10 @@ pub struct Wish {
     /// Pipeline stages; --global-batch sets the number of micro-batches.
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
     pub pipeline_parallel: Option<u32>,
+    /// Search the fastest layout of a model that no single GPU holds (auto, unless a degree is given), or only the given
+    /// degrees.
+    #[arg(long, value_parser = choice::<LayoutChoice>(), help_heading = "Offers")]
+    pub layout: Option<LayoutChoice>,
     /// Include GPUs on which it is unknown whether the step fits in memory.
     #[arg(long, help_heading = "Offers")]
     pub allow_unknown_memory: bool,
@@ -234,6 +238,7 @@ impl Wish {
             ("max_gpus", self.max_gpus.is_some()),
             ("tensor_parallel", self.tensor_parallel.is_some()),
             ("pipeline_parallel", self.pipeline_parallel.is_some()),
+            ("layout", self.layout.is_some()),
             ("min_vcpus", self.min_vcpus.is_some()),
             ("min_host_memory", self.min_host_memory.is_some()),
             ("data_gb", self.data_gb.is_some()),
@@ -355,6 +360,7 @@ impl Wish {
         set(&mut goal.sharding, self.sharding.as_ref());
         set(&mut goal.model_parallel.tensor, self.tensor_parallel.as_ref());
         set(&mut goal.model_parallel.pipeline, self.pipeline_parallel.as_ref());
+        set(&mut goal.layout, self.layout.as_ref());
         goal.data = self.data().or(goal.data.take());
         let limits = &mut goal.limits;
         set(&mut limits.tiers, self.tiers.as_ref());

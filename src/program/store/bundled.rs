@@ -9,6 +9,7 @@ use habitat_prediction::efficiency::Efficiency;
 use habitat_prediction::kernelwise::KernelWise;
 use habitat_prediction::learned::Models;
 use habitat_step::catalog::{GpuSpec, Layer};
+use habitat_step::decoder::Known;
 use habitat_step::profile::{Profile, Sample};
 
 static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
@@ -108,6 +109,11 @@ pub fn sample(sample: Sample) -> Profile {
     };
     let json = super::files::decompress(bytes).expect("the shipped profile is checked by a test");
     Profile::from_json(&json).expect("the shipped profile is checked by a test").0
+}
+
+/// Dimensions of public language models.
+pub const fn decoders() -> Known {
+    Known::new(habitat_models::DECODERS)
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ struct ProbeHead {
     version: u32,
 }
 
-/// Parses a plan of version 2 to 4.
+/// Parses a plan of version 2 to 5.
 ///
 /// # Errors
 /// [`PlanFileError`] for another format or version, or if a field is missing or invalid.

@@ -7,7 +7,7 @@ use std::path::Path;
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::predict::rate::Rates;
-use habitat_tui::predict::scale::{Layout, Link, scaled_step, scaling_factor};
+use habitat_tui::predict::scale::{Layout, Link, MicroBatch, optimizer_step, scaling_factor};
 use habitat_tui::predict::{Estimate, GpuFacts, Method};
 use habitat_tui::profile::Workload;
 use habitat_tui::store::{Limit, read_text};
@@ -91,7 +91,9 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Evaluation, Cli
                 groups.add(&group, method, predicted, 1.0 / pair.on_several.get(), &label);
             };
             let scaled = |factor| -> Result<Predicted, CliError> {
-                let scaled = scaled_step(&single, &pair.gpu, &Layout::one_machine(pair.gpus), &pair.workload, factor);
+                let one = MicroBatch { step: &single, update: Micros::ZERO, batch: None, model: None };
+                let layout = Layout::one_machine(pair.gpus);
+                let scaled = optimizer_step(&one, &pair.gpu, &layout, &pair.workload, factor, 1);
                 let range = scaled.map_err(CliError::other)?.step.range;
                 let ends = [1.0 / range.high.get(), 1.0 / range.low.get()];
                 Ok(Predicted { mid: 1.0 / range.mid.get(), range: Some(ends) })

@@ -74,7 +74,7 @@ pub struct PlanArgs {
     pub black_box: BlackBoxArgs,
     /// Price the plan in this file again, and show changes.
     ///
-    /// TOML, version 2 to 4; uses today's prices and predictions. The recorded step is the one that the plan names, or
+    /// TOML, version 2 to 5; uses today's prices and predictions. The recorded step is the one that the plan names, or
     /// FILE.
     #[arg(
         long,
@@ -180,7 +180,7 @@ pub struct PlanJobsArgs {
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The plan (TOML, version 2 to 4).
+    /// The plan (TOML, version 2 to 5).
     pub plan: PathBuf,
     /// The actual run: a step recorded in it, the file from `run --json FILE`, a file with its hours and cost
     /// (habitat-run JSON), or a step and one of these.

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use super::WorkloadArgs;
 use habitat_planning::values;
 use habitat_prediction::Precision;
+use habitat_step::decoder::Recompute;
 
 /// Arguments of `env`.
 ///
@@ -142,8 +143,15 @@ pub struct ImportArgs {
 #[derive(Debug, Args)]
 pub struct TraceShapesArgs {
     /// The function: train.py:build, or package.module:build.
-    #[arg(value_name = "PLACE:FUNCTION")]
-    pub target: String,
+    #[arg(value_name = "PLACE:FUNCTION", required_unless_present = "config")]
+    pub target: Option<String>,
+    /// Make the step of a language model from its dimensions instead, without Python: a config.json of Hugging Face, or
+    /// a name such as llama3-8b.
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["target", "arguments", "python"])]
+    pub config: Option<String>,
+    /// With --config: what the backward pass computes again to keep fewer activations.
+    #[arg(long, value_parser = choice::<Recompute>(), default_value = "none", requires = "config")]
+    pub recompute: Recompute,
     /// Batch sizes to call it with (16,32,64); one profile each.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::batch_size)]
     pub batch_sizes: Vec<u64>,

@@ -1,0 +1,212 @@
+use super::*;
+use crate::method::Method;
+use crate::scale::{Link, ModelParallel, Network};
+use habitat_base::units::{Bytes, GpuSlug};
+use habitat_step::catalog::Vendor;
+use habitat_step::profile::Mode;
+use proptest::prelude::*;
+
+fn gpu() -> GpuFacts {
+    GpuFacts {
+        slug: GpuSlug::new("h100-sxm5-80gb").unwrap(),
+        name: "H100".into(),
+        vendor: Vendor::Nvidia,
+        architecture: "Hopper".into(),
+        memory: Bytes::known(80e9),
+        link: Link::Switched,
+        fabric: Fabric::typical(Link::Switched),
+        power: None,
+        doubtful: false,
+    }
+}
+
+fn workload() -> Workload {
+    Workload {
+        name: "w".into(),
+        mode: Mode::Training,
+        batch_size: Some(1),
+        micro_batches: None,
+        sequence_length: None,
+        precision: None,
+        parameter_count: Some(100_000_000),
+    }
+}
+
+/// 8 layers; 0.8 of the step is divided, 0.1 runs on every GPU, and 0.1 is the update.
+fn model() -> TransformerStep {
+    TransformerStep {
+        layers: 8,
+        heads: 16,
+        batch_size: Some(1),
+        activations: Bytes::known(1e6),
+        reduced: Bytes::known(37e6),
+        recomputes: false,
+        divided: 0.8,
+        update: 0.1,
+        outside: 0.09,
+        host: Micros::ZERO,
+    }
+}
+
+fn step() -> Estimate {
+    Estimate::with_band(Micros::known(1e6), 0.0, Method::Roofline)
+}
+
+fn layout(tensor: u32, pipeline: u32, machines: u32) -> Layout {
+    let parallel = ModelParallel { tensor, pipeline, ..ModelParallel::NONE };
+    Layout { machines, gpus: 8, network: Network::Rate(3200.0), sharding: Sharding::None, parallel }
+}
+
+fn one<'a>(step: &'a Estimate, model: Option<&'a TransformerStep>) -> MicroBatch<'a> {
+    MicroBatch { step, update: Micros::ZERO, batch: Some(1), model }
+}
+
+/// Expected end of a layout's range, with programs that add nothing to their operators.
+fn with(layout: &Layout, batches: u64, check: impl Fn(&Replica<'_>, &End)) {
+    let (step, model, gpu) = (step(), model(), gpu());
+    let of = Replica::new(&one(&step, Some(&model)), &gpu, layout, &workload(), batches).unwrap();
+    let end = End { program: 1.0, ..of.expected() };
+    check(&of, &end);
+}
+
+fn is(found: Micros, expected: f64) {
+    assert!((found.get() / expected - 1.0).abs() < 1e-9, "{} µs, not {expected}", found.get());
+}
+
+/// 8 micro-batches on 4 stages take (8 + 3)/4 steps of 0.9 s without the update, each with 2 MB passed on at 330 GB/s,
+/// and a quarter of the update. Two chunks of layers halve the bubble and pass on twice as much.
+#[test]
+fn the_bubble_of_stages_by_hand() {
+    let mut four = layout(1, 4, 1);
+    four.gpus = 4;
+    with(&four, 8, |of, end| is(of.time(end), 11.0 * (0.9e6 / 4.0 + 2e6 / 330e9 * 1e6) + 0.1e6 / 4.0));
+    four.parallel.chunks = 2;
+    with(&four, 8, |of, end| is(of.time(end), 9.5 * (0.9e6 / 4.0 + 4e6 / 330e9 * 1e6) + 0.1e6 / 4.0));
+    // A single micro-batch gains nothing from chunks.
+    with(&four, 1, |of, end| is(of.time(end), 4.0 * (0.9e6 / 4.0 + 4e6 / 330e9 * 1e6) + 0.1e6 / 4.0));
+    // The last of 3 stages has 3 of 8 layers, and the whole tenth outside them.
+    with(&Layout { gpus: 3, ..layout(1, 3, 1) }, 1, |of, _| {
+        assert!((of.uneven() - (0.375 * 0.9 + 0.1) * 3.0).abs() < 1e-12);
+    });
+}
+
+/// 4 GPUs divide products and the rest; 17 times in each of 8 layers a quarter of 1 MB goes to three others.
+#[test]
+fn the_collectives_of_layers_by_hand() {
+    let four = Layout { gpus: 4, ..layout(4, 1, 1) };
+    let once = 35.0 + 0.75 * 1e6 / (355e9 * 0.87) * 1e6;
+    with(&four, 1, |of, end| {
+        is(of.reduced(end), 8.0 * 9.0 * once);
+        is(of.computed(end), 0.8e6 * (1.0 + 2.0 * NARROWER) / 4.0 + 0.1e6 / 4.0);
+        is(of.time(end), of.computed(end).get() + of.reduced(end).get() + 0.1e6 / 4.0);
+        let whole = End { is_sequence_parallel: false, ..*end };
+        is(of.computed(&whole), 0.8e6 * (1.0 + 2.0 * NARROWER) / 4.0 + 0.1e6);
+        is(of.reduced(&whole), 8.0 * 4.0 * (65.0 + 1.5 * 1e6 / (470e9 * 0.87) * 1e6));
+    });
+}
+
+/// GPUs with the same layers: with 8-way tensor parallel one in each machine, without it all of a machine.
+#[test]
+fn gradients_meet_among_replicas() {
+    let of = |tensor, pipeline, machines| {
+        let mut found = None;
+        let layout = layout(tensor, pipeline, machines);
+        let (step, model, gpu) = (step(), model(), gpu());
+        let of = Replica::new(&one(&step, Some(&model)), &gpu, &layout, &workload(), 1).unwrap();
+        found.get_or_insert((of.of_peers().inside, of.of_peers().machines));
+        found.unwrap()
+    };
+    assert_eq!(of(8, 2, 4), (1, 2));
+    assert_eq!(of(8, 1, 4), (1, 4));
+    assert_eq!(of(2, 2, 2), (4, 1));
+    assert_eq!(of(1, 1, 2), (8, 2));
+}
+
+/// 20 GB of weights gathered twice and scattered once by 8 GPUs at 355 GB/s, in 8 parts: behind a forward pass of
+/// 0.3 s and a backward pass of 0.6 s only the first and the last part remain. Gradients in 32 bits are twice that.
+#[test]
+fn traffic_of_divided_state_by_hand() {
+    let work = Workload { parameter_count: Some(10_000_000_000), precision: Some(Precision::Bf16), ..workload() };
+    let (step, model, gpu) = (step(), model(), gpu());
+    let exposed = |sharding| {
+        let layout = Layout { sharding, ..layout(1, 1, 1) };
+        let of = Replica::new(&one(&step, Some(&model)), &gpu, &layout, &work, 1).unwrap();
+        let end = End { program: 1.0, ..of.expected() };
+        of.exposed(&end)
+    };
+    let pass = |gigabytes: f64, parts: f64| gigabytes * 1e9 * 0.875 / 355e9 * 1e6 + 35.0 * parts;
+    let full = exposed(Sharding::Zero3);
+    is(full.each, 2.0 * pass(20.0, 8.0) / 8.0);
+    assert_eq!(full.once, Micros::ZERO);
+    is(exposed(Sharding::Zero1).once, (pass(20.0, 1.0) + pass(40.0, 1.0)) / 8.0);
+}
+
+#[test]
+fn the_layout_is_named() {
+    let of = |layout: &Layout, batches| {
+        optimizer_step(&one(&step(), Some(&model())), &gpu(), layout, &workload(), None, batches)
+    };
+    let why = of(&layout(8, 2, 4), 16).unwrap().why;
+    let begin = "2 replicas of 8-way tensor parallel × 2 pipeline stages, 16 micro-batches: 6 % bubble, ";
+    assert!(why.starts_with(begin) && why.contains("of all-reduce not hidden"), "{why}");
+    let mut divided = layout(2, 1, 1);
+    divided.parallel.context = 4;
+    let why = of(&divided, 1).unwrap().why;
+    assert!(why.starts_with("1 replica of 2-way tensor parallel × 4-way context parallel, 1 micro-batch: "), "{why}");
+    assert!(why.contains("ring attention"), "{why}");
+}
+
+#[test]
+fn what_cannot_be_divided_so_is_refused() {
+    let of = |layout: Layout, model| optimizer_step(&one(&step(), model), &gpu(), &layout, &workload(), None, 1);
+    let (known, error) = (Some(&model()), |found: Result<ScaledStep, ScaleError>| found.unwrap_err());
+    assert_eq!(error(of(layout(2, 1, 1), None)), ScaleError::NoLayers);
+    assert_eq!(error(of(layout(16, 1, 2), known)), ScaleError::TensorOfMachine { tensor: 16, gpus: 8 });
+    assert_eq!(error(of(layout(4, 3, 2), known)), ScaleError::Replicas { gpus: 16, replica: 12, times: 3 });
+    assert_eq!(error(of(layout(1, 16, 2), known)), ScaleError::Stages { stages: 16, layers: 8 });
+    let heads = TransformerStep { heads: 12, ..model() };
+    assert_eq!(error(of(layout(8, 1, 1), Some(&heads))), ScaleError::Heads { tensor: 8, heads: 12 });
+}
+
+/// Between networks whose gradients DDP sends and models with the traffic of collectives lies no jump.
+#[test]
+fn steps_grow_evenly_with_the_parameters() {
+    let of = |count: f64| {
+        let work = Workload { parameter_count: Some(count as u64), ..workload() };
+        optimizer_step(&one(&step(), Some(&model())), &gpu(), &layout(1, 1, 1), &work, None, 1).unwrap()
+    };
+    for count in FITTED_PARAMETERS {
+        let [below, above] = [0.999, 1.001].map(|factor| of(count * factor).step.range.mid.get());
+        assert!((above / below - 1.0).abs() < 0.01, "{count:e}: {below} {above}");
+    }
+}
+
+proptest! {
+    /// A small network on each GPU is unaffected by its layers.
+    #[test]
+    fn a_whole_model_on_each_gpu_is_as_before(
+        machines in 1..5u32, batches in 1..9u64, millis in 1.0..1e5f64, is_known: bool,
+    ) {
+        let step = Estimate::with_band(Micros::known(millis * 1e3), 0.2, Method::Roofline);
+        let (model, layout) = (model(), layout(1, 1, machines));
+        let one = one(&step, is_known.then_some(&model));
+        let now = optimizer_step(&one, &gpu(), &layout, &workload(), None, batches);
+        let scaled = scaled_step(&step, &gpu(), &layout, &workload(), None).unwrap();
+        let before = scaled.accumulated(&one, batches);
+        prop_assert_eq!(now.unwrap(), before);
+    }
+
+    /// The ends enclose the middle for any layout, also if stages pass much over a slow link.
+    #[test]
+    fn ends_lie_around_the_middle(
+        tensor in 0..4u32, pipeline in 1..9u32, batches in 1..33u64, millis in 1.0..1e5f64, bytes in 1e6..1e10f64,
+        sharding in 0..4usize,
+    ) {
+        let model = TransformerStep { activations: Bytes::known(bytes), ..model() };
+        let step = Estimate::with_band(Micros::known(millis * 1e3), 0.2, Method::Roofline);
+        let layout = Layout { sharding: Sharding::ALL[sharding], ..layout(1 << tensor, pipeline, pipeline) };
+        let of = optimizer_step(&one(&step, Some(&model)), &gpu(), &layout, &workload(), None, batches);
+        let Range { low, mid, high } = of.unwrap().step.range.map(Micros::get);
+        prop_assert!(low > 0.0 && low <= mid && mid <= high, "{low} {mid} {high}");
+    }
+}

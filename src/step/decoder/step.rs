@@ -1,0 +1,472 @@
+//! Operations and memory of a decoder's training step.
+
+use std::collections::BTreeMap;
+
+use super::{Decoder, Experts, Recompute, StepOf};
+use crate::op_list::TRACED;
+use crate::profile::tensors::{Access, OUTPUT_DTYPES, note_dtypes};
+use crate::profile::{
+    Attribute, DType, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError, Recording, Shape,
+    Step, TRACE_OF_SHAPES, Working, Workload,
+};
+use habitat_base::units::Bytes;
+
+/// Bytes per parameter: 16-bit weights, 32-bit gradients, and Adam's two moments with a 32-bit copy of the weights
+/// (Rajbhandari et al. 2020, section 3.1, with the gradients that Megatron-LM adds up in 32 bits).
+const STATE_BYTES: [f64; 3] = [2.0, 4.0, 12.0];
+
+/// Operations under construction, in the order of a step.
+struct Made<'a> {
+    of: &'a Decoder,
+    step: StepOf,
+    operations: Vec<Operation>,
+    phase: Phase,
+}
+
+/// One matrix of weights between tokens.
+#[derive(Debug, Clone, Copy)]
+struct Linear {
+    rows: u64,
+    reduction: u64,
+    columns: u64,
+}
+
+impl Decoder {
+    /// One training step: forward and backward pass of a micro-batch, and the update of all weights, in BF16.
+    ///
+    /// # Errors
+    /// [`ProfileError`] for sizes beyond the limits of a profile.
+    pub fn profile(&self, step: StepOf) -> Result<Profile, ProfileError> {
+        let mut made = Made { of: self, step, operations: Vec::new(), phase: Phase::Forward };
+        made.forward();
+        made.backward();
+        made.update();
+        let count = self.parameters()[0];
+        let workload = Workload {
+            name: self.name.clone(),
+            mode: Mode::Training,
+            batch_size: Some(step.batch),
+            micro_batches: None,
+            sequence_length: Some(step.length),
+            precision: Some(Precision::Bf16),
+            parameter_count: Some(count),
+        };
+        let memory = self.memory(step, count as f64);
+        let whole = Step { peak_memory_bytes: Some(memory.total()), memory: Some(memory), ..Step::default() };
+        let mut profile = Profile::new(workload, None, Some(whole), made.operations)?;
+        let repeated = match step.recompute {
+            Recompute::None => "no activation recomputed",
+            Recompute::Selective => "attention recomputed",
+            Recompute::Full => "whole layers recomputed",
+        };
+        let notes = vec![
+            TRACED.to_owned(),
+            format!(
+                "made from the model's dimensions, not from its code: Adam with 32-bit copies of 16-bit weights, {repeated}"
+            ),
+        ];
+        let source = format!("{TRACE_OF_SHAPES}, from dimensions");
+        profile.recording =
+            Some(Recording { source, step_marks: None, ranks: None, joined_share: None, tf32_known: false, notes });
+        Ok(profile)
+    }
+
+    /// Memory of state, activations and temporaries: what the backward pass of each operation reads.
+    fn memory(&self, step: StepOf, parameters: f64) -> Memory {
+        let (tokens, width) = ((step.batch * step.length) as f64, self.width as f64);
+        let projected = (self.heads * self.head_size + self.kv_heads * (self.head_size + self.value_size)) as f64;
+        let mixed = (self.heads * self.value_size) as f64;
+        let pairs = if step.is_fused { 0.0 } else { (step.batch * self.heads) as f64 * (step.length as f64).powi(2) };
+        let attention = 2.0 * tokens * (projected + mixed);
+        // Inputs of both norms and both products behind them, then attention and the inner layer.
+        let whole = |inner: f64| {
+            2.0 * tokens * (4.0 * width + (self.halves() + 1) as f64 * inner)
+                + if step.recompute == Recompute::Selective { attention } else { attention + 5.0 * pairs }
+        };
+        let inner = |experts: Experts| (experts.chosen * experts.inner + experts.shared) as f64;
+        let dense = whole(self.inner as f64);
+        let (mut all, mut largest) = (f64::from(self.layers) * dense, dense);
+        if let Some(experts) = self.experts {
+            let sparse = whole(inner(experts)) + 2.0 * tokens * width * experts.chosen as f64 * 2.0;
+            let before = f64::from(experts.dense_layers);
+            all = before * dense + (f64::from(self.layers) - before) * sparse;
+            largest = sparse.max(if before > 0.0 { dense } else { 0.0 });
+        }
+        if step.recompute == Recompute::Full {
+            all = f64::from(self.layers) * 2.0 * tokens * width + largest;
+        }
+        // Logits in 16 and in 32 bits, and their gradients.
+        let logits = tokens * self.vocabulary as f64;
+        let temporary = Bytes::known(if step.is_compiled { 2.0 } else { 6.0 } * logits);
+        let activations = Bytes::known(all + 2.0 * logits + 4.0 * tokens * width);
+        let [weights, gradients, optimizer] = STATE_BYTES.map(|bytes| Bytes::known(bytes * parameters));
+        Memory {
+            source: MemorySource::Computed,
+            parameters: weights,
+            gradients,
+            optimizer_state: optimizer,
+            activations,
+            temporary,
+            working: Some(Working { gradients, activations, temporary }),
+        }
+    }
+}
+
+impl Made<'_> {
+    fn tokens(&self) -> u64 {
+        self.step.batch * self.step.length
+    }
+
+    /// Layers with and without experts.
+    fn parts(&self) -> Vec<(u32, Option<Experts>)> {
+        let Some(experts) = self.of.experts else { return vec![(self.of.layers, None)] };
+        let both = [(experts.dense_layers, None), (self.of.layers - experts.dense_layers, Some(experts))];
+        both.into_iter().filter(|(count, _)| *count > 0).collect()
+    }
+
+    fn add(&mut self, count: u32, module: &str, name: &str, inputs: Vec<Shape>, outputs: Vec<Shape>) -> &mut Operation {
+        self.operations.push(Operation {
+            name: name.to_owned(),
+            module: (!module.is_empty()).then(|| module.to_owned()),
+            phase: self.phase,
+            count,
+            inputs,
+            outputs,
+            dtype: Some(DType::Bfloat16),
+            attributes: BTreeMap::new(),
+            device_time: None,
+            kernels: Vec::new(),
+        });
+        let last = self.operations.len() - 1;
+        &mut self.operations[last]
+    }
+
+    /// Element-wise operations that read and write as many elements; launched as one, or as `names`.
+    fn elementwise(&mut self, count: u32, module: &str, [read, written]: [u64; 2], names: &[(&str, Shape)]) {
+        if self.step.is_compiled {
+            self.add(count, module, "triton_poi_fused", vec![vec![read]], vec![vec![written]]);
+            return;
+        }
+        for (name, shape) in names {
+            let inputs = if matches!(*name, "add" | "mul" | "gelu_backward" | "silu_backward") { 2 } else { 1 };
+            self.add(count, module, &format!("aten::{name}"), vec![shape.clone(); inputs], vec![shape.clone()]);
+        }
+    }
+
+    fn product(&mut self, count: u32, module: &str, [rows, reduction, columns]: [u64; 3], access: Option<Access>) {
+        let made = self.add(
+            count,
+            module,
+            "aten::mm",
+            vec![vec![rows, reduction], vec![reduction, columns]],
+            vec![vec![rows, columns]],
+        );
+        if let Some(access) = access {
+            access.note(&mut made.attributes);
+        }
+    }
+
+    fn batched(&mut self, count: u32, module: &str, batch: u64, [rows, reduction, columns]: [u64; 3]) {
+        let inputs = vec![vec![batch, rows, reduction], vec![batch, reduction, columns]];
+        self.add(count, module, "aten::bmm", inputs, vec![vec![batch, rows, columns]]);
+    }
+
+    /// Forward pass of a linear layer.
+    fn linear(&mut self, count: u32, module: &str, of: Linear) {
+        self.product(count, module, [of.rows, of.reduction, of.columns], Some(Access::Transposed));
+    }
+
+    /// Its backward pass: gradients of the weights, then of its input.
+    fn linear_backward(&mut self, count: u32, module: &str, of: Linear) {
+        self.product(count, module, [of.columns, of.rows, of.reduction], Some(Access::Transposed));
+        self.product(count, module, [of.rows, of.columns, of.reduction], None);
+    }
+
+    fn of_layers(module: &str) -> String {
+        format!("layers.*.{module}")
+    }
+
+    /// Products of a layer's attention: towards queries, keys and values, and behind attention.
+    fn projections(&self) -> Vec<Linear> {
+        let rows = self.tokens();
+        self.of.projections().into_iter().map(|[reduction, columns]| Linear { rows, reduction, columns }).collect()
+    }
+
+    fn output(&self) -> Linear {
+        Linear { rows: self.tokens(), reduction: self.of.heads * self.of.value_size, columns: self.of.width }
+    }
+
+    fn inner(&self, inner: u64) -> [Linear; 2] {
+        let rows = self.tokens();
+        [
+            Linear { rows, reduction: self.of.width, columns: inner * self.of.halves() },
+            Linear { rows, reduction: inner, columns: self.of.width },
+        ]
+    }
+
+    /// Norm of the residual stream after it received the last result.
+    fn norm(&mut self, count: u32, module: &str) {
+        let (elements, shape) = (self.tokens() * self.of.width, self.stream());
+        if self.step.is_compiled {
+            self.elementwise(count, module, [2 * elements, 2 * elements], &[]);
+            return;
+        }
+        self.elementwise(count, module, [0, 0], &[("add", shape.clone())]);
+        self.normalise(count, module, "aten::native_layer_norm", shape);
+    }
+
+    fn normalise(&mut self, count: u32, module: &str, name: &str, shape: Shape) {
+        let weights = vec![self.of.width];
+        let rows = vec![self.step.batch, self.step.length, 1];
+        let is_backward = name.ends_with("backward");
+        let (inputs, outputs) = if is_backward {
+            let inputs = vec![shape.clone(), shape.clone(), rows.clone(), rows, weights.clone(), weights.clone()];
+            (inputs, vec![shape, weights.clone(), weights])
+        } else {
+            (vec![shape.clone(), weights.clone(), weights], vec![shape, rows.clone(), rows])
+        };
+        self.add(count, module, name, inputs, outputs);
+    }
+
+    fn norm_backward(&mut self, count: u32, module: &str) {
+        let (elements, shape) = (self.tokens() * self.of.width, self.stream());
+        if self.step.is_compiled {
+            self.elementwise(count, module, [4 * elements, elements], &[]);
+            self.elementwise(count, module, [elements, self.of.width], &[]);
+            return;
+        }
+        self.normalise(count, module, "aten::native_layer_norm_backward", shape.clone());
+        self.elementwise(count, module, [0, 0], &[("add", shape)]);
+    }
+
+    fn stream(&self) -> Shape {
+        vec![self.step.batch, self.step.length, self.of.width]
+    }
+
+    /// Shapes of queries, keys and values.
+    fn heads(&self) -> [Shape; 3] {
+        let of = |heads, size| vec![self.step.batch, heads, self.step.length, size];
+        let kv = if self.of.latent.is_some() { self.of.heads } else { self.of.kv_heads };
+        [of(self.of.heads, self.of.head_size), of(kv, self.of.head_size), of(kv, self.of.value_size)]
+    }
+
+    /// Rotation of queries and keys, there or back.
+    fn rotation(&mut self, count: u32, module: &str) {
+        let [queries, keys, _] = self.heads();
+        let elements = queries.iter().product::<u64>() + keys.iter().product::<u64>();
+        self.elementwise(count, module, [elements, elements], &[("mul", queries.clone()), ("add", queries)]);
+    }
+
+    fn attention(&mut self, count: u32, module: &str) {
+        let [queries, keys, values] = self.heads();
+        let (batch, length) = (self.step.batch, self.step.length);
+        let result = vec![batch, self.of.heads, length, self.of.value_size];
+        if self.step.is_fused {
+            let outputs = vec![result, vec![batch, self.of.heads, length]];
+            let inputs = vec![queries, keys, values];
+            let made = self.add(count, module, "aten::_scaled_dot_product_flash_attention", inputs, outputs);
+            made.attributes.insert("is_causal".to_owned(), Attribute::Bool(true));
+            return;
+        }
+        let (folded, pairs) = (batch * self.of.heads, vec![batch, self.of.heads, length, length]);
+        let (size, value) = (self.of.head_size, self.of.value_size);
+        self.batched(count, module, folded, [length, size, length]);
+        self.batched(count, module, folded, [length, length, value]);
+        self.add(count, module, "aten::_softmax", vec![pairs.clone()], vec![pairs]);
+    }
+
+    fn attention_backward(&mut self, count: u32, module: &str) {
+        let [queries, keys, values] = self.heads();
+        let (batch, length) = (self.step.batch, self.step.length);
+        let result = vec![batch, self.of.heads, length, self.of.value_size];
+        if self.step.is_fused {
+            let sums = vec![batch, self.of.heads, length];
+            let inputs = vec![result.clone(), queries.clone(), keys.clone(), values.clone(), result, sums];
+            let name = "aten::_scaled_dot_product_flash_attention_backward";
+            let made = self.add(count, module, name, inputs, vec![queries, keys, values]);
+            made.attributes.insert("is_causal".to_owned(), Attribute::Bool(true));
+            return;
+        }
+        let (folded, pairs) = (batch * self.of.heads, vec![batch, self.of.heads, length, length]);
+        let (size, value) = (self.of.head_size, self.of.value_size);
+        for sizes in [[length, value, length], [length, length, value], [length, length, size], [length, length, size]]
+        {
+            self.batched(count, module, folded, sizes);
+        }
+        self.add(count, module, "aten::_softmax_backward_data", vec![pairs.clone(), pairs.clone()], vec![pairs]);
+    }
+
+    fn activation(&mut self, count: u32, module: &str, elements: u64, is_backward: bool) {
+        let halves = self.of.halves();
+        let shape = vec![elements];
+        let name = match (self.of.is_gated, is_backward) {
+            (true, false) => "silu",
+            (true, true) => "silu_backward",
+            (false, false) => "gelu",
+            (false, true) => "gelu_backward",
+        };
+        let moved =
+            if is_backward { [(halves + 1) * elements, halves * elements] } else { [halves * elements, elements] };
+        let gate: &[&str] = if self.of.is_gated { if is_backward { &["mul", "mul"] } else { &["mul"] } } else { &[] };
+        let names: Vec<(&str, Shape)> =
+            std::iter::once(name).chain(gate.iter().copied()).map(|name| (name, shape.clone())).collect();
+        self.elementwise(count, module, moved, &names);
+    }
+
+    /// Inner layer of every token.
+    fn dense(&mut self, count: u32, module: &str, inner: u64) {
+        let [up, down] = self.inner(inner);
+        self.linear(count, module, up);
+        self.activation(count, module, self.tokens() * inner, false);
+        self.linear(count, module, down);
+    }
+
+    fn dense_backward(&mut self, count: u32, module: &str, inner: u64) {
+        let [up, down] = self.inner(inner);
+        self.linear_backward(count, module, down);
+        self.activation(count, module, self.tokens() * inner, true);
+        self.linear_backward(count, module, up);
+    }
+
+    /// Products of the experts, batched: tokens are evenly spread over them.
+    fn experts(&mut self, count: u32, experts: Experts, is_backward: bool) {
+        let module = &Self::of_layers("experts");
+        let visits = self.tokens() * experts.chosen;
+        let rows = visits.div_ceil(experts.count).max(1);
+        let router = Linear { rows: self.tokens(), reduction: self.of.width, columns: experts.count };
+        let [up, down] = self.inner(experts.inner);
+        let moved = [visits * self.of.width, visits * self.of.width];
+        let spread = [("index", vec![visits, self.of.width])];
+        let multiply = |made: &mut Self, sizes| made.batched(count, module, experts.count, sizes);
+        self.elementwise(count, module, moved, &spread);
+        if is_backward {
+            multiply(self, [down.columns, rows, down.reduction]);
+            multiply(self, [rows, down.columns, down.reduction]);
+            self.activation(count, module, visits * experts.inner, true);
+            multiply(self, [up.columns, rows, up.reduction]);
+            multiply(self, [rows, up.columns, up.reduction]);
+            self.linear_backward(count, module, router);
+        } else {
+            self.linear(count, module, router);
+            multiply(self, [rows, up.reduction, up.columns]);
+            self.activation(count, module, visits * experts.inner, false);
+            multiply(self, [rows, down.reduction, down.columns]);
+        }
+        self.elementwise(count, module, moved, &spread);
+        if experts.shared > 0 {
+            let module = &Self::of_layers("shared_experts");
+            if is_backward {
+                self.dense_backward(count, module, experts.shared);
+            } else {
+                self.dense(count, module, experts.shared);
+            }
+        }
+    }
+
+    fn layers(&mut self) {
+        for (count, experts) in self.parts() {
+            let [norm, attention, behind, inner] =
+                ["input_norm", "attention", "inner_norm", "inner"].map(Self::of_layers);
+            self.norm(count, &norm);
+            for linear in self.projections() {
+                self.linear(count, &attention, linear);
+            }
+            self.rotation(count, &attention);
+            self.attention(count, &attention);
+            let output = self.output();
+            self.linear(count, &attention, output);
+            self.norm(count, &behind);
+            match experts {
+                Some(experts) => self.experts(count, experts, false),
+                None => self.dense(count, &inner, self.of.inner),
+            }
+        }
+    }
+
+    fn forward(&mut self) {
+        let (tokens, table) = (vec![self.step.batch, self.step.length], vec![self.of.vocabulary, self.of.width]);
+        let stream = self.stream();
+        self.add(1, "embedding", "aten::embedding", vec![table, tokens], vec![stream]);
+        self.layers();
+        self.norm(1, "norm");
+        let head = self.head();
+        self.linear(1, "head", head);
+        let logits = vec![head.rows, head.columns];
+        if self.step.is_compiled {
+            self.add(1, "loss", "triton_poi_fused", vec![vec![head.rows * head.columns]], vec![vec![2]]);
+            return;
+        }
+        let wide = [(&logits, Some(&DType::Float32))];
+        let made = self.add(1, "loss", "aten::_to_copy", vec![logits.clone()], vec![logits.clone()]);
+        note_dtypes(&mut made.attributes, OUTPUT_DTYPES, Some(&DType::Bfloat16), wide.into_iter());
+        self.add(1, "loss", "aten::_log_softmax", vec![logits.clone()], vec![logits]).dtype = Some(DType::Float32);
+    }
+
+    fn head(&self) -> Linear {
+        Linear { rows: self.tokens(), reduction: self.of.width, columns: self.of.vocabulary }
+    }
+
+    fn backward(&mut self) {
+        self.phase = Phase::Backward;
+        let head = self.head();
+        let logits = vec![head.rows, head.columns];
+        let elements = head.rows * head.columns;
+        if self.step.is_compiled {
+            self.add(1, "loss", "triton_poi_fused", vec![vec![2 * elements]], vec![vec![elements]]);
+        } else {
+            let inputs = vec![logits.clone(), logits.clone()];
+            let made = self.add(1, "loss", "aten::_log_softmax_backward_data", inputs, vec![logits.clone()]);
+            made.dtype = Some(DType::Float32);
+            let narrow = [(&logits, Some(&DType::Bfloat16))];
+            let made = self.add(1, "loss", "aten::_to_copy", vec![logits.clone()], vec![logits.clone()]);
+            made.dtype = Some(DType::Float32);
+            note_dtypes(&mut made.attributes, OUTPUT_DTYPES, Some(&DType::Float32), narrow.into_iter());
+        }
+        self.linear_backward(1, "head", head);
+        self.norm_backward(1, "norm");
+        if self.step.recompute == Recompute::Full {
+            self.layers();
+        }
+        for (count, experts) in self.parts().into_iter().rev() {
+            let [norm, attention, behind, inner] =
+                ["input_norm", "attention", "inner_norm", "inner"].map(Self::of_layers);
+            match experts {
+                Some(experts) => self.experts(count, experts, true),
+                None => self.dense_backward(count, &inner, self.of.inner),
+            }
+            self.norm_backward(count, &behind);
+            let output = self.output();
+            self.linear_backward(count, &attention, output);
+            if self.step.recompute == Recompute::Selective {
+                self.attention(count, &attention);
+            }
+            self.attention_backward(count, &attention);
+            self.rotation(count, &attention);
+            for linear in self.projections().into_iter().rev() {
+                self.linear_backward(count, &attention, linear);
+            }
+            self.norm_backward(count, &norm);
+        }
+        let (stream, tokens) = (self.stream(), vec![self.step.batch, self.step.length]);
+        let table = vec![self.of.vocabulary, self.of.width];
+        self.add(1, "embedding", "aten::embedding_dense_backward", vec![stream, tokens], vec![table]);
+    }
+
+    /// Adam on 32-bit weights, which are then copied to 16 bits.
+    fn update(&mut self) {
+        self.phase = Phase::Optimizer;
+        let count = self.of.parameters()[0];
+        let made = self.add(1, "", "aten::_fused_adamw_", vec![vec![count]; 4], Vec::new());
+        made.dtype = Some(DType::Float32);
+        let all = vec![vec![count]];
+        let made = self.add(1, "", "aten::_to_copy", all.clone(), all);
+        made.dtype = Some(DType::Float32);
+        let narrow = vec![count];
+        note_dtypes(
+            &mut made.attributes,
+            OUTPUT_DTYPES,
+            Some(&DType::Float32),
+            [(&narrow, Some(&DType::Bfloat16))].into_iter(),
+        );
+    }
+}

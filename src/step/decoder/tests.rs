@@ -1,0 +1,117 @@
+use super::*;
+use crate::op;
+use crate::profile::{Phase, Profile};
+
+fn llama(layers: u32) -> Decoder {
+    let json = format!(
+        r#"{{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": {layers},
+            "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192}}"#
+    );
+    Decoder::from_config("llama3-8b", json.as_bytes()).unwrap()
+}
+
+fn deepseek() -> Decoder {
+    let json = br#"{"model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432,
+        "moe_intermediate_size": 2048, "num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128,
+        "vocab_size": 129280, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+        "v_head_dim": 128, "n_routed_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1,
+        "first_k_dense_replace": 3}"#;
+    Decoder::from_config("deepseek-v3", json).unwrap()
+}
+
+const STEP: StepOf = StepOf { batch: 1, length: 4096, recompute: Recompute::None, is_fused: true, is_compiled: true };
+
+fn flops(profile: &Profile, phase: Phase) -> f64 {
+    let of = profile.operations.iter().filter(|operation| operation.phase == phase);
+    of.filter_map(|one| Some(op::work(one, None)?.flops.get() * f64::from(one.count))).sum()
+}
+
+/// The parameters of every known model are those that its publisher names, to 1 %.
+#[test]
+fn known_models_have_their_published_parameters() {
+    let known = Known::new(include_str!("../../../models/decoders.toml"));
+    let all = known.all().unwrap();
+    assert!(all.len() > 20);
+    for (name, config) in &all {
+        let found = known.find(name).unwrap().parameters()[0] as f64 / 1e9;
+        let published = config.parameters.unwrap();
+        assert!((found / published - 1.0).abs() < 0.01, "{name}: {found} {published}");
+        assert!(known.find(name).unwrap().longest.is_some(), "{name}");
+    }
+    assert_eq!(known.find("Llama3.1-405B").unwrap().layers, 126);
+    let told = known.find("lama3-8b").unwrap_err().to_string();
+    assert!(told.contains("did you mean llama3-8b?"), "{told}");
+}
+
+/// Published parameter counts: 8.03 and 70.55 billion (Llama 3), 46.7 and 12.9 (Mixtral 8x7B), 671 and 37
+/// (DeepSeek-V3), 124 million (GPT-2; its 0.8 million of positions are left out).
+#[test]
+fn parameters_of_known_models() {
+    let near = |found: u64, expected: f64| assert!((found as f64 / expected - 1.0).abs() < 0.01, "{found} {expected}");
+    near(llama(32).parameters()[0], 8.03e9);
+    let of = |json: &str| Decoder::from_config("m", json.as_bytes()).unwrap().parameters();
+    near(
+        of(r#"{"model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
+            "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 128256}"#)[0],
+        70.55e9,
+    );
+    let mixtral = of(r#"{"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
+        "num_local_experts": 8, "num_experts_per_tok": 2}"#);
+    near(mixtral[0], 46.7e9);
+    near(mixtral[1], 12.9e9);
+    let [all, active] = deepseek().parameters();
+    near(all, 671e9);
+    near(active, 37.5e9);
+    near(of(r#"{"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257}"#)[0], 123.6e6);
+}
+
+/// `trace-shapes` of Llama 3 in Hugging Face's code (4 layers, 4096 tokens, PyTorch 2.15, compiled): 12.0 and 24.3
+/// TFLOP forward and backward, 1.923 billion parameters.
+#[test]
+fn as_many_flops_as_the_traced_code() {
+    for is_compiled in [false, true] {
+        let profile = llama(4).profile(StepOf { is_compiled, ..STEP }).unwrap();
+        assert_eq!(profile.workload.parameter_count, Some(1_923_125_248));
+        let [forward, backward] = [Phase::Forward, Phase::Backward].map(|phase| flops(&profile, phase) / 1e12);
+        assert!((forward - 12.0).abs() < 0.06 && (backward - 24.3).abs() < 0.06, "{forward} {backward}");
+    }
+}
+
+/// 6 FLOPs per active parameter and token, without the embedding's table, and 12·h·s²/2 of attention in each layer.
+#[test]
+fn flops_follow_from_the_parameters_that_a_token_uses() {
+    let decoder = deepseek();
+    let profile = decoder.profile(STEP).unwrap();
+    let found = flops(&profile, Phase::Forward) + flops(&profile, Phase::Backward);
+    let [_, active] = decoder.parameters();
+    let tables = (decoder.vocabulary * decoder.width) as f64;
+    let products = 6.0 * (active as f64 - tables) * 4096.0;
+    let sizes = (decoder.heads * (decoder.head_size + decoder.value_size)) as f64;
+    let attention = 61.0 * 4096.0 * 4096.0 / 2.0 * sizes * (2.0 + 5.0);
+    assert!((found / (products + attention) - 1.0).abs() < 0.03, "{found:e} {:e}", products + attention);
+}
+
+#[test]
+fn recomputing_layers_repeats_their_forward_pass() {
+    let of = |recompute| {
+        let profile = llama(4).profile(StepOf { recompute, ..STEP }).unwrap();
+        (flops(&profile, Phase::Backward), profile.step.unwrap().memory.unwrap().activations.get())
+    };
+    let ((none, most), (selective, fewer), (full, least)) =
+        (of(Recompute::None), of(Recompute::Selective), of(Recompute::Full));
+    let head = 2.0 * 4096.0 * 4096.0 * 128_256.0;
+    let forward = flops(&llama(4).profile(STEP).unwrap(), Phase::Forward);
+    assert!((full - none - (forward - head)).abs() < 1e-3 * forward);
+    assert!(selective > none && selective < full);
+    assert!(most >= fewer && fewer > least, "{most} {fewer} {least}");
+}
+
+#[test]
+fn a_wrong_config_names_its_field() {
+    let of = |json: &str| Decoder::from_config("m", json.as_bytes()).unwrap_err().to_string();
+    assert!(of("[1").contains("one object"));
+    assert!(of(r#"{"model_type": "t5"}"#).contains("trace its code"));
+    assert!(of(r#"{"model_type": "llama", "num_hidden_layers": 0}"#).starts_with("num_hidden_layers: 0 is out"));
+    assert!(of(r#"{"model_type": "llama", "num_hidden_layers": 2}"#).starts_with("hidden_size: missing"));
+}
