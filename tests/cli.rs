@@ -959,3 +959,49 @@ fn the_frontier_without_a_terminal() {
     assert!(bench.ok(&args).lines().count() == points.len() + 1);
     assert!(bench.ok(&[&args[..], &["--csv"]].concat()).starts_with("hours,hours_high,cost_usd,parts"));
 }
+
+/// From a name and from a `config.json` alike: a model that no GPU holds gets a plan with a layout, and the plan can be
+/// made again.
+#[test]
+fn a_language_model_is_planned_from_its_dimensions() {
+    let bench = Bench::new();
+    bench.file(
+        "config.json",
+        r#"{"model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
+            "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 128256}"#,
+    );
+    let made = |config: &str, name: &str| {
+        bench.ok(&["trace-shapes", "--config", config, "--name", "m", "-o", name]);
+        let profile: Value = serde_json::from_slice(&std::fs::read(bench.path(name)).unwrap()).unwrap();
+        assert_eq!(profile["workload"]["parameter_count"], 70_553_706_496_u64);
+        profile["operations"].clone()
+    };
+    assert_eq!(made("llama3-70b", "named.habitat.json"), made("config.json", "own.habitat.json"));
+    let wish = ["--tokens", "1e9", "--global-batch", "512", "--max-machines", "4"];
+    let plan = |more: &[&str]| bench.json(&[&["plan", "named.habitat.json", "--json"], &wish[..], more].concat());
+    let found = plan(&[]);
+    let part = &found["parts"][0];
+    let degree = |key: &str| part[key].as_u64().unwrap_or(1);
+    let gpus = part["gpu_count"].as_u64().unwrap();
+    assert!(degree("tensor_parallel") * degree("pipeline_parallel") > 1 || part["sharding"] != "none", "{part}");
+    assert_eq!(gpus % (degree("tensor_parallel") * degree("pipeline_parallel")), 0, "{part}");
+    assert_eq!(part["global_batch_size"], 512);
+    // Without the search there is none.
+    let output = bench.run(&[&["plan", "named.habitat.json", "--layout", "given"], &wish[..]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    bench.ok(&[&["plan", "named.habitat.json", "-o", "plan.toml"], &wish[..]].concat());
+    assert!(
+        bench.ok(&["plan", "--from", "plan.toml"]).contains("no change"),
+        "{}",
+        bench.ok(&["plan", "--from", "plan.toml"])
+    );
+    for (args, problem) in [
+        (vec!["--config", "lama3-8b"], "did you mean llama3-8b?"),
+        (vec!["--config", "none.json"], "none.json"),
+        (vec!["t.py:f", "--config", "llama3-8b"], "cannot be used with"),
+        (vec!["t.py:f", "--recompute", "full"], "--config"),
+    ] {
+        let told = bench.error(&[&["trace-shapes"], &args[..]].concat());
+        assert!(told.contains(problem), "{told}");
+    }
+}

@@ -42,6 +42,9 @@ pub struct PartJson<'a> {
     /// Chunks of layers on each stage; absent if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_stages: Option<u32>,
+    /// GPUs that share each sequence; absent if sequences are whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_parallel: Option<u32>,
     /// `on-demand`, `spot`, `reserved` or `owned`.
     pub tier: String,
     /// Samples per step on one GPU, or per micro-batch of one replica; absent if unknown.
@@ -159,6 +162,7 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         tensor_parallel: Some(part.parallel.tensor).filter(|gpus| *gpus > 1),
         pipeline_parallel: Some(part.parallel.pipeline).filter(|stages| *stages > 1),
         virtual_stages: Some(part.parallel.chunks).filter(|chunks| *chunks > 1),
+        context_parallel: Some(part.parallel.context).filter(|gpus| *gpus > 1),
         tier: part.offer.tier.to_string(),
         batch_size: part.batch_size,
         accumulation: part.accumulation,
@@ -224,6 +228,7 @@ pub(crate) fn table(parts: &[Part]) -> Table {
         Column::number("", "tensor_parallel"),
         Column::number("", "pipeline_parallel"),
         Column::number("", "virtual_stages"),
+        Column::number("", "context_parallel"),
     ];
     let contract = [Column::number("", "term_hours"), Column::number("", "terms"), Column::number("", "idle_hours")];
     let taken = [Column::number("", "energy_kwh"), Column::number("", "co2_kg")];
@@ -248,6 +253,8 @@ pub(crate) fn table(parts: &[Part]) -> Table {
             Cell::text(part.sharding.name()),
             Cell::text(part.parallel.tensor),
             Cell::text(part.parallel.pipeline),
+            Cell::text(part.parallel.chunks),
+            Cell::text(part.parallel.context),
         ]);
         let contract = part.contract();
         row.extend([

@@ -90,7 +90,7 @@ fn an_update_is_of_replicas_not_of_gpus() {
     let computed = 0.8 * 1.01 / 4.0 + 0.1 / 4.0;
     let gathers = 16.0 * 9.0 * (30e-6 + 0.75 * 0.02 / (22.0 * 0.87));
     // Half on each stage; 2 × 5 MB are passed on through an eighth of 6.25 GB/s.
-    let slot = (computed + gathers) / 2.0 + 0.01 / (6.25 / 8.0);
+    let slot = f64::midpoint(computed, gathers) + 0.01 / (6.25 / 8.0);
     // Half a GB of gradients, between 2 GPUs of a machine; the backward pass hides all but an eighth.
     let reduce = 40e-6 + 0.5 / (24.0 * 0.7);
     assert!(reduce < 0.85 * 2.0 / 3.0 * computed / 2.0);

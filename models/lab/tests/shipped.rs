@@ -33,6 +33,7 @@ trials! {
         steps_of_networks_and_gpus_left_out,
         the_real_tables_are_read_in_full,
     ],
+    with (shared("llm")) => [steps_of_language_models_on_many_gpus],
     with (shared("spot")) => [policies_on_spot_cost_what_is_known],
     with (shared("profet")) => [
         the_shipped_model_is_that_of_the_data,
@@ -48,6 +49,25 @@ fn main() -> std::process::ExitCode {
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// The errors that docs/accuracy.md has, and no worse: dense models of all layouts, and by precision.
+fn steps_of_language_models_on_many_gpus(data: &Path) {
+    let folder = Folder::new();
+    let found = folder.json(&["evaluate", "llm", text(data)]);
+    for (group, pairs, mean, inside) in [
+        ("dense", 300, 0.11, 0.8),
+        ("dense in bf16", 150, 0.12, 0.8),
+        ("dense in fp16", 60, 0.08, 0.8),
+        ("dense in fp8", 60, 0.12, 0.8),
+        ("dense: tensor × pipeline", 60, 0.10, 0.75),
+        ("experts", 30, 0.32, 0.3),
+    ] {
+        let row = row(&found[0], group, "layout");
+        assert!(row["pairs"].as_u64().unwrap() >= pairs, "{row}");
+        assert!(row["mean_absolute_error"].as_f64().unwrap() <= mean, "{row}");
+        assert!(row["coverage"].as_f64().unwrap() >= inside, "{row}");
+    }
 }
 
 /// Planner note C.8, within 0.03: greedy and uniform progress, 52 and 70 hours, and no run is late.

@@ -44,7 +44,12 @@ struct At<'p> {
 /// [`PlanError`] for numbers out of range, for inference, and if the model is unknown or cannot be divided this way.
 pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Result<(), PlanError> {
     let parallel = goal.model_parallel;
-    for (gpus, what) in [(parallel.tensor, "--tensor-parallel"), (parallel.pipeline, "--pipeline-parallel")] {
+    for (gpus, what) in [
+        (parallel.tensor, "--tensor-parallel"),
+        (parallel.pipeline, "--pipeline-parallel"),
+        (parallel.context, "--context-parallel"),
+        (parallel.chunks, "--virtual-stages"),
+    ] {
         if !(1..=most::REPLICA).contains(&gpus) {
             return Err(PlanError::ModelParallel(gpus, what));
         }

@@ -11,7 +11,8 @@
 //! `max(a + (P − 1)/V, P) · ((k·t_T + R + K) / P + 2·V·A / B) + u/(T·P·S) + E`, where
 //! - `t_T = t·(d/T + r/T)/C`: every GPU of a layer does its part of the products, attention, embedding and loss (share
 //!   d), and with sequence parallelism also of the rest r; at the high end it does all of r;
-//! - k is what programs take beyond their operators ([`PROGRAM`], [`FULLY_SHARDED`]);
+//! - k is what programs take beyond their operators ([`PROGRAM`], [`FULLY_SHARDED`]), and what waiting for the slowest
+//!   GPU adds ([`SLOWEST`]);
 //! - R are the collectives of the T GPUs: forward two all-gathers and two reduce-scatters of the activations in each
 //!   layer, backward the same, and one all-gather more; nothing hides them;
 //! - K is what ring attention does not hide of sending keys and values on;
@@ -42,6 +43,11 @@ const PROGRAM: [f64; 3] = [1.0, 1.06, 1.2];
 const FULLY_SHARDED: [f64; 3] = [1.06, 1.2, 1.4];
 /// Relative slowdown of divided products per halving of their width (learned models, widths of 4,096 to 20,480).
 const NARROWER: f64 = 0.005;
+/// What each doubling of the GPUs beyond one machine adds to their operators: all wait for the slowest (published steps
+/// of the same job on 8 to 2,048 GPUs grow by 0 to 10 %).
+const SLOWEST: f64 = 0.006;
+/// GPUs of one machine.
+const MACHINE: f64 = 8.0;
 /// Share of a pass that hides traffic.
 const HIDING: f64 = 0.85;
 /// Share of the time of a layer that hides the keys and values of ring attention.
@@ -234,7 +240,8 @@ impl<'a> Replica<'a> {
         let of_rest = if end.is_sequence_parallel { tensor } else { 1.0 };
         let computed =
             end.single * ((divided * narrower / tensor + rest / of_rest) / f64::from(self.layout.parallel.context));
-        computed.max(host.min(end.single)) * end.program
+        let slowest = 1.0 + SLOWEST * (f64::from(self.layout.all()) / MACHINE).log2().max(0.0);
+        computed.max(host.min(end.single)) * (end.program * slowest)
     }
 
     /// Collectives of tensor parallel GPUs for a micro-batch, through all layers.

@@ -133,6 +133,12 @@ pub struct Wish {
     /// Pipeline stages; --global-batch sets the number of micro-batches.
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
     pub pipeline_parallel: Option<u32>,
+    /// Chunks of layers on each pipeline stage, interleaved (Megatron's virtual pipeline).
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
+    pub virtual_stages: Option<u32>,
+    /// GPUs that share each sequence (ring attention).
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
+    pub context_parallel: Option<u32>,
     /// Search the fastest layout of a model that no single GPU holds (auto, unless a degree is given), or only the given
     /// degrees.
     #[arg(long, value_parser = choice::<LayoutChoice>(), help_heading = "Offers")]
@@ -238,6 +244,8 @@ impl Wish {
             ("max_gpus", self.max_gpus.is_some()),
             ("tensor_parallel", self.tensor_parallel.is_some()),
             ("pipeline_parallel", self.pipeline_parallel.is_some()),
+            ("virtual_stages", self.virtual_stages.is_some()),
+            ("context_parallel", self.context_parallel.is_some()),
             ("layout", self.layout.is_some()),
             ("min_vcpus", self.min_vcpus.is_some()),
             ("min_host_memory", self.min_host_memory.is_some()),
@@ -312,14 +320,24 @@ impl Wish {
             ("network_gbit_per_second", "must be a number above 0 and at most 1e6")
         } else if self.data_rate.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
             ("data_gbit_per_second", "must be a number above 0 and at most 1e6")
-        } else if self.tensor_parallel.is_some_and(|gpus| !(1..=most::REPLICA).contains(&gpus)) {
-            ("tensor_parallel", "must be 1 to 1024")
-        } else if self.pipeline_parallel.is_some_and(|stages| !(1..=most::REPLICA).contains(&stages)) {
-            ("pipeline_parallel", "must be 1 to 1024")
+        } else if let Some(key) = self.wrong_degree() {
+            (key, "must be 1 to 1024")
         } else {
             return Ok(());
         };
         Err(problem)
+    }
+
+    /// First degree of parallelism that is out of range.
+    fn wrong_degree(&self) -> Option<&'static str> {
+        let degrees = [
+            ("tensor_parallel", self.tensor_parallel),
+            ("pipeline_parallel", self.pipeline_parallel),
+            ("virtual_stages", self.virtual_stages),
+            ("context_parallel", self.context_parallel),
+        ];
+        let is_wrong = |degree: Option<u32>| degree.is_some_and(|degree| !(1..=most::REPLICA).contains(&degree));
+        degrees.into_iter().find(|(_, degree)| is_wrong(*degree)).map(|(key, _)| key)
     }
 
     /// The amount of work; `None` if not set.
@@ -360,6 +378,8 @@ impl Wish {
         set(&mut goal.sharding, self.sharding.as_ref());
         set(&mut goal.model_parallel.tensor, self.tensor_parallel.as_ref());
         set(&mut goal.model_parallel.pipeline, self.pipeline_parallel.as_ref());
+        set(&mut goal.model_parallel.chunks, self.virtual_stages.as_ref());
+        set(&mut goal.model_parallel.context, self.context_parallel.as_ref());
         set(&mut goal.layout, self.layout.as_ref());
         goal.data = self.data().or(goal.data.take());
         let limits = &mut goal.limits;

@@ -121,7 +121,10 @@ fn check(file: &PlanFile) -> Result<(), PlanFileError> {
         }
         let replica = part.model_parallel.gpus();
         if replica == 0 || !part.all_gpus.is_multiple_of(replica) {
-            return wrong(at("model_parallel"), "the GPUs must be a multiple of tensor × pipeline, both above 0");
+            return wrong(
+                at("model_parallel"),
+                "the GPUs must be a multiple of tensor × pipeline × context, all above 0",
+            );
         }
         if part.all_gpus == 0 || part.machines == 0 || part.global_batch_size == Some(0) || part.accumulation == 0 {
             return wrong(at("gpu_count"), "GPUs, nodes, batches and samples per step must be above 0");

@@ -59,12 +59,14 @@ impl Decoder {
             Recompute::Selective => "attention recomputed",
             Recompute::Full => "whole layers recomputed",
         };
-        let notes = vec![
+        let experts = "experts: tokens are evenly spread over them; their exchange among GPUs is not counted";
+        let mut notes = vec![
             TRACED.to_owned(),
             format!(
                 "made from the model's dimensions, not from its code: Adam with 32-bit copies of 16-bit weights, {repeated}"
             ),
         ];
+        notes.extend(self.experts.map(|_| experts.to_owned()));
         let source = format!("{TRACE_OF_SHAPES}, from dimensions");
         profile.recording =
             Some(Recording { source, step_marks: None, ranks: None, joined_share: None, tf32_known: false, notes });
