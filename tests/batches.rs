@@ -77,13 +77,17 @@ fn the_verdict_is_of_the_largest_batch_that_fits() {
         assert!(sizes.len() <= 5 && sizes.contains(&largest), "{gpu}");
     }
     let small = folder.ok(&["batches", "--to", "rtx-4090"]);
-    assert!(small.contains("rtx-4090: the recorded batch of 32 does not fit; the largest that fits is 25\n"), "{small}");
+    assert!(
+        small.contains("rtx-4090: the recorded batch of 32 does not fit; the largest that fits is 25\n"),
+        "{small}"
+    );
 }
 
 #[test]
 fn another_precision_has_its_own_batches() {
     let folder = Folder::new();
-    let sweep = |more: &[&str]| folder.json(&[&["batches", "--sample", "resnet50-v100", "--to", "v100"], more].concat());
+    let sweep =
+        |more: &[&str]| folder.json(&[&["batches", "--sample", "resnet50-v100", "--to", "v100"], more].concat());
     let (own, half) = (sweep(&[]), sweep(&["--precision", "amp-fp16"]));
     assert!(mid(at(&half, 0, 64)) < mid(at(&own, 0, 64)), "{half}");
 }

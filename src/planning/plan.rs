@@ -343,9 +343,7 @@ impl Plan {
     pub fn closest_rejected(&self) -> Vec<&Rejection> {
         let mut all: Vec<&Rejection> = self.rejected.iter().collect();
         let kind = |one: &Rejection| std::cmp::Reverse(one.reason.kind());
-        all.sort_by(|a, b| {
-            kind(a).cmp(&kind(b)).then_with(|| a.reason.distance().total_cmp(&b.reason.distance()))
-        });
+        all.sort_by(|a, b| kind(a).cmp(&kind(b)).then_with(|| a.reason.distance().total_cmp(&b.reason.distance())));
         all
     }
 }

@@ -110,8 +110,7 @@ impl Picks {
         let is_other = |pick: &Pick, of: Option<&Pick>| of.is_none_or(|of| of.index != pick.index);
         let most = richest(&any);
         let best_value = richest(&ported).or_else(|| richest(&firm)).or_else(|| most.clone());
-        let is_split =
-            |pick: &&Pick| memory::micro_batch(&all[pick.index].memory, &predictions.workload).is_some();
+        let is_split = |pick: &&Pick| memory::micro_batch(&all[pick.index].memory, &predictions.workload).is_some();
         let split = ported.iter().filter(is_split).max_by(|a, b| worth(a).total_cmp(&worth(b)));
         let micro_batched =
             split.filter(|split| best_value.as_ref().is_some_and(|best| worth(split) > worth(best))).cloned();
@@ -235,7 +234,7 @@ fn of_few(predictions: &Predictions, prices: &PriceBook) -> Vec<Answer> {
 const FIRM: &str = "firm prices (from the provider itself, not in doubt)";
 
 /// How sure times and prices are.
-fn certainty(predictions: &Predictions, picks: &Picks) -> String {
+pub(crate) fn certainty(predictions: &Predictions, picks: &Picks) -> String {
     let Picks { priced, firm, cheapest_not_firm, .. } = picks;
     let prices = match (priced, cheapest_not_firm) {
         (0, _) => "no offer of these GPUs".to_owned(),

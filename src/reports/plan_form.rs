@@ -145,7 +145,13 @@ fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
         writeln!(out, "\n{}:\n", beside::heading(plan))?;
     }
     for one in &plan.beside {
-        writeln!(out, "- {}; {} (`{}`)", line(&beside::gain(one)), line(&beside::risk(&one.accept, one.then.as_ref())), beside::flag(one))?;
+        writeln!(
+            out,
+            "- {}; {} (`{}`)",
+            line(&beside::gain(one)),
+            line(&beside::risk(&one.accept, one.then.as_ref())),
+            beside::flag(one)
+        )?;
     }
     let command = text::clean(&written.request.command, 2000).replace('`', "'");
     writeln!(out, "\nMade on {} with `{command}`.", written.created.strftime("%Y-%m-%d %H:%M UTC"))

@@ -12,7 +12,7 @@ use habitat_planning::plan::{Plan, Rejection, RejectionKind};
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Finding, Prediction, Predictions, communicates};
 use habitat_step::profile::breakdown::{Breakdown, GroupBy, PhaseTime, Segment};
-use habitat_step::profile::{Mode, Origin, Profile, Workload, modules};
+use habitat_step::profile::{Origin, Profile, Workload, modules};
 
 /// Operations listed at most.
 const TOP: usize = 8;
@@ -215,11 +215,8 @@ pub fn write_predictions(
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         writeln!(out, "note: {}{more}: {}", names.join(", "), Finding::NarrowOnAmd.words())?;
     }
-    let workload = &predictions.workload;
-    if predictions.predictions.iter().any(|one| memory::micro_batch(&one.memory, workload).is_some()) {
-        let batch = workload.batch_size.unwrap_or_default();
-        let divides = if workload.mode == Mode::Training { " (the largest divisor that fits)" } else { "" };
-        writeln!(out, "note: fits ≤ N: the batch of {batch} does not fit; micro-batches of N do{divides}")?;
+    if let Some(words) = memory::micro_batch_note(predictions) {
+        writeln!(out, "note: {words}")?;
     }
     if predictions.workload.batch_size.is_none_or(|batch| batch == 0) {
         writeln!(out, "note: samples/s and samples/$ need the batch size: pass --batch-size N")?;
@@ -247,7 +244,13 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}:", beside::heading(plan))?;
     }
     for one in &plan.beside {
-        writeln!(out, "  {}\n    {} ({})", beside::gain(one), beside::risk(&one.accept, one.then.as_ref()), beside::flag(one))?;
+        writeln!(
+            out,
+            "  {}\n    {} ({})",
+            beside::gain(one),
+            beside::risk(&one.accept, one.then.as_ref()),
+            beside::flag(one)
+        )?;
     }
     if let Some(bargain) = beside::bargain(plan) {
         writeln!(out, "{bargain}")?;

@@ -238,7 +238,8 @@ impl Table {
         let least =
             |index: usize| self.columns[index].shrink_to.map_or(natural[index], |least| least.min(natural[index]));
         // The column that the rows are sorted by stays.
-        let is_sorted = |index: usize| self.columns[index].sort.is_some_and(|own| self.sorted.is_some_and(|(by, _)| by == own));
+        let is_sorted =
+            |index: usize| self.columns[index].sort.is_some_and(|own| self.sorted.is_some_and(|(by, _)| by == own));
         let priority = |index: usize| if is_sorted(index) { 0 } else { self.columns[index].priority };
         let mut kept: Vec<bool> = vec![true; self.columns.len()];
         let total = |kept: &[bool], size: &dyn Fn(usize) -> u16| -> u16 {
@@ -248,7 +249,9 @@ impl Table {
         };
         // An empty column makes room before any text is cut.
         let is_empty = |index: usize| {
-            let cell = |row: &Vec<Cell>| row.get(index).is_none_or(|cell| cell.text.trim().is_empty() && cell.graphic.is_none());
+            let cell = |row: &Vec<Cell>| {
+                row.get(index).is_none_or(|cell| cell.text.trim().is_empty() && cell.graphic.is_none())
+            };
             priority(index) > 0 && self.rows.iter().all(cell)
         };
         if total(&kept, &|index| natural[index]) > width {

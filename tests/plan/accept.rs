@@ -2,7 +2,7 @@
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Accept, Instead, Goal, Objective, Plan, RejectionKind, Risk, plan};
+use habitat_tui::plan::{Accept, Goal, Instead, Objective, Plan, RejectionKind, Risk, plan};
 use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::report;
@@ -66,7 +66,11 @@ fn planned(goal: &Goal) -> Plan {
 fn beside(plan: &Plan, accept: Accept) -> (f64, Option<f64>, String) {
     let one = plan.beside.iter().find(|one| one.accept == [accept]).unwrap();
     let then = one.then.as_ref().map(|then| then.cost.get());
-    (one.part.cost.mid.get(), then, format!("{}; if {}", report::beside::what(one), report::beside::setback(&one.accept)))
+    (
+        one.part.cost.mid.get(),
+        then,
+        format!("{}; if {}", report::beside::what(one), report::beside::setback(&one.accept)),
+    )
 }
 
 #[test]

@@ -105,7 +105,8 @@ impl Prepared {
         let then = match own.needs[..] {
             [Accept::Batch] => Some(self.same_updates(own)),
             [Accept::Marketplace | Accept::Doubted] => {
-                let next = self.best_beside(&|other| other.needs == own.needs && !fails_too(&own.needs, own, other), limit);
+                let next =
+                    self.best_beside(&|other| other.needs == own.needs && !fails_too(&own.needs, own, other), limit);
                 let next = next.filter(|(_, value)| *value < self.planned(plan)).map(|(place, _)| &self.others[place]);
                 next.map(|next| self.instead(next, 1.0, Some(next.label()))).or(plans)
             }
@@ -119,8 +120,7 @@ impl Prepared {
         let [own] = used else { return None };
         let own = Some(&self.configurations[*own]).filter(|own| !own.accepted.is_empty())?;
         let others = 0..self.configurations.len();
-        let left: Vec<usize> =
-            others.filter(|c| !fails_too(&own.accepted, own, &self.configurations[*c])).collect();
+        let left: Vec<usize> = others.filter(|c| !fails_too(&own.accepted, own, &self.configurations[*c])).collect();
         let next = || {
             let found = best_single(&self.singles.only(&left), self.goal.objective, limit)?;
             let next = &self.configurations[left[found.hours.first()?.0]];

@@ -288,8 +288,7 @@ impl Configuration {
     ) -> Self {
         let is_accepted = |need: &Accept| goal.limits.accept.contains(need);
         let batch = is_other_batch.then_some(Accept::Batch);
-        let (accepted, needs): (Vec<Accept>, Vec<Accept>) =
-            needs.iter().copied().chain(batch).partition(is_accepted);
+        let (accepted, needs): (Vec<Accept>, Vec<Accept>) = needs.iter().copied().chain(batch).partition(is_accepted);
         let replicas = offer.gpu_count * machines / step.parallel.gpus();
         let global = step.batch_size.map(|batch| batch.saturating_mul(step.accumulation * u64::from(replicas)));
         let risks = risks(offer, &prediction.gpu, &needs, global);

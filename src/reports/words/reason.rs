@@ -74,10 +74,7 @@ fn of_plan(reason: &Reason) -> String {
             let takes = time_limit(hours.get(), *confidence);
             // Rounded up, so that the offer meets it.
             let deadline = (hours.get() * 10.0).ceil() / 10.0;
-            format!(
-                "takes {takes}, {} more than the deadline (--deadline {deadline:.1}h)",
-                duration(late_hours.get())
-            )
+            format!("takes {takes}, {} more than the deadline (--deadline {deadline:.1}h)", duration(late_hours.get()))
         }
         Reason::TooDear { cost_usd, over_usd } => {
             let [cost, over] = [cost_usd, over_usd].map(|usd| dollars(usd.get()));

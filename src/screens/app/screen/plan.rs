@@ -286,6 +286,9 @@ pub(crate) fn finish_words(app: &App, range: &Range<Hours>) -> String {
 
 /// Date of a part's price, and its age.
 pub(crate) fn date_words(part: &Part) -> String {
+    if part.offer.is_at_own_place() {
+        return "your own machine".to_owned();
+    }
     let date = part.offer.as_of.map_or_else(|| "undated price".to_owned(), |date| format!("price of {date}"));
     part.offer.trust.age_days.map_or_else(|| date.clone(), |days| format!("{date}, {days} days old"))
 }
@@ -349,9 +352,11 @@ fn lower(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>, empty: &str) -> 
 /// Words for a filter without a match: it looks at the rows of one view only.
 fn no_match(app: &App) -> String {
     let clear = "No row matches the filter; press Esc to clear it.";
-    let rejected = app.plan.value().filter(|_| app.planner.lower != Lower::Rejected).map_or(0, |plan| {
-        plan.rejected.iter().filter(|one| app.planner.list.passes(one.offer.as_str())).count()
-    });
+    let rejected = app
+        .plan
+        .value()
+        .filter(|_| app.planner.lower != Lower::Rejected)
+        .map_or(0, |plan| plan.rejected.iter().filter(|one| app.planner.list.passes(one.offer.as_str())).count());
     if rejected == 0 {
         return clear.to_owned();
     }
