@@ -433,13 +433,10 @@ impl<'a> Replica<'a> {
         }
         let millis = |time: Micros| grouped(time.as_millis());
         if parallel.tensor > 1 {
-            parts.push(format!(
-                "{} ms of collectives in layers",
-                millis(self.reduced(end) * (self.batches / self.stages()))
-            ));
+            parts.push(format!("{} ms in collectives", millis(self.reduced(end) * (self.batches / self.stages()))));
         }
         if parallel.context > 1 {
-            parts.push(format!("{} ms of ring attention", millis(self.ring(end) * (self.batches / self.stages()))));
+            parts.push(format!("{} ms ring attention", millis(self.ring(end) * (self.batches / self.stages()))));
         }
         if parallel.pipeline > 1 {
             parts.push(format!("{} ms from stage to stage", millis(self.handed(end) * self.batches)));
@@ -447,7 +444,7 @@ impl<'a> Replica<'a> {
         if self.peers() > 1 {
             let Exposed { each, once } = self.exposed(end);
             let what = if layout.sharding == Sharding::None { "all-reduce" } else { "gathers and scatters" };
-            parts.push(format!("{} ms of {what} not hidden", millis(each * self.batches + once)));
+            parts.push(format!("{} ms exposed {what}", millis(each * self.batches + once)));
         }
         let replicas = layout.replicas();
         let of = match (parallel.is_none(), replicas) {
