@@ -129,7 +129,7 @@ PRIOR = [3, 10, 30, 50, 0.02, 0.02, 0.02, 0.02, 0.5, 1]
 def shipped():
     """The constants of src/prediction/scale.rs and what is beside it, in the same order."""
     sources = pathlib.Path(__file__).parents[3] / "src/prediction"
-    source = "".join((sources / name).read_text() for name in ("gpu.rs", "scale.rs", "scale/exchange.rs"))
+    source = "".join((sources / name).read_text() for name in ("fabric.rs", "scale.rs", "scale/exchange.rs"))
     links = re.findall(r"BytesPerSecond::known\(([0-9.]+)e9\), ([0-9.]+)\)", source)
     once = [float(re.search(rf"const {name}: f64 = ([0-9.]+);", source)[1]) for name in ("HIDING", "HOST_US")]
     assert len(links) == len(LINKS)
@@ -137,7 +137,7 @@ def shipped():
 
 
 def link(gpu):
-    """As `Link::new` of src/prediction/gpu.rs says it of the GPUs in this table."""
+    """As `Link::new` of src/prediction/fabric.rs says it of the GPUs in this table."""
     if gpu.startswith(("gtx", "titan")) or re.match(r"rtx-[2-5]0", gpu):
         return 0
     return 3 if gpu.startswith(("h100-sxm", "h200", "b200")) else 2 if "sxm" in gpu else 1
