@@ -39,8 +39,8 @@ pub struct ModelFacts {
     pub with_origin: Option<Spread>,
 }
 
-/// Learned figures of whole steps.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+/// Learned figures of whole steps; by default a step takes the sum of its operators.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepFacts {
     /// Step over the sum of predicted operators, if nothing more specific is known.
     pub typical: f64,
@@ -58,6 +58,21 @@ pub struct StepFacts {
     pub shared_deviation: f64,
     /// Measured over predicted step from an origin's step, on left-out GPUs.
     pub with_origin: Option<Spread>,
+}
+
+impl Default for StepFacts {
+    fn default() -> Self {
+        Self {
+            typical: 1.0,
+            training: 1.0,
+            boards: BTreeMap::new(),
+            makers: BTreeMap::new(),
+            seen: None,
+            unseen: None,
+            shared_deviation: 0.0,
+            with_origin: None,
+        }
+    }
 }
 
 /// Largest valid absolute logarithm of a factor; beyond it the file is damaged and times would be infinite or zero.

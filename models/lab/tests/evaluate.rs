@@ -248,3 +248,29 @@ fn plans_on_spot_end_in_time_in_every_zone() {
     folder.write("other.csv", "trace,start_s,length_s,nodes\nx,1,y,1\n");
     assert!(folder.error(&["evaluate", "spot", "other.csv"]).contains("other.csv:2: not a run of a trace"));
 }
+
+/// A recorded step in FP32 on a GPU with TF32, which no prediction may be faster than: the models that are fitted for
+/// the evaluation answer in both.
+#[test]
+fn recorded_steps_in_fp32_are_evaluated() {
+    let folder = Folder::new();
+    let recorded = |gpu: &str, product: f64| {
+        format!(
+            r#"{{"format": "habitat-profile", "version": 1,
+            "workload": {{"name": "tiny", "mode": "training", "batch_size": 4, "precision": "fp32-strict"}},
+            "origin": {{"gpu": "{gpu}"}}, "step": {{"duration_us": {0}, "device_busy_us": {0}}}, "operations": [
+            {{"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "dtype": "float32",
+              "kernels": [{{"name": "a", "duration_us": {product}}}]}},
+            {{"name": "aten::_foreach_add_", "phase": "optimizer", "inputs": [[4096, 1024]], "outputs": [[4096, 1024]],
+              "dtype": "float32", "kernels": [{{"name": "b", "duration_us": 50}}]}}]}}"#,
+            product + 50.0
+        )
+    };
+    for (gpu, product) in [("h100-sxm5-80gb", 200.0), ("h200-sxm-141gb", 190.0)] {
+        folder.write(&format!("recorded/{gpu}/tiny-fp32-nchw-b4.habitat.json"), &recorded(gpu, product));
+    }
+    folder.write("steps.jsonl", "");
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let found = folder.json(&["evaluate", "published", "steps.jsonl", "--recorded", "recorded", "--models", models]);
+    assert_eq!(row(&found, "training, fp32", "learned, both left out")["pairs"], 2, "{found}");
+}

@@ -84,8 +84,7 @@ pub fn step_residuals(
     catalog: &Catalog,
     ensembles: &BTreeMap<OperatorModel, Ensemble>,
 ) -> Result<Vec<Option<f64>>, PredictError> {
-    let plain = StepFacts { typical: 1.0, training: 1.0, ..StepFacts::default() };
-    let models = Arc::new(Models::new(ensembles.clone(), plain));
+    let models = Arc::new(Models::new(ensembles.clone(), StepFacts::default()));
     data.steps
         .iter()
         .map(|step| {
