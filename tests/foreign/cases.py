@@ -200,7 +200,7 @@ def negative(place):
 
 
 for file, words in [
-    ("viztracer.json", ["another program"]),
+    ("viztracer.json", ["not a trace of"]),
     ("legacy_autograd.json", ["torch.profiler"]),
     ("empty_events.json", ["empty|no events"]),
     ("lfs.json.gz", ["git lfs pull"]),

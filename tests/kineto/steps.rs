@@ -5,7 +5,7 @@ use habitat_tui::profile::{Operation, Phase};
 use habitat_tui::trace::import::{Import, ImportOptions, kineto_ranks};
 use habitat_tui::units::Micros;
 
-use crate::trace::{Trace, recorded, training_step};
+use crate::trace::{MAIN, Trace, recorded, training_step};
 
 /// Kernel time and kernels of a step of [`training_step`].
 const WHOLE: (f64, f64) = (54.0, 5.0);
@@ -69,6 +69,12 @@ fn a_step_that_lost_kernels_does_not_displace_whole_ones() {
         assert_eq!(import.profile.measured_step().unwrap().get(), 100.0, "{lost:?}");
         assert!(notes(&import).contains("of its 5 kernels are not in the recording"), "{}", notes(&import));
     }
+    // Without its last kernel the middle one ends early: the step after it is not as long as from there to its own end.
+    let mut trace = steps(3);
+    without(&mut trace, &[(1, 3), (1, 4)], false);
+    let import = trace.import().unwrap();
+    let step = import.profile.measured_step().unwrap().get();
+    assert!((90.0..=100.0).contains(&step), "{step}");
     // Of two steps the whole one is used, and if the launches are lost too.
     for both in [false, true] {
         for step in [0, 1] {
@@ -84,6 +90,27 @@ fn a_step_that_lost_kernels_does_not_displace_whole_ones() {
     assert!(notes(&import).contains("20.0 % of the kernels of a step were launched but are not"), "{}", notes(&import));
 }
 
+/// Steps of 570 µs whose ten kernels are launched every 22 µs and take 530 µs; some have no launch.
+fn behind(count: u32, is_gone: &dyn Fn(usize) -> bool) -> Trace {
+    let mut trace = Trace::default();
+    for n in 0..count {
+        let begin = 1000.0 + 570.0 * f64::from(n);
+        trace.mark(&format!("ProfilerStep#{n}"), begin, 562.0);
+        let mut start = begin + 13.0;
+        for (kernel, duration) in [100.0, 10.0, 100.0, 10.0, 10.0, 90.0, 90.0, 10.0, 90.0, 20.0].into_iter().enumerate() {
+            let call = begin + 8.0 + 22.0 * kernel as f64;
+            trace.operator(MAIN, &format!("aten::op{kernel}"), call - 2.0, 6.0, "");
+            trace.kernel(MAIN, call, &format!("kernel{kernel}"), start, duration);
+            if is_gone(kernel) {
+                let last = trace.events.len() - 2;
+                trace.events.remove(last);
+            }
+            start += duration;
+        }
+    }
+    trace
+}
+
 #[test]
 fn kernels_without_a_launch_belong_to_the_step_in_which_they_run() {
     // Every second launch is missing: kernels are joined by what is around them.
@@ -97,6 +124,14 @@ fn kernels_without_a_launch_belong_to_the_step_in_which_they_run() {
         let import = trace.import().unwrap();
         assert_eq!(measured(&import), WHOLE, "{parity}: {}", notes(&import));
         assert!(notes(&import).contains("kernels have no launch in the recording"), "{}", notes(&import));
+    }
+    // All but the last of each step, and the first: the GPU is far behind the host, and idle between the steps.
+    for gone in [0..9, 0..2, 0..5] {
+        for count in [3, 6] {
+            let import = behind(count, &|kernel| gone.contains(&kernel)).import().unwrap();
+            assert_eq!(measured(&import), (530.0, 10.0), "{gone:?} of {count}: {}", notes(&import));
+            assert_eq!(import.profile.measured_step().unwrap().get(), 570.0, "{gone:?} of {count}");
+        }
     }
     // One kernel of each step: the others stay joined.
     let mut trace = steps(4);

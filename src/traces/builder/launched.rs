@@ -87,10 +87,13 @@ impl Launches {
         without.sort_by(|a, b| start(a).total_cmp(&start(b)));
         let neighbours = Neighbours::new(trace, &self.list, &without);
         let is_lone = self.list.is_empty();
+        // A stream runs its work in order: no work was launched before the work that ran before it.
+        let mut latest: HashMap<(u32, u32), f64> = HashMap::new();
         for device in without {
             let work = &trace.work[device as usize];
             let is_kernel = work.kind == WorkKind::Kernel;
             let (before, after) = neighbours.around(work.device, work.stream, work.start);
+            let previous = latest.entry((work.device, work.stream)).or_insert(f64::NEG_INFINITY);
             let from = before.map_or(f64::NEG_INFINITY, |known| known.time);
             let to = after.map_or(f64::INFINITY, |known| known.time).min(work.start);
             let first = lost.partition_point(|call| trace.launches[*call as usize].start < from);
@@ -104,7 +107,7 @@ impl Launches {
                 (launch.start, nesting.of_launch[call as usize], launch.thread)
             } else if let Some((time, thread)) = neighbours.launch(work.device, work.stream, work.start) {
                 self.by_time += u64::from(is_kernel);
-                (time, NO_RANGE, thread)
+                (time.max(previous.min(to)), NO_RANGE, thread)
             } else if is_lone {
                 // No work has a call.
                 self.by_time += u64::from(is_kernel);
@@ -113,10 +116,17 @@ impl Launches {
                 self.before += u64::from(is_kernel);
                 continue;
             };
+            *previous = previous.max(time);
             self.list.push(Launched { time, call, device, range, thread });
         }
     }
 }
+
+/// Idle time of a device, µs, after which work was launched just before it ran: longer than the pauses between queued
+/// kernels.
+const IDLE: f64 = 10.0;
+/// Longest time from a launch to its work on an idle device, µs.
+const LATENCY: f64 = 5.0;
 
 /// Work with a known launch: device start, launch time and launching thread.
 #[derive(Clone, Copy)]
@@ -136,6 +146,8 @@ struct Neighbours {
     drained: f64,
     /// Shortest time from a launch to its work.
     delay: f64,
+    /// By device, starts of work that ran after the device had been idle, in order.
+    woken: HashMap<u32, Vec<f64>>,
 }
 
 impl Neighbours {
@@ -165,7 +177,13 @@ impl Neighbours {
         }
         let began = trace.launches.iter().map(|launch| launch.start).fold(f64::INFINITY, f64::min);
         let delay = if delay.is_finite() { delay } else { 0.0 };
-        Self { streams, devices, drained: began + longest, delay }
+        let woken = devices.keys().map(|device| (*device, woken(trace, *device))).collect();
+        Self { streams, devices, drained: began + longest, delay, woken }
+    }
+
+    /// Whether the device was idle before work that started at `start`.
+    fn was_idle(&self, device: u32, start: f64) -> bool {
+        self.woken.get(&device).is_some_and(|woken| woken.binary_search_by(|one| one.total_cmp(&start)).is_ok())
     }
 
     /// Work on the stream before and after work that started at `start`.
@@ -180,28 +198,48 @@ impl Neighbours {
         let own = self.streams.get(&(device, stream)).map_or(&[][..], Vec::as_slice);
         let is_after_first = own.first().is_some_and(|first| first.start <= start);
         let is_before_last = own.last().is_some_and(|last| last.start > start);
+        let was_idle = self.was_idle(device, start);
         if is_after_first && is_before_last {
-            return self.between(own, start);
+            return self.between(own, start, was_idle);
         }
         if !is_after_first && is_before_last && start <= self.drained {
             return None;
         }
-        self.between(self.devices.get(&device)?, start)
+        self.between(self.devices.get(&device)?, start, was_idle)
     }
 
     /// Launch time estimated from the work before and after it.
-    fn between(&self, list: &[Known], start: f64) -> Option<(f64, u32)> {
+    fn between(&self, list: &[Known], start: f64, was_idle: bool) -> Option<(f64, u32)> {
         let after = list.partition_point(|known| known.start <= start);
         let before = list[after.checked_sub(1)?];
-        // A device that does not lag runs work as soon as it is launched. For a lagging device the launch time is
-        // unknown; the previous launch is the nearest known one.
-        let soon = start - self.delay;
+        // A device that does not lag runs work as soon as it is launched, and so does one that was idle. For a lagging
+        // device the launch time is unknown; the previous launch is the nearest known one.
+        let soon = start - if was_idle { self.delay.min(LATENCY) } else { self.delay };
         let time = match list.get(after) {
+            None if was_idle => soon.max(before.time),
+            Some(next) if was_idle => soon.min(next.time).max(before.time),
             Some(next) if soon < next.time => soon.max(before.time),
             _ => before.time,
         };
         Some((time, before.thread))
     }
+}
+
+/// Starts of work on a device after it had been idle, in order.
+fn woken(trace: &Trace, device: u32) -> Vec<f64> {
+    let own = trace.work.iter().filter(|work| work.device == device && work.is_timed);
+    let mut spans: Vec<(f64, f64)> = own.map(|work| (work.start, work.end)).collect();
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut woken = Vec::new();
+    // Whether it was idle before its first work is unknown.
+    let mut until = f64::INFINITY;
+    for (start, end) in spans {
+        if start > until + IDLE {
+            woken.push(start);
+        }
+        until = if until.is_finite() { until.max(end) } else { end };
+    }
+    woken
 }
 
 #[cfg(test)]
@@ -210,7 +248,7 @@ mod tests {
 
     fn neighbours(stream: Vec<Known>, device: Vec<Known>) -> Neighbours {
         let (streams, devices) = (HashMap::from([((0, 7), stream)]), HashMap::from([(0, device)]));
-        Neighbours { streams, devices, drained: 50.0, delay: 5.0 }
+        Neighbours { streams, devices, drained: 50.0, delay: 5.0, woken: HashMap::new() }
     }
 
     fn known(start: f64, time: f64) -> Known {

@@ -157,9 +157,11 @@ pub(super) fn walls(spans: &[Span], work: &[StepWork], kept: &[usize], device: &
         busy: work[step].busy,
     };
     let strict = kept.iter().any(|step| after(*step, true).is_some());
+    // After a damaged step only a time that the steps themselves confirm: without its last kernels it would be too long.
+    let longest = kept.iter().map(|step| alone(*step).duration).fold(0.0, f64::max);
     let (mut walls, mut others) = (Vec::new(), Vec::new());
     for step in kept {
-        match after(*step, strict) {
+        match after(*step, strict).filter(|wall| strict || wall.duration <= longest) {
             Some(wall) => walls.push(wall),
             None => others.push(alone(*step)),
         }
