@@ -226,11 +226,11 @@ fn a_model_divided_over_gpus_is_kept_and_stands_in_every_form() {
     let csv = folder.ok(&with(&["--csv"]));
     let mut lines = csv.lines();
     assert!(lines.next().unwrap().contains(",nodes,sharding,tensor_parallel,pipeline_parallel,"), "{csv}");
-    assert!(lines.next().unwrap().contains(",2,8,32,1000,1,none,2,2,"), "{csv}");
+    assert!(lines.next().unwrap().contains(",4,4,32,1000,1,none,2,2,1,1,"), "{csv}");
     let text = folder.ok(&with(&[]));
     assert!(text.contains("batch: 4 samples per replica × 2 replicas × 4 accumulated = 32; 1,000 steps"), "{text}");
     assert!(
-        text.contains("2 replicas of 2-way tensor parallel × 2 pipeline stages, 8 micro-batches: 12 % bubble"),
+        text.contains("2 replicas of 2-way tensor parallel × 2 pipeline stages, 4 micro-batches: 25 % bubble"),
         "{text}"
     );
     let slurm = folder.ok(&with(&["--export=slurm", "--partition=gpu"]));

@@ -97,7 +97,8 @@ fn behind(count: u32, is_gone: &dyn Fn(usize) -> bool) -> Trace {
         let begin = 1000.0 + 570.0 * f64::from(n);
         trace.mark(&format!("ProfilerStep#{n}"), begin, 562.0);
         let mut start = begin + 13.0;
-        for (kernel, duration) in [100.0, 10.0, 100.0, 10.0, 10.0, 90.0, 90.0, 10.0, 90.0, 20.0].into_iter().enumerate() {
+        for (kernel, duration) in [100.0, 10.0, 100.0, 10.0, 10.0, 90.0, 90.0, 10.0, 90.0, 20.0].into_iter().enumerate()
+        {
             let call = begin + 8.0 + 22.0 * kernel as f64;
             trace.operator(MAIN, &format!("aten::op{kernel}"), call - 2.0, 6.0, "");
             trace.kernel(MAIN, call, &format!("kernel{kernel}"), start, duration);
