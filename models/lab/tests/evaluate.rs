@@ -272,5 +272,5 @@ fn recorded_steps_in_fp32_are_evaluated() {
     folder.write("steps.jsonl", "");
     let models = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let found = folder.json(&["evaluate", "published", "steps.jsonl", "--recorded", "recorded", "--models", models]);
-    assert_eq!(row(&found, "training, fp32", "learned, both left out")["pairs"], 2, "{found}");
+    assert_eq!(row(&found[0], "training, fp32", "learned, both left out")["pairs"], 2, "{found}");
 }
