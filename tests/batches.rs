@@ -63,6 +63,51 @@ fn without_a_file_it_is_of_the_embedded_sample() {
     assert_eq!(folder.json(&["batches"])["recorded_batch_sizes"], serde_json::json!([32]));
 }
 
+/// The largest batch that fits has a row of its own, so that the verdict is that of the screen.
+#[test]
+fn the_verdict_is_of_the_largest_batch_that_fits() {
+    let folder = Folder::new();
+    let text = folder.ok(&["batches", "--to", "h100-sxm"]);
+    assert!(text.contains("a larger batch pays off: 1.13 times the samples/s at batch 107 compared with 32"), "{text}");
+    let several = folder.json(&["batches", "--to", "h100-sxm,a100-sxm4-80gb,rtx-4090"]);
+    for gpu in several["gpus"].as_array().unwrap() {
+        let largest = gpu["largest_batch"].as_u64().unwrap();
+        let sizes: Vec<u64> =
+            gpu["rows"].as_array().unwrap().iter().map(|row| row["batch_size"].as_u64().unwrap()).collect();
+        assert!(sizes.len() <= 5 && sizes.contains(&largest), "{gpu}");
+    }
+    let small = folder.ok(&["batches", "--to", "rtx-4090"]);
+    assert!(
+        small.contains("rtx-4090: the recorded batch of 32 does not fit; the largest that fits is 25\n"),
+        "{small}"
+    );
+}
+
+#[test]
+fn another_precision_has_its_own_batches() {
+    let folder = Folder::new();
+    let sweep =
+        |more: &[&str]| folder.json(&[&["batches", "--sample", "resnet50-v100", "--to", "v100"], more].concat());
+    let (own, half) = (sweep(&[]), sweep(&["--precision", "amp-fp16"]));
+    assert!(mid(at(&half, 0, 64)) < mid(at(&own, 0, 64)), "{half}");
+}
+
+#[test]
+fn a_step_that_does_not_fit_with_one_sample_has_no_smaller_batch() {
+    let folder = Folder::new();
+    let step = recorded(8, "").replace(
+        &format!("\"peak_memory_bytes\": {}", (2_u64 << 30) + 8 * (16 << 20)),
+        &format!("\"peak_memory_bytes\": {}", 30_u64 << 30),
+    );
+    // 1 B parameters with Adam in FP32: 15 GB, which do not fit in the 12 GB of an RTX 3060.
+    let step = step.replace("\"batch_size\": 8", "\"batch_size\": 8, \"parameter_count\": 1000000000");
+    folder.write("large.habitat.json", &step);
+    let text = folder.ok(&["batches", "large.habitat.json", "--to", "rtx-3060"]);
+    assert!(text.contains("the recorded batch of 8 does not fit, and neither does a batch of 1"), "{text}");
+    let text = folder.ok(&["predict", "large.habitat.json", "--to", "rtx-3060"]);
+    assert!(text.contains("too much") && !text.contains("smaller micro-batch with"), "{text}");
+}
+
 #[test]
 fn several_recorded_batch_sizes_give_lines() {
     let folder = three();
@@ -132,7 +177,7 @@ fn the_forms_of_the_table() {
     let files = ["batches", "b16.habitat.json", "b32.habitat.json"];
     let csv = folder.ok(&[&files[..], &["--csv"]].concat());
     assert!(csv.starts_with("gpu,batch_size,step_us,low_us,high_us,low_90_us,high_90_us,samples_per_s,memory_bytes,fits,method,memory_reason,warnings\n"), "{csv}");
-    assert_eq!(csv.lines().count(), 5);
+    assert_eq!(csv.lines().count(), 6);
     let markdown = folder.ok(&[&files[..], &["--markdown", "--families"]].concat());
     assert!(markdown.contains("| v100-sxm2-16gb | 64 |") && markdown.contains("matrix product"), "{markdown}");
     let text = folder.ok(&[&files[..], &["--families"]].concat());

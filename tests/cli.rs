@@ -990,11 +990,7 @@ fn a_language_model_is_planned_from_its_dimensions() {
     let output = bench.run(&[&["plan", "named.habitat.json", "--layout", "given"], &wish[..]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     bench.ok(&[&["plan", "named.habitat.json", "-o", "plan.toml"], &wish[..]].concat());
-    assert!(
-        bench.ok(&["plan", "--from", "plan.toml"]).contains("no change"),
-        "{}",
-        bench.ok(&["plan", "--from", "plan.toml"])
-    );
+    assert!(bench.ok(&["plan", "--from", "plan.toml"]).starts_with("Nothing changed since"));
     for (args, problem) in [
         (vec!["--config", "lama3-8b"], "did you mean llama3-8b?"),
         (vec!["--config", "none.json"], "none.json"),

@@ -77,7 +77,7 @@ fn batch_sizes_say_whether_a_larger_one_pays() {
     let folder = Folder::new();
     let on = |gpu: &str| folder.ok(&["batches", "--sample", "bert-large-h100", "--to", gpu]);
     assert!(
-        on("h100-sxm5-80gb").contains("h100-sxm5-80gb: a larger batch hardly pays off: 1.09 times"),
+        on("h100-sxm5-80gb").contains("h100-sxm5-80gb: a larger batch pays off: 1.13 times"),
         "{}",
         on("h100-sxm5-80gb")
     );
@@ -86,7 +86,35 @@ fn batch_sizes_say_whether_a_larger_one_pays() {
     assert!(folder.ok(&waits).contains("unknown whether a larger batch pays off"), "{}", folder.ok(&waits));
     let alone = folder.ok(&[&waits[..], &["--host", "keeps-up"]].concat());
     assert!(alone.contains("times the samples/s"), "{alone}");
-    assert!(on("l4").contains("l4: a larger batch does not fit (tried 64)"), "{}", on("l4"));
+    let small = "l4: the recorded batch of 32 does not fit; the largest that fits is 25";
+    assert!(on("l4").contains(small), "{}", on("l4"));
+}
+
+/// GPUs that the user names are answered for, fitting or not, in the first lines.
+#[test]
+fn named_gpus_have_a_line_each() {
+    let folder = Folder::new();
+    let first = |args: &[&str]| folder.ok(args).lines().take(6).map(str::to_owned).collect::<Vec<_>>().join("\n");
+    let one = first(&["predict", "--to", "rtx-4090"]);
+    for words in ["GeForce RTX 4090, 486", "/h", "samples/$", "does not fit, micro-batches of 16 do"] {
+        assert!(one.contains(words), "{one}");
+    }
+    let two = first(&["predict", "--to", "rtx-4090,h100-sxm5-80gb"]);
+    assert!(two.contains("On: GeForce RTX 4090") && two.contains("On: H100 SXM5 80GB"), "{two}");
+    // Of all GPUs, one that needs micro-batches may be worth more.
+    let all = first(&["predict"]);
+    assert!(all.contains("RTX A4000, micro-batches of 8: "), "{all}");
+}
+
+#[test]
+fn another_precision_is_compared_with_the_recorded_one() {
+    let folder = Folder::new();
+    let predict = |more: &[&str]| folder.ok(&[&["predict", "--sample", "resnet50-v100"], more].concat());
+    let few = predict(&["--to", "h100-sxm5-80gb,p100-pcie-16gb", "--precision", "amp-fp16"]);
+    let words = "In amp-fp16 instead of the recorded fp32: h100-sxm5-80gb 1.06 times as fast; p100-pcie-16gb unchanged";
+    assert!(few.contains(words), "{few}");
+    assert!(predict(&["--precision", "amp-bf16"]).contains("In amp-bf16 instead of the recorded fp32: "));
+    assert!(!predict(&[]).contains("instead of the recorded"));
 }
 
 fn predictions() -> Predictions {
@@ -181,7 +209,7 @@ fn the_table_agrees_with_what_is_said_of_it() {
     assert!(printed.contains(&format!("the cheapest price of {marked} is not firm (marked ?)")), "{printed}");
     let fits = |gpu: &str| rows.iter().find(|row| row[0] == gpu).unwrap()[7];
     assert_eq!([fits("a100-sxm4-80gb"), fits("rtx-a4000"), fits("rtx-3060")], ["yes", "≤ 8", "≤ 8"]);
-    assert!(printed.contains("note: fits ≤ N: the batch of 32 does not fit, micro-batches of up to N"), "{printed}");
+    assert!(printed.contains("note: fits ≤ N: the batch of 32 does not fit; micro-batches of N do"), "{printed}");
     let found = folder.json(&["predict", "--to", "rtx-a4000"]);
     assert_eq!(found["predictions"][0]["fits_in_memory"], "no");
 }

@@ -666,9 +666,27 @@ fn the_palette_goes_to_gpus_operations_and_offers() {
     assert!(palette::found(&app, " ").iter().all(|found| matches!(found, Found::Action(_))));
 }
 
+/// An action of one screen takes the user there.
+#[test]
+fn the_palette_goes_to_the_screen_of_an_action() {
+    let app = after("1 : r o o f l i n e enter");
+    assert_eq!(app.screen, Screen::Profile);
+    assert!(app.message.is_none(), "{:?}", app.message);
+    assert_eq!(after("1 : p r e c i s i o n enter").screen, Screen::Predict);
+}
+
+#[test]
+fn sorting_keeps_the_selected_row() {
+    let slug = |app: &App| predict::selected(app).unwrap().slug.clone();
+    for sorted in ["s", "s s", "S", "s S"] {
+        let (before, after) = (after("3 down down"), after(&format!("3 down down {sorted}")));
+        assert_eq!(slug(&before), slug(&after), "{sorted}");
+    }
+}
+
 #[test]
 fn a_plan_is_written_in_the_form_chosen() {
-    let mut app = after("4 e down down down down");
+    let mut app = after("4 e down down down down down");
     let saved = effects(&mut app, "enter");
     let [save @ Effect::Save { export, path, .. }] = &saved[..] else { panic!("{saved:?}") };
     assert_eq!((export.form, path.as_str()), (PlanForm::Launch(Launcher::SkyPilot), "plan.sky.yaml"));

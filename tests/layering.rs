@@ -176,13 +176,13 @@ fn arrows_between_crates() {
 /// on purpose.
 const BUDGETS: [(&str, usize); 9] = [
     ("base", 1100),
-    ("step", 5700),
+    ("step", 6400),
     ("traces", 8400),
-    ("prediction", 12800),
-    ("planning", 8510),
+    ("prediction", 13000),
+    ("planning", 8700),
     ("recorder", 6600),
-    ("reports", 9000),
-    ("screens", 10000),
+    ("reports", 9200),
+    ("screens", 10100),
     ("program", 12300),
 ];
 
@@ -413,6 +413,7 @@ fn looks_at_names(source: &Source) -> Vec<String> {
 #[test]
 fn only_op_looks_at_names_of_operators() {
     let elsewhere = [
+        ("step/decoder/step.rs", "writes the names of a model's operators"),
         ("prediction/suggest.rs", "writes the names of operators to measure"),
         ("traces/builder/nest.rs", "reads the names of modules and of the data loader's ranges"),
         ("traces/builder/parts.rs", "reads the names of the data loader's ranges"),

@@ -215,20 +215,20 @@ fn a_model_divided_over_gpus_is_kept_and_stands_in_every_form() {
         let of = of["model_parallel"].as_table().unwrap();
         assert_eq!(["tensor", "pipeline"].map(|key| of[key].as_integer().unwrap()), [2, 2]);
     }
-    // Two replicas of four GPUs; the halved batch leaves less of the pipeline empty.
+    // Two replicas of four GPUs.
     let json = folder.json(&with(&[]));
     let part = &json["parts"][0];
     assert_eq!((&part["tensor_parallel"], &part["pipeline_parallel"]), (&2.into(), &2.into()));
     assert_eq!(
         (&part["accumulation"], &part["global_batch_size"], &part["updates"]),
-        (&8.into(), &32.into(), &1000.0.into())
+        (&4.into(), &32.into(), &1000.0.into())
     );
     let csv = folder.ok(&with(&["--csv"]));
     let mut lines = csv.lines();
     assert!(lines.next().unwrap().contains(",nodes,sharding,tensor_parallel,pipeline_parallel,"), "{csv}");
     assert!(lines.next().unwrap().contains(",2,8,32,1000,1,none,2,2,"), "{csv}");
     let text = folder.ok(&with(&[]));
-    assert!(text.contains("batch: 2 samples per replica × 2 replicas × 8 accumulated = 32; 1,000 steps"), "{text}");
+    assert!(text.contains("batch: 4 samples per replica × 2 replicas × 4 accumulated = 32; 1,000 steps"), "{text}");
     assert!(
         text.contains("2 replicas of 2-way tensor parallel × 2 pipeline stages, 8 micro-batches: 12 % bubble"),
         "{text}"
@@ -342,7 +342,7 @@ fn files_that_cannot_be_priced_again_are_refused_with_place_and_remedy() {
         assert!(words.iter().all(|word| error.contains(word)) && error.contains("bad.toml"), "{words:?}: {error}");
     };
     refused(good.replace("\nversion = 4", "\nversion = 1"), &["version: found 1", "plan again"]);
-    refused(good.replace("\nversion = 4", "\nversion = 5"), &["version: found 5", "newer"]);
+    refused(good.replace("\nversion = 4", "\nversion = 6"), &["version: found 6", "newer"]);
     refused(good.replace("habitat-plan", "x\\u001b[31m"), &["format", "habitat-plan"]);
     refused(good.replace("deadline_hours", "deadlin_hours"), &["deadlin_hours", "line", "damaged"]);
     refused(good.replace("deadline_hours = 480.0", "deadline_hours = -1.0"), &["-1", "line"]);

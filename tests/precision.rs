@@ -60,7 +60,7 @@ fn another_precision_is_asked_for_by_a_flag() {
     assert!(found["predictions"][1]["notes"][0]["text"].as_str().unwrap().contains("t4 has no bf16 tensor cores"));
     // Said where all see it, too.
     let text = folder.ok(&["predict", "list.json", "--precision", "tf32"]);
-    assert!(text.contains("no tf32 tensor cores, so predicted in fp32: ") && text.contains(" more"), "{text}");
+    assert!(text.contains("no tf32 tensor cores, so the step stays in fp32: ") && text.contains(" more"), "{text}");
     assert!(folder.error(&["predict", "list.json", "--precision", "int3"]).contains("amp-bf16"));
     let plan = folder.json(&["plan", "list.json", "--steps", "1000000", "--precision", "amp-fp16"]);
     assert!(plan["parts"][0].to_string().contains("predicted in amp-fp16, recorded in fp32"), "{plan}");

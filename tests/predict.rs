@@ -465,7 +465,7 @@ fn a_gpu_without_the_precision_says_so_and_keeps_the_recorded_one() {
         let answers = changed(&recorded, gpu, precision);
         assert_eq!(answers.predictions[0].step, on(&recorded, gpu).step);
         let note = answers.predictions[0].notes[0].words();
-        assert!(note.contains(&format!("has no {name} tensor cores: predicted in fp32")), "{note}");
+        assert!(note.contains(&format!("has no {name} tensor cores: its step stays in fp32")), "{note}");
     }
 }
 
@@ -594,7 +594,13 @@ fn products_without_matrix_cores_are_warned_of() {
     for (dtype, precision, gpu, warning, is_said) in [
         ("float8_e4m3", Precision::Fp8, "a100-sxm4-40gb", "PyTorch does not run them", true),
         ("float8_e4m3", Precision::Fp8, "h100-sxm5-80gb", "", false),
-        ("bfloat16", Precision::Bf16, "t4", "no bf16 tensor cores, so products are predicted at FP32 speed", true),
+        (
+            "bfloat16",
+            Precision::Bf16,
+            "t4",
+            "no bf16 tensor cores for the step's bf16 products, so these are predicted at FP32 speed",
+            true,
+        ),
         ("float32", Precision::Tf32, "v100-sxm2-16gb", "", false),
         ("float32", Precision::Fp32, "v100-sxm2-16gb", "", false),
     ] {

@@ -143,3 +143,18 @@ fn markdown_of_a_plan_has_title_goal_and_summary() {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
+
+/// The page has what the text has: how sure it is, what `≤ N` means, and the advice on memory.
+#[test]
+fn predictions_on_a_page_are_explained() {
+    let html = report(&place(), &["predict", "--to", "rtx-4090,h100-sxm5-80gb"]);
+    for part in [
+        "How sure: ",
+        "micro-batches of N do",
+        "Does not fit on rtx-4090",
+        "share of device time",
+        "firm on-demand price",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+}

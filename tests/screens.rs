@@ -389,6 +389,23 @@ fn warnings_stand_wherever_a_time_does() {
     assert!(picture(&launch, "3", (120, 40)).contains("no shapes were recorded: 100 %"));
 }
 
+/// The filter looks at the offers shown; the offer may be among the rejected ones.
+#[test]
+fn a_filter_without_a_match_says_where_the_offer_is() {
+    let drawn = picture(&launch(), "4 d / h 1 0 0 enter", (120, 40));
+    assert!(drawn.contains("No row matches the filter") && drawn.contains("rejected offers: 1"), "{drawn}");
+}
+
+/// The modes of the predictions matter more than the names of the other screens.
+#[test]
+fn a_small_screen_shows_all_modes() {
+    for screen in ["1", "2", "3", "4"] {
+        let drawn = picture(&launch(), &format!("3 P P P P W {screen}"), (80, 24));
+        let bar = drawn.lines().next().unwrap();
+        assert!(bar.contains("no CPU wait") && bar.contains("as "), "{bar}");
+    }
+}
+
 /// The host is waited for as recorded, or taken to keep up, on all screens alike.
 #[test]
 fn every_screen_says_that_the_host_keeps_up() {

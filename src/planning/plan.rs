@@ -44,7 +44,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use accept::{Accept, Platform, Risk};
-pub use beside::{Beside, Instead};
+pub use beside::{Beside, Fallback, Instead};
 pub use energy::{Draw, Footprint, PUE, WITH_REST};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
@@ -82,6 +82,8 @@ pub struct Plan {
     pub alternatives: Vec<Part>,
     /// Offers that the user would have to accept first, best first.
     pub beside: Vec<Beside>,
+    /// The work if an accepted risk of the only part comes true; `None` for a firm offer and for several parts.
+    pub fallback: Option<Fallback>,
     /// An offer that costs a little more than the plan and takes at most half the time. If the goal is the earliest
     /// finish: one that takes a little longer and costs at most half.
     pub bargain: Option<Part>,
@@ -113,12 +115,13 @@ impl Plan {
             switch: None,
             alternatives: Vec::new(),
             beside: Vec::new(),
+            fallback: None,
             bargain: None,
             rejected: Vec::new(),
             reasons: Vec::new(),
             work,
             goal,
-            solver: SolverReport { name: String::new(), configurations: 0, gap: None },
+            solver: SolverReport { name: String::new(), offers: 0, configurations: 0, gap: None },
             host: Host::default(),
             warnings: Vec::new(),
             notes: Vec::new(),
@@ -335,13 +338,25 @@ pub enum RejectionKind {
     Dominated,
 }
 
+impl Plan {
+    /// The rejected offers, those that came closest to being used first.
+    pub fn closest_rejected(&self) -> Vec<&Rejection> {
+        let mut all: Vec<&Rejection> = self.rejected.iter().collect();
+        let kind = |one: &Rejection| std::cmp::Reverse(one.reason.kind());
+        all.sort_by(|a, b| kind(a).cmp(&kind(b)).then_with(|| a.reason.distance().total_cmp(&b.reason.distance())));
+        all
+    }
+}
+
 /// The solver and its result.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "SolverJson")]
 pub struct SolverReport {
     /// Name.
     pub name: String,
-    /// Number of configurations to choose from.
+    /// Number of offers to choose from.
+    pub offers: usize,
+    /// Number of configurations to choose from: an offer with a number of machines, a batch size and a sharding.
     pub configurations: usize,
     /// Remaining relative gap; absent if the plan is proven optimal.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -15,6 +15,6 @@ pub mod sweep;
 pub use curve::{BatchCurve, BatchPoint, BatchTime, Bend, CurveError, Place};
 pub use error::SweepError;
 pub use scaled::{ScaledShapes, with_scaling_range};
-pub use sizes::{add_shares, add_sizes, usual_sizes};
+pub use sizes::{add_shares, add_sizes, sweep_to_largest, usual_sizes};
 pub use spread::Regime;
 pub use sweep::{Basis, FamilyLine, GpuSweep, Sweep, SweepRow, sweep};

@@ -11,11 +11,12 @@ use crate::store::{Paths, StoreError, now, save_atomically};
 use habitat_base::units::GpuSlug;
 use habitat_planning::plan::{FrontierPoint, Goal, Prepared};
 use habitat_planning::pricing::PriceBook;
-use habitat_prediction::batches::{add_shares, add_sizes, sweep};
+use habitat_prediction::batches::{add_shares, add_sizes, sweep, sweep_to_largest};
 use habitat_prediction::compare::compare;
 use habitat_prediction::hypothetical::what_if;
 use habitat_prediction::{MethodChoice, Options, Predictions, predict};
 use habitat_recorder::live::Session;
+use habitat_reports::html::Report;
 use habitat_reports::plan_form::Written;
 use habitat_reports::plan_toml::Request;
 use habitat_reports::theme::{ColourInputs, ColourLevel, GlyphSet};
@@ -193,8 +194,6 @@ pub fn launch(screens: Screens) -> Result<Launch, TuiError> {
 
 /// Batch sizes to show, as fractions of the recorded one.
 const AROUND: [(u64, u64); 10] = [(1, 4), (3, 8), (1, 2), (3, 4), (3, 2), (2, 1), (3, 1), (4, 1), (6, 1), (8, 1)];
-/// Multiple of the recorded batch up to which the largest batch that fits is added.
-const FAR: u64 = 16;
 
 /// The part of a plan that does not depend on deadline and budget, cached while these change.
 struct Kept {
@@ -223,7 +222,7 @@ pub fn engine(
     let (catalog_too, by_too) = (catalog.clone(), by.clone());
     let (catalog_sweep, by_sweep) = (catalog.clone(), by.clone());
     let (catalog_change, by_change) = (catalog.clone(), by.clone());
-    let by_export = by.clone();
+    let (by_export, prices_export) = (by.clone(), prices.clone());
     let sizes_of = move |chosen: Chosen| chosen.batch.map_or_else(|| sizes.clone(), |one| one.into_iter().collect());
     let sizes_export = sizes_of.clone();
     let (catalog_detail, by_detail) = (catalog.clone(), by.clone());
@@ -254,19 +253,9 @@ pub fn engine(
                 options.method = MethodChoice::Auto;
             }
             let batch = profile.workload.batch_size.unwrap_or(1);
-            let mut around = AROUND.map(|(times, parts)| batch.saturating_mul(times) / parts).to_vec();
+            let around = AROUND.map(|(times, parts)| batch.saturating_mul(times) / parts).to_vec();
             let named = [(profile.workload.name.clone(), profile.clone())];
-            let find =
-                |sizes: &[u64]| sweep(&named, &catalog_sweep, &options, sizes).map_err(|error| error.to_string());
-            let found = find(&around)?;
-            // Adds the largest batch that fits, if it is close enough to be predicted.
-            let largest = found.gpus.first().and_then(|gpu| gpu.largest);
-            let near = largest.filter(|largest| (1..=FAR.saturating_mul(batch)).contains(largest));
-            let Some(largest) = near.filter(|largest| !around.contains(largest) && *largest != batch) else {
-                return Ok(found);
-            };
-            around.push(largest);
-            find(&around)
+            sweep_to_largest(&named, &catalog_sweep, &options, &around).map_err(|error| error.to_string())
         }),
         change: Arc::new(move |profile, version, chosen| {
             let Version { gpu, changes, along } = version;
@@ -287,13 +276,28 @@ pub fn engine(
                 usd_per_kwh,
                 ..request
             });
+            let request = request.map_err(|error| error.to_string())?;
+            let created = now();
+            let report = Report {
+                profile: Some(&export.profile),
+                label: request.file.as_deref().unwrap_or("embedded sample"),
+                predictions: &export.predictions,
+                prices: &prices_export,
+                plan: Some(&export.plan),
+                frontier: &export.frontier,
+                difference: None,
+                lines: &[],
+                command: &request.command,
+                created,
+            };
             let written = Written {
                 plan: &export.plan,
                 predictions: &export.predictions,
-                request: &request.map_err(|error| error.to_string())?,
-                created: now(),
+                request: &request,
+                created,
                 partition: None,
                 all_rejected: false,
+                report: Some(&report),
             };
             export.form.texts(&written).map_err(|error| error.to_string())
         }),

@@ -3,15 +3,14 @@
 
 use std::io::{self, Write};
 
-use super::verdict;
 use super::words::{Words, price};
-use super::{format, run};
+use super::{format, memory, run, verdict};
 use habitat_base::text::{capitalised, clean};
 use habitat_base::units::{OpenRange, UsdPerHour};
 use habitat_planning::plan::other_platform;
 use habitat_planning::plan::value::{self, Value};
 use habitat_planning::pricing::{Offer, PriceBook};
-use habitat_prediction::{Estimate, Fits, Method, Prediction, Predictions};
+use habitat_prediction::{Estimate, Fits, Method, Precision, Prediction, Predictions};
 use habitat_recorder::live::Snapshot;
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
@@ -55,6 +54,8 @@ pub struct Picks {
     pub best_value: Option<Pick>,
     /// A GPU with more samples per dollar, but at a price in doubt.
     pub doubted: Option<Pick>,
+    /// A GPU with more samples per dollar at a firm price, on which the step needs micro-batches.
+    pub micro_batched: Option<Pick>,
     /// The GPU of the recording.
     pub recorded: Option<Pick>,
     /// GPUs with an offer.
@@ -109,10 +110,15 @@ impl Picks {
         let is_other = |pick: &Pick, of: Option<&Pick>| of.is_none_or(|of| of.index != pick.index);
         let most = richest(&any);
         let best_value = richest(&ported).or_else(|| richest(&firm)).or_else(|| most.clone());
+        let is_split = |pick: &&Pick| memory::micro_batch(&all[pick.index].memory, &predictions.workload).is_some();
+        let split = ported.iter().filter(is_split).max_by(|a, b| worth(a).total_cmp(&worth(b)));
+        let micro_batched =
+            split.filter(|split| best_value.as_ref().is_some_and(|best| worth(split) > worth(best))).cloned();
         let recorded = all.iter().position(|it| it.step.is_of_origin()).map(|index| named[index].clone());
         Self {
             unoffered: fastest_of_all.filter(|pick| is_other(pick, fastest.as_ref())),
             doubted: most.filter(|most| best_value.as_ref().is_some_and(|best| worth(most) > worth(best))),
+            micro_batched,
             recorded,
             priced: with_offer,
             firm: firm.len(),
@@ -171,6 +177,13 @@ pub fn best_value(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
         let name = name(&predictions.predictions[other.index]);
         Some(format!("{name}: {} samples/$, {}", format::short_count(per_usd), offer_words(predictions, other)))
     }));
+    detail.extend(picks.micro_batched.as_ref().and_then(|other| {
+        let it = &predictions.predictions[other.index];
+        let per_usd = other.offer.as_ref()?.samples_per_usd?.mid;
+        let batch = memory::micro_batch(&it.memory, &predictions.workload)?;
+        let (name, count) = (name(it), format::short_count(per_usd));
+        Some(format!("{name}, micro-batches of {batch}: {count} samples/$, {}", offer_words(predictions, other)))
+    }));
     let answer = format!("{}  {} samples/$", name(it), format::short_count(per_usd.mid));
     Some(Answer { question: "Best value", answer, detail })
 }
@@ -188,11 +201,40 @@ pub(crate) fn recorded(predictions: &Predictions, picks: &Picks) -> Option<Answe
     Some(Answer { question: "Recorded on", answer, detail })
 }
 
+/// Most GPUs of which each has an answer of its own.
+const FEW: usize = 5;
+
+/// The step, the price and the memory of each GPU, if there are few: the user has chosen them.
+fn of_few(predictions: &Predictions, prices: &PriceBook) -> Vec<Answer> {
+    let all = &predictions.predictions;
+    if all.len() > FEW {
+        return Vec::new();
+    }
+    let of = |(index, it): (usize, &Prediction)| {
+        let value = value::best_firm_value(it, prices).or_else(|| value::best_value(it, prices));
+        let pick = Pick { index, offer: value.map(Priced::from) };
+        let per_usd = pick.offer.as_ref().and_then(|offer| offer.samples_per_usd);
+        let step = it.step.as_estimate();
+        let mut detail = vec![format!("{} · {}", range(&step), method_words(&step))];
+        detail.push(offer_words(predictions, &pick));
+        detail.extend(per_usd.map(|per_usd| format!("{} samples/$", format::short_count(per_usd.mid))));
+        let smaller = memory::micro_batch(&it.memory, &predictions.workload);
+        detail.push(match (it.memory.fits, smaller) {
+            (Fits::Yes, _) => "fits".to_owned(),
+            (Fits::Unknown, _) => "unknown whether it fits".to_owned(),
+            (Fits::No, Some(size)) => format!("does not fit, micro-batches of {size} do"),
+            (Fits::No, None) => "does not fit".to_owned(),
+        });
+        Answer { question: "On", answer: format!("{}  {}", name(it), format::time(it.step.mid())), detail }
+    };
+    all.iter().enumerate().map(of).collect()
+}
+
 /// Prices without doubts.
 const FIRM: &str = "firm prices (from the provider itself, not in doubt)";
 
 /// How sure times and prices are.
-fn certainty(predictions: &Predictions, picks: &Picks) -> String {
+pub(crate) fn certainty(predictions: &Predictions, picks: &Picks) -> String {
     let Picks { priced, firm, cheapest_not_firm, .. } = picks;
     let prices = match (priced, cheapest_not_firm) {
         (0, _) => "no offer of these GPUs".to_owned(),
@@ -249,8 +291,36 @@ fn name(prediction: &Prediction) -> String {
     clean(name.split(" (").next().unwrap_or(name), 30)
 }
 
+/// Speed in another precision than recorded, of each GPU if there are few, else over all; `None` without times in both.
+pub fn precision(recorded: &Predictions, other: &Predictions, to: Precision) -> Option<String> {
+    let from = recorded.workload.precision.filter(|from| *from != to)?;
+    let (kept, changed): (Vec<&Prediction>, Vec<&Prediction>) =
+        other.predictions.iter().partition(|one| one.keeps_precision);
+    let times = |one: &&Prediction| {
+        let before = recorded.predictions.iter().find(|before| before.gpu.slug == one.gpu.slug)?.step.mid();
+        let now = one.step.mid();
+        (before.get() > 0.0 && now.get() > 0.0).then(|| (one.gpu.slug.to_string(), before / now))
+    };
+    let mut speeds: Vec<(String, f64)> = changed.iter().filter_map(times).collect();
+    let words = |speed: f64| format!("{} times as fast", format::number(speed));
+    let mut parts: Vec<String> = Vec::new();
+    if other.predictions.len() <= FEW {
+        parts.extend(speeds.iter().map(|(gpu, speed)| format!("{gpu} {}", words(*speed))));
+        parts.extend(kept.iter().map(|one| format!("{} unchanged", one.gpu.slug)));
+    } else {
+        speeds.sort_by(|a, b| a.1.total_cmp(&b.1));
+        if let (Some(first), Some(last)) = (speeds.first(), speeds.last()) {
+            let [low, mid, high] = [first.1, speeds[speeds.len() / 2].1, last.1].map(format::number);
+            parts.push(format!("{low} to {high} times as fast, median {mid}, on {} GPUs", speeds.len()));
+        }
+        parts.extend((!kept.is_empty()).then(|| format!("unchanged on {} without its tensor cores", kept.len())));
+    }
+    (!parts.is_empty()).then(|| format!("In {to} instead of the recorded {from}: {}", parts.join("; ")))
+}
+
 /// Writes the answer in five lines: what bounds the step, the fastest GPU, the best value, the GPU of the recording,
-/// and how certain they are. Omits lines without an answer; without predictions, writes the first line only.
+/// and how certain they are; for up to five GPUs, a line for each of them. Omits lines without an answer; without
+/// predictions, writes the first line only.
 ///
 /// # Errors
 /// Write errors of `out`.
@@ -275,8 +345,10 @@ pub fn write(
 /// Write errors of `out`.
 pub fn write_picks(predictions: &Predictions, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
     let picks = Picks::new(predictions, prices);
-    for answer in [fastest(predictions, &picks), best_value(predictions, &picks), recorded(predictions, &picks)] {
-        let Some(Answer { question, answer, detail }) = answer else { continue };
+    let few = of_few(predictions, prices);
+    let all = [fastest(predictions, &picks), best_value(predictions, &picks), recorded(predictions, &picks)];
+    let answers = if few.is_empty() { all.into_iter().flatten().collect() } else { few };
+    for Answer { question, answer, detail } in answers {
         writeln!(out, "{question}: {} ({})", answer.replacen("  ", ", ", 1), detail.join("; "))?;
     }
     writeln!(out, "How sure: {}", certainty(predictions, &picks))

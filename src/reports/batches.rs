@@ -167,8 +167,17 @@ const PAYS: f64 = 1.1;
 /// `None` if no larger batch was predicted.
 pub fn pays(sweep: &Sweep, gpu: &GpuSweep) -> Option<String> {
     let recorded = *sweep.recorded.iter().max()?;
+    let of_recorded = gpu.rows.iter().find(|row| row.batch == recorded);
+    if of_recorded.is_some_and(|row| row.memory.fits == Fits::No) {
+        let smaller = match gpu.largest.map(|batch| batch.min(recorded)) {
+            Some(0) => ", and neither does a batch of 1".to_owned(),
+            Some(largest) => format!("; the largest that fits is {}", format::grouped(largest as f64)),
+            None => String::new(),
+        };
+        return Some(format!("the recorded batch of {} does not fit{smaller}", format::grouped(recorded as f64)));
+    }
     let rate = |row: &SweepRow| row.throughput.map_or(0.0, |rate| rate.mid.get());
-    let now = gpu.rows.iter().find(|row| row.batch == recorded).map(rate).filter(|rate| *rate > 0.0)?;
+    let now = of_recorded.map(rate).filter(|rate| *rate > 0.0)?;
     let larger = || gpu.rows.iter().filter(|row| row.batch > recorded);
     let smallest = larger().next()?;
     let Some(best) = larger().filter(|row| row.memory.fits != Fits::No).max_by(|a, b| rate(a).total_cmp(&rate(b)))

@@ -9,8 +9,8 @@ use super::words::plan::accept_names;
 use super::words::{self, Words};
 use habitat_base::text::{clean, duration};
 use habitat_base::units::{Hours, Usd};
-use habitat_planning::plan::{Accept, Beside, Instead, Objective, Part, Plan, PlanStatus};
-use habitat_planning::pricing::region;
+use habitat_planning::plan::{Accept, Beside, Instead, Objective, Part, Plan, PlanStatus, Risk};
+use habitat_planning::pricing::{Doubt, Market, region};
 
 /// An offer that the user would have to accept first.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -21,6 +21,14 @@ pub struct BesideJson<'a> {
     pub what: String,
     /// The offer with all the work of the plan.
     pub part: PartJson<'a>,
+    /// Outcome if it fails.
+    #[serde(flatten)]
+    pub fallback: FallbackJson,
+}
+
+/// Outcome if an offer fails.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FallbackJson {
     /// Event in which it fails, such as `that host is gone`.
     pub fails_when: &'static str,
     /// Cost of the work if it fails; absent if no other offer meets the limits.
@@ -34,18 +42,25 @@ pub struct BesideJson<'a> {
     pub fails_with: Option<String>,
 }
 
+impl FallbackJson {
+    pub(crate) fn new(accept: &[Accept], then: Option<&Instead>) -> Self {
+        Self {
+            fails_when: setback(accept),
+            fails_cost_usd: then.map(|then| then.cost.get()),
+            fails_hours: then.map(|then| then.hours.get()),
+            fails_with: then.map(|then| with(accept, then)),
+        }
+    }
+}
+
 /// JSON form of the offers to accept.
 pub(crate) fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
     fn one(beside: &Beside) -> BesideJson<'_> {
-        let then = beside.then.as_ref();
         BesideJson {
             accept: beside.accept.iter().map(|accept| accept.name()).collect(),
             what: what(beside),
             part: part(&beside.part),
-            fails_when: setback(beside),
-            fails_cost_usd: then.map(|then| then.cost.get()),
-            fails_hours: then.map(|then| then.hours.get()),
-            fails_with: then.map(|then| with(beside, then)),
+            fallback: FallbackJson::new(&beside.accept, beside.then.as_ref()),
         }
     }
     plan.beside.iter().map(one).collect()
@@ -60,12 +75,30 @@ pub(crate) fn offer_words(part: &Part) -> String {
     format!("{} at {}, {}", gpu_words(part), place.join(" "), part.offer.tier)
 }
 
+/// The same, with what makes it less than firm.
+fn offer_with_risks(part: &Part) -> String {
+    let trust = &part.offer.trust;
+    let host = (trust.market == Market::PeerToPeer).then(|| Risk::Marketplace.words());
+    let doubts = trust.doubts.iter().copied().filter(|doubt| *doubt != Doubt::PeerToPeer && !trust.is_own).collect();
+    let doubted = Some(Risk::Doubted(doubts)).filter(|risk| *risk != Risk::Doubted(Vec::new()));
+    let risks: Vec<String> = host.into_iter().chain(doubted.map(|risk| risk.words())).collect();
+    let risks = if risks.is_empty() { String::new() } else { format!(", {}", risks.join(", ")) };
+    format!("{}{risks}", offer_words(part))
+}
+
 /// The plan in one sentence; `None` if there is no plan.
-pub(crate) fn verdict(plan: &Plan) -> Option<String> {
+pub fn verdict(plan: &Plan) -> Option<String> {
     let total = plan.total.as_ref()?;
-    let offers: Vec<String> = plan.parts.iter().map(offer_words).collect();
+    let offers: Vec<String> = plan.parts.iter().map(offer_with_risks).collect();
     let (cost, hours) = (format::usd_with_range(&total.cost), format::hours_with_range(&total.hours));
     Some(format!("Take {}: {cost} in {hours}", offers.join(", then ")))
+}
+
+/// The same with its distance from the limits, and the outcome if an accepted offer fails.
+pub(crate) fn summary(plan: &Plan) -> Option<String> {
+    let fails = fallback(plan);
+    let all: Vec<String> = std::iter::once(verdict(plan)?).chain(room(plan)).chain(fails).collect();
+    Some(all.join("; "))
 }
 
 /// Words for the status.
@@ -80,10 +113,9 @@ pub fn status_words(plan: &Plan) -> String {
         (PlanStatus::Optimal, 1) if plan.goal.limits.max_machines > 1 => {
             format!("{best} of {} choices of offer and machines", format::grouped(plan.solver.configurations as f64))
         }
-        (PlanStatus::Optimal, 1) if plan.solver.configurations == 1 => "the only priced offer".to_owned(),
+        (PlanStatus::Optimal, 1) if plan.solver.offers == 1 => "the only priced offer".to_owned(),
         (PlanStatus::Optimal, 1) => {
-            let which = which_words(&plan.goal.limits.accept);
-            format!("{best} of {} {which}", format::grouped(plan.solver.configurations as f64))
+            format!("{best} of {} {}", format::grouped(plan.solver.offers as f64), which_words(plan))
         }
         (PlanStatus::Optimal, parts) => format!("{best} of all plans of up to {parts} parts"),
         (PlanStatus::GapLimit, _) => plan.solver.gap.map_or_else(
@@ -96,9 +128,10 @@ pub fn status_words(plan: &Plan) -> String {
 }
 
 /// Words for the set of offers that a plan chooses from.
-fn which_words(accept: &[Accept]) -> String {
-    match accept {
-        [] => "firm offers".to_owned(),
+fn which_words(plan: &Plan) -> String {
+    match &plan.goal.limits.accept[..] {
+        [] if plan.parts.iter().all(|part| part.offer.trust.is_firm()) => "firm offers".to_owned(),
+        [] => "offers".to_owned(),
         all if Accept::are_all(all) => "priced offers".to_owned(),
         some => format!("offers (accepted: {})", accept_names(some)),
     }
@@ -130,8 +163,8 @@ pub fn heading(plan: &Plan) -> &'static str {
 }
 
 /// Event in which the offer fails, to follow `if`.
-pub fn setback(beside: &Beside) -> &'static str {
-    match &beside.accept[..] {
+pub fn setback(accept: &[Accept]) -> &'static str {
+    match accept {
         [Accept::Batch] => "it needs as many updates",
         needs if needs.contains(&Accept::Marketplace) => "that host is gone",
         needs if needs.contains(&Accept::Spot) => "no spot machine is available",
@@ -141,8 +174,8 @@ pub fn setback(beside: &Beside) -> &'static str {
 }
 
 /// What does the work instead.
-fn with(beside: &Beside, then: &Instead) -> String {
-    match (&then.with, &beside.accept[..]) {
+fn with(accept: &[Accept], then: &Instead) -> String {
+    match (&then.with, accept) {
         (Some(machines), _) => machines.words(),
         (None, [Accept::Batch]) => "the same machine".to_owned(),
         (None, _) => "the plan above".to_owned(),
@@ -166,13 +199,18 @@ pub fn gain(beside: &Beside) -> String {
     )
 }
 
-/// Cost of the work if the accepted offer fails.
-pub(crate) fn risk(beside: &Beside) -> String {
-    let then = beside.then.as_ref().map_or_else(
+/// Cost of the work if an offer with accepted risks fails.
+pub fn risk(accept: &[Accept], then: Option<&Instead>) -> String {
+    let then = then.map_or_else(
         || "nothing else meets the limits".to_owned(),
-        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), with(beside, then)),
+        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), with(accept, then)),
     );
-    format!("if {}: {then}", setback(beside))
+    format!("if {}: {then}", setback(accept))
+}
+
+/// The same for the offer of a plan; `None` if it is firm.
+pub fn fallback(plan: &Plan) -> Option<String> {
+    plan.fallback.as_ref().map(|fallback| risk(&fallback.accept, fallback.then.as_ref()))
 }
 
 /// The flag that accepts the offer.

@@ -15,7 +15,7 @@ use super::answer::{self, Answer, Picks};
 use super::table::Table;
 use super::words::assumed::assumed;
 use super::words::{self, Words};
-use super::{beside, difference, format, goal, parts, predictions, summary, uses, verdict, waits};
+use super::{beside, difference, format, goal, memory, parts, predictions, summary, uses, verdict, waits};
 use habitat_base::text::{capitalised, clean};
 use habitat_base::units::{Hours, Micros, Range};
 use habitat_planning::plan::value::{best_firm_value, best_value};
@@ -119,7 +119,8 @@ impl Report<'_> {
         let words = |Answer { question, answer, detail }: Answer| {
             format!("{question}: {} · {}", answer.replace("  ", ", "), detail.join(" · "))
         };
-        found.map(words).collect()
+        let sure = format!("How sure: {}.", answer::certainty(self.predictions, &picks));
+        found.map(words).chain([sure]).collect()
     }
 
     fn goal(&self) -> String {
@@ -143,7 +144,10 @@ impl Report<'_> {
                 "Best trade-offs of time and cost among the offers within the limits, ignoring deadline and budget. \
                  Green: this plan. Hollow: cheaper or faster, but with something to accept."
             }
-            None => "One GPU each, at the cheapest on-demand price. Hollow: no firm price known.",
+            None => {
+                "One GPU each, at the cheapest firm on-demand price. Hollow: no firm price known, at the cheapest. \
+                 GPUs on which the whole batch does not fit are not shown."
+            }
         };
         let figure = format!("<figure>\n{svg}<figcaption>{}</figcaption>\n</figure>\n", escaped(caption));
         if self.plan.is_none() || self.frontier.is_empty() {
@@ -179,11 +183,14 @@ impl Report<'_> {
         let mut html = String::new();
         if !plan.beside.is_empty() {
             html.push_str(&paragraph("", &format!("{}:", beside::heading(plan))));
-            html.push_str(&list(
-                plan.beside
-                    .iter()
-                    .map(|one| format!("{}; {} ({})", beside::gain(one), beside::risk(one), beside::flag(one))),
-            ));
+            html.push_str(&list(plan.beside.iter().map(|one| {
+                format!(
+                    "{}; {} ({})",
+                    beside::gain(one),
+                    beside::risk(&one.accept, one.then.as_ref()),
+                    beside::flag(one)
+                )
+            })));
         }
         html.extend(beside::bargain(plan).map(|line| paragraph("", &line)));
         if !plan.alternatives.is_empty() {
@@ -261,8 +268,14 @@ impl Report<'_> {
         let of_plan =
             self.plan.iter().flat_map(|plan| plan.notes.iter().chain(plan.parts.iter().flat_map(|part| &part.notes)));
         let of_plan = of_plan.map(|note| capitalised(&note.words()));
-        let of_steps = words::all(&self.predictions.notes);
-        warnings + &list(of_plan.chain(of_steps.iter().map(|note| capitalised(note))))
+        let mut of_steps = words::all(&self.predictions.notes);
+        of_steps.extend(memory::micro_batch_note(self.predictions));
+        let mut advice = Vec::new();
+        // Writing to memory cannot fail.
+        let _ = memory::write_remedies(self.predictions, |_| self.plan.is_none(), &mut advice);
+        let advice = String::from_utf8_lossy(&advice);
+        let advice = advice.lines().filter(|line| !line.is_empty()).map(str::to_owned);
+        warnings + &list(of_plan.chain(of_steps.into_iter().chain(advice).map(|note| capitalised(&note))))
     }
 
     fn assumptions(&self) -> String {
@@ -285,11 +298,8 @@ impl Report<'_> {
 
 /// The plan in a sentence with its distance from the limits, or the reasons why none exists.
 fn plan_verdict(plan: &Plan) -> Vec<String> {
-    match beside::verdict(plan).filter(|_| plan.status != PlanStatus::Infeasible) {
-        Some(verdict) => {
-            let room: Vec<String> = [verdict].into_iter().chain(beside::room(plan)).collect();
-            vec![format!("{}.", room.join("; "))]
-        }
+    match beside::summary(plan).filter(|_| plan.status != PlanStatus::Infeasible) {
+        Some(summary) => vec![format!("{summary}.")],
         None => std::iter::once("No plan meets these limits.".to_owned()).chain(words::of_all(&plan.reasons)).collect(),
     }
 }
@@ -339,7 +349,7 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
             parts::gpu_words(&one.part),
             one.accept.iter().map(|it| it.name()).collect::<Vec<_>>().join(", ")
         ),
-        title: format!("{}; {}", beside::gain(one), beside::risk(one)),
+        title: format!("{}; {}", beside::gain(one), beside::risk(&one.accept, one.then.as_ref())),
         class: "beside",
         is_best: false,
     }));
@@ -384,7 +394,7 @@ fn stack(segments: &[Segment], step: Micros) -> String {
     };
     let mut html = format!("<div class=\"stack\">{}</div>\n", parts.iter().map(bar).collect::<String>());
     parts.sort_by(|a, b| b.2.total_cmp(&a.2));
-    html.push_str("<div class=\"scroll\"><table>\n<tr><th>part of the step</th><th class=\"number\">time</th><th class=\"number\">share</th></tr>\n");
+    html.push_str("<div class=\"scroll\"><table>\n<tr><th>part of the step</th><th class=\"number\">time</th><th class=\"number\">share of the step</th></tr>\n");
     for (class, name, share) in &parts {
         let _ = writeln!(
             html,
@@ -402,7 +412,7 @@ fn operators(entries: &[habitat_step::profile::breakdown::Entry]) -> String {
     let mut operators = Table::new(&[
         Column::text("operator", ""),
         Column::number("device time", ""),
-        Column::number("share", ""),
+        Column::number("share of device time", ""),
         Column::number("calls", ""),
     ]);
     for entry in entries.iter().take(OPERATORS) {

@@ -136,6 +136,15 @@ pub fn micro_batch(fit: &MemoryFit, workload: &Workload) -> Option<u64> {
     Some((1..=largest).rev().find(divides).unwrap_or(1))
 }
 
+/// Words for the mark `≤ N` of GPUs on which a step needs micro-batches; `None` without one.
+pub(crate) fn micro_batch_note(predictions: &Predictions) -> Option<String> {
+    let workload = &predictions.workload;
+    predictions.predictions.iter().find_map(|one| micro_batch(&one.memory, workload))?;
+    let batch = workload.batch_size.unwrap_or_default();
+    let divides = if workload.mode == Mode::Training { " (the largest divisor that fits)" } else { "" };
+    Some(format!("fits ≤ N: the batch of {batch} does not fit; micro-batches of N do{divides}"))
+}
+
 /// A smaller micro-batch that fits: the size where memory over the batch is known, else the bare advice where what
 /// the forward pass keeps (`kept`) is more than `excess` is even with one sample.
 fn micro_batch_words(fit: &MemoryFit, workload: &Workload, kept: Option<Bytes>, excess: Bytes) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use super::html::Report;
 use super::launch::{self, LaunchError, Launcher};
 use super::plan_toml::Request;
 use super::{beside, goal, plan_toml, plans, predictions, words};
@@ -20,6 +21,8 @@ pub enum PlanForm {
     Csv,
     /// The same table, for people.
     Markdown,
+    /// The report to share, with charts.
+    Html,
     /// Input for a tool that starts jobs.
     Launch(Launcher),
 }
@@ -56,15 +59,18 @@ pub struct Written<'a> {
     pub partition: Option<&'a str>,
     /// Whether TOML lists all rejected offers.
     pub all_rejected: bool,
+    /// Contents of the HTML report; without it, HTML has no text.
+    pub report: Option<&'a Report<'a>>,
 }
 
 impl PlanForm {
     /// All formats, in the order of the dialog.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Toml,
         Self::Json,
         Self::Csv,
         Self::Markdown,
+        Self::Html,
         Self::Launch(Launcher::SkyPilot),
         Self::Launch(Launcher::Dstack),
         Self::Launch(Launcher::Slurm),
@@ -77,6 +83,7 @@ impl PlanForm {
             Self::Json => "JSON",
             Self::Csv => "CSV",
             Self::Markdown => "Markdown",
+            Self::Html => "HTML",
             Self::Launch(launcher) => launcher.title(),
         }
     }
@@ -88,6 +95,7 @@ impl PlanForm {
             Self::Json => "plan.json",
             Self::Csv => "plan.csv",
             Self::Markdown => "plan.md",
+            Self::Html => "plan.html",
             Self::Launch(Launcher::SkyPilot) => "plan.sky.yaml",
             Self::Launch(Launcher::Dstack) => "plan.dstack.yml",
             Self::Launch(Launcher::Slurm) => "plan.sbatch",
@@ -111,6 +119,7 @@ impl PlanForm {
             }
             Self::Csv => vec![table(|out| plans::table(plan).write_csv(out))?],
             Self::Markdown => vec![table(|out| markdown(written, out))?],
+            Self::Html => written.report.map(Report::html).into_iter().collect(),
             Self::Launch(launcher) => launch::texts(plan, workload, launcher, written.partition)?,
         })
     }
@@ -121,11 +130,8 @@ fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
     let plan = written.plan;
     let line = |text: &str| super::table::markdown(text);
     writeln!(out, "# Training plan: {}\n", line(&text::clean(&written.predictions.workload.name, 80)))?;
-    match beside::verdict(plan) {
-        Some(verdict) => {
-            let summary: Vec<String> = std::iter::once(verdict).chain(beside::room(plan)).collect();
-            writeln!(out, "**{}**\n", line(&summary.join("; ")))?;
-        }
+    match beside::summary(plan) {
+        Some(summary) => writeln!(out, "**{}**\n", line(&summary))?,
         None => writeln!(out, "**No plan meets these limits.** {}\n", line(&words::joined(&plan.reasons, "; ")))?,
     }
     for (name, value) in goal::facts(plan) {
@@ -139,7 +145,13 @@ fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
         writeln!(out, "\n{}:\n", beside::heading(plan))?;
     }
     for one in &plan.beside {
-        writeln!(out, "- {}; {} (`{}`)", line(&beside::gain(one)), line(&beside::risk(one)), beside::flag(one))?;
+        writeln!(
+            out,
+            "- {}; {} (`{}`)",
+            line(&beside::gain(one)),
+            line(&beside::risk(&one.accept, one.then.as_ref())),
+            beside::flag(one)
+        )?;
     }
     let command = text::clean(&written.request.command, 2000).replace('`', "'");
     writeln!(out, "\nMade on {} with `{command}`.", written.created.strftime("%Y-%m-%d %H:%M UTC"))

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::beside::{self, BesideJson};
+use super::beside::{self, BesideJson, FallbackJson};
 use super::parts::{self, PartJson, UsesJson, part};
 use super::table::{Cell, Column, Table};
 use super::words::Told;
@@ -63,6 +63,9 @@ pub struct PlanJson<'a> {
     pub alternatives: Vec<PartJson<'a>>,
     /// Offers that the user would have to accept first, best first.
     pub beside: Vec<BesideJson<'a>>,
+    /// Outcome if an accepted risk of the only part comes true; absent for a firm offer and for several parts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<FallbackJson>,
     /// An offer that costs a little more than the plan and takes at most half the time. If the goal is the earliest
     /// finish: one that takes a little longer and costs at most half. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,6 +155,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         switch: plan.switch.as_ref(),
         alternatives: plan.alternatives.iter().map(part).collect(),
         beside: beside::json(plan),
+        fallback: plan.fallback.as_ref().map(|it| FallbackJson::new(&it.accept, it.then.as_ref())),
         bargain: plan.bargain.as_ref().map(part),
         rejected: plan.rejected.iter().map(RejectedJson::new).collect(),
         reasons: Told::all(&plan.reasons),

@@ -1,13 +1,14 @@
 //! Report for use without a terminal: the recorded step, step times on other GPUs, and the cost.
 
-use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::words::assumed::assumed;
 use super::words::{self, Words};
 use super::{beside, format, memory, parts, predictions, uses, waits};
 use habitat_base::text;
-use habitat_planning::plan::{Plan, PlanStatus, Rejection};
+use habitat_base::units::GpuSlug;
+use habitat_planning::plan::{Plan, Rejection, RejectionKind};
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Finding, Prediction, Predictions, communicates};
 use habitat_step::profile::breakdown::{Breakdown, GroupBy, PhaseTime, Segment};
@@ -214,10 +215,8 @@ pub fn write_predictions(
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         writeln!(out, "note: {}{more}: {}", names.join(", "), Finding::NarrowOnAmd.words())?;
     }
-    let workload = &predictions.workload;
-    if predictions.predictions.iter().any(|one| memory::micro_batch(&one.memory, workload).is_some()) {
-        let batch = workload.batch_size.unwrap_or_default();
-        writeln!(out, "note: fits ≤ N: the batch of {batch} does not fit, micro-batches of up to N samples do")?;
+    if let Some(words) = memory::micro_batch_note(predictions) {
+        writeln!(out, "note: {words}")?;
     }
     if predictions.workload.batch_size.is_none_or(|batch| batch == 0) {
         writeln!(out, "note: samples/s and samples/$ need the batch size: pass --batch-size N")?;
@@ -231,15 +230,27 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     if let Some(verdict) = beside::verdict(plan) {
         let room = beside::room(plan).into_iter().map(|room| format!("; {room}"));
         writeln!(out, "{verdict}\n  {}{}", beside::status_words(plan), room.collect::<String>())?;
+        if let Some(fallback) = beside::fallback(plan) {
+            writeln!(out, "  {fallback}")?;
+        }
     } else {
         let work = format::grouped(plan.work.get());
-        writeln!(out, "No {firm}plan for {work} {} within these limits.", plan.work.unit())?;
+        writeln!(out, "No {firm}plan for {work} {} within these limits:", plan.work.unit())?;
+        for reason in words::of_all(&plan.reasons) {
+            writeln!(out, "  {reason}")?;
+        }
     }
     if !plan.beside.is_empty() {
         writeln!(out, "{}:", beside::heading(plan))?;
     }
     for one in &plan.beside {
-        writeln!(out, "  {}\n    {} ({})", beside::gain(one), beside::risk(one), beside::flag(one))?;
+        writeln!(
+            out,
+            "  {}\n    {} ({})",
+            beside::gain(one),
+            beside::risk(&one.accept, one.then.as_ref()),
+            beside::flag(one)
+        )?;
     }
     if let Some(bargain) = beside::bargain(plan) {
         writeln!(out, "{bargain}")?;
@@ -251,16 +262,22 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 ///
 /// # Errors
 /// Write errors of `out`.
-pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_plan(
+    plan: &Plan,
+    (predictions, prices): (&Predictions, &PriceBook),
+    all_rejected: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     write_answer(plan, out)?;
     predictions::write_warnings(&plan.warnings, out)?;
-    match (plan.status, &plan.total) {
-        (PlanStatus::Infeasible, _) | (_, None) => {
-            for reason in words::of_all(&plan.reasons) {
-                writeln!(out, "  {reason}")?;
-            }
+    match &plan.total {
+        None => {
+            let is_small = |rejected: &&Rejection| rejected.reason.kind() == RejectionKind::Memory;
+            let small = plan.rejected.iter().filter(is_small).filter_map(|rejected| prices.get(&rejected.offer));
+            let small: BTreeSet<&GpuSlug> = small.filter_map(|offer| offer.gpu.as_ref()).collect();
+            memory::write_remedies(predictions, |one| small.contains(&one.gpu.slug), out)?;
         }
-        (_, Some(total)) => {
+        Some(total) => {
             let work = format::grouped(plan.work.get());
             let footprint = parts::footprint_words(&total.footprint);
             writeln!(out, "work: {work} {}; energy: {footprint}", plan.work.unit())?;
@@ -292,9 +309,7 @@ pub fn write_plan(plan: &Plan, all_rejected: bool, out: &mut dyn Write) -> io::R
     }
     if !plan.rejected.is_empty() {
         let shown = if all_rejected { plan.rejected.len() } else { REJECTED };
-        // List the offers that came closest to being used first.
-        let mut rejected: Vec<&Rejection> = plan.rejected.iter().collect();
-        rejected.sort_by_key(|rejected| Reverse(rejected.reason.kind()));
+        let rejected = plan.closest_rejected();
         let counts = rejected.chunk_by(|a, b| a.reason.kind() == b.reason.kind());
         let counts = counts.map(|of| format!("{} {}", of.len(), words::plan::kind(of[0].reason.kind())));
         let counts: Vec<String> = counts.collect();

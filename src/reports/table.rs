@@ -237,16 +237,30 @@ impl Table {
             .collect();
         let least =
             |index: usize| self.columns[index].shrink_to.map_or(natural[index], |least| least.min(natural[index]));
+        // The column that the rows are sorted by stays.
+        let is_sorted =
+            |index: usize| self.columns[index].sort.is_some_and(|own| self.sorted.is_some_and(|(by, _)| by == own));
+        let priority = |index: usize| if is_sorted(index) { 0 } else { self.columns[index].priority };
         let mut kept: Vec<bool> = vec![true; self.columns.len()];
         let total = |kept: &[bool], size: &dyn Fn(usize) -> u16| -> u16 {
             let count = kept.iter().filter(|kept| **kept).count() as u16;
             let cells: u16 = (0..kept.len()).filter(|index| kept[*index]).map(size).fold(0, u16::saturating_add);
             cells.saturating_add(gap * count.saturating_sub(1))
         };
+        // An empty column makes room before any text is cut.
+        let is_empty = |index: usize| {
+            let cell = |row: &Vec<Cell>| {
+                row.get(index).is_none_or(|cell| cell.text.trim().is_empty() && cell.graphic.is_none())
+            };
+            priority(index) > 0 && self.rows.iter().all(cell)
+        };
+        if total(&kept, &|index| natural[index]) > width {
+            kept = (0..kept.len()).map(|index| !is_empty(index)).collect();
+        }
         while total(&kept, &least) > width {
             let Some(worst) = (0..kept.len())
-                .filter(|index| kept[*index] && self.columns[*index].priority > 0)
-                .max_by_key(|index| (self.columns[*index].priority, *index))
+                .filter(|index| kept[*index] && priority(*index) > 0)
+                .max_by_key(|index| (priority(*index), *index))
             else {
                 break;
             };
@@ -256,7 +270,7 @@ impl Table {
         let mut spare = width.saturating_sub(total(&kept, &least));
         // Widen text first, by importance; then drawings share the remaining cells.
         let mut order: Vec<usize> = (0..kept.len()).filter(|index| kept[*index]).collect();
-        order.sort_by_key(|index| self.columns[*index].priority);
+        order.sort_by_key(|index| priority(*index));
         for index in order.iter().copied().filter(|index| self.columns[*index].graphic.is_none()) {
             let more = natural[index].saturating_sub(widths[index]).min(spare);
             widths[index] += more;

@@ -81,6 +81,18 @@ impl Needs {
     }
 }
 
+impl Needs {
+    /// The screen that has this, if it is one only.
+    pub(crate) const fn screen(self) -> Option<Screen> {
+        match self {
+            Self::Profile | Self::Roof => Some(Screen::Profile),
+            Self::Prediction | Self::Comparable => Some(Screen::Predict),
+            Self::PlanScreen | Self::Slider | Self::Value | Self::Limit => Some(Screen::Plan),
+            _ => None,
+        }
+    }
+}
+
 /// One row of the action table.
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {

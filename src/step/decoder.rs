@@ -106,7 +106,7 @@ pub struct StepOf {
     pub batch: u64,
     /// Tokens of a sequence.
     pub length: u64,
-    /// What the backward pass repeats.
+    /// Parts of the forward pass that the backward pass repeats.
     pub recompute: Recompute,
     /// Whether attention is one fused operation.
     pub is_fused: bool,

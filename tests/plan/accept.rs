@@ -2,9 +2,9 @@
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Accept, Goal, Objective, Plan, RejectionKind, Risk, plan};
+use habitat_tui::plan::{Accept, Goal, Instead, Objective, Plan, RejectionKind, Risk, plan};
 use habitat_tui::predict::Predictions;
-use habitat_tui::pricing::{Market, Offer, PriceBook, Tier, Trust};
+use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::report;
 use habitat_tui::report::beside::bargain as bargain_words;
 use habitat_tui::report::words::Words;
@@ -37,7 +37,9 @@ fn offers() -> PriceBook {
         dated("firm", "own", 10.0, Tier::OnDemand),
         dated("dear", "own", 12.0, Tier::OnDemand),
         dated("taken", "own", 5.0, Tier::Spot),
-        host("flat", 2.0),
+        host("flat", 2.5),
+        // At less than a third of the others' median.
+        host("far", 1.0),
         host("house", 4.0),
         Offer { as_of: None, ..dated("undated", "own", 3.0, Tier::OnDemand) },
         dated("rocm", "amd", 6.0, Tier::OnDemand),
@@ -64,7 +66,11 @@ fn planned(goal: &Goal) -> Plan {
 fn beside(plan: &Plan, accept: Accept) -> (f64, Option<f64>, String) {
     let one = plan.beside.iter().find(|one| one.accept == [accept]).unwrap();
     let then = one.then.as_ref().map(|then| then.cost.get());
-    (one.part.cost.mid.get(), then, format!("{}; if {}", report::beside::what(one), report::beside::setback(one)))
+    (
+        one.part.cost.mid.get(),
+        then,
+        format!("{}; if {}", report::beside::what(one), report::beside::setback(&one.accept)),
+    )
 }
 
 #[test]
@@ -77,7 +83,7 @@ fn the_plan_is_firm_and_says_what_else_could_be_had() {
     assert_eq!(order, [Accept::Marketplace, Accept::Doubted, Accept::Platform, Accept::Spot]);
     assert_eq!(
         beside(&plan, Accept::Marketplace),
-        (20.0, Some(40.0), "a marketplace host; if that host is gone".into())
+        (25.0, Some(40.0), "a marketplace host; if that host is gone".into())
     );
     let doubted = "a price in doubt (no date); if that price is gone";
     assert_eq!(beside(&plan, Accept::Doubted), (30.0, Some(100.0), doubted.into()));
@@ -90,7 +96,7 @@ fn the_plan_is_firm_and_says_what_else_could_be_had() {
     assert!(
         plan.rejected.iter().any(|one| {
             one.reason.kind() == RejectionKind::NotAccepted
-                && one.reason.words().contains("--accept spot,marketplace,platform")
+                && one.reason.words().contains("--accept spot,marketplace,doubted,platform")
         }),
         "{:?}",
         plan.rejected
@@ -117,6 +123,38 @@ fn what_is_accepted_is_planned_with_at_the_cost_that_was_said() {
 }
 
 #[test]
+fn an_accepted_offer_shows_what_the_work_costs_if_it_fails() {
+    let then = |accept: &[Accept]| {
+        let fallback = planned(&asked(accept)).fallback.unwrap();
+        (fallback.then.unwrap().cost.get().round(), report::beside::setback(&fallback.accept))
+    };
+    assert!(planned(&asked(&[])).fallback.is_none());
+    assert_eq!(then(&[Accept::Marketplace]), (40.0, "that host is gone"));
+    assert_eq!(then(&[Accept::Doubted]), (100.0, "that price is gone"));
+    // Of two risks, the host is the first to go.
+    assert_eq!(then(&[Accept::Marketplace, Accept::Doubted]), (25.0, "that host is gone"));
+    assert_eq!(then(&[Accept::Spot]), (100.0, "no spot machine is available"));
+    assert_eq!(then(&[Accept::Platform]), (100.0, "your program does not run there"));
+}
+
+#[test]
+fn a_price_list_in_doubt_is_no_way_out_of_itself() {
+    let steps = steps();
+    let list = |kind: &str, price| Offer {
+        as_of: None,
+        id: OfferId::new("undated", "r", kind, Tier::OnDemand),
+        ..dated("undated", "own", price, Tier::OnDemand)
+    };
+    let firm = dated("firm", "own", 10.0, Tier::OnDemand);
+    let offers = PriceBook::new([firm, list("a", 4.0), list("b", 4.1)]).on(date(2026, 11, 21));
+    let firm = plan(&steps, &offers, &asked(&[])).unwrap();
+    let then = |then: &Option<Instead>| then.as_ref().unwrap().cost.get().round();
+    assert_eq!(then(&firm.beside[0].then), 100.0);
+    let accepted = plan(&steps, &offers, &asked(&[Accept::Doubted])).unwrap();
+    assert_eq!(then(&accepted.fallback.unwrap().then), 100.0);
+}
+
+#[test]
 fn the_platform_is_that_of_the_recording() {
     let cheapest = |recorded: &str| {
         let mut steps = steps();
@@ -135,6 +173,9 @@ fn what_is_named_is_accepted() {
     };
     let own = |name: &str| Some(name.to_owned());
     assert_eq!(named(&|goal| goal.limits.providers = vec!["House".into()]), own("house"));
+    // Hosts only if the named providers have nothing firm.
+    assert_eq!(named(&|goal| goal.limits.providers = ["house", "firm"].map(Into::into).to_vec()), own("firm"));
+    assert_eq!(named(&|goal| goal.limits.providers = vec!["far".into()]), None);
     assert_eq!(named(&|goal| goal.limits.gpus = vec![GpuSlug::new("amd").unwrap()]), own("rocm"));
     let undated = dated("undated", "own", 3.0, Tier::OnDemand).id;
     assert_eq!(named(&|goal| goal.limits.offers = vec![undated.to_string()]), own("undated"));
@@ -152,7 +193,7 @@ fn without_a_firm_plan_the_offers_that_would_do_are_named() {
     // No one thing makes a plan of ten dollars: several do.
     let plan = planned(&within(15.0));
     let several: Vec<_> = plan.beside.iter().map(|one| one.accept.clone()).collect();
-    assert_eq!(several, [vec![Accept::Spot, Accept::Marketplace, Accept::Platform]]);
+    assert_eq!(several, [vec![Accept::Spot, Accept::Marketplace, Accept::Doubted, Accept::Platform]]);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Several machines of an offer, and state divided among the GPUs.
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Goal, Limits, Objective, Plan, PlanError, Quota, RejectionKind, ShardingChoice, plan};
+use habitat_tui::plan::{
+    Goal, LayoutChoice, Limits, Objective, Plan, PlanError, Quota, RejectionKind, ShardingChoice, plan,
+};
 use habitat_tui::predict::scale::{Layout, MicroBatch, ModelParallel, Network, optimizer_step};
 use habitat_tui::predict::sharding::{ModelStates, Sharding};
 use habitat_tui::predict::{Fits, Predictions};
@@ -202,7 +204,10 @@ fn the_check_refuses_what_was_not_allowed() {
         other => panic!("{other}"),
     };
     assert_eq!(of(broken(&|plan| plan.goal.limits.max_machines = 1)), "it has too many machines");
-    assert_eq!(of(broken(&|plan| plan.parts[0].sharding = Sharding::Zero1)), "its sharding differs from the goal");
+    let sharded = |plan: &mut Plan| {
+        (plan.goal.layout, plan.parts[0].sharding) = (LayoutChoice::Given, Sharding::Zero1);
+    };
+    assert_eq!(of(broken(&sharded)), "its sharding differs from the goal");
     assert!(matches!(broken(&|plan| plan.goal.assumptions.scaling_factor = Some(3.0)), CheckError::Number { .. }));
 }
 

@@ -11,6 +11,23 @@ use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Samples, Usd, UsdPerHour};
 
 use crate::build::{configurations, goal, hours, measured, offer, offer_in, predictions, rejected, told, usd};
 
+/// Without a plan, the offer that is the least late is the first, with the deadline that it would meet.
+#[test]
+fn the_closest_offers_come_first() {
+    let predictions = predictions([measured("slow", 1.0), measured("faster", 2.0), measured("fast", 3.0)]);
+    let prices = PriceBook::new(["slow", "fast", "faster"].map(|name| offer(name, 1.0, Tier::OnDemand)));
+    let goal = Goal { deadline: Some(hours(3.0)), ..goal(12.0, 1) };
+    let plan = plan(&predictions, &prices, &goal).unwrap();
+    let shown: Vec<String> = plan
+        .closest_rejected()
+        .iter()
+        .map(|one| format!("{} {}", one.offer.as_str().split('/').nth(2).unwrap_or_default(), one.reason.words()))
+        .collect();
+    let [fast, faster, slow] = &shown[..] else { panic!("{shown:?}") };
+    assert!(fast.starts_with("fast takes") && fast.ends_with("(--deadline 4.0h)"), "{fast}");
+    assert!(faster.starts_with("faster takes") && slow.starts_with("slow takes"), "{shown:?}");
+}
+
 /// One offer for each reason; the plan is `good`.
 #[test]
 fn each_offer_is_used_or_shown_or_has_a_reason() {
@@ -58,8 +75,8 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
         (RejectionKind::MemoryUnknown, "unknown whether it fits: no peak memory in the profile"),
         (RejectionKind::NoPrediction, "2 GPUs: unknown parameter count and gradient size; pass --parameters"),
         (RejectionKind::Limits, "region mars-1 is not among the allowed ones"),
-        (RejectionKind::Deadline, "takes up to 24 h, 20 h more than the deadline"),
-        (RejectionKind::Budget, "costs $300.00, $250.00 more than the budget"),
+        (RejectionKind::Deadline, "takes up to 24 h, 20 h more than the deadline (--deadline 24.0h)"),
+        (RejectionKind::Budget, "costs $300.00, $250.00 more than the budget (--budget 300.00)"),
         (RejectionKind::Dominated, "costs $9.00 in 3 h, $3.00 more than the plan"),
     ];
     assert_eq!(rejected(&plan), expected.map(|(kind, said)| (kind, said.to_owned())));

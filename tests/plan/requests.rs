@@ -2,11 +2,12 @@
 //! signed. `cargo test --test plan requests -- --nocapture` prints them.
 
 use habitat_tui::catalog::{Catalog, Vendor};
-use habitat_tui::plan::{Accept, Goal, Objective, Work, plan};
+use habitat_tui::plan::{Accept, Goal, Objective, Part, Work, plan};
 use habitat_tui::predict::batches::add_shares;
 use habitat_tui::predict::{Options, Precision, Predictions, predict};
-use habitat_tui::pricing::{Market, PriceBook, Tier};
+use habitat_tui::pricing::{Doubt, Market, PriceBook, Tier};
 use habitat_tui::profile::Sample;
+use habitat_tui::report::beside::{status_words, verdict};
 use habitat_tui::store::bundled;
 use habitat_tui::units::Samples;
 use jiff::civil::date;
@@ -88,4 +89,46 @@ fn forty_plain_requests_lead_with_what_can_be_signed() {
     }
     println!("{asked} requests, {led} with a firm plan, {named} offers beside them");
     assert!(asked == 40 && led >= 30, "{led} of {asked} requests have a firm plan");
+}
+
+#[test]
+fn forty_requests_that_name_providers_lead_with_a_host_only_where_nothing_else_is_left() {
+    let prices = PriceBook::new(bundled::offers()).on(date(2026, 11, 27));
+    let named: [&[&str]; 8] = [
+        &["runpod"],
+        &["salad"],
+        &["lium"],
+        &["runpod", "salad"],
+        &["lambda", "runpod", "salad"],
+        &["aws", "vast"],
+        &["hyperbolic", "runpod"],
+        &["thundercompute", "salad"],
+    ];
+    let (mut led, mut of_hosts) = (0, 0);
+    for (network, predictions) in networks().into_iter().take(1) {
+        for (words, goal) in goals() {
+            for providers in named {
+                let mut goal = goal.clone();
+                goal.limits.providers = providers.iter().map(ToString::to_string).collect();
+                let chosen = plan(&predictions, &prices, &goal).unwrap();
+                let of = format!("{network}, {words}, of {providers:?}");
+                let is_host = |part: &Part| part.offer.trust.market == Market::PeerToPeer;
+                for part in &chosen.parts {
+                    let doubts = part.offer.trust.doubts.iter().filter(|doubt| **doubt != Doubt::PeerToPeer);
+                    assert_eq!(doubts.count(), 0, "{of}: {part:?}");
+                }
+                let Some(said) = verdict(&chosen) else { continue };
+                led += 1;
+                let on_host = chosen.parts.iter().any(is_host);
+                assert_eq!(said.contains("a marketplace host"), on_host, "{of}: {said}");
+                assert_eq!(status_words(&chosen).contains("firm"), !on_host && goal.max_parts == 1, "{of}");
+                if on_host {
+                    of_hosts += 1;
+                    (goal.deadline, goal.budget, goal.limits.no_marketplace) = (None, None, true);
+                    assert!(plan(&predictions, &prices, &goal).unwrap().parts.is_empty(), "{of}: {said}");
+                }
+            }
+        }
+    }
+    assert!(led >= 25 && of_hosts >= 5, "{led} plans, {of_hosts} with hosts");
 }

@@ -251,7 +251,8 @@ fn a_wrong_use_is_refused() {
 fn reports_say_what_the_cost_is_made_of() {
     let book = PriceBook::new([offer("a", 3.0, Tier::Spot)]);
     let asked = Goal { deadline: Some(hours(60.0)), ..lossy(20.0, 1) };
-    let found = plan(&predictions([predicted("a", 1.0, 0.2)]), &book, &asked).unwrap();
+    let steps = predictions([predicted("a", 1.0, 0.2)]);
+    let found = plan(&steps, &book, &asked).unwrap();
     let json = serde_json::to_value(plans::json(&found, "test")).unwrap();
     for (whole, by) in [
         (&json["total"]["cost_usd"], &json["total"]["cost_by_usd"]),
@@ -267,7 +268,7 @@ fn reports_say_what_the_cost_is_made_of() {
     assert_eq!(by.keys().collect::<Vec<_>>(), ["setup", "training", "checkpoints", "repeated"]);
 
     let mut text = Vec::new();
-    summary::write_plan(&found, false, &mut text).unwrap();
+    summary::write_plan(&found, (&steps, &book), false, &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{of}\n{text}"));
     assert!(line("repeated after losses").contains("1.5 h") && line("repeated after losses").contains("$4.62"));

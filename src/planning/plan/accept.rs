@@ -2,7 +2,8 @@
 //!
 //! A plan uses firm offers: on-demand, from a provider itself, at a price not in doubt, on the platform of the
 //! recording, with the recorded global batch. All others are offers *beside* the plan, which the user has to accept
-//! ([`Accept`]). The plan shows how much they save, and the cost of the work if they fail.
+//! ([`Accept`]). Naming providers accepts their marketplace hosts if they have no firm offer. The plan
+//! shows how much they save, and the cost of the work if they fail.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ pub enum Accept {
     Spot,
     /// A marketplace host, rented out by its owner at the owner's price.
     Marketplace,
-    /// A provider's price in doubt.
+    /// A price in doubt.
     Doubted,
     /// A GPU of another vendor than the recorded one, or a host with ARM CPUs instead of x86.
     Platform,

@@ -76,11 +76,12 @@ impl Prepared {
             plan.beside = self.beside(&plan, &limit);
             plan.reasons = explain::reasons(self, &limit, lifted());
             plan.rejected = self.rejections(&plan, &[], &[], &limit);
-            plan.warnings = self.warnings(0..self.configurations.len());
+            plan.warnings = self.warnings_of_all();
             return Ok(plan);
         };
         let alternatives = self.alternatives(&used, &limit);
         plan.beside = self.beside(&plan, &limit);
+        plan.fallback = self.fallback(&used, &limit);
         plan.bargain = self.bargain(&plan, &limit);
         plan.rejected = self.rejections(&plan, &used, &alternatives, &limit);
         plan.alternatives = alternatives.iter().map(|c| self.whole(*c)).collect();
@@ -176,7 +177,12 @@ impl Prepared {
     /// A plan without parts.
     fn empty(&self, goal: Goal) -> Plan {
         let name = if goal.max_parts > 1 { "microlp" } else { "filter and sort" };
-        let solver = SolverReport { name: name.to_owned(), configurations: self.problem().choices.len(), gap: None };
+        let solver = SolverReport {
+            name: name.to_owned(),
+            offers: self.offers(),
+            configurations: self.problem().choices.len(),
+            gap: None,
+        };
         Plan { solver, host: self.host, ..Plan::without_parts(goal, self.work) }
     }
 
@@ -287,6 +293,13 @@ impl Prepared {
     fn warnings(&self, configurations: impl Iterator<Item = usize>) -> Vec<Finding> {
         let lists = configurations.map(|c| self.configurations[c].warnings.as_slice());
         distinct(lists).into_iter().map(|(warning, _)| warning.clone()).collect()
+    }
+
+    /// Warnings that all configurations have. Without a plan, a warning about some of them would name no GPU.
+    fn warnings_of_all(&self) -> Vec<Finding> {
+        let lists = self.configurations.iter().map(|c| c.warnings.as_slice());
+        let is_of_all = |count: usize| count == self.configurations.len();
+        distinct(lists).into_iter().filter(|(_, count)| is_of_all(*count)).map(|(warning, _)| warning.clone()).collect()
     }
 
     /// Notes on a plan that do not depend on other offers.

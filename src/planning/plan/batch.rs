@@ -114,7 +114,7 @@ pub(super) fn would_fit(
     workload: &Workload,
     goal: &Goal,
 ) -> Option<(u64, Option<u64>, u64)> {
-    let (most, batch) = (memory.largest_batch?, batch_size(workload)?);
+    let (most, batch) = (memory.largest_batch.filter(|most| *most > 0)?, batch_size(workload)?);
     let global = goal.global_batch.unwrap_or_else(|| batch.saturating_mul(u64::from(gpus)));
     let smaller = smaller_batch(global, most.min(batch), gpus).filter(|_| workload.mode == Mode::Training);
     Some(smaller.map_or((most, None, global), |(batch, batches)| (batch, Some(batches), global)))

@@ -38,6 +38,31 @@ pub struct Instead {
     pub with: Option<Machines>,
 }
 
+/// The work if an accepted offer fails.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fallback {
+    /// The accepted kinds.
+    pub accept: Vec<Accept>,
+    /// The work on another offer; `None` if none meets the limits.
+    pub then: Option<Instead>,
+}
+
+/// Whether another configuration fails too if an offer with these risks fails. A provider's prices in doubt are from
+/// the same list.
+fn fails_too(risks: &[Accept], own: &Configuration, other: &Configuration) -> bool {
+    let has = |accept: Accept| other.accepted.contains(&accept) || other.needs.contains(&accept);
+    let is_same = own.offer.id == other.offer.id;
+    match risks {
+        [Accept::Batch] => is_same,
+        _ if risks.contains(&Accept::Marketplace) => is_same,
+        _ if risks.contains(&Accept::Spot) => has(Accept::Spot),
+        _ if risks.contains(&Accept::Doubted) => {
+            is_same || (own.offer.provider == other.offer.provider && has(Accept::Doubted))
+        }
+        _ => has(Accept::Platform),
+    }
+}
+
 impl Prepared {
     /// Best offer for each kind to accept, if it is clearly better than the plan. Without a plan, and if no single kind
     /// makes one possible: the best offer that requires several.
@@ -78,19 +103,38 @@ impl Prepared {
         let total = plan.total.map(|total| (total.cost.mid, total.hours.mid));
         let plans = total.map(|(cost, hours)| Instead { cost, hours, with: None });
         let then = match own.needs[..] {
-            [Accept::Batch] => {
-                let recorded = part.global_batch_size.zip(self.goal.global_batch);
-                let times = recorded.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
-                Some(self.instead(own, times, None))
-            }
+            [Accept::Batch] => Some(self.same_updates(own)),
             [Accept::Marketplace | Accept::Doubted] => {
-                let next = self.best_beside(&|other| other.needs == own.needs && other.offer.id != own.offer.id, limit);
+                let next =
+                    self.best_beside(&|other| other.needs == own.needs && !fails_too(&own.needs, own, other), limit);
                 let next = next.filter(|(_, value)| *value < self.planned(plan)).map(|(place, _)| &self.others[place]);
                 next.map(|next| self.instead(next, 1.0, Some(next.label()))).or(plans)
             }
             _ => plans,
         };
         Beside { accept: own.needs.clone(), risks: own.risks.clone(), part, then }
+    }
+
+    /// The work if an accepted risk of the plan's only configuration comes true; `None` without such a risk.
+    pub(super) fn fallback(&self, used: &[usize], limit: &Limit) -> Option<Fallback> {
+        let [own] = used else { return None };
+        let own = Some(&self.configurations[*own]).filter(|own| !own.accepted.is_empty())?;
+        let others = 0..self.configurations.len();
+        let left: Vec<usize> = others.filter(|c| !fails_too(&own.accepted, own, &self.configurations[*c])).collect();
+        let next = || {
+            let found = best_single(&self.singles.only(&left), self.goal.objective, limit)?;
+            let next = &self.configurations[left[found.hours.first()?.0]];
+            Some(self.instead(next, 1.0, Some(next.label())))
+        };
+        let then = if own.accepted == [Accept::Batch] { Some(self.same_updates(own)) } else { next() };
+        Some(Fallback { accept: own.accepted.clone(), then })
+    }
+
+    /// As many updates as with the recorded batch, on the same machines.
+    fn same_updates(&self, own: &Configuration) -> Instead {
+        let recorded = own.global_batch_size().zip(self.goal.global_batch.or(self.recorded_batch));
+        let times = recorded.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
+        self.instead(own, times, None)
     }
 
     /// The work, multiplied by `times`, on an offer.

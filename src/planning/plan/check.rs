@@ -322,7 +322,8 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
     let lacks = |accept: Accept| !is_named && !limits.accept.contains(&accept);
     let of_host = part.offer.trust.market == Market::PeerToPeer;
     let is_moved = |doubt: &Doubt| part.offer.tier == Tier::Spot && matches!(doubt, Doubt::Old { .. });
-    let in_doubt = !of_host && !part.offer.trust.is_own && !part.offer.trust.doubts.iter().all(is_moved);
+    let is_known = |doubt: &Doubt| is_moved(doubt) || *doubt == Doubt::PeerToPeer;
+    let in_doubt = !part.offer.trust.is_own && !part.offer.trust.doubts.iter().all(is_known);
     let broken = [
         (part.offer.tier == Tier::Spot && lacks(Accept::Spot), "spot is not accepted"),
         (

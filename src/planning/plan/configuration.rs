@@ -63,6 +63,8 @@ pub(crate) struct Configuration {
     /// Source of the spot losses.
     losses_source: SpotSource,
     setup: f64,
+    /// Kinds of risks that the goal accepts.
+    pub(crate) accepted: Vec<Accept>,
     /// Kinds of risks that the user has to accept for it, and the risks.
     pub(crate) needs: Vec<Accept>,
     pub(crate) risks: Vec<Risk>,
@@ -213,9 +215,21 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
         }
     }
     possible.sort_by(|a, b| a.offer.id.cmp(&b.offer.id));
+    admit_hosts(&mut possible, goal);
     let is_accepted = |c: &Configuration| c.needs.is_empty();
     let (configurations, others) = possible.into_iter().partition(is_accepted);
     Usable { configurations, others, excluded }
+}
+
+/// Accepts the marketplace hosts of named providers if these have nothing else that the goal accepts.
+fn admit_hosts(possible: &mut [Configuration], goal: &Goal) {
+    if goal.limits.providers.is_empty() || possible.iter().any(|c| c.needs.is_empty()) {
+        return;
+    }
+    for host in possible.iter_mut().filter(|c| c.needs == [Accept::Marketplace]) {
+        host.accepted.append(&mut host.needs);
+        host.risks.clear();
+    }
 }
 
 /// Key of the step on an offer's GPUs: GPU, GPUs per machine, machines and network.
@@ -272,9 +286,9 @@ impl Configuration {
         (step, is_other_batch): (SizedStep, bool),
         (goal, needs): (&Goal, &[Accept]),
     ) -> Self {
-        let is_needed = |need: &Accept| !goal.limits.accept.contains(need);
+        let is_accepted = |need: &Accept| goal.limits.accept.contains(need);
         let batch = is_other_batch.then_some(Accept::Batch);
-        let needs: Vec<Accept> = needs.iter().copied().chain(batch).filter(is_needed).collect();
+        let (accepted, needs): (Vec<Accept>, Vec<Accept>) = needs.iter().copied().chain(batch).partition(is_accepted);
         let replicas = offer.gpu_count * machines / step.parallel.gpus();
         let global = step.batch_size.map(|batch| batch.saturating_mul(step.accumulation * u64::from(replicas)));
         let risks = risks(offer, &prediction.gpu, &needs, global);
@@ -302,6 +316,7 @@ impl Configuration {
             losses: Losses::of(offer.tier, machines, &lost, &goal.assumptions),
             losses_source: lost.source,
             setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
+            accepted,
             needs,
             risks,
         }
@@ -323,7 +338,7 @@ impl Configuration {
     }
 
     /// Samples per optimizer step on all GPUs, if known.
-    fn global_batch_size(&self) -> Option<u64> {
+    pub(crate) fn global_batch_size(&self) -> Option<u64> {
         let batches = self.accumulation.saturating_mul(u64::from(self.replicas));
         self.batch_size.map(|batch| batch.saturating_mul(batches))
     }

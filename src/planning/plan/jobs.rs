@@ -191,6 +191,7 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
         shared: shared.clone(),
         solver: SolverReport {
             name: "filter and sort".to_owned(),
+            offers: prepared.iter().map(Prepared::offers).sum(),
             configurations: model.assignment.jobs.iter().map(Vec::len).sum(),
             gap: None,
         },

@@ -126,23 +126,20 @@ pub fn other_platform(predictions: &Predictions, gpu: &GpuFacts, instance_type: 
     Some(Platform::of(gpu, instance_type)).filter(|platform| *platform != Platform::recorded(predictions))
 }
 
-/// Kinds that the user has to accept for an offer. A limit that names the offer, its provider or its GPU accepts some
-/// of them.
+/// Kinds that the user has to accept for an offer. A limit that names the offer or its GPU accepts some of them.
 pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &Limits) -> Vec<Accept> {
     if limits.offers.iter().any(|id| id == offer.id.as_str()) {
         return Vec::new();
     }
-    let is_named = limits.providers.iter().any(|name| name.eq_ignore_ascii_case(&offer.provider));
-    let of_host = offer.trust.market == Market::PeerToPeer;
     let is_spot = offer.tier == Tier::Spot;
-    // Hosts set their own prices, and the user accepts that old spot prices may have changed.
+    // To accept spot is to accept that old spot prices may have changed. A marketplace host is a kind of its own.
     let is_own = offer.trust.is_own;
     let is_moved = |doubt: &Doubt| is_spot && matches!(doubt, Doubt::Old { .. });
-    let is_doubt = |doubt: &Doubt| !(of_host || is_own || is_moved(doubt));
+    let is_doubt = |doubt: &Doubt| !(is_own || is_moved(doubt) || *doubt == Doubt::PeerToPeer);
     let port = Platform::of(gpu, &offer.instance_type) != recorded && !limits.gpus.contains(&gpu.slug);
     [
         is_spot.then_some(Accept::Spot),
-        (of_host && !is_named).then_some(Accept::Marketplace),
+        (offer.trust.market == Market::PeerToPeer).then_some(Accept::Marketplace),
         offer.trust.doubts.iter().any(is_doubt).then_some(Accept::Doubted),
         port.then_some(Accept::Platform),
     ]
@@ -156,7 +153,10 @@ pub(super) fn risks(offer: &Offer, gpu: &GpuFacts, needs: &[Accept], batch: Opti
     let risk = |need: &Accept| match need {
         Accept::Spot => Risk::Spot,
         Accept::Marketplace => Risk::Marketplace,
-        Accept::Doubted => Risk::Doubted(offer.trust.doubts.clone()),
+        Accept::Doubted => {
+            let doubts = offer.trust.doubts.iter().copied();
+            Risk::Doubted(doubts.filter(|doubt| *doubt != Doubt::PeerToPeer).collect())
+        }
         Accept::Platform => Risk::Platform(Platform::of(gpu, &offer.instance_type)),
         Accept::Batch => Risk::Batch(batch),
     };

@@ -1,4 +1,4 @@
-//! What a plan, part or configuration must say. [`Coded::code`](crate::Coded::code) names each note for programs; the sentences are
+//! Notes on a plan, part or configuration. [`Coded::code`](crate::Coded::code) names each note for programs; the sentences are
 //! made elsewhere.
 
 use serde::Serialize;
@@ -45,7 +45,7 @@ pub enum PlanNote {
     },
     /// Precision of the predicted step.
     Precision {
-        /// What the prediction found.
+        /// Finding of the prediction.
         finding: Finding,
     },
     /// Price of a machine that the user already has.
@@ -265,7 +265,7 @@ pub enum PlanNote {
         /// Why.
         why: String,
     },
-    /// What the limits of several jobs cost together.
+    /// Cost of the limits of several jobs together.
     SharedLimitsCost {
         /// Dollars more than the cheapest offer for each job.
         more_usd: Usd,

@@ -84,6 +84,11 @@ impl Prepared {
         &self.problem().choices
     }
 
+    /// Number of offers to choose from.
+    pub(super) fn offers(&self) -> usize {
+        self.configurations.chunk_by(|a, b| a.place == b.place).count()
+    }
+
     pub(super) fn limit(deadline: Option<Hours>, budget: Option<Usd>) -> Limit {
         Limit { deadline: deadline.map(Hours::get), budget: budget.map(Usd::get), ceilings: Vec::new() }
     }

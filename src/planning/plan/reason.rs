@@ -293,6 +293,24 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Distance from acceptance, in the unit of the reason; infinite if it has none.
+    pub(super) fn distance(&self) -> f64 {
+        match self {
+            Self::TooFewGpus { gpus, least } => f64::from(*least) - f64::from(*gpus),
+            Self::TooManyGpus { gpus, most } => f64::from(*gpus) - f64::from(*most),
+            Self::TooDearPerHour { usd_per_hour, most } => usd_per_hour.get() - most.get(),
+            Self::OutOfMemory { needed_bytes, usable_bytes, .. } => needed_bytes.get() - usable_bytes.get(),
+            Self::TooSlow { late_hours: more, .. } | Self::TakesLonger { more_hours: more, .. } => more.get(),
+            Self::TooDear { over_usd: more, .. }
+            | Self::CostsMore { more_usd: more, .. }
+            | Self::CostsMoreWithTime { more_usd: more, .. }
+            | Self::Possible { cost_usd: more, .. }
+            | Self::NotAccepted { cost_usd: more, late_hours: None, over_usd: None, .. } => more.get(),
+            Self::TooMuchCo2 { over_kg: more, .. } | Self::EmitsMore { more_kg: more, .. } => more.get(),
+            _ => f64::INFINITY,
+        }
+    }
+
     /// Kind of reason.
     pub const fn kind(&self) -> RejectionKind {
         match self {

@@ -1,10 +1,12 @@
 //! Adds the steps of a sweep to predictions at the recorded batch, for plans to choose from.
 
+use super::error::SweepError;
 use super::sweep::{Basis, GpuSweep, Sweep, sweep};
 use crate::finding::Finding;
 use crate::memory::Fits;
 use crate::predictions::{AtBatch, Predictions};
 use crate::{Mode, Options};
+use habitat_base::units::most;
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
 
@@ -23,6 +25,38 @@ fn halves(recorded: u64) -> Vec<u64> {
     let mut sizes: Vec<u64> = halves.skip(1).collect();
     sizes.reverse();
     sizes
+}
+
+/// Multiple of the largest recorded batch up to which a sweep adds the largest batch that fits.
+const NEAR: u64 = 16;
+
+/// Same as [`sweep`], with each GPU's largest batch that fits as one more row, unless it is far from the recorded ones.
+///
+/// # Errors
+/// Those of [`sweep`].
+pub fn sweep_to_largest(
+    profiles: &[(String, Profile)],
+    catalog: &Catalog,
+    options: &Options,
+    batches: &[u64],
+) -> Result<Sweep, SweepError> {
+    let found = sweep(profiles, catalog, options, batches)?;
+    let farthest = found.recorded.iter().max().map_or(0, |batch| batch.saturating_mul(NEAR));
+    let near = |gpu: &GpuSweep| gpu.largest.filter(|largest| (1..=farthest).contains(largest));
+    let is_there = |batch: &u64| batches.contains(batch) || found.recorded.contains(batch);
+    let mut added: Vec<u64> = found.gpus.iter().filter_map(near).filter(|batch| !is_there(batch)).collect();
+    added.sort_unstable();
+    added.dedup();
+    added.truncate(most::BATCH_SIZES.saturating_sub(batches.len()));
+    if added.is_empty() {
+        return Ok(found);
+    }
+    let mut all = sweep(profiles, catalog, options, &[batches, &added].concat())?;
+    for gpu in &mut all.gpus {
+        let own = near(gpu);
+        gpu.rows.retain(|row| is_there(&row.batch) || own == Some(row.batch));
+    }
+    Ok(all)
 }
 
 /// Adds steps at a half, a quarter, … of the recorded training batch: the shares of several GPUs that keep the global

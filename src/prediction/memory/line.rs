@@ -182,13 +182,14 @@ impl MemoryLine {
         }
     }
 
-    /// Largest batch that fits on a GPU; `None` if not even one sample does, or if memory does not grow with the batch.
+    /// Largest batch that fits on a GPU, 0 if not even one sample does; `None` if memory does not grow with the batch, or
+    /// if one sample may need less than the line says.
     pub(crate) fn largest(&self, rates: &Rates<'_>) -> Option<u64> {
         let all = rates.usable_memory.value.get() - CONTEXT_BYTES;
         let most = |[fixed, per_sample]: [Bytes; 2]| ((all - fixed.get()) / per_sample.get()).floor();
         let own = most([self.fixed, self.per_sample]);
         let batch = self.other.map_or(own, |other| own.min(most(other)));
-        (batch.is_finite() && batch >= 1.0).then_some(batch as u64)
+        (batch.is_finite() && (batch >= 1.0 || !self.is_upper_bound())).then_some(batch.max(0.0) as u64)
     }
 }
 

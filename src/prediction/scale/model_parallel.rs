@@ -43,7 +43,7 @@ const PROGRAM: [f64; 3] = [1.0, 1.06, 1.2];
 const FULLY_SHARDED: [f64; 3] = [1.06, 1.2, 1.4];
 /// Relative slowdown of divided products per halving of their width (learned models, widths of 4,096 to 20,480).
 const NARROWER: f64 = 0.005;
-/// What each doubling of the GPUs beyond one machine adds to their operators: all wait for the slowest (published steps
+/// Share that each doubling of the GPUs beyond one machine adds to their operators: all wait for the slowest (published steps
 /// of the same job on 8 to 2,048 GPUs grow by 0 to 10 %).
 const SLOWEST: f64 = 0.006;
 /// GPUs of one machine.
@@ -104,7 +104,7 @@ pub fn optimizer_step(
     Ok(ScaledStep { step: Estimate { range, ..new.step }, extra: mix(old.extra, new.extra), why: new.why })
 }
 
-/// What varies between the ends of the range.
+/// Values that differ between the ends of the range.
 #[derive(Clone, Copy)]
 struct End {
     /// Step of a micro-batch on one GPU.
@@ -261,7 +261,7 @@ impl<'a> Replica<'a> {
         }
     }
 
-    /// What is not hidden of passing keys and values around the ring, forward once and backward twice.
+    /// Unhidden part of passing keys and values around the ring, forward once and backward twice.
     fn ring(&self, end: &End) -> Micros {
         let context = self.layout.parallel.context;
         if context <= 1 {
@@ -433,13 +433,10 @@ impl<'a> Replica<'a> {
         }
         let millis = |time: Micros| grouped(time.as_millis());
         if parallel.tensor > 1 {
-            parts.push(format!(
-                "{} ms of collectives in layers",
-                millis(self.reduced(end) * (self.batches / self.stages()))
-            ));
+            parts.push(format!("{} ms in collectives", millis(self.reduced(end) * (self.batches / self.stages()))));
         }
         if parallel.context > 1 {
-            parts.push(format!("{} ms of ring attention", millis(self.ring(end) * (self.batches / self.stages()))));
+            parts.push(format!("{} ms ring attention", millis(self.ring(end) * (self.batches / self.stages()))));
         }
         if parallel.pipeline > 1 {
             parts.push(format!("{} ms from stage to stage", millis(self.handed(end) * self.batches)));
@@ -447,7 +444,7 @@ impl<'a> Replica<'a> {
         if self.peers() > 1 {
             let Exposed { each, once } = self.exposed(end);
             let what = if layout.sharding == Sharding::None { "all-reduce" } else { "gathers and scatters" };
-            parts.push(format!("{} ms of {what} not hidden", millis(each * self.batches + once)));
+            parts.push(format!("{} ms exposed {what}", millis(each * self.batches + once)));
         }
         let replicas = layout.replicas();
         let of = match (parallel.is_none(), replicas) {

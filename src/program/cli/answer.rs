@@ -64,6 +64,7 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
             // Measured figures need no catalog and are shown even if the prediction fails.
             if !args.difference {
                 answer::write(&loaded.profile, &catalog, found.as_ref().ok(), &prices, out)?;
+                write_speed_up(&loaded, &catalog, &options, found.as_ref().ok(), out)?;
                 writeln!(out)?;
             }
             recorded(&loaded, args.verbose || found.is_err(), out)?;
@@ -125,6 +126,21 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         }
     }
     Ok(0)
+}
+
+/// Writes the speed in the requested precision, from a second prediction in the recorded one.
+fn write_speed_up(
+    loaded: &Loaded,
+    catalog: &Catalog,
+    options: &Options,
+    other: Option<&Predictions>,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    let Some((to, other)) = options.precision.zip(other) else { return Ok(()) };
+    let options = Options { precision: None, steps_only: true, ..options.clone() };
+    let recorded = habitat_prediction::predict(&loaded.profile, catalog, &options).ok();
+    let words = recorded.and_then(|recorded| answer::precision(&recorded, other, to));
+    words.map_or(Ok(()), |words| writeln!(out, "{words}"))
 }
 
 /// Writes the recorded step: all of it if `whole`, else two lines.

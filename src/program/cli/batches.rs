@@ -10,7 +10,7 @@ use super::output::print_json;
 use crate::settings::args::{BatchesArgs, TableForm};
 use crate::store::{self, Paths};
 use habitat_planning::values::BatchSizes;
-use habitat_prediction::batches::{add_shares, add_sizes, sweep, usual_sizes};
+use habitat_prediction::batches::{add_shares, add_sizes, sweep, sweep_to_largest, usual_sizes};
 use habitat_prediction::{Options, Predictions};
 use habitat_reports::batches;
 use habitat_reports::predictions::write_warnings;
@@ -46,8 +46,13 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
         options.targets.push(gpu.slug.clone());
     }
     let largest = profiles.iter().filter_map(|(_, profile)| profile.workload.batch_size).max().unwrap_or(0);
-    let wanted = if args.at.is_empty() { vec![largest * 2, largest * 4] } else { args.at.clone() };
-    let sweep = sweep(&profiles, &catalog, &options, &wanted).at(&profiles[0].0)?;
+    let sweep = if args.at.is_empty() {
+        let larger = [2, 4, 8].map(|times| largest.saturating_mul(times));
+        sweep_to_largest(&profiles, &catalog, &options, &larger)
+    } else {
+        sweep(&profiles, &catalog, &options, &args.at)
+    };
+    let sweep = sweep.at(&profiles[0].0)?;
     match args.form {
         TableForm { json: true, .. } => return print_json(&batches::json(&sweep), out),
         TableForm { csv: true, .. } if args.families => batches::families(&sweep).write_csv(out)?,

@@ -1,6 +1,5 @@
 //! `habitat-tui plan`: from a recorded step, from a black box, or again from a plan's file.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -15,15 +14,14 @@ use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths, bundled};
 use crate::terminal;
 use habitat_base::text;
-use habitat_base::units::GpuSlug;
-use habitat_planning::plan::{Goal, Plan, PlanStatus, Prepared, Rejection, RejectionKind};
+use habitat_planning::plan::{Goal, Plan, PlanStatus, Prepared};
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Predictions, predict};
 use habitat_reports::html::Report;
 use habitat_reports::launch::Launcher;
 use habitat_reports::plan_form::{self, PlanForm, Written};
 use habitat_reports::plan_toml::{self, PlanFile, Request};
-use habitat_reports::{frontier, memory, plan_changes, summary};
+use habitat_reports::{frontier, plan_changes, summary};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::{Profile, Sample};
 
@@ -260,13 +258,7 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &
         if !asked.lines.is_empty() {
             writeln!(out)?;
         }
-        summary::write_plan(plan, args.rejected, out)?;
-        if plan.status == PlanStatus::Infeasible {
-            let is_small = |rejected: &&Rejection| rejected.reason.kind() == RejectionKind::Memory;
-            let small = plan.rejected.iter().filter(is_small).filter_map(|rejected| prices.get(&rejected.offer));
-            let small: BTreeSet<&GpuSlug> = small.filter_map(|offer| offer.gpu.as_ref()).collect();
-            memory::write_remedies(&asked.predictions, |one| small.contains(&one.gpu.slug), out)?;
-        }
+        summary::write_plan(plan, (&asked.predictions, prices), args.rejected, out)?;
         return Ok(());
     };
     let texts = form.texts(&Written {
@@ -276,6 +268,7 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &
         created: store::now(),
         partition: args.partition.as_deref(),
         all_rejected: args.rejected,
+        report: None,
     })?;
     let Some(path) = &args.output else {
         let between = if form == PlanForm::Launch(Launcher::Dstack) { "---\n" } else { "" };

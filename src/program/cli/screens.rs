@@ -176,7 +176,7 @@ fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
         writeln!(out, "{line}\n")?;
     }
     match plan(&predictions, prices, &screens.goal) {
-        Ok(plan) => summary::write_plan(&plan, false, out)?,
+        Ok(plan) => summary::write_plan(&plan, (&predictions, prices), false, out)?,
         Err(error) => writeln!(out, "No plan: {error}")?,
     }
     out.flush()?;

@@ -12,7 +12,7 @@ use crate::store::{Limit, Paths, bundled, read_text};
 use habitat_recorder::capture::Private;
 use habitat_recorder::capture::shapes::{self, ShapesOrder, Target};
 use habitat_reports::shapes::{self as report, Traced};
-use habitat_step::decoder::{Decoder, StepOf};
+use habitat_step::decoder::{Decoder, Recompute, StepOf};
 use habitat_step::profile::Profile;
 
 /// Extensions of profiles.
@@ -56,6 +56,10 @@ pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, Cli
 
 /// Steps of a function, one per batch size, and the files for them.
 fn traced(args: &TraceShapesArgs, batch_sizes: &[u64]) -> Result<(Vec<PathBuf>, Vec<Profile>), CliError> {
+    if args.recompute != Recompute::None {
+        let told = "--recompute needs --config: a traced function computes again what its own code says";
+        return Err(CliError::Refused(told.to_owned()));
+    }
     let target = target(args.target.as_deref().unwrap_or_default())?;
     let name = args.name.clone().unwrap_or_else(|| name(&target));
     let files = new_files(args, &name, batch_sizes)?;

@@ -213,11 +213,11 @@ fn of_precision(finding: &Finding) -> Option<String> {
     Some(match finding {
         Finding::NoMatrixCores { dtype } => {
             let runs = if *dtype == "fp8" { "; PyTorch does not run them on such GPUs" } else { "" };
-            format!("no {dtype} tensor cores, so products are predicted at FP32 speed{runs}")
+            format!("no {dtype} tensor cores for the step's {dtype} products, so these are predicted at FP32 speed{runs}")
         }
         Finding::ConvertedPrecision { from, to } => format!("predicted in {to}, recorded in {from}"),
         Finding::PrecisionKept { gpu, dtype, from, to } => {
-            format!("{gpu} has no {dtype} tensor cores: predicted in {from}, not in {to}")
+            format!("{gpu} has no {dtype} tensor cores: its step stays in {from}, not in {to}")
         }
         Finding::PrecisionChanged { from, recorded, to, mean_error } => format!(
             "precision changed from {from} ({}) to {to} by each GPU's rates and element sizes (Daydream's rule; mean error {:.1} % in Habitat), ranges widened",
@@ -226,7 +226,7 @@ fn of_precision(finding: &Finding) -> Option<String> {
         ),
         Finding::PrecisionKeptOn { from, to, gpus } => {
             let shown = some(gpus.iter().take(GPUS_NAMED), gpus.len().saturating_sub(GPUS_NAMED));
-            format!("no {to} tensor cores, so predicted in {from}: {shown}")
+            format!("no {to} tensor cores, so the step stays in {from}: {shown}")
         }
         Finding::PossibleCasts { copies, to } => {
             format!("{copies} recorded copies may be casts that {to} does not need; they still count")

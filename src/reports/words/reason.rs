@@ -72,11 +72,14 @@ fn of_plan(reason: &Reason) -> String {
     match reason {
         Reason::TooSlow { hours, confidence, late_hours } => {
             let takes = time_limit(hours.get(), *confidence);
-            format!("takes {takes}, {} more than the deadline", duration(late_hours.get()))
+            // Rounded up, so that the offer meets it.
+            let deadline = (hours.get() * 10.0).ceil() / 10.0;
+            format!("takes {takes}, {} more than the deadline (--deadline {deadline:.1}h)", duration(late_hours.get()))
         }
         Reason::TooDear { cost_usd, over_usd } => {
             let [cost, over] = [cost_usd, over_usd].map(|usd| dollars(usd.get()));
-            format!("costs {cost}, {over} more than the budget")
+            let budget = (cost_usd.get() * 100.0).ceil() / 100.0;
+            format!("costs {cost}, {over} more than the budget (--budget {budget:.2})")
         }
         Reason::TooMuchCo2 { co2_kg, over_kg } => {
             let [emits, over] = [co2_kg, over_kg].map(|kg| number(kg.get()));

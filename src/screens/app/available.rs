@@ -51,6 +51,15 @@ impl App {
         (!is_there).then_some(needs.missing())
     }
 
+    /// Another screen on which an action is available that is not available on this one.
+    pub(crate) fn elsewhere(&self, action: Action) -> Option<Screen> {
+        let needs = action.spec().needs;
+        let screen = needs.screen().filter(|screen| *screen != self.screen)?;
+        let is_there = self.unavailable(screen.action()).is_none() && screen.behaviour().gives(self, needs);
+        let has_prediction = screen != Screen::Predict || self.predictions.value().is_some();
+        (self.unavailable(action).is_some() && !self.is_awaiting() && is_there && has_prediction).then_some(screen)
+    }
+
     /// Keys for the footer: those of the dialog if one is open, else of the screen.
     pub fn footer(&self) -> Vec<Hint> {
         if let Some(modal) = &self.modal {

@@ -206,7 +206,8 @@ impl App {
                     _ if error.is_some() => None,
                     ExportForm::Plan(form) => self.plan.shared().zip(self.predictions.shared()).map(|answer| {
                         let ((plan, predictions), profile) = (answer, self.setup.profile.clone());
-                        let export = Box::new(Export { plan, predictions, profile, chosen: self.chosen, form });
+                        let (frontier, chosen) = (self.frontier.clone(), self.chosen);
+                        let export = Box::new(Export { plan, predictions, profile, frontier, chosen, form });
                         Effect::Save { export, path, overwrite: exists }
                     }),
                     ExportForm::Jobs(form) => {

@@ -76,6 +76,8 @@ pub struct Export {
     pub predictions: Arc<Predictions>,
     /// The recorded step.
     pub profile: Arc<Profile>,
+    /// The best trade-offs of time and cost.
+    pub frontier: Arc<Vec<FrontierPoint>>,
     /// Choices on screen that affect the predictions.
     pub chosen: Chosen,
     /// The form.

@@ -64,7 +64,10 @@ impl App {
     /// Runs an action, or goes to a search result.
     pub(super) fn go_to(&mut self, found: Found, effects: &mut Vec<Effect>) {
         match found {
-            Found::Action(action) => self.act(action, effects),
+            Found::Action(action) => {
+                self.screen = self.elsewhere(action).unwrap_or(self.screen);
+                self.act(action, effects);
+            }
             Found::Gpu(slug) => {
                 self.screen = Screen::Predict;
                 let PredictState { rows, marked, .. } = std::mem::take(&mut self.predict);
@@ -90,7 +93,12 @@ impl App {
 pub fn words(app: &App, found: &Found) -> (String, String, Option<&'static str>) {
     match found {
         Found::Action(action) => {
-            (action.spec().text.to_owned(), app.setup.keymap.hint(*action), app.unavailable(*action))
+            let text = action.spec().text;
+            let key = app.setup.keymap.hint(*action);
+            match app.elsewhere(*action) {
+                Some(screen) => (format!("{text} ({} screen)", screen.name()), key, None),
+                None => (text.to_owned(), key, app.unavailable(*action)),
+            }
         }
         Found::Gpu(slug) => {
             let row = app.predict.rows.iter().find(|row| row.slug == *slug);

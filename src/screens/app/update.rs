@@ -204,10 +204,11 @@ impl App {
             }
             Action::Sort => self.sort(None),
             Action::Reverse => {
+                let selected = screen.selected_key(self);
                 if let Some(list) = screen.list_mut(self) {
                     list.reversed = !list.reversed;
-                    list.selected = 0;
                 }
+                self.select_again(selected);
             }
             Action::Origin => self.ask_origin(),
             Action::Rerun if self.is_awaiting() => self.tell(Tone::Hint, "nothing recorded yet"),
@@ -261,6 +262,7 @@ impl App {
     fn sort(&mut self, column: Option<usize>) {
         let screen = self.screen.behaviour();
         let columns = screen.sorts(self);
+        let selected = screen.selected_key(self);
         if let Some(list) = screen.list_mut(self)
             && !columns.is_empty()
         {
@@ -269,9 +271,18 @@ impl App {
                 Some(column) => (list.sort, list.reversed) = (column, false),
                 None => (list.sort, list.reversed) = ((list.sort + 1) % columns.len(), false),
             }
-            list.selected = 0;
             let text = format!("sorted by {}", columns[list.sort]);
             self.tell(Tone::Good, text);
+            self.select_again(selected);
+        }
+    }
+
+    /// Selects the row with a key again, after the order of the rows has changed.
+    fn select_again(&mut self, key: Option<String>) {
+        let screen = self.screen.behaviour();
+        let place = key.and_then(|key| screen.place_of(self, &key)).unwrap_or(0);
+        if let Some(list) = screen.list_mut(self) {
+            list.selected = place;
         }
     }
 

@@ -148,7 +148,7 @@ fn the_layout_is_named() {
     };
     let why = of(&layout(8, 2, 4), 16).unwrap().why;
     let begin = "2 replicas of 8-way tensor parallel × 2 pipeline stages, 16 micro-batches: 6 % bubble, ";
-    assert!(why.starts_with(begin) && why.contains("of all-reduce not hidden"), "{why}");
+    assert!(why.starts_with(begin) && why.contains("ms exposed all-reduce"), "{why}");
     let mut divided = layout(2, 1, 1);
     divided.parallel.context = 4;
     let why = of(&divided, 1).unwrap().why;

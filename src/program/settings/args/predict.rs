@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::{BlackBoxArgs, FileArgs, InputArgs, ModelArgs, OwnArgs, PagerArgs, RecordedArgs, TableForm};
 use crate::settings::wish::Wish;
 use habitat_planning::values::{self, BatchSizes};
-use habitat_prediction::{Host, MethodChoice};
+use habitat_prediction::{Host, MethodChoice, Precision};
 use habitat_step::profile::Sample;
 
 /// Arguments of `predict`.
@@ -220,7 +220,8 @@ pub struct BatchesArgs {
     /// Embedded sample to use without files.
     #[arg(long, value_name = "NAME", value_parser = choice::<Sample>(), conflicts_with = "files")]
     pub sample: Option<Sample>,
-    /// Batch sizes to predict (default: 2 and 4 times the largest recorded one).
+    /// Batch sizes to predict (default: 2, 4 and 8 times the largest recorded one, and the largest
+    /// that fits).
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = values::batch_size)]
     pub at: Vec<u64>,
     /// GPUs (default: the recording GPU).
@@ -238,6 +239,16 @@ pub struct BatchesArgs {
     /// Whether the GPU waits for the host, which launches its operations and loads its data.
     #[arg(long, value_parser = choice::<Host>(), default_value = Host::AsRecorded.name(), help_heading = "Prediction")]
     pub host: Host,
+    /// Predict for another precision: bf16, amp-bf16, fp16, tf32, fp8 …
+    #[arg(
+        long,
+        value_name = "PRECISION",
+        value_parser = choice::<Precision>(),
+        ignore_case = true,
+        hide_possible_values = true,
+        help_heading = "Prediction"
+    )]
+    pub precision: Option<Precision>,
     /// Models for predictions.
     #[command(flatten)]
     pub models: ModelArgs,
@@ -261,6 +272,7 @@ impl BatchesArgs {
             recorded: self.recorded.clone(),
             method: self.method,
             host: self.host,
+            precision: self.precision,
             models: self.models.clone(),
             ..InputArgs::default()
         }

@@ -150,7 +150,7 @@ pub struct TraceShapesArgs {
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["target", "arguments", "python"])]
     pub config: Option<String>,
     /// With --config: what the backward pass computes again to keep fewer activations.
-    #[arg(long, value_parser = choice::<Recompute>(), default_value = "none", requires = "config")]
+    #[arg(long, value_parser = choice::<Recompute>(), default_value = "none")]
     pub recompute: Recompute,
     /// Batch sizes to call it with (16,32,64); one profile each.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::batch_size)]

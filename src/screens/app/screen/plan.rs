@@ -286,6 +286,9 @@ pub(crate) fn finish_words(app: &App, range: &Range<Hours>) -> String {
 
 /// Date of a part's price, and its age.
 pub(crate) fn date_words(part: &Part) -> String {
+    if part.offer.is_at_own_place() {
+        return "your own machine".to_owned();
+    }
     let date = part.offer.as_of.map_or_else(|| "undated price".to_owned(), |date| format!("price of {date}"));
     part.offer.trust.age_days.map_or_else(|| date.clone(), |days| format!("{date}, {days} days old"))
 }
@@ -341,9 +344,24 @@ pub(crate) fn lower_on_screen(app: &App) -> Option<Table> {
 fn lower(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>, empty: &str) -> Table {
     let empty = below(app).unwrap_or_else(|| empty.to_owned());
     let list = &app.planner.list;
-    let empty = if list.is_filtered() { "No row matches the filter; press Esc to clear it.".to_owned() } else { empty };
+    let empty = if list.is_filtered() { no_match(app) } else { empty };
     let sorted = Some((list.sort, list.reversed)).filter(|(column, _)| *column > 0);
     Table { columns, rows, selected: list.selected, sorted, empty, ..Table::default() }
+}
+
+/// Words for a filter without a match: it looks at the rows of one view only.
+fn no_match(app: &App) -> String {
+    let clear = "No row matches the filter; press Esc to clear it.";
+    let rejected = app
+        .plan
+        .value()
+        .filter(|_| app.planner.lower != Lower::Rejected)
+        .map_or(0, |plan| plan.rejected.iter().filter(|one| app.planner.list.passes(one.offer.as_str())).count());
+    if rejected == 0 {
+        return clear.to_owned();
+    }
+    let (key, rejected) = (app.setup.keymap.hint(Action::Lower), format::grouped(rejected as f64));
+    format!("{clear} Matches among the rejected offers: {rejected} ({key}: other views).")
 }
 
 /// The plan and the best single offers.

@@ -35,19 +35,34 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) -> Rect {
     body
 }
 
+/// Name of the program in the bar.
+const PROGRAM: &str = "habitat-tui";
+
 fn bar(painter: &mut Painter<'_>, area: Rect) {
     let style = painter.style(Role::Bar);
     painter.buffer.set_style(area, style);
-    let mut x = area.x + 1;
-    if area.width >= 70 {
-        x = painter.text(x, area.y, 14, "habitat-tui", Role::Bar) + 2;
-    }
     let app = painter.app;
-    for (index, &screen) in Screen::ALL.iter().enumerate() {
-        if app.unavailable(screen.action()).is_some() {
-            continue;
-        }
-        let text = format!(" {} {} ", index + 1, screen.name());
+    let modes = modes::modes(app).join(" · ");
+    let tabs: Vec<(usize, Screen)> = (0..)
+        .zip(Screen::ALL.iter().copied())
+        .filter(|(_, screen)| app.unavailable(screen.action()).is_none())
+        .collect();
+    let tab = |index: usize, screen: Screen, is_short: bool| {
+        let name = if is_short && screen != app.screen { "" } else { screen.name() };
+        if name.is_empty() { format!(" {} ", index + 1) } else { format!(" {} {name} ", index + 1) }
+    };
+    // Assumptions matter more than the program's name and the names of the other screens.
+    let needed = |is_short: bool| -> usize {
+        tabs.iter().map(|(index, screen)| tab(*index, *screen, is_short).width()).sum::<usize>() + modes.width() + 3
+    };
+    let width = usize::from(area.width);
+    let is_short = !modes.is_empty() && needed(false) > width;
+    let mut x = area.x + 1;
+    if area.width >= 70 && (modes.is_empty() || needed(is_short) + PROGRAM.len() + 2 <= width) {
+        x = painter.text(x, area.y, 14, PROGRAM, Role::Bar) + 2;
+    }
+    for (index, screen) in tabs.iter().copied() {
+        let text = tab(index, screen, is_short);
         let role = if screen == app.screen { Role::Tab } else { Role::Bar };
         let start = x;
         let room = area.right().saturating_sub(x);
@@ -62,7 +77,6 @@ fn bar(painter: &mut Painter<'_>, area: Rect) {
         Source::Given(_) | Source::Awaited => "",
     };
     let name = format!("{sample}{name}");
-    let modes = modes::modes(app).join(" · ");
     let mut right = area.right() - 1;
     let room = usize::from(right.saturating_sub(x + 1));
     // Assumptions of the predictions matter more than the name.
@@ -117,7 +131,8 @@ fn news(painter: &Painter<'_>, own_line: bool, crowded: bool) -> Option<(Role, S
                 let long = format!("embedded sample: {} – open your own: habitat-tui FILE", clean(about, 120));
                 let short = about.split(" (").next().unwrap_or(about);
                 let fits = long.width() + 2 <= usize::from(painter.buffer.area.width);
-                Some((Role::Warning, if fits { long } else { format!("embedded sample: {}", clean(short, 60)) }))
+                let room = usize::from(painter.buffer.area.width).saturating_sub("embedded sample: ".len() + 2);
+                Some((Role::Warning, if fits { long } else { format!("embedded sample: {}", clean(short, room)) }))
             }
             Source::Given(_) | Source::Awaited => {
                 let live = app.live.as_ref().filter(|_| own_line && app.screen != Screen::Job)?;

@@ -132,7 +132,9 @@ fn answer_title(painter: &Painter<'_>) -> (String, String) {
     if app.plan.is_stale() {
         title.push_str(" (stale)");
     }
-    let right = app.plan.value().map_or_else(String::new, beside::status_words);
+    // Without a plan, the title says so.
+    let plan = app.plan.value().filter(|plan| plan.status != PlanStatus::Infeasible);
+    let right = plan.map_or_else(String::new, beside::status_words);
     (title, right)
 }
 
@@ -222,9 +224,9 @@ fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) -> u16 {
         let rest = format!(
             "  {} {} · {} · {}",
             clean(&part.offer.provider, 20),
-            clean(region::shown(&part.offer.region), 30),
-            clean(&part.offer.instance_type, 40),
-            part.offer.tier
+            clean(region::shown(&part.offer.region), 40),
+            part.offer.tier,
+            clean(&part.offer.instance_type, 40)
         );
         painter.pieces(area.x, y, area.width, &[(&gpus, Role::Title), (&rest, Role::Text)]);
         if y + 1 >= area.bottom() {
@@ -242,7 +244,7 @@ fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) -> u16 {
             batches => format!("step of {} batches", format::grouped(batches as f64)),
         };
         let words = format!(
-            "  {share}{} · {step} {} {} · {date}",
+            "  {share}{} · {date} · {step} {} {}",
             format::price(part.price()),
             unit(part.step_time_us.mid),
             plan::method_of(painter.app, part)
@@ -284,6 +286,11 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
             table::draw(painter, inside, "frontier", &plan::frontier_table(app), focus);
         }
         Lower::Chart => {
+            // Without the height for a chart, its points as a table.
+            if inside.height <= chart::LEAST {
+                table::draw(painter, inside, "frontier", &plan::frontier_table(app), focus);
+                return;
+            }
             // Details of the point under the cursor, below the chart.
             let [above, below] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(inside);
             draw_chart(painter, above);

@@ -177,7 +177,7 @@ fn sizes(painter: &mut Painter<'_>, area: Rect) {
     let parts = Layout::horizontal([Constraint::Fill(1)].repeat(both)).spacing(2).split(Rect { height, ..bottom });
     let is_sure = !sweep.memory.is_some_and(|line| line.is_upper_bound());
     let last = on.rows.last().map_or(0.0, |row| row.batch as f64);
-    let largest = on.largest.map(|batch| batch as f64).filter(|batch| *batch <= 2.0 * last);
+    let largest = on.largest.filter(|batch| *batch > 0).map(|batch| batch as f64).filter(|batch| *batch <= 2.0 * last);
     let fitted: Vec<(f64, f64)> = on.line.as_ref().map_or_else(Vec::new, |(line, _)| {
         let from = sweep.recorded.last().map_or(0.0, |batch| *batch as f64);
         [from, last].map(|batch| (batch, line.at(batch))).to_vec()
@@ -223,7 +223,7 @@ fn opened(painter: &mut Painter<'_>, area: Rect) {
     let facts = predict::facts(app);
     let head = match Density::of(painter.buffer.area) {
         Density::Minimal => 0,
-        Density::Compact => 6,
+        Density::Compact => 9,
         Density::Full => 12,
     };
     let foot = if area.height > 16 { 4 } else { 0 };

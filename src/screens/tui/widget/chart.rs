@@ -10,6 +10,9 @@ use unicode_width::UnicodeWidthStr;
 use crate::tui::paint::Painter;
 use habitat_reports::theme::Role;
 
+/// Lines that a chart needs.
+pub(in crate::tui) const LEAST: u16 = 5;
+
 /// A point of the chart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::tui) struct Point {
@@ -83,7 +86,7 @@ pub(in crate::tui) fn draw(
         painter.wrapped(area, "Nothing to draw.", Role::Muted);
         return;
     }
-    if area.height < 5 || area.width < 24 {
+    if area.height < LEAST || area.width < 24 {
         painter.wrapped(area, "The chart needs a larger window.", Role::Muted);
         return;
     }

@@ -31,7 +31,7 @@ pub fn beside_table(app: &App) -> Table {
             Cell::text(format::hours(one.part.hours.mid)),
             Cell::text(gpus_words(&one.part)),
             Cell::text(clean(&one.part.offer.provider, 24)),
-            Cell::styled(Role::Muted, beside::setback(one)),
+            Cell::styled(Role::Muted, beside::setback(&one.accept)),
             Cell::text(then(&|then| format::usd(then.cost))),
             Cell::styled(Role::Muted, then(&|then| format::hours(then.hours))),
         ]
@@ -57,5 +57,7 @@ pub fn beside_words(app: &App) -> Vec<String> {
     let accepted: Vec<&str> = plan.goal.limits.accept.iter().map(|one| words::plan::accept(*one)).collect();
     let is_some = !accepted.is_empty() && !Accept::are_all(&plan.goal.limits.accept);
     let accepted = is_some.then(|| format!("accepted: {}", accepted.join(", ")));
+    let fails = beside::fallback(plan);
+    let accepted = Some(accepted.into_iter().chain(fails).collect::<Vec<_>>().join("; ")).filter(|it| !it.is_empty());
     accepted.into_iter().chain(all).chain(bargain).collect()
 }

@@ -3,7 +3,7 @@
 use super::{Lower, confidence, gpus_words};
 use crate::app::App;
 use crate::app::list::ListState;
-use habitat_planning::plan::{Part, Rejection};
+use habitat_planning::plan::{Part, Plan, Rejection};
 use habitat_planning::pricing::OfferId;
 use habitat_reports::words::{Words, price::marks};
 
@@ -64,14 +64,14 @@ fn passes(list: &ListState, part: &Part) -> bool {
 /// Rejected offers that pass the filter, sorted; by default, those closest to acceptance come first.
 pub fn rejected(app: &App) -> Vec<&Rejection> {
     let list = list_of(app, Lower::Rejected);
-    let all = app.plan.value().map(|plan| plan.rejected.iter()).into_iter().flatten();
+    let all = app.plan.value().map(Plan::closest_rejected).unwrap_or_default().into_iter();
     let passes =
         |one: &&Rejection| !list.is_filtered() || list.passes(&format!("{} {}", one.offer, one.reason.words()));
     let mut all: Vec<&Rejection> = all.filter(passes).collect();
     match list.sort {
         1 => all.sort_by(|a, b| a.offer.cmp(&b.offer)),
         2 => all.sort_by_cached_key(|one| one.reason.words()),
-        _ => all.sort_by_key(|one| std::cmp::Reverse(one.reason.kind())),
+        _ => {}
     }
     if list.reversed {
         all.reverse();

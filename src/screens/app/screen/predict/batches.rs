@@ -133,7 +133,10 @@ fn is_upper_bound(sweep: &Sweep, row: &SweepRow) -> bool {
 
 /// The largest batch that fits, in words.
 pub(crate) fn largest_words(sweep: &Sweep, on: &GpuSweep) -> Option<String> {
-    let batch = format::grouped(on.largest? as f64);
+    let batch = match on.largest? {
+        0 => return Some("not even a batch of 1 fits".to_owned()),
+        batch => format::grouped(batch as f64),
+    };
     Some(if on.rows.iter().any(|row| is_upper_bound(sweep, row)) {
         format!("a batch of {batch} fits; larger is not known")
     } else {

@@ -25,6 +25,8 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     if let Some(((times, now), before)) = speed_up.zip(app.setup.profile.workload.precision) {
         line("precision", format!("{now}: {}", super::times_words(times, before)));
     }
+    // What decides comes first: a small screen shows a few lines.
+    line("memory", clean(&prediction.memory.reason, 300));
     for brief in super::words(&prediction.warnings, true) {
         line("warning", brief);
     }
@@ -39,7 +41,8 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
                 format!("{} samples/$ ({range})", per_usd(it.mid, it.high.unwrap_or(it.mid)))
             },
         );
-        line("value", format!("{amount} · {} per GPU · {}", format::price(value.price), value.offer));
+        let doubt = if value.marks.is_empty() { String::new() } else { format!(" in doubt ({})", value.marks) };
+        line("value", format!("{} per GPU{doubt} · {amount} · {}", format::price(value.price), value.offer));
         if !value.doubts.is_empty() {
             line("price", format!("in doubt: {}", value.doubts));
         }
@@ -48,10 +51,9 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     } else {
         line("value", "no usable offer".to_owned());
     }
-    line("memory", clean(&prediction.memory.reason, 300));
     let workload = app.predictions.value().map(|predictions| &predictions.workload);
     if let Some(remedies) = workload.and_then(|workload| memory::remedies(prediction, workload)) {
-        line("", remedies);
+        line("too large", remedies);
     }
     if prediction.shares.len() > 1 {
         let shares: Vec<String> = prediction

@@ -25,7 +25,7 @@ pub fn table(app: &App) -> Table {
         Column::graphic("log scale", 9, 6),
         Column::figures("samples/s", 5),
         Column::figures("samples/$", 2).sorts(1),
-        Column::figures("$/GPU/h", 3).sorts(4),
+        Column::figures("$/GPU-h", 3).sorts(4),
         Column::figures("memory fits", 1).sorts(2),
         Column::words("method", 8, 4),
     ];

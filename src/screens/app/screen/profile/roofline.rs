@@ -74,12 +74,12 @@ pub fn points(app: &App) -> Vec<(f64, f64, bool)> {
     rows(app).into_iter().enumerate().filter_map(point).collect()
 }
 
-/// Text such as `12.1 FLOP per byte, 3.2 TFLOP/s: 61 % of what the Tesla V100 sustains (memory-bound)`.
+/// Text such as `memory-bound: 12.1 FLOP per byte, 3.2 TFLOP/s, 61 % of what the Tesla V100 sustains`.
 pub fn words(roof: &Roof, counted: Counted, time: Micros) -> Option<String> {
     let (intensity, rate) = reached(counted, time)?;
     let bound = if intensity < roof.ridge() { "memory-bound" } else { "compute-bound" };
     Some(format!(
-        "{} FLOP per byte, {}FLOP/s: {} of what the {} sustains ({bound})",
+        "{bound}: {} FLOP per byte, {}FLOP/s, {} of what the {} sustains",
         format::number(intensity),
         rate_words(rate),
         format::percent(rate / roof.at(intensity)),
