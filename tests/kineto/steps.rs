@@ -5,7 +5,7 @@ use habitat_tui::profile::{Operation, Phase};
 use habitat_tui::trace::import::{Import, ImportOptions, kineto_ranks};
 use habitat_tui::units::Micros;
 
-use crate::trace::{MAIN, Trace, recorded, training_step};
+use crate::trace::{AUTOGRAD, MAIN, Trace, recorded, training_step};
 
 /// Kernel time and kernels of a step of [`training_step`].
 const WHOLE: (f64, f64) = (54.0, 5.0);
@@ -100,8 +100,12 @@ fn behind(count: u32, is_gone: &dyn Fn(usize) -> bool) -> Trace {
         for (kernel, duration) in [100.0, 10.0, 100.0, 10.0, 10.0, 90.0, 90.0, 10.0, 90.0, 20.0].into_iter().enumerate()
         {
             let call = begin + 8.0 + 22.0 * kernel as f64;
-            trace.operator(MAIN, &format!("aten::op{kernel}"), call - 2.0, 6.0, "");
-            trace.kernel(MAIN, call, &format!("kernel{kernel}"), start, duration);
+            let (thread, name) = match kernel {
+                4..9 => (AUTOGRAD, format!("autograd::engine::evaluate_function: Op{kernel}Backward0")),
+                _ => (MAIN, format!("aten::op{kernel}")),
+            };
+            trace.operator(thread, &name, call - 2.0, 6.0, "");
+            trace.kernel(thread, call, &format!("kernel{kernel}"), start, duration);
             if is_gone(kernel) {
                 let last = trace.events.len() - 2;
                 trace.events.remove(last);

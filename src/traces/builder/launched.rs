@@ -4,7 +4,7 @@
 //! did not record driver launches (those of Triton kernels), records get lost, and some AMD traces have no correlation
 //! ids. A stream runs its work in order, so such work was launched between its neighbours on the stream.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Map;
 use super::nest::{NO_RANGE, Nesting};
@@ -33,7 +33,8 @@ pub(super) struct Launches {
     pub(super) before: u64,
     /// Number of kernels without a call, assigned by their time.
     pub(super) by_time: u64,
-    /// Times of launches whose kernels are not in the recording, in order.
+    /// Times of launches whose kernels are not in the recording, and starts of kernels left out that may belong to the
+    /// step they ran in, in order.
     pub(super) lost: Vec<f64>,
 }
 
@@ -75,7 +76,8 @@ impl Launches {
         if !without.is_empty() {
             launches.add_by_time(trace, nesting, without, &mut lost);
         }
-        launches.lost = lost.iter().map(time).collect();
+        launches.lost.extend(lost.iter().map(time));
+        launches.lost.sort_by(f64::total_cmp);
         let start = |launched: &Launched| trace.work[launched.device as usize].start;
         launches.list.sort_by(|a, b| a.time.total_cmp(&b.time).then_with(|| start(a).total_cmp(&start(b))));
         launches
@@ -89,6 +91,7 @@ impl Launches {
         let is_lone = self.list.is_empty();
         // A stream runs its work in order: no work was launched before the work that ran before it.
         let mut latest: HashMap<(u32, u32), f64> = HashMap::new();
+        let (mut earlier, mut unlaunched) = (Vec::new(), HashSet::new());
         for device in without {
             let work = &trace.work[device as usize];
             let is_kernel = work.kind == WorkKind::Kernel;
@@ -107,6 +110,7 @@ impl Launches {
                 (launch.start, nesting.of_launch[call as usize], launch.thread)
             } else if let Some((time, thread)) = neighbours.launch(work.device, work.stream, work.start) {
                 self.by_time += u64::from(is_kernel);
+                unlaunched.insert(work.name);
                 (time.max(previous.min(to)), NO_RANGE, thread)
             } else if is_lone {
                 // No work has a call.
@@ -114,11 +118,15 @@ impl Launches {
                 (work.start, NO_RANGE, 0)
             } else {
                 self.before += u64::from(is_kernel);
+                earlier.extend(is_kernel.then_some(work));
                 continue;
             };
             *previous = previous.max(time);
             self.list.push(Launched { time, call, device, range, thread });
         }
+        // Later kernels of the name have no launch either, so these need not be from before the recording.
+        let uncertain = earlier.iter().filter(|work| unlaunched.contains(&work.name));
+        self.lost.extend(uncertain.map(|work| work.start));
     }
 }
 
