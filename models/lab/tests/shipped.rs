@@ -63,7 +63,7 @@ fn steps_of_language_models_on_many_gpus(data: &Path) {
         ("dense: tensor × pipeline", 60, 0.10, 0.75),
         ("experts", 30, 0.32, 0.3),
     ] {
-        let row = row(&found[0], group, "layout");
+        let row = row(&found, group, "layout");
         assert!(row["pairs"].as_u64().unwrap() >= pairs, "{row}");
         assert!(row["mean_absolute_error"].as_f64().unwrap() <= mean, "{row}");
         assert!(row["coverage"].as_f64().unwrap() >= inside, "{row}");

@@ -162,7 +162,7 @@ fn a_step_that_does_not_fit_says_with_how_many_samples_it_would() {
     assert_eq!(of(20.0, Some(1 << 28)), Some(19));
     assert_eq!((of(12.0, Some(1 << 28)), of(20.0, None)), (None, None));
     // Not even one sample.
-    assert_eq!(of(600.0, Some(1 << 28)), None);
+    assert_eq!(of(600.0, Some(1 << 28)), Some(0));
     let line = line(&[(16, 10.0), (32, 18.0)], None).unwrap();
     assert_eq!(line.need(32).fit(&t4).largest_batch, line.largest(&t4));
 }

@@ -114,14 +114,17 @@ fn every_finding_has_a_sentence_and_its_code() {
 fn sentences_have_the_numbers() {
     let words = |code: &str| one_of_each().into_iter().find(|one| one.code() == code).unwrap().words();
     for (code, start) in [
-        ("no-matrix-cores", "no fp8 tensor cores, so products are predicted at FP32 speed; PyTorch does not"),
+        (
+            "no-matrix-cores",
+            "no fp8 tensor cores for the step's fp8 products, so these are predicted at FP32 speed; PyTorch does not",
+        ),
         ("unknown-flops", "unknown FLOPs of aten::mm (×2) and 2 more, because"),
         ("host-bound", "CPU-bound: the GPU is idle 2.00 of the 3.00 ms of the recorded step"),
         (
             "launch-bound",
             "CPU-bound: 10 operations take less than 50 µs each on the GPU, and a CPU launches one in 5 to 50",
         ),
-        ("precision-kept-on", "no amp-bf16 tensor cores, so predicted in fp32: t4, t4, t4, t4, t4, t4 and 2 more"),
+        ("precision-kept-on", "no amp-bf16 tensor cores, so the step stays in fp32: t4, t4, t4, t4, t4, t4 and 2 more"),
         ("step-factor", "learned models: steps take 1.20 times the sum of their operators, as measured on this GPU"),
         ("measured-operators", "corrected by 5 operators measured on this GPU (1 more unused)"),
         ("scaled-totals", "operator times scaled by 1.20 to fill the step: the profiler lost events"),
