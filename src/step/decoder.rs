@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use habitat_base::units::most;
+
 /// Dimensions of a decoder-only language model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoder {
@@ -144,12 +146,22 @@ pub enum DecoderError {
         /// The nearest one.
         near: Option<String>,
     },
+    /// More parameters than a profile may have.
+    #[error("{0} parameters; the limit is {1}: check the dimensions")]
+    Large(u128, u64),
     /// Another kind of model.
     #[error(
         "model_type {0:?} is not a decoder-only language model that this program knows ({known}): trace its code with `habitat-tui trace-shapes FILE.py:build`",
         known = KNOWN.map(|(name, _)| name).join(", ")
     )]
     Kind(String),
+}
+
+/// Largest dimension.
+const MOST: u64 = 10_000_000;
+
+fn out_of_range(value: u64) -> String {
+    format!("{value} is out of range (at most {MOST})")
 }
 
 /// Known values of `model_type`, and whether their layers are gated.
@@ -249,40 +261,47 @@ impl Config {
         let known = KNOWN.iter().find(|(known, _)| *known == kind);
         let (_, is_gated) = *known.ok_or_else(|| DecoderError::Kind(habitat_base::text::clean(kind, 40)))?;
         let needed = |field, value: Option<u64>, example| match value {
-            Some(value @ 1..=10_000_000) => Ok(value),
-            Some(value) => Err(DecoderError::Field { field, problem: format!("{value} is out of range"), example }),
+            Some(value @ 1..=MOST) => Ok(value),
+            Some(value) => Err(DecoderError::Field { field, problem: out_of_range(value), example }),
             None => Err(DecoderError::Field { field, problem: "missing".to_owned(), example }),
         };
         let layers = needed("num_hidden_layers", self.num_hidden_layers.map(u64::from), "32")?;
         let width = needed("hidden_size", self.hidden_size, "4096")?;
         let heads = needed("num_attention_heads", self.num_attention_heads, "32")?;
         let given = self.head_dim.or_else(|| Some(width / heads));
-        let positions = self.qk_rope_head_dim.unwrap_or(0);
+        let bounded = |field, value: Option<u64>, example| match value {
+            Some(value) if value > MOST => Err(DecoderError::Field { field, problem: out_of_range(value), example }),
+            value => Ok(value),
+        };
+        let positions = bounded("qk_rope_head_dim", self.qk_rope_head_dim, "64")?.unwrap_or(0);
         let size = self.qk_nope_head_dim.map(|size| size.saturating_add(positions)).or(given);
         let head_size = needed("head_dim", size, "128")?;
         let value_size = needed("v_head_dim", self.v_head_dim.or(Some(head_size)), "128")?;
         let kv_heads = needed("num_key_value_heads", self.num_key_value_heads.or(Some(heads)), "8")?;
         let inner = needed("intermediate_size", self.intermediate_size.or(Some(4 * width)), "14336")?;
         let vocabulary = needed("vocab_size", self.vocab_size, "128256")?;
-        let latent = self.kv_lora_rank.map(|keys| Latent { queries: self.q_lora_rank, keys, positions });
-        let experts = match self.num_local_experts.filter(|count| *count > 1) {
+        let keys = bounded("kv_lora_rank", self.kv_lora_rank, "512")?;
+        let queries = bounded("q_lora_rank", self.q_lora_rank, "1536")?;
+        let latent = keys.map(|keys| Latent { queries, keys, positions });
+        let experts = match bounded("num_local_experts", self.num_local_experts, "8")?.filter(|count| *count > 1) {
             None => None,
             Some(count) => {
                 let chosen = needed("num_experts_per_tok", self.num_experts_per_tok, "8")?.min(count);
-                let own = self.moe_intermediate_size.unwrap_or(inner);
+                let own = bounded("moe_intermediate_size", self.moe_intermediate_size, "2048")?.unwrap_or(inner);
                 let of_shared = self.n_shared_experts.unwrap_or(0).saturating_mul(own);
+                let shared = self.shared_expert_intermediate_size.unwrap_or(of_shared);
                 Some(Experts {
                     count,
                     chosen,
                     inner: own,
-                    shared: self.shared_expert_intermediate_size.unwrap_or(of_shared),
+                    shared: bounded("shared_expert_intermediate_size", Some(shared), "2048")?.unwrap_or(0),
                     dense_layers: self.first_k_dense_replace.unwrap_or(0).min(layers as u32),
                 })
             }
         };
         // Families that share weights unless their file denies it.
         let is_tied = self.tie_word_embeddings.unwrap_or_else(|| kind.starts_with("gemma") || kind == "gpt2");
-        Ok(Decoder {
+        let decoder = Decoder {
             name: name.to_owned(),
             layers: layers as u32,
             width,
@@ -297,7 +316,12 @@ impl Config {
             is_tied,
             experts,
             longest: self.max_position_embeddings,
-        })
+        };
+        let [count, _] = decoder.counted();
+        if count > u128::from(most::PARAMETERS) {
+            return Err(DecoderError::Large(count, most::PARAMETERS));
+        }
+        Ok(decoder)
     }
 }
 
@@ -335,17 +359,24 @@ impl Decoder {
 
     /// Parameters in all, and those that one token uses.
     pub fn parameters(&self) -> [u64; 2] {
-        let layers = u64::from(self.layers);
-        let attention: u64 = self.projections().iter().map(|[rows, columns]| rows * columns).sum::<u64>()
-            + self.heads * self.value_size * self.width;
-        let of = |inner: u64| self.width * inner * (self.halves() + 1);
-        let dense = self.experts.map_or(layers, |experts| u64::from(experts.dense_layers));
-        let common = layers * (attention + 2 * self.width) + dense * of(self.inner);
+        self.counted().map(|count| u64::try_from(count).unwrap_or(u64::MAX))
+    }
+
+    /// The same, for any dimensions.
+    fn counted(&self) -> [u128; 2] {
+        let wide = u128::from;
+        let (layers, width) = (u128::from(self.layers), wide(self.width));
+        let attention: u128 =
+            self.projections().iter().map(|[rows, columns]| wide(*rows) * wide(*columns)).sum::<u128>()
+                + wide(self.heads) * wide(self.value_size) * width;
+        let of = |inner: u64| width * wide(inner) * (wide(self.halves()) + 1);
+        let dense = self.experts.map_or(layers, |experts| u128::from(experts.dense_layers));
+        let common = layers * (attention + 2 * width) + dense * of(self.inner);
         let [all, used] = self.experts.map_or([0, 0], |experts| {
-            let beside = self.width * experts.count + of(experts.shared);
-            [experts.count, experts.chosen].map(|count| (layers - dense) * (beside + count * of(experts.inner)))
+            let beside = width * wide(experts.count) + of(experts.shared);
+            [experts.count, experts.chosen].map(|count| (layers - dense) * (beside + wide(count) * of(experts.inner)))
         });
-        let ends = self.vocabulary * self.width * if self.is_tied { 1 } else { 2 } + self.width;
+        let ends = wide(self.vocabulary) * width * if self.is_tied { 1 } else { 2 } + width;
         [all, used].map(|experts| common + experts + ends)
     }
 }

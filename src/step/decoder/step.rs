@@ -9,7 +9,7 @@ use crate::profile::{
     Attribute, DType, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError, Recording, Shape,
     Step, TRACE_OF_SHAPES, Working, Workload,
 };
-use habitat_base::units::Bytes;
+use habitat_base::units::{Bytes, most};
 
 /// Bytes per parameter: 16-bit weights, 32-bit gradients, and Adam's two moments with a 32-bit copy of the weights
 /// (Rajbhandari et al. 2020, section 3.1, with the gradients that Megatron-LM adds up in 32 bits).
@@ -37,6 +37,22 @@ impl Decoder {
     /// # Errors
     /// [`ProfileError`] for sizes beyond the limits of a profile.
     pub fn profile(&self, step: StepOf) -> Result<Profile, ProfileError> {
+        // No product of sizes below overflows.
+        let tokens = step.batch as f64 * step.length as f64;
+        let visits = self.experts.map_or(1, |experts| experts.chosen.max(experts.count));
+        let widest = [self.vocabulary, 3 * self.inner, visits.saturating_mul(3 * self.width.max(self.inner))];
+        let pairs = if step.is_fused { 1.0 } else { step.length as f64 };
+        let heads = self.heads.max(self.kv_heads) * self.head_size.max(self.value_size);
+        let largest = widest.into_iter().fold(heads, u64::max) as f64 * tokens * pairs;
+        if largest.is_nan() || largest > most::ELEMENTS {
+            return Err(ProfileError::Value {
+                path: "config".to_owned(),
+                problem: format!(
+                    "a tensor of {largest:e} elements; the limit is {:e}: fewer sequences or tokens",
+                    most::ELEMENTS
+                ),
+            });
+        }
         let mut made = Made { of: self, step, operations: Vec::new(), phase: Phase::Forward };
         made.forward();
         made.backward();

@@ -114,4 +114,11 @@ fn a_wrong_config_names_its_field() {
     assert!(of(r#"{"model_type": "t5"}"#).contains("trace its code"));
     assert!(of(r#"{"model_type": "llama", "num_hidden_layers": 0}"#).starts_with("num_hidden_layers: 0 is out"));
     assert!(of(r#"{"model_type": "llama", "num_hidden_layers": 2}"#).starts_with("hidden_size: missing"));
+    let all = r#"{"model_type": "deepseek_v3", "hidden_size": N, "intermediate_size": N, "moe_intermediate_size": N,
+        "num_hidden_layers": N, "num_attention_heads": 1000, "head_dim": 128, "vocab_size": N, "kv_lora_rank": N,
+        "n_routed_experts": N, "num_experts_per_tok": N}"#;
+    assert!(of(&all.replace('N', "10000000")).contains("the limit is 1000000000000000"));
+    assert!(of(&all.replace('N', "4000000000")).contains("out of range"));
+    let long = StepOf { batch: 1_000_000_000, length: 1_000_000_000, ..STEP };
+    assert!(llama(2).profile(long).unwrap_err().to_string().contains("fewer sequences"));
 }
