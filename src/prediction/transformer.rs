@@ -29,6 +29,7 @@ pub(super) struct Layers {
     activations: Bytes,
     reduced: Bytes,
     recomputes: bool,
+    has_experts: bool,
     batch_size: Option<u64>,
     /// Division of each operation.
     sharing: Vec<Sharing>,
@@ -59,6 +60,9 @@ pub struct TransformerStep {
     pub reduced: Bytes,
     /// Whether the backward pass recomputes parts of the forward pass to keep less.
     pub recomputes: bool,
+    /// Whether layers have experts: batched products with the activations between layers. GPUs that share them exchange
+    /// tokens, which no formula here counts.
+    pub has_experts: bool,
     /// Share of the step that tensor parallel GPUs divide, 0 to 1.
     pub divided: f64,
     /// Share of the optimizer update; every GPU does the rest of the step.
@@ -95,9 +99,12 @@ impl Layers {
             activations: Bytes::checked(activations)?,
             reduced: Bytes::checked(reduced)?,
             recomputes: attentions.iter().any(|(one, _)| one.operation.phase == Phase::Backward),
+            has_experts: false,
             batch_size,
             sharing: Vec::new(),
         };
+        let reads_width = |product: &Product| product.batch > 1.0 && product.reduction == layers.width;
+        layers.has_experts = products.iter().any(|(_, product)| reads_width(product));
         layers.sharing = layers.shared(decoded);
         Some(layers)
     }
@@ -139,6 +146,7 @@ impl Layers {
             activations: self.activations,
             reduced: self.reduced,
             recomputes: self.recomputes,
+            has_experts: self.has_experts,
             divided: divided / all,
             update: update / all,
             outside: outside / all,

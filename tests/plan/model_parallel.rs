@@ -44,6 +44,7 @@ fn with_activations(activations: f64) -> Predictions {
         activations: Bytes::new(20e6).unwrap(),
         reduced: Bytes::new(1.28e9).unwrap(),
         recomputes: false,
+        has_experts: false,
         divided: 0.8,
         update: 0.1,
         outside: 0.0,

@@ -41,6 +41,9 @@ const PROGRAM: [f64; 3] = [1.0, 1.06, 1.2];
 /// The same with sharded gradients or parameters, which are also copied between their buffers (published steps of
 /// `llm-foundry`, torchtitan, `MaxText` and Megatron-FSDP).
 const FULLY_SHARDED: [f64; 3] = [1.06, 1.2, 1.4];
+/// Ends of the same for models with experts, relative to the expected: the exchange of tokens is not counted, and tokens
+/// are not evenly spread (published steps of Megatron-Bridge took 0.6 to 2.8 times the prediction).
+const EXPERTS: [f64; 2] = [0.6, 2.8];
 /// Relative slowdown of divided products per halving of their width (learned models, widths of 4,096 to 20,480).
 const NARROWER: f64 = 0.005;
 /// Share that each doubling of the GPUs beyond one machine adds to their operators: all wait for the slowest (published steps
@@ -348,6 +351,14 @@ impl<'a> Replica<'a> {
     }
 
     fn program(&self) -> [f64; 3] {
+        let [least, expected, most] = self.program_of_dense();
+        if !self.model.is_some_and(|model| model.has_experts) {
+            return [least, expected, most];
+        }
+        [least.min(expected * EXPERTS[0]), expected, most.max(expected * EXPERTS[1])]
+    }
+
+    fn program_of_dense(&self) -> [f64; 3] {
         // A step that was measured has what a program adds on one GPU.
         match (self.layout.sharding, self.single.method) {
             (Sharding::Zero2 | Sharding::Zero3, Method::Measured) => {
@@ -455,7 +466,8 @@ impl<'a> Replica<'a> {
         let micro =
             if self.batches == 1.0 { "1 micro-batch".to_owned() } else { format!("{} micro-batches", self.batches) };
         let over = if layout.machines > 1 { format!(" and {}", layout.network.words()) } else { String::new() };
-        format!("{of}, {micro}: {}; over {}{over}", parts.join(", "), self.gpu.link.words())
+        let experts = if self.model.is_some_and(|model| model.has_experts) { ", without expert exchange" } else { "" };
+        format!("{of}, {micro}: {}; over {}{over}{experts}", parts.join(", "), self.gpu.link.words())
     }
 }
 

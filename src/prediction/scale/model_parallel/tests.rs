@@ -41,6 +41,7 @@ fn model() -> TransformerStep {
         activations: Bytes::known(1e6),
         reduced: Bytes::known(37e6),
         recomputes: false,
+        has_experts: false,
         divided: 0.8,
         update: 0.1,
         outside: 0.09,
@@ -154,6 +155,20 @@ fn the_layout_is_named() {
     let why = of(&divided, 1).unwrap().why;
     assert!(why.starts_with("1 replica of 2-way tensor parallel × 4-way context parallel, 1 micro-batch: "), "{why}");
     assert!(why.contains("ring attention"), "{why}");
+}
+
+/// What is not counted widens the range, and the step says so.
+#[test]
+fn experts_have_a_wide_range() {
+    let experts = TransformerStep { has_experts: true, ..model() };
+    let of = |model: &TransformerStep| {
+        optimizer_step(&one(&step(), Some(model)), &gpu(), &layout(2, 1, 1), &workload(), None, 1).unwrap()
+    };
+    let (dense, sparse) = (of(&model()), of(&experts));
+    assert_eq!(dense.step.range.mid, sparse.step.range.mid);
+    assert!(sparse.step.range.low.get() < 0.7 * sparse.step.range.mid.get());
+    assert!(sparse.step.range.high.get() > 2.0 * sparse.step.range.mid.get());
+    assert!(sparse.why.ends_with("without expert exchange") && !dense.why.contains("expert"), "{}", sparse.why);
 }
 
 #[test]
