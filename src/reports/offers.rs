@@ -7,7 +7,7 @@ use super::format;
 use super::table::{Cell, Column, Table};
 use super::words::{Told, Words, price};
 use habitat_base::units::{GpuSlug, UsdPerHour};
-use habitat_planning::pricing::{Doubt, Offer, Trust};
+use habitat_planning::pricing::{Offer, Trust};
 
 /// An offer in `offers --json`; unknown fields are absent.
 #[derive(Debug, Serialize)]
@@ -33,7 +33,7 @@ pub struct OfferJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     price_as_of: Option<String>,
     #[serde(flatten)]
-    trust: TrustJson<Told>,
+    trust: TrustJson,
     source: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     unusable: Option<Told>,
@@ -44,7 +44,7 @@ pub struct OfferJson<'a> {
 /// Trustworthiness of a price.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Trust")]
-pub struct TrustJson<D> {
+pub struct TrustJson {
     /// Days from the date of the price to the day of planning; absent if the source has no date.
     #[serde(skip_serializing_if = "Option::is_none")]
     price_age_days: Option<i32>,
@@ -52,13 +52,12 @@ pub struct TrustJson<D> {
     market: &'static str,
     /// Reasons to doubt the price; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    price_doubts: Vec<D>,
+    price_doubts: Vec<Told>,
 }
 
-impl<D> TrustJson<D> {
-    /// With each doubt as text or with its code.
-    pub(super) fn new(trust: &Trust, doubt: fn(&Doubt) -> D) -> Self {
-        let price_doubts = trust.doubts.iter().map(doubt).collect();
+impl TrustJson {
+    pub(super) fn new(trust: &Trust) -> Self {
+        let price_doubts = Told::all(&trust.doubts);
         Self { price_age_days: trust.age_days, market: trust.market.name(), price_doubts }
     }
 }
@@ -96,7 +95,7 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
         paid_usd_per_hour: offer.held.and_then(|held| held.paid()).map(UsdPerHour::get),
         term_hours: offer.term_hours,
         price_as_of: offer.as_of.map(|date| date.to_string()),
-        trust: TrustJson::new(&offer.trust, Told::new),
+        trust: TrustJson::new(&offer.trust),
         source: &offer.source,
         unusable: offer.unusable.as_ref().map(Told::new),
         note: offer.note.as_deref(),

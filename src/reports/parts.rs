@@ -99,7 +99,7 @@ pub struct PartJson<'a> {
     pub co2_kg: Option<Range<f64>>,
     /// Trustworthiness of the price.
     #[serde(flatten)]
-    pub trust: TrustJson<Told>,
+    pub trust: TrustJson,
     /// Notes on the figures.
     pub notes: Vec<Told>,
 }
@@ -187,7 +187,7 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         storage_usd_per_hour: Some(part.storage.get()).filter(|price| *price > 0.0),
         energy_kwh: part.footprint.energy.map(|energy| energy.map(KilowattHours::get)),
         co2_kg: part.footprint.emissions.map(|emitted| emitted.map(KilogramsCo2e::get)),
-        trust: TrustJson::new(&part.offer.trust, Told::new),
+        trust: TrustJson::new(&part.offer.trust),
         notes: Told::all(&part.notes),
     }
 }

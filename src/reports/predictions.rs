@@ -92,7 +92,7 @@ pub struct CheapestJson<'a> {
     pub as_of: Option<String>,
     /// Trustworthiness of the price.
     #[serde(flatten)]
-    pub trust: TrustJson<String>,
+    pub trust: TrustJson,
 }
 
 /// Device time predicted by one method.
@@ -159,7 +159,7 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
             offer: value.offer.id.as_str(),
             usd_per_gpu_hour: value.price_per_gpu.get(),
             as_of: value.offer.as_of.map(|date| date.to_string()),
-            trust: TrustJson::new(&value.offer.trust, Words::words),
+            trust: TrustJson::new(&value.offer.trust),
         }),
         fits_in_memory: prediction.memory.fits,
         memory_reason: &prediction.memory.reason,

@@ -80,6 +80,7 @@ fn known(value: Value) -> Value {
         Value::Object(all) => {
             all.into_iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key, known(value))).collect()
         }
+        Value::Array(all) => all.into_iter().map(known).collect(),
         other => other,
     }
 }

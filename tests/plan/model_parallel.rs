@@ -254,7 +254,10 @@ fn a_model_that_fits_keeps_its_layout() {
     let goal = Goal { layout: LayoutChoice::Auto, ..divided(1, 1, 2) };
     let mut small = model();
     small.predictions[0].memory.fits = Fits::Yes;
-    assert_eq!(planned(&small, &machine(8), &goal).parts[0].parallel, ModelParallel::NONE);
+    let named = Goal { layout: LayoutChoice::Given, ..goal.clone() };
+    let [searched, named] = [&goal, &named].map(|goal| planned(&small, &machine(8), goal).parts);
+    assert_eq!(searched, named);
+    assert_eq!((searched[0].parallel, searched[0].sharding), (ModelParallel::NONE, Sharding::None));
     let given = Goal { layout: LayoutChoice::Auto, ..divided(4, 2, 2) };
     let part = planned(&model(), &machine(8), &given).parts.remove(0);
     assert_eq!((part.parallel.tensor, part.parallel.pipeline, part.parallel.chunks), (4, 2, 1));

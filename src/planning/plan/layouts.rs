@@ -34,7 +34,7 @@ pub(super) fn candidates(
     predictions: &Predictions,
     goal: &Goal,
 ) -> Vec<ModelParallel> {
-    let is_share = prediction.warnings.iter().any(|finding| matches!(finding, Finding::Sharded { .. }));
+    let is_share = prediction.warnings.iter().any(Finding::is_sharded);
     let is_needed = prediction.memory.fits != Fits::Yes && predictions.workload.mode == Mode::Training;
     let Some(model) = prediction.transformer.filter(|_| is_free(goal) && is_needed && !is_share) else {
         return Vec::new();

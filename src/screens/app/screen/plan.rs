@@ -352,11 +352,10 @@ fn lower(app: &App, columns: Vec<Column>, rows: Vec<Vec<Cell>>, empty: &str) -> 
 /// Words for a filter without a match: it looks at the rows of one view only.
 fn no_match(app: &App) -> String {
     let clear = "No row matches the filter; press Esc to clear it.";
-    let rejected = app
-        .plan
-        .value()
-        .filter(|_| app.planner.lower != Lower::Rejected)
-        .map_or(0, |plan| plan.rejected.iter().filter(|one| app.planner.list.passes(one.offer.as_str())).count());
+    let rejected =
+        app.plan.value().filter(|_| app.planner.lower != Lower::Rejected).map_or(0, |plan| {
+            plan.rejected.iter().filter(|one| lists::passes_rejected(&app.planner.list, one)).count()
+        });
     if rejected == 0 {
         return clear.to_owned();
     }

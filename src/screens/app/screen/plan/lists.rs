@@ -61,13 +61,16 @@ fn passes(list: &ListState, part: &Part) -> bool {
     })
 }
 
+/// Whether a rejected offer, or its reason, passes a filter.
+pub(super) fn passes_rejected(list: &ListState, one: &Rejection) -> bool {
+    !list.is_filtered() || list.passes(&format!("{} {}", one.offer, one.reason.words()))
+}
+
 /// Rejected offers that pass the filter, sorted; by default, those closest to acceptance come first.
 pub fn rejected(app: &App) -> Vec<&Rejection> {
     let list = list_of(app, Lower::Rejected);
     let all = app.plan.value().map(Plan::closest_rejected).unwrap_or_default().into_iter();
-    let passes =
-        |one: &&Rejection| !list.is_filtered() || list.passes(&format!("{} {}", one.offer, one.reason.words()));
-    let mut all: Vec<&Rejection> = all.filter(passes).collect();
+    let mut all: Vec<&Rejection> = all.filter(|one| passes_rejected(&list, one)).collect();
     match list.sort {
         1 => all.sort_by(|a, b| a.offer.cmp(&b.offer)),
         2 => all.sort_by_cached_key(|one| one.reason.words()),
