@@ -102,12 +102,10 @@ impl Fabric {
             Collective::AllReduce => (self.reduce, self.reduce_start, 2.0),
             Collective::Gather => (self.gather, self.gather_start, 1.0),
         };
-        let few = if gpus <= 2.0 {
-            FEW[0]
-        } else if gpus <= 4.0 {
-            FEW[1]
-        } else {
-            1.0
+        let few = match group.inside {
+            ..=2 => FEW[0],
+            3..=4 => FEW[1],
+            _ => 1.0,
         };
         let moved = bytes * (rounds * (gpus - 1.0) / gpus);
         let inside = if group.inside > 1 { moved / (bandwidth * few) } else { Micros::ZERO };

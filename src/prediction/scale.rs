@@ -90,7 +90,7 @@ pub enum ScaleError {
     NoParameters,
     /// No attention was found.
     #[error(
-        "no attention layers found in the forward pass, so the model cannot be divided: leave out --tensor-parallel and --pipeline-parallel"
+        "no attention layers found in the forward pass, so the model cannot be divided: leave out --tensor-parallel, --pipeline-parallel and --context-parallel"
     )]
     NoLayers,
     /// A layer would span several machines.

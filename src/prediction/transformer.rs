@@ -15,8 +15,9 @@ use habitat_base::units::{Bytes, Micros};
 use habitat_step::op::{Attention, Form, Product, Sizes, volume};
 use habitat_step::profile::{DType, Phase, Shape};
 
-/// All-reduces of an attention layer per pass: one after attention, one after the rest.
-const REDUCTIONS: f64 = 2.0;
+/// FLOPs of the products of the backward pass relative to the forward pass, above which it repeats the layers: twice
+/// without, three times with all of them.
+const REPEATED: f64 = 2.4;
 
 /// Layers of a profile and their activations; the same on every GPU.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,7 +28,6 @@ pub(super) struct Layers {
     tokens: f64,
     width: f64,
     activations: Bytes,
-    reduced: Bytes,
     recomputes: bool,
     has_experts: bool,
     batch_size: Option<u64>,
@@ -55,10 +55,7 @@ pub struct TransformerStep {
     pub batch_size: Option<u64>,
     /// Activations between two layers (b·s·h elements).
     pub activations: Bytes,
-    /// Activations that tensor parallel GPUs reduce per batch: for each attention layer two in the forward and two in
-    /// the backward pass, and two more if the forward pass is recomputed.
-    pub reduced: Bytes,
-    /// Whether the backward pass recomputes parts of the forward pass to keep less.
+    /// Whether the backward pass recomputes whole layers to keep less; attention alone does not count.
     pub recomputes: bool,
     /// Whether layers have experts: batched products with the activations between layers. GPUs that share them exchange
     /// tokens, which no formula here counts.
@@ -83,28 +80,30 @@ impl Layers {
         let count = forward().map(|(one, _)| one.operation.count).sum();
         let (_, most) = forward().max_by(|a, b| a.1.tokens.total_cmp(&b.1.tokens))?;
         let heads = forward().map(|(_, seen)| seen.heads).min()?;
-        let (mut activations, mut reduced) = (0.0f64, 0.0);
-        for (one, seen) in &attentions {
+        let mut activations = 0.0f64;
+        for (_, seen) in &attentions {
             let (product, width) = between(&products, *seen)?;
             let bytes = product.dtype.as_ref().and_then(DType::size_bytes)? as f64 * seen.tokens * width;
-            let passes = if one.operation.phase == Phase::Forward { 2.0 } else { 1.0 };
             activations = activations.max(bytes);
-            reduced += bytes * REDUCTIONS * passes * f64::from(one.operation.count);
         }
+        let [once, again] = [Phase::Forward, Phase::Backward].map(|phase| products_of(decoded, phase));
+        let repeats_layers = again == 0.0 || again > REPEATED * once;
         let mut layers = Self {
             count,
             heads,
             tokens: most.tokens,
             width: between(&products, *most)?.1,
             activations: Bytes::checked(activations)?,
-            reduced: Bytes::checked(reduced)?,
-            recomputes: attentions.iter().any(|(one, _)| one.operation.phase == Phase::Backward),
+            recomputes: attentions.iter().any(|(one, _)| one.operation.phase == Phase::Backward) && repeats_layers,
             has_experts: false,
             batch_size,
             sharing: Vec::new(),
         };
-        let reads_width = |product: &Product| product.batch > 1.0 && product.reduction == layers.width;
-        layers.has_experts = products.iter().any(|(_, product)| reads_width(product));
+        // Probabilities times values have as many columns as a head.
+        let head = most.columns / most.heads as f64;
+        let is_of_experts =
+            |product: &Product| product.batch > 1.0 && product.reduction == layers.width && product.columns != head;
+        layers.has_experts = products.iter().any(|(_, product)| is_of_experts(product));
         layers.sharing = layers.shared(decoded);
         Some(layers)
     }
@@ -144,7 +143,6 @@ impl Layers {
             heads: self.heads,
             batch_size: self.batch_size,
             activations: self.activations,
-            reduced: self.reduced,
             recomputes: self.recomputes,
             has_experts: self.has_experts,
             divided: divided / all,
@@ -203,6 +201,19 @@ fn seen(one: &Decoded<'_>, products: &[Multiplied<'_, '_>]) -> Option<Seen> {
         }
         _ => None,
     }
+}
+
+/// Multiply-adds of the matrix products of a phase.
+fn products_of(decoded: &[Decoded<'_>], phase: Phase) -> f64 {
+    let of_phase = decoded.iter().filter(|one| one.operation.phase == phase);
+    let work = of_phase.map(|one| match &one.op.sizes {
+        Some(Sizes::Product(product)) => {
+            let passes = f64::from(one.operation.count) * if product.is_backward { 2.0 } else { 1.0 };
+            product.batch * product.rows * product.columns * product.reduction * passes
+        }
+        _ => 0.0,
+    });
+    work.sum()
 }
 
 fn forward_products<'d, 'a>(decoded: &'d [Decoded<'a>]) -> Vec<Multiplied<'d, 'a>> {
@@ -278,12 +289,12 @@ mod tests {
         operation("_scaled_dot_product_flash_attention", phase, 2, "[[2, 4, 8, 16], [2, 4, 8, 16], [2, 4, 8, 16]]")
     }
 
-    /// 2·8·64 elements of 2 bytes between layers, four times per layer.
+    /// 2·8·64 elements of 2 bytes between layers.
     #[test]
     fn layers_and_their_traffic_are_those_of_attention() {
         let found = decoder(&[fused("forward")], &[]).unwrap();
         assert_eq!((found.layers, found.heads, found.batch_size), (2, 4, Some(2)));
-        assert_eq!((found.activations.get(), found.reduced.get()), (2048.0, 2.0 * 4.0 * 2048.0));
+        assert_eq!(found.activations.get(), 2048.0);
         assert!(!found.recomputes);
         // With the two of attention there are 22: 13 divided, 8 sums and norms, one update.
         let share = |count: f64, share: f64| assert!((share - count / 22.0).abs() < 1e-12, "{found:?}");
@@ -297,7 +308,6 @@ mod tests {
     fn a_forward_pass_run_again_adds_up_again() {
         let found = decoder(&[fused("forward"), fused("backward")], &[]).unwrap();
         assert!(found.recomputes && found.layers == 2);
-        assert_eq!(found.reduced.get(), 2.0 * 6.0 * 2048.0);
         // The backward pass of attention is not a recomputation.
         let backward = operation(
             "_scaled_dot_product_flash_attention_backward",
@@ -316,11 +326,11 @@ mod tests {
             operation("bmm", "forward", 2, "[[8, 8, 8], [8, 8, 16]]"),
         ];
         let found = decoder(&of, &[]).unwrap();
-        assert_eq!((found.layers, found.heads, found.reduced.get()), (2, 4, 16384.0));
+        assert_eq!((found.layers, found.heads, found.has_experts), (2, 4, false));
         // As under autocast: the softmax in 32 bits, the products around it in 16.
         let of = of.map(|one| if one.contains("_softmax") { one.replace("bfloat16", "float32") } else { one });
         let found = decoder(&of, &[]).unwrap();
-        assert_eq!((found.activations.get(), found.reduced.get()), (2048.0, 16384.0));
+        assert_eq!(found.activations.get(), 2048.0);
     }
 
     #[test]

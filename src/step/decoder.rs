@@ -164,6 +164,9 @@ fn out_of_range(value: u64) -> String {
     format!("{value} is out of range (at most {MOST})")
 }
 
+/// Other kinds of models that share the weights of the embedding by default (transformers 5.23).
+const TIED: [&str; 4] = ["gpt2", "gpt_neo", "opt", "starcoder2"];
+
 /// Known values of `model_type`, and whether their layers are gated.
 const KNOWN: [(&str, bool); 24] = [
     ("llama", true),
@@ -208,7 +211,7 @@ struct Config {
     intermediate_size: Option<u64>,
     vocab_size: Option<u64>,
     tie_word_embeddings: Option<bool>,
-    #[serde(alias = "n_positions", alias = "n_ctx")]
+    #[serde(alias = "n_positions")]
     max_position_embeddings: Option<u64>,
     q_lora_rank: Option<u64>,
     kv_lora_rank: Option<u64>,
@@ -300,7 +303,7 @@ impl Config {
             }
         };
         // Families that share weights unless their file denies it.
-        let is_tied = self.tie_word_embeddings.unwrap_or_else(|| kind.starts_with("gemma") || kind == "gpt2");
+        let is_tied = self.tie_word_embeddings.unwrap_or_else(|| kind.starts_with("gemma") || TIED.contains(&kind));
         let decoder = Decoder {
             name: name.to_owned(),
             layers: layers as u32,

@@ -42,7 +42,6 @@ fn with_activations(activations: f64) -> Predictions {
         heads: 32,
         batch_size: Some(1),
         activations: Bytes::new(20e6).unwrap(),
-        reduced: Bytes::new(1.28e9).unwrap(),
         recomputes: false,
         has_experts: false,
         divided: 0.8,

@@ -56,11 +56,11 @@ fn steps_of_language_models_on_many_gpus(data: &Path) {
     let folder = Folder::new();
     let found = folder.json(&["evaluate", "llm", text(data)]);
     for (group, pairs, mean, inside) in [
-        ("dense", 300, 0.11, 0.8),
-        ("dense in bf16", 150, 0.12, 0.8),
+        ("dense", 300, 0.105, 0.8),
+        ("dense in bf16", 150, 0.115, 0.8),
         ("dense in fp16", 60, 0.08, 0.8),
         ("dense in fp8", 60, 0.12, 0.8),
-        ("dense: tensor × pipeline", 60, 0.10, 0.75),
+        ("dense: tensor × pipeline", 60, 0.09, 0.75),
         ("experts", 30, 0.32, 0.75),
     ] {
         let row = row(&found, group, "layout");

@@ -185,7 +185,7 @@ impl At<'_> {
             parallel: layout.parallel,
             replicas: layout.replicas(),
             // Without a number of batches, assume the maximum that a stage keeps.
-            batches: batches.as_ref().copied().unwrap_or(u64::from(layout.parallel.pipeline)),
+            batches: batches.as_ref().copied().unwrap_or(2 * u64::from(layout.parallel.pipeline)),
             recomputes: prediction.transformer.is_some_and(|model| model.recomputes),
         };
         let (sharding, memory) = self.fitting(prediction, &share, workload, goal)?;
@@ -199,9 +199,7 @@ impl At<'_> {
         }
         let layout = Layout { sharding, ..layout };
         let model = prediction.transformer.as_ref();
-        // Skip the sum over all operations unless batches are accumulated.
-        let update = if batches > 1 { prediction.update() } else { Micros::ZERO };
-        let one = MicroBatch { step: single, update, batch: self.batch, model };
+        let one = MicroBatch { step: single, update: prediction.update(), batch: self.batch, model };
         let factor = goal.assumptions.scaling_factor;
         let scaled = optimizer_step(&one, gpu, &layout, workload, factor, batches)
             .map_err(|error| (Reason::NotScalable { gpus, why: error.to_string() }, None))?;

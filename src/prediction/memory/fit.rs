@@ -118,13 +118,15 @@ impl MemoryFit {
         let (tensor, pipeline) = (f64::from(parallel.tensor), f64::from(parallel.pipeline));
         // At the last micro-batch, the gradients of all others exist.
         let all = ModelStates { gradients: states.gradients.max(states.parameters), ..states };
-        let own = all.on_each(sharding, replicas) * (1.0 / (tensor * pipeline)) + Bytes::known(CONTEXT_BYTES);
+        // GPUs that share a sequence have the same weights, and divide the state as replicas do.
+        let peers = replicas.saturating_mul(parallel.context);
+        let own = all.on_each(sharding, peers) * (1.0 / (tensor * pipeline)) + Bytes::known(CONTEXT_BYTES);
         // Interleaved stages keep more micro-batches (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3).
         let interleaved = match parallel.chunks {
             ..=1 => 1.0,
             chunks => 1.0 + (pipeline - 1.0) / (pipeline * f64::from(chunks)),
         };
-        let micro = pipeline.min(batches.max(1) as f64) / pipeline * interleaved;
+        let micro = (pipeline * interleaved).min(batches.max(1) as f64) / pipeline;
         let whole = if on.recomputes { 1.0 } else { KEPT_WHOLE };
         // GPUs that divide a sequence share its activations.
         let tokens = tensor * f64::from(parallel.context);
@@ -137,17 +139,17 @@ impl MemoryFit {
         let needed = self.needed.map(|peak| {
             let kept = kept(peak).least.min(beside(peak));
             let temporary = beside(peak).checked_sub(kept).unwrap_or_default();
-            own + kept * (micro / tokens) + temporary * (1.0 / (tensor * pipeline))
+            own + kept * (micro / tokens) + temporary * (1.0 / (tokens * pipeline))
         });
         let at_most = self.at_most.map(|peak| {
             let kept = kept(peak);
             let temporary = beside(peak).checked_sub(kept.least).unwrap_or_default();
-            let shared = temporary * (1.0 / (tensor * pipeline));
+            let shared = temporary * (1.0 / (tokens * pipeline));
             // Temporary memory beside the activations belongs to the backward pass of one micro-batch.
             let with_them = if kept.least == kept.most { temporary * without_sequences } else { Bytes::ZERO };
             own + (kept.most * (micro * without_sequences) + with_them).max(shared)
         });
-        let divided = if sharding == Sharding::None || replicas == 1 {
+        let divided = if sharding == Sharding::None || peers == 1 {
             String::new()
         } else {
             format!(", {} over {replicas} replicas", sharding.name())

@@ -253,9 +253,9 @@ impl<'a> Replica<'a> {
         if tensor <= 1 {
             return Micros::ZERO;
         }
-        let inside = tensor.min(self.domain);
-        let group = Group { inside, machines: tensor.div_ceil(inside) };
-        let once = |collective| self.fabric(end).time(collective, self.activations, group, self.network(end, inside));
+        // They are in one machine.
+        let group = Group { inside: tensor, machines: 1 };
+        let once = |collective| self.fabric(end).time(collective, self.activations, group, self.network(end, tensor));
         let passes = if self.model.is_some_and(|model| model.recomputes) { 3.0 } else { 2.0 };
         if end.is_sequence_parallel {
             once(Collective::Gather) * (self.layers() * (4.0 * passes + 1.0))
@@ -271,19 +271,16 @@ impl<'a> Replica<'a> {
             return Micros::ZERO;
         }
         let rate = self.between(end, self.layout.parallel.tensor * context);
-        // At most as wide as the activations; grouped queries have fewer keys.
+        // Keys and values together are as wide as the activations if two queries share them; their gradients are too.
         let keys = self.activations * (1.0 / self.tensor());
-        let sent = keys * (3.0 * f64::from(context - 1) * self.layers()) / rate;
+        let passes = if self.model.is_some_and(|model| model.recomputes) { 4.0 } else { 3.0 };
+        let sent = keys * (passes * f64::from(context - 1) * self.layers()) / rate;
         sent.checked_sub(self.computed(end) * HIDING_KEYS).unwrap_or_default()
     }
 
-    /// Bandwidth from a GPU to the next group of `together` GPUs.
+    /// Bandwidth from a GPU to another among `together` neighbours.
     fn between(&self, end: &End, together: u32) -> BytesPerSecond {
-        if together <= self.domain && self.layout.all() <= self.domain {
-            self.fabric(end).send()
-        } else {
-            self.network(end, 1)
-        }
+        if together <= self.domain { self.fabric(end).send() } else { self.network(end, 1) }
     }
 
     /// Activations and gradients that a stage passes on for a micro-batch.
@@ -292,7 +289,7 @@ impl<'a> Replica<'a> {
             return Micros::ZERO;
         }
         let parts = if end.is_sequence_parallel { self.tensor() } else { 1.0 };
-        self.activations * (2.0 * self.chunks() / parts) / self.between(end, self.layout.parallel.tensor * self.peers())
+        self.activations * (2.0 * self.chunks() / parts) / self.between(end, self.layout.all())
     }
 
     /// Traffic among replicas that the passes do not hide. The first gather and the last scatter of a layer, or of a
@@ -310,32 +307,18 @@ impl<'a> Replica<'a> {
         };
         let stage = self.computed(end) * (1.0 / self.stages());
         let behind = |traffic: Micros, pass: f64| traffic.checked_sub(stage * (HIDING * pass)).unwrap_or_default();
-        match self.layout.sharding {
-            Sharding::Zero3 => {
-                let gather = time(Collective::Gather, self.weights, parts);
-                let scatter = time(Collective::Gather, self.gradients, parts);
-                let ends = (gather + scatter) * (1.0 / parts);
-                Exposed {
-                    each: behind(gather, FORWARD) + behind(gather + scatter, BACKWARD) + ends,
-                    once: Micros::ZERO,
-                }
-            }
-            Sharding::None => {
-                let reduce = time(Collective::AllReduce, self.gradients, 1.0);
-                Exposed { each: Micros::ZERO, once: behind(reduce, BACKWARD) + reduce * (1.0 / parts) }
-            }
-            Sharding::Zero1 | Sharding::Zero2 => {
-                let gather = time(Collective::Gather, self.weights, 1.0);
-                let scatter = time(Collective::Gather, self.gradients, 1.0);
-                let gathered = behind(gather, FORWARD) + gather * (1.0 / parts);
-                let scattered = behind(scatter, BACKWARD) + scatter * (1.0 / parts);
-                if self.layout.sharding == Sharding::Zero1 {
-                    Exposed { each: Micros::ZERO, once: gathered + scattered }
-                } else {
-                    Exposed { each: scattered, once: gathered }
-                }
-            }
-        }
+        let exposed = |traffic: Micros, pass: f64| behind(traffic, pass) + traffic * (1.0 / parts);
+        // Fully sharded programs gather and scatter layer by layer, others all at once.
+        let at_a_time = if self.layout.sharding == Sharding::Zero3 { parts } else { 1.0 };
+        let gather = time(Collective::Gather, self.weights, at_a_time);
+        let scatter = time(Collective::Gather, self.gradients, at_a_time);
+        let [each, once] = match self.layout.sharding {
+            Sharding::None => [Micros::ZERO, exposed(time(Collective::AllReduce, self.gradients, 1.0), BACKWARD)],
+            Sharding::Zero1 => [Micros::ZERO, exposed(gather, FORWARD) + exposed(scatter, BACKWARD)],
+            Sharding::Zero2 => [exposed(scatter, BACKWARD), exposed(gather, FORWARD)],
+            Sharding::Zero3 => [behind(gather, FORWARD) + exposed(gather + scatter, BACKWARD), Micros::ZERO],
+        };
+        Exposed { each, once }
     }
 
     /// Time of all micro-batches and the update.
@@ -345,29 +328,27 @@ impl<'a> Replica<'a> {
             (self.computed(end) + self.reduced(end) + self.ring(end)) * (end.slowest / stages) + self.handed(end);
         // No micro-batch passes all stages sooner than one after another.
         let slots = (self.batches + (stages - 1.0) / self.chunks()).max(stages);
+        slot * slots + each * self.batches + once + self.updated(end)
+    }
+
+    /// Time of the update.
+    fn updated(&self, end: &End) -> Micros {
         let dividing = if self.layout.sharding == Sharding::None { 1 } else { self.peers() };
-        let update = end.single * (self.update / (self.tensor() * stages * f64::from(dividing.max(1))));
-        slot * slots + each * self.batches + once + update
+        end.single * (self.update / (self.tensor() * self.stages() * f64::from(dividing.max(1))))
     }
 
     fn program(&self) -> [f64; 3] {
-        let [least, expected, most] = self.program_of_dense();
-        if !self.model.is_some_and(|model| model.has_experts) {
-            return [least, expected, most];
-        }
-        [least.min(expected * EXPERTS[0]), expected, most.max(expected * EXPERTS[1])]
-    }
-
-    fn program_of_dense(&self) -> [f64; 3] {
         // A step that was measured has what a program adds on one GPU.
-        match (self.layout.sharding, self.single.method) {
+        let [least, expected, most] = match (self.layout.sharding, self.single.method) {
             (Sharding::Zero2 | Sharding::Zero3, Method::Measured) => {
                 [1.0, FULLY_SHARDED[1] / PROGRAM[1], FULLY_SHARDED[2] / PROGRAM[1]]
             }
             (Sharding::Zero2 | Sharding::Zero3, _) => FULLY_SHARDED,
             (_, Method::Measured) => [1.0, 1.0, PROGRAM[2] / PROGRAM[1]],
             _ => PROGRAM,
-        }
+        };
+        let [low, high] = if self.model.is_some_and(|model| model.has_experts) { EXPERTS } else { [1.0; 2] };
+        [least.min(expected * low), expected, most.max(expected * high)]
     }
 
     fn expected(&self) -> End {
@@ -387,7 +368,7 @@ impl<'a> Replica<'a> {
         let Some(model) = self.model.filter(|_| self.stages() > 1.0) else { return 1.0 };
         let layers = self.layers();
         let most = (layers / self.stages()).ceil() / layers;
-        let outside = (model.outside / (1.0 - model.update)).clamp(0.0, 1.0);
+        let outside = (model.outside / (1.0 - model.update).max(f64::EPSILON)).clamp(0.0, 1.0);
         (most * (1.0 - outside) + outside) * self.stages()
     }
 
@@ -397,21 +378,26 @@ impl<'a> Replica<'a> {
         let mid = self.time(&end);
         let [least, _, most] = self.program();
         let [slow, fast] = BANDWIDTHS;
-        let distance =
-            |ends: &[End]| ends.iter().map(|end| (self.time(end).get() - mid.get()).powi(2)).sum::<f64>().sqrt();
+        // An end that lies on the other side of the middle adds nothing.
+        let distance = |sign: f64, ends: &[End]| {
+            let square = |end: &End| (sign * (self.time(end).get() - mid.get())).max(0.0).powi(2);
+            ends.iter().map(square).sum::<f64>().sqrt()
+        };
         let Range { low, high, .. } = self.single.range;
-        let below = distance(&[
-            End { single: low, ..end },
-            End { links: fast, network: 2, ..end },
-            End { program: least, ..end },
-        ]);
-        let above = distance(&[
-            End { single: high, ..end },
-            End { links: slow, network: 0, ..end },
-            End { program: most, ..end },
-            End { is_sequence_parallel: false, ..end },
-            End { slowest: self.uneven(), ..end },
-        ]);
+        let below = distance(
+            -1.0,
+            &[End { single: low, ..end }, End { links: fast, network: 2, ..end }, End { program: least, ..end }],
+        );
+        let above = distance(
+            1.0,
+            &[
+                End { single: high, ..end },
+                End { links: slow, network: 0, ..end },
+                End { program: most, ..end },
+                End { is_sequence_parallel: false, ..end },
+                End { slowest: self.uneven(), ..end },
+            ],
+        );
         let least = Micros::known(
             (mid.get() - below)
                 .max(self.time(&End { single: low, links: fast, network: 2, program: least, ..end }).get()),
@@ -422,7 +408,7 @@ impl<'a> Replica<'a> {
     fn step(&self, factor: Option<f64>) -> ScaledStep {
         let end = self.expected();
         let mut range = self.range();
-        let alone = self.computed(&End { program: 1.0, ..end }) * (self.batches / self.stages());
+        let alone = self.computed(&End { program: 1.0, ..end }) * (self.batches / self.stages()) + self.updated(&end);
         // One machine's measured factor corrects what its replicas add.
         if let Some(factor) = factor.filter(|_| self.layout.gpus > 1) {
             let added = range.mid.checked_sub(alone).unwrap_or_default();

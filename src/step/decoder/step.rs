@@ -40,7 +40,8 @@ impl Decoder {
         // No product of sizes below overflows.
         let tokens = step.batch as f64 * step.length as f64;
         let visits = self.experts.map_or(1, |experts| experts.chosen.max(experts.count));
-        let widest = [self.vocabulary, 3 * self.inner, visits.saturating_mul(3 * self.width.max(self.inner))];
+        let inner = self.experts.map_or(self.inner, |experts| self.inner.max(experts.inner).max(experts.shared));
+        let widest = [self.vocabulary, 3 * inner, visits.saturating_mul(3 * self.width.max(inner))];
         let pairs = if step.is_fused { 1.0 } else { step.length as f64 };
         let heads = self.heads.max(self.kv_heads) * self.head_size.max(self.value_size);
         let largest = widest.into_iter().fold(heads, u64::max) as f64 * tokens * pairs;

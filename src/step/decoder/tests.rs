@@ -63,7 +63,13 @@ fn parameters_of_known_models() {
     let [all, active] = deepseek().parameters();
     near(all, 671e9);
     near(active, 37.5e9);
-    near(of(r#"{"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257}"#)[0], 123.6e6);
+    // The file on huggingface.co has both lengths.
+    let gpt2 = r#"{"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257, "n_ctx": 1024,
+        "n_positions": 1024}"#;
+    near(of(gpt2)[0], 123.6e6);
+    let opt = r#"{"model_type": "opt", "hidden_size": 768, "ffn_dim": 3072, "num_hidden_layers": 12,
+        "num_attention_heads": 12, "vocab_size": 50272}"#;
+    near(of(opt)[0], 123.6e6);
 }
 
 /// `trace-shapes` of Llama 3 in Hugging Face's code (4 layers, 4096 tokens, PyTorch 2.15, compiled): 12.0 and 24.3
@@ -119,6 +125,11 @@ fn a_wrong_config_names_its_field() {
         "n_routed_experts": N, "num_experts_per_tok": N}"#;
     assert!(of(&all.replace('N', "10000000")).contains("the limit is 1000000000000000"));
     assert!(of(&all.replace('N', "4000000000")).contains("out of range"));
+    let narrow = r#"{"model_type": "mixtral", "hidden_size": 1, "intermediate_size": 1, "moe_intermediate_size": 10000000,
+        "num_hidden_layers": 1, "num_attention_heads": 1, "head_dim": 1, "vocab_size": 1, "num_local_experts": 10000000,
+        "num_experts_per_tok": 10000000}"#;
+    let narrow = Decoder::from_config("m", narrow.as_bytes()).unwrap();
+    assert!(narrow.profile(StepOf { length: 1_000_000, ..STEP }).unwrap_err().to_string().contains("fewer sequences"));
     let long = StepOf { batch: 1_000_000_000, length: 1_000_000_000, ..STEP };
     assert!(llama(2).profile(long).unwrap_err().to_string().contains("fewer sequences"));
 }

@@ -170,7 +170,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
     let (mut groups, mut left_out, mut widths) = (Groups::default(), 0, Vec::new());
     for row in &rows {
         let found = one(row, catalog, models.shipped.as_ref())?;
-        let (Some((Range { low, mid, high }, _)), Some(measured)) = (found, row.step_s) else {
+        let (Some(Range { low, mid, high }), Some(measured)) = (found, row.step_s) else {
             left_out += 1;
             continue;
         };
@@ -198,8 +198,8 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
     Ok(groups.evaluation(protocol.to_owned(), notes))
 }
 
-/// Predicted step of a row in microseconds, and of one GPU; `None` for rows that are left out.
-fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Option<(Range<f64>, f64)>, CliError> {
+/// Predicted step of a row in microseconds; `None` for rows that are left out.
+fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Option<Range<f64>>, CliError> {
     let known = row.decoder().zip(catalog.find(&row.gpu).ok());
     let Some((decoder, gpu)) = known.filter(|_| row.task != "lora" && row.family != "hybrid") else { return Ok(None) };
     let profile = decoder.profile(row.step()).map_err(CliError::other)?;
@@ -225,5 +225,5 @@ fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Opt
         return Ok(None);
     };
     let Range { low, mid, high } = scaled.step.range;
-    Ok(Some((Range { low: low.get(), mid: mid.get(), high: high.get() }, step.range.mid.get())))
+    Ok(Some(Range { low: low.get(), mid: mid.get(), high: high.get() }))
 }

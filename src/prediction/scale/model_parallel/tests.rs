@@ -39,7 +39,6 @@ fn model() -> TransformerStep {
         heads: 16,
         batch_size: Some(1),
         activations: Bytes::known(1e6),
-        reduced: Bytes::known(37e6),
         recomputes: false,
         has_experts: false,
         divided: 0.8,
@@ -110,17 +109,43 @@ fn the_collectives_of_layers_by_hand() {
 #[test]
 fn gradients_meet_among_replicas() {
     let of = |tensor, pipeline, machines| {
-        let mut found = None;
         let layout = layout(tensor, pipeline, machines);
         let (step, model, gpu) = (step(), model(), gpu());
         let of = Replica::new(&one(&step, Some(&model)), &gpu, &layout, &workload(), 1).unwrap();
-        found.get_or_insert((of.of_peers().inside, of.of_peers().machines));
-        found.unwrap()
+        (of.of_peers().inside, of.of_peers().machines)
     };
     assert_eq!(of(8, 2, 4), (1, 2));
     assert_eq!(of(8, 1, 4), (1, 4));
     assert_eq!(of(2, 2, 2), (4, 1));
     assert_eq!(of(1, 1, 2), (8, 2));
+}
+
+/// Four GPUs that share a sequence are in one machine, however many machines there are; a rack of 72 is one, too.
+#[test]
+fn what_links_join_does_not_use_the_network() {
+    let mut four = layout(1, 1, 2);
+    four.parallel.context = 4;
+    with(&four, 1, |of, end| {
+        assert_eq!(of.between(end, 4), of.gpu.fabric.send());
+        assert_eq!(of.between(end, 16), of.network(end, 1));
+        assert_eq!((of.of_peers().inside, of.of_peers().machines), (8, 2));
+    });
+    let rack = GpuFacts { fabric: Fabric::new(crate::shipped::catalog().find("gb200").unwrap()), ..gpu() };
+    let (step, model) = (step(), model());
+    for (machines, peers) in [(18, (72, 1)), (36, (72, 2))] {
+        let layout = Layout { machines, gpus: 4, ..layout(1, 1, 1) };
+        let of = Replica::new(&one(&step, Some(&model)), &rack, &layout, &workload(), 1).unwrap();
+        assert_eq!((of.of_peers().inside, of.of_peers().machines), peers);
+    }
+}
+
+/// A factor of 0, from a machine on which several GPUs were not slower, leaves the operators and the update.
+#[test]
+fn a_measured_factor_keeps_the_update() {
+    let (step, model) = (step(), model());
+    let layout = Layout { sharding: Sharding::Zero1, ..layout(1, 1, 1) };
+    let found = optimizer_step(&one(&step, Some(&model)), &gpu(), &layout, &workload(), Some(0.0), 1).unwrap();
+    is(found.step.range.mid, 0.9e6 * 1.000 + 0.1e6 / 8.0);
 }
 
 /// 20 GB of weights gathered twice and scattered once by 8 GPUs at 355 GB/s, in 8 parts: behind a forward pass of
