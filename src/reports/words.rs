@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Something that can be said in words.
+/// Value that has words.
 pub trait Words {
     /// The words: a sentence without a capital and a full stop, or a part of one.
     fn words(&self) -> String;

@@ -24,7 +24,7 @@ pub(crate) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// With operator models by GPU; the shipped ones where there are none.
+    /// With operator models by GPU; for other GPUs the shipped ones.
     pub(crate) fn new(models: &'a ModelsByGpu, catalog: &'a Catalog) -> Self {
         Self { shipped: bundled::models(), models, catalog }
     }

@@ -57,7 +57,7 @@ struct Row {
 /// Published programs whose element-wise operations are not fused.
 const EAGER: [&str; 7] =
     ["llm-foundry", "fms-fsdp", "vtrain-single", "vtrain-multi", "narayanan2021", "korthikanti2022", "mt-nlg"];
-/// Network of the machines with a GPU, where the source does not say, in Gbit/s per GPU: 200 to Ampere, 400 after.
+/// Network of the machines with a GPU, if the source does not name it, in Gbit/s per GPU: 200 to Ampere, 400 after.
 const NETWORK: [f64; 2] = [200.0, 400.0];
 
 impl Row {
