@@ -33,6 +33,8 @@ pub(crate) enum Collective {
     AllReduce,
     /// Every GPU gets all parts, or the sum of one part.
     Gather,
+    /// Every GPU gets a part of its own from each (all-to-all).
+    Exchange,
 }
 
 /// GPUs of a collective.
@@ -100,7 +102,7 @@ impl Fabric {
         }
         let (bandwidth, start, rounds) = match collective {
             Collective::AllReduce => (self.reduce, self.reduce_start, 2.0),
-            Collective::Gather => (self.gather, self.gather_start, 1.0),
+            Collective::Gather | Collective::Exchange => (self.gather, self.gather_start, 1.0),
         };
         let few = match group.inside {
             ..=2 => FEW[0],
@@ -108,12 +110,20 @@ impl Fabric {
             _ => 1.0,
         };
         let moved = bytes * (rounds * (gpus - 1.0) / gpus);
-        let inside = if group.inside > 1 { moved / (bandwidth * few) } else { Micros::ZERO };
+        // A ring passes everything through each link; the parts of an exchange leave a machine only for another.
+        let [of_links, of_network] = match collective {
+            Collective::Exchange => {
+                let inside = f64::from(group.inside);
+                [bytes * ((inside - 1.0) / gpus), bytes * (inside * (gpus - inside) / gpus)]
+            }
+            Collective::AllReduce | Collective::Gather => [moved, moved],
+        };
+        let inside = if group.inside > 1 { of_links / (bandwidth * few) } else { Micros::ZERO };
         if group.machines <= 1 {
             return start + inside;
         }
         let hops = Micros::known(HOP_US * f64::from(group.machines).log2());
-        start + hops + inside.max(moved / network)
+        start + hops + inside.max(of_network / network)
     }
 }
 
@@ -194,6 +204,12 @@ mod tests {
             ("h100-sxm5-80gb", Collective::Gather, [8, 1], 1073.7, 343.6),
             ("h100-sxm5-80gb", Collective::AllReduce, [2, 1], 1073.7, 320.2),
             ("h100-sxm5-80gb", Collective::AllReduce, [8, 2], 1073.7, 436.9),
+            ("h100-sxm5-80gb", Collective::Exchange, [8, 1], 67.1, 270.0),
+            ("h100-sxm5-80gb", Collective::Exchange, [8, 1], 1073.7, 333.0),
+            ("h100-sxm5-80gb", Collective::Exchange, [8, 2], 1073.7, 91.0),
+            ("a100-sxm4-80gb", Collective::Exchange, [8, 1], 1073.7, 242.0),
+            ("b200", Collective::Exchange, [8, 1], 268.4, 530.0),
+            ("gb200", Collective::Exchange, [4, 1], 268.4, 490.0),
             ("b200", Collective::Gather, [8, 1], 1073.7, 616.8),
             ("b200", Collective::AllReduce, [8, 1], 268.4, 652.7),
             ("mi300x", Collective::AllReduce, [8, 1], 1073.7, 313.9),

@@ -122,6 +122,17 @@ pub enum ScaleError {
         /// Number of layers.
         layers: u32,
     },
+    /// No experts were found.
+    #[error("no layers with experts found: leave out --expert-parallel")]
+    NoExperts,
+    /// The experts cannot be divided.
+    #[error("{experts} experts are not divisible by {gpus}-way expert parallel: use a divisor of {experts}")]
+    Experts {
+        /// GPUs that divide the experts.
+        gpus: u32,
+        /// Experts of a layer.
+        experts: u64,
+    },
     /// The heads cannot be divided.
     #[error("{heads} attention heads are not divisible by {tensor}-way tensor parallel: use a divisor of {heads}")]
     Heads {

@@ -2,6 +2,7 @@
 
 use super::base::Base;
 use super::decoded::Decoded;
+use super::efficiency::{Efficiency, roofline_of};
 use super::estimate::{Estimate, MethodShare, OperationPrediction, StepTime};
 use super::finding::Finding;
 use super::gpu::GpuFacts;
@@ -19,7 +20,7 @@ use super::shares::{self, device_time, far_share, shares, sum_of, update_share};
 use super::transformer::Layers;
 use habitat_base::units::{Micros, Range};
 use habitat_step::catalog::{GpuSpec, Vendor};
-use habitat_step::profile::{Profile, Workload};
+use habitat_step::profile::{Operation, Profile, Workload};
 
 /// Inputs that all predictions of a profile share.
 pub(super) struct Context<'a> {
@@ -98,7 +99,11 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         warnings.extend(notes::without_matrix_cores(rates, decoded, &operations));
     }
     let is_launched = host == Host::AsRecorded && profile.step.as_ref().is_none_or(|step| step.execution.is_none());
-    let transformer = context.layers.and_then(|layers| layers.on(&operations, is_launched));
+    let together = |place: usize, operation: &Operation| {
+        let other = Decoded::new(place, operation, profile.workload.precision);
+        relative_time([&decoded[place], &other], rates, models.and_then(|models| models.models.efficiency()))
+    };
+    let transformer = context.layers.and_then(|layers| layers.on(&operations, is_launched, together));
     let throughput = profile.workload.batch_size.and_then(|batch| step.as_estimate().throughput(batch));
     let mut notes = notes::of_gpu(rates, &operations, profile);
     if measured.is_none() {
@@ -133,6 +138,15 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         memory,
         warnings,
     }
+}
+
+/// Time of an operation relative to another one's; 1 if it is unknown.
+fn relative_time([one, other]: [&Decoded<'_>; 2], rates: &Rates<'_>, efficiency: Option<&Efficiency>) -> f64 {
+    let time = |decoded: &Decoded<'_>| match efficiency {
+        Some(model) => model.board(rates).time(model.with_tf32_or_without(decoded).on(rates), decoded.dtype.as_ref()),
+        None => roofline_of(decoded, rates),
+    };
+    time(other).zip(time(one)).map_or(1.0, |(other, one)| other / one)
 }
 
 /// Maximum of measured over predicted time of 16-bit steps on an AMD GPU: 2.8 to 3.9 for BERT-base, ResNet-50 and

@@ -13,7 +13,7 @@ use super::estimate::OperationPrediction;
 use super::host::LAUNCH_US;
 use habitat_base::units::{Bytes, Micros};
 use habitat_step::op::{Attention, Form, Product, Sizes, volume};
-use habitat_step::profile::{DType, Phase, Shape};
+use habitat_step::profile::{DType, Operation, Phase, Shape};
 
 /// FLOPs of the products of the backward pass relative to the forward pass, above which it repeats the layers: twice
 /// without, three times with all of them.
@@ -29,10 +29,21 @@ pub(super) struct Layers {
     width: f64,
     activations: Bytes,
     recomputes: bool,
-    has_experts: bool,
+    experts: Option<Experts>,
     batch_size: Option<u64>,
     /// Division of each operation.
     sharing: Vec<Sharing>,
+}
+
+/// Layers with experts.
+#[derive(Debug, Clone, PartialEq)]
+struct Experts {
+    count: u64,
+    layers: u32,
+    exchanged: Bytes,
+    weights: f64,
+    /// Their products, each with the same product if all tokens were at one expert.
+    products: Vec<(usize, Operation)>,
 }
 
 /// Division of an operation over GPUs.
@@ -40,7 +51,7 @@ pub(super) struct Layers {
 struct Sharing {
     /// Whether tensor parallel GPUs divide it.
     is_divided: bool,
-    /// Whether it occurs less often than layers do.
+    /// Whether it occurs less than half as often as layers do, or once.
     is_outside: bool,
 }
 
@@ -57,9 +68,8 @@ pub struct TransformerStep {
     pub activations: Bytes,
     /// Whether the backward pass recomputes whole layers to keep less; attention alone does not count.
     pub recomputes: bool,
-    /// Whether layers have experts: batched products with the activations between layers. GPUs that share them exchange
-    /// tokens, which no formula here counts.
-    pub has_experts: bool,
+    /// Experts of its layers, if they have any.
+    pub experts: Option<ExpertShare>,
     /// Share of the step that tensor parallel GPUs divide, 0 to 1.
     pub divided: f64,
     /// Share of the optimizer update; every GPU does the rest of the step.
@@ -68,6 +78,23 @@ pub struct TransformerStep {
     pub outside: f64,
     /// Host time to launch a batch, if it launches each operation.
     pub host: Micros,
+}
+
+/// Experts of a step's layers: batched products with the activations between layers. All have equally many tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ExpertShare {
+    /// Experts per layer.
+    pub count: u64,
+    /// Layers with experts.
+    pub layers: u32,
+    /// Activations of all tokens that the experts of a layer read, each as often as it has experts.
+    pub exchanged: Bytes,
+    /// Elements of the weights of all experts.
+    pub weights: f64,
+    /// Share of the step that their products take.
+    pub products: f64,
+    /// Time of the same products with all tokens at one expert, relative to it: each GPU reads fewer weights.
+    pub together: f64,
 }
 
 impl Layers {
@@ -95,15 +122,16 @@ impl Layers {
             width: between(&products, *most)?.1,
             activations: Bytes::checked(activations)?,
             recomputes: attentions.iter().any(|(one, _)| one.operation.phase == Phase::Backward) && repeats_layers,
-            has_experts: false,
+            experts: None,
             batch_size,
             sharing: Vec::new(),
         };
         // Probabilities times values have as many columns as a head.
         let head = most.columns / most.heads as f64;
-        let is_of_experts =
-            |product: &Product| product.batch > 1.0 && product.reduction == layers.width && product.columns != head;
-        layers.has_experts = products.iter().any(|(_, product)| is_of_experts(product));
+        let first = products
+            .iter()
+            .find(|(_, product)| product.batch > 1.0 && product.reduction == layers.width && product.columns != head);
+        layers.experts = first.and_then(|(one, product)| Experts::of(decoded, one, product));
         layers.sharing = layers.shared(decoded);
         Some(layers)
     }
@@ -113,15 +141,23 @@ impl Layers {
         for one in decoded {
             *occurrences.entry((&one.operation.name, &one.operation.inputs)).or_default() += one.operation.count;
         }
+        // Not all layers are alike.
+        let is_outside = |times: u32| times < self.count && (times == 1 || 2 * times < self.count);
         let sharing = |one: &Decoded<'_>| {
             let times = occurrences.get(&(one.operation.name.as_str(), one.operation.inputs.as_slice()));
-            Sharing { is_divided: self.is_divided(one), is_outside: times.is_some_and(|times| *times < self.count) }
+            Sharing { is_divided: self.is_divided(one), is_outside: times.is_some_and(|&times| is_outside(times)) }
         };
         decoded.iter().map(sharing).collect()
     }
 
-    /// Adds the shares of the time predicted for one GPU. `is_launched`: whether the host launches each operation.
-    pub(super) fn on(&self, operations: &[OperationPrediction], is_launched: bool) -> Option<TransformerStep> {
+    /// Adds the shares of the time predicted for one GPU. `is_launched`: whether the host launches each operation;
+    /// `together`: time of an operation that stands in for the one at a place, relative to it.
+    pub(super) fn on(
+        &self,
+        operations: &[OperationPrediction],
+        is_launched: bool,
+        together: impl Fn(usize, &Operation) -> f64,
+    ) -> Option<TransformerStep> {
         let (mut all, mut divided, mut update, mut outside, mut launches) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for (sharing, predicted) in self.sharing.iter().zip(operations) {
             let count = f64::from(predicted.count);
@@ -144,7 +180,7 @@ impl Layers {
             batch_size: self.batch_size,
             activations: self.activations,
             recomputes: self.recomputes,
-            has_experts: self.has_experts,
+            experts: self.experts.as_ref().map(|experts| experts.on(operations, all, together)),
             divided: divided / all,
             update: update / all,
             outside: outside / all,
@@ -165,6 +201,68 @@ impl Layers {
             _ => !is_whole,
         }
     }
+}
+
+impl Experts {
+    /// From the first product of the experts: all products of its batch with as many rows and its width are theirs.
+    fn of(decoded: &[Decoded<'_>], first: &Decoded<'_>, product: &Product) -> Option<Self> {
+        let Product { batch: count, rows, reduction: width, columns, .. } = *product;
+        let is_theirs = |other: &Product| {
+            let extents = [other.rows, other.reduction, other.columns];
+            other.batch == count && extents.contains(&rows) && extents.contains(&width)
+        };
+        let theirs = decoded.iter().enumerate().filter_map(|(place, one)| match &one.op.sizes {
+            Some(Sizes::Product(product)) if is_theirs(product) => Some((place, one, product)),
+            _ => None,
+        });
+        let (mut weights, mut products) = (0.0, Vec::new());
+        for (place, one, product) in theirs {
+            if one.operation.phase == Phase::Forward {
+                weights += f64::from(one.operation.count) * count * product.reduction * product.columns;
+            }
+            products.push((place, merged(one.operation, count as u64, rows as u64)));
+        }
+        let is_first = |one: &&Decoded<'_>| {
+            let same = matches!(&one.op.sizes, Some(Sizes::Product(other)) if is_theirs(other) && other.reduction == width && other.columns == columns);
+            one.operation.phase == Phase::Forward && same
+        };
+        let layers = decoded.iter().filter(is_first).map(|one| one.operation.count).sum();
+        let element = first.dtype.as_ref().and_then(DType::size_bytes)? as f64;
+        let exchanged = Bytes::checked(count * rows * width * element)?;
+        Some(Self { count: count as u64, layers, exchanged, weights, products })
+    }
+
+    fn on(
+        &self,
+        operations: &[OperationPrediction],
+        all: f64,
+        together: impl Fn(usize, &Operation) -> f64,
+    ) -> ExpertShare {
+        let (mut own, mut merged) = (0.0, 0.0);
+        for (place, operation) in &self.products {
+            let Some(one) = operations.get(*place) else { continue };
+            let time = one.time.map_or(0.0, |time| time.range.mid.get()) * f64::from(one.count);
+            own += time;
+            merged += time * together(*place, operation).clamp(0.0, 1.0);
+        }
+        let Self { count, layers, exchanged, weights, .. } = *self;
+        let together = if own > 0.0 { merged / own } else { 1.0 };
+        ExpertShare { count, layers, exchanged, weights, products: own / all, together }
+    }
+}
+
+/// Product of one expert with the `rows` of all `count`.
+fn merged(operation: &Operation, count: u64, rows: u64) -> Operation {
+    let merge = |shape: &Shape| match shape[..] {
+        [batch, a, b] if batch == count => {
+            let extent = |extent| if extent == rows { rows.saturating_mul(count) } else { extent };
+            vec![1, extent(a), extent(b)]
+        }
+        [only] if only == count => vec![1],
+        _ => shape.clone(),
+    };
+    let [inputs, outputs] = [&operation.inputs, &operation.outputs].map(|shapes| shapes.iter().map(merge).collect());
+    Operation { inputs, outputs, ..operation.clone() }
 }
 
 /// Attention of a layer in the forward pass.
@@ -282,7 +380,7 @@ mod tests {
             why: String::new(),
         };
         let operations: Vec<OperationPrediction> = profile.operations.iter().enumerate().map(predicted).collect();
-        Layers::of(&decoded, Some(2))?.on(&operations, true)
+        Layers::of(&decoded, Some(2))?.on(&operations, true, |_, _| 0.5)
     }
 
     fn fused(phase: &str) -> String {
@@ -326,11 +424,34 @@ mod tests {
             operation("bmm", "forward", 2, "[[8, 8, 8], [8, 8, 16]]"),
         ];
         let found = decoder(&of, &[]).unwrap();
-        assert_eq!((found.layers, found.heads, found.has_experts), (2, 4, false));
+        assert_eq!((found.layers, found.heads, found.experts), (2, 4, None));
         // As under autocast: the softmax in 32 bits, the products around it in 16.
         let of = of.map(|one| if one.contains("_softmax") { one.replace("bfloat16", "float32") } else { one });
         let found = decoder(&of, &[]).unwrap();
         assert_eq!(found.activations.get(), 2048.0);
+    }
+
+    /// 4 experts, of which each of 16 tokens visits two: 8 rows for each.
+    #[test]
+    fn experts_are_their_batched_products() {
+        let of = [
+            fused("forward"),
+            operation("bmm", "forward", 2, "[[4, 8, 64], [4, 64, 96]]"),
+            operation("bmm", "forward", 2, "[[4, 8, 48], [4, 48, 64]]"),
+            operation("bmm", "backward", 2, "[[4, 64, 8], [4, 8, 96]]"),
+            operation("bmm", "backward", 2, "[[4, 7, 8], [4, 8, 96]]"),
+        ];
+        let found = decoder(&of, &[]).unwrap().experts.unwrap();
+        assert_eq!((found.count, found.layers, found.exchanged.get()), (4, 2, 4096.0));
+        assert_eq!((found.weights, found.together), (2.0 * 4.0 * 64.0 * (96.0 + 48.0), 0.5));
+        assert!((found.products - 6.0 / 30.0).abs() < 1e-12, "{found:?}");
+        let one: Operation = serde_json::from_str(&operation("bmm", "forward", 1, "[]")).unwrap();
+        let merged = |inputs: &[&[u64]]| {
+            let inputs = inputs.iter().map(|shape| shape.to_vec()).collect();
+            super::merged(&Operation { inputs, ..one.clone() }, 4, 8).inputs
+        };
+        assert_eq!(merged(&[&[4, 8, 64], &[4, 64, 96]]), [vec![1, 32, 64], vec![1, 64, 96]]);
+        assert_eq!(merged(&[&[32, 64], &[4, 64, 96], &[4]]), [vec![32, 64], vec![1, 64, 96], vec![1]]);
     }
 
     #[test]

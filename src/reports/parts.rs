@@ -45,6 +45,9 @@ pub struct PartJson<'a> {
     /// GPUs that share each sequence; absent if sequences are whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_parallel: Option<u32>,
+    /// GPUs that divide the experts of each layer; absent if each GPU has all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expert_parallel: Option<u32>,
     /// `on-demand`, `spot`, `reserved` or `owned`.
     pub tier: String,
     /// Samples per step on one GPU, or per micro-batch of one replica; absent if unknown.
@@ -163,6 +166,7 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         pipeline_parallel: Some(part.parallel.pipeline).filter(|stages| *stages > 1),
         virtual_stages: Some(part.parallel.chunks).filter(|chunks| *chunks > 1),
         context_parallel: Some(part.parallel.context).filter(|gpus| *gpus > 1),
+        expert_parallel: Some(part.parallel.expert).filter(|gpus| *gpus > 1),
         tier: part.offer.tier.to_string(),
         batch_size: part.batch_size,
         accumulation: part.accumulation,
@@ -229,6 +233,7 @@ pub(crate) fn table(parts: &[Part]) -> Table {
         Column::number("", "pipeline_parallel"),
         Column::number("", "virtual_stages"),
         Column::number("", "context_parallel"),
+        Column::number("", "expert_parallel"),
     ];
     let contract = [Column::number("", "term_hours"), Column::number("", "terms"), Column::number("", "idle_hours")];
     let taken = [Column::number("", "energy_kwh"), Column::number("", "co2_kg")];
@@ -255,6 +260,7 @@ pub(crate) fn table(parts: &[Part]) -> Table {
             Cell::text(part.parallel.pipeline),
             Cell::text(part.parallel.chunks),
             Cell::text(part.parallel.context),
+            Cell::text(part.parallel.expert),
         ]);
         let contract = part.contract();
         row.extend([

@@ -239,12 +239,12 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
     }
 }
 
-/// Oldest version that can express the plan: 5 if the goal forbids the search for a layout, or a part has context
-/// parallel GPUs or interleaved stages; 4 if it does not accept every offer; 3 if it may join machines or divide
+/// Oldest version that can express the plan: 5 if the goal forbids the search for a layout, or a part has context or
+/// expert parallel GPUs or interleaved stages; 4 if it does not accept every offer; 3 if it may join machines or divide
 /// state or the model, has data without a location, sets the rate of copying, or involves emissions.
 fn version(plan: &Plan) -> u32 {
     let goal = &plan.goal;
-    let is_new = |part: &Part| part.parallel.context > 1 || part.parallel.chunks > 1;
+    let is_new = |part: &Part| part.parallel.context.max(part.parallel.chunks).max(part.parallel.expert) > 1;
     let is_joined = goal.limits.max_machines > 1 || goal.assumptions.network_gbit_per_second.is_some();
     let sets_rate = goal.assumptions.data_gbit_per_second.is_some();
     let is_placeless = goal.data.as_ref().is_some_and(|data| data.provider.is_none());

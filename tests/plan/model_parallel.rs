@@ -7,7 +7,7 @@ use habitat_tui::plan::{
 use habitat_tui::predict::memory::Activations;
 use habitat_tui::predict::scale::{ModelParallel, ScaleError};
 use habitat_tui::predict::sharding::{ModelStates, Sharding};
-use habitat_tui::predict::transformer::TransformerStep;
+use habitat_tui::predict::transformer::{ExpertShare, TransformerStep};
 use habitat_tui::predict::{Finding, Fits, Predictions};
 use habitat_tui::pricing::{Offer, PriceBook, Tier};
 use habitat_tui::profile::Mode;
@@ -43,7 +43,7 @@ fn with_activations(activations: f64) -> Predictions {
         batch_size: Some(1),
         activations: Bytes::new(20e6).unwrap(),
         recomputes: false,
-        has_experts: false,
+        experts: None,
         divided: 0.8,
         update: 0.1,
         outside: 0.0,
@@ -213,18 +213,31 @@ fn the_check_refuses_another_layout() {
 /// The layout that the search finds takes as long as the fastest of all that can be named.
 #[test]
 fn the_search_finds_the_fastest_layout() {
-    for (machines, activations) in [(1, 8.0), (2, 8.0), (2, 24.0), (4, 2.0)] {
-        let model = with_activations(activations);
+    let experts =
+        ExpertShare { count: 16, layers: 16, exchanged: Bytes::known(1e8), weights: 6e8, products: 0.4, together: 0.5 };
+    let all = [
+        (1, 8.0, None),
+        (2, 8.0, None),
+        (2, 24.0, None),
+        (4, 2.0, None),
+        (1, 8.0, Some(experts)),
+        (2, 8.0, Some(experts)),
+    ];
+    for (machines, activations, experts) in all {
+        let mut model = with_activations(activations);
+        model.predictions[0].transformer.as_mut().unwrap().experts = experts;
         let searched = Goal { layout: LayoutChoice::Auto, ..divided(1, 1, machines) };
         let found = planned(&model, &machine(8), &searched);
         let mut fastest: Option<(f64, ModelParallel)> = None;
         for tensor in [1, 2, 4, 8] {
             for pipeline in 1..=16 {
-                for chunks in [1, 2, 4, 8] {
-                    if 16 % (pipeline * chunks) > 0 && chunks > 1 {
+                for (chunks, expert) in
+                    [1, 2, 4, 8].into_iter().flat_map(|chunks| [1, 2, 4, 8, 16].map(|one| (chunks, one)))
+                {
+                    if 16 % (pipeline * chunks) > 0 && chunks > 1 || experts.is_none() && expert > 1 {
                         continue;
                     }
-                    let parallel = ModelParallel { tensor, pipeline, chunks, ..ModelParallel::NONE };
+                    let parallel = ModelParallel { tensor, pipeline, chunks, expert, ..ModelParallel::NONE };
                     let goal = Goal {
                         layout: LayoutChoice::Given,
                         model_parallel: parallel,

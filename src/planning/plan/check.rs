@@ -191,12 +191,8 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             sharding: part.sharding,
             parallel: part.parallel,
         };
-        let share = Share {
-            parallel: part.parallel,
-            replicas: part.replicas(),
-            batches: part.accumulation,
-            recomputes: prediction.transformer.is_some_and(|model| model.recomputes),
-        };
+        let parameters = predictions.workload.parameter_count;
+        let share = Share::new(&layout, part.accumulation, prediction.transformer.as_ref(), parameters);
         if memory.on_replica(part.sharding, &share).fits == Fits::No {
             return Err(wrong("the step does not fit in its memory"));
         }

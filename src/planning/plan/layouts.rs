@@ -26,8 +26,8 @@ pub(super) fn allows(goal: &Goal, parallel: ModelParallel) -> bool {
 
 /// Layouts to try on all GPUs of `layout`; none if the goal names one, or if the step may fit on one GPU.
 ///
-/// Tensor parallel GPUs are in one machine and divide the heads, stages have equally many chunks of layers, and replicas
-/// use all GPUs (Narayanan et al. 2021, arXiv:2104.04473, section 3).
+/// Tensor parallel GPUs are in one machine and divide the heads, stages have equally many chunks of layers, replicas
+/// use all GPUs and divide the experts evenly (Narayanan et al. 2021, arXiv:2104.04473, section 3).
 pub(super) fn candidates(
     prediction: &Prediction,
     layout: &Layout,
@@ -53,6 +53,12 @@ pub(super) fn candidates(
                 .into_iter()
                 .filter(move |&chunks| chunks == 1 || (pipeline > 1 && divides(pipeline * chunks, model.layers)));
             chunks.map(move |chunks| ModelParallel { tensor, pipeline, chunks, ..ModelParallel::NONE })
+        })
+        .flat_map(|parallel| {
+            let (replicas, count) = (all / parallel.gpus(), model.experts.map_or(1, |experts| experts.count));
+            let divides = move |&expert: &u32| replicas.is_multiple_of(expert) && count.is_multiple_of(expert.into());
+            let most = u32::try_from(count).map_or(replicas, |count| count.min(replicas));
+            (1..=most).filter(divides).map(move |expert| ModelParallel { expert, ..parallel })
         })
         .collect()
 }

@@ -48,6 +48,7 @@ pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Re
         (parallel.tensor, "--tensor-parallel"),
         (parallel.pipeline, "--pipeline-parallel"),
         (parallel.context, "--context-parallel"),
+        (parallel.expert, "--expert-parallel"),
         (parallel.chunks, "--virtual-stages"),
     ] {
         if !(1..=most::REPLICA).contains(&gpus) {
@@ -181,13 +182,9 @@ impl At<'_> {
         }
         let runners = Runners::new(&layout);
         let batches = accumulation(goal.global_batch, self.batch, runners);
-        let share = Share {
-            parallel: layout.parallel,
-            replicas: layout.replicas(),
-            // Without a number of batches, assume the maximum that a stage keeps.
-            batches: batches.as_ref().copied().unwrap_or(2 * u64::from(layout.parallel.pipeline)),
-            recomputes: prediction.transformer.is_some_and(|model| model.recomputes),
-        };
+        // Without a number of batches, assume the maximum that a stage keeps.
+        let most = batches.as_ref().copied().unwrap_or(2 * u64::from(layout.parallel.pipeline));
+        let share = Share::new(&layout, most, prediction.transformer.as_ref(), workload.parameter_count);
         let (sharding, memory) = self.fitting(prediction, &share, workload, goal)?;
         let (single, gpu) = (&self.step, &prediction.gpu);
         if single.range.mid.get() < SHORTEST_STEP_US {

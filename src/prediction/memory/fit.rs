@@ -5,8 +5,9 @@ use std::fmt;
 use serde::Serialize;
 
 use super::CONTEXT_BYTES;
-use crate::scale::ModelParallel;
+use crate::scale::{Layout, ModelParallel};
 use crate::sharding::{ModelStates, Sharding};
+use crate::transformer::TransformerStep;
 use habitat_base::units::{Bytes, GIB};
 use habitat_step::profile::Working;
 
@@ -120,7 +121,11 @@ impl MemoryFit {
         let all = ModelStates { gradients: states.gradients.max(states.parameters), ..states };
         // GPUs that share a sequence have the same weights, and divide the state as replicas do.
         let peers = replicas.saturating_mul(parallel.context);
-        let own = all.on_each(sharding, peers) * (1.0 / (tensor * pipeline)) + Bytes::known(CONTEXT_BYTES);
+        // Those that divide the experts have fewer experts each, and fewer GPUs have the same ones.
+        let of_experts = all.on_each(sharding, (peers / parallel.expert.max(1)).max(1));
+        let state = all.on_each(sharding, peers) * (1.0 - on.experts)
+            + of_experts * (on.experts / f64::from(parallel.expert.max(1)));
+        let own = state * (1.0 / (tensor * pipeline)) + Bytes::known(CONTEXT_BYTES);
         // Interleaved stages keep more micro-batches (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3).
         let interleaved = match parallel.chunks {
             ..=1 => 1.0,
@@ -228,6 +233,22 @@ pub struct Share {
     pub batches: u64,
     /// Whether the backward pass recomputes parts of the forward pass.
     pub recomputes: bool,
+    /// Share of the parameters in experts, 0 to 1.
+    pub experts: f64,
+}
+
+impl Share {
+    /// Placement of a step on a layout.
+    pub fn new(layout: &Layout, batches: u64, model: Option<&TransformerStep>, parameters: Option<u64>) -> Self {
+        let experts = model.and_then(|model| Some(model.experts?.weights / parameters? as f64));
+        Self {
+            parallel: layout.parallel,
+            replicas: layout.replicas(),
+            batches,
+            recomputes: model.is_some_and(|model| model.recomputes),
+            experts: experts.unwrap_or(0.0).clamp(0.0, 1.0),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -258,6 +279,7 @@ mod tests {
             replicas,
             batches,
             recomputes: false,
+            experts: 0.0,
         };
         let ends = |sharding, on: Share| {
             let fit = whole.on_replica(sharding, &on);
@@ -271,6 +293,11 @@ mod tests {
         // Each GPU has 7.5 of 60 GB of optimizer state, and half of that with two replicas.
         assert_eq!(ends(Sharding::Zero1, on(4, 2, 2, 8)), (15.75, 23.25, Fits::Unknown));
         assert_eq!(ends(Sharding::None, on(1, 2, 1, 8)), (75.0, 75.0, Fits::No));
+        // Three quarters are of experts, which 8 of 16 replicas divide; two GPUs have the same ones: 35 beside 5 and
+        // 15 / 8 of weights and gradients, and 15 / 16 and 45 / 8 / 2 of the optimizer's.
+        let mut divided = Share { experts: 0.75, ..on(1, 1, 16, 8) };
+        divided.parallel.expert = 8;
+        assert_eq!(ends(Sharding::Zero1, divided), (45.625, 45.625, Fits::No));
         // Layer inputs kept for recomputation are whole.
         let again = Share { recomputes: true, ..on(4, 2, 1, 8) };
         assert_eq!(ends(Sharding::None, again), (19.5, 45.0, Fits::Unknown));

@@ -80,6 +80,9 @@ pub struct ModelParallel {
     /// Chunks of layers on each stage (V); more than one are interleaved.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub chunks: u32,
+    /// GPUs that divide the experts of each layer (X), among those with the same layers.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub expert: u32,
 }
 
 const fn one() -> u32 {
@@ -100,11 +103,11 @@ impl Default for ModelParallel {
 
 impl ModelParallel {
     /// Whole model on each GPU.
-    pub const NONE: Self = Self { tensor: 1, pipeline: 1, context: 1, chunks: 1 };
+    pub const NONE: Self = Self { tensor: 1, pipeline: 1, context: 1, chunks: 1, expert: 1 };
 
     /// Whether each GPU has a whole model.
     pub const fn is_none(&self) -> bool {
-        self.tensor == 1 && self.pipeline == 1 && self.context == 1
+        self.tensor == 1 && self.pipeline == 1 && self.context == 1 && self.expert == 1
     }
 
     /// GPUs per replica.
@@ -112,16 +115,14 @@ impl ModelParallel {
         self.tensor.saturating_mul(self.pipeline).saturating_mul(self.context)
     }
 
+    /// Smallest number of GPUs with whole replicas and all experts: T·P times the least common multiple of C and X.
+    const fn whole(self) -> u32 {
+        self.gpus().saturating_mul(over(self.expert, self.context))
+    }
+
     /// Minimum number of machines with `gpus` GPUs each that make whole replicas.
     pub const fn machines(self, gpus: u32) -> u32 {
-        let (mut common, mut rest) = (self.gpus(), gpus);
-        while rest > 0 {
-            (common, rest) = (rest, common % rest);
-        }
-        match self.gpus().checked_div(common) {
-            Some(machines) => machines,
-            None => 1,
-        }
+        over(self.whole(), gpus)
     }
 
     /// Description: `8-way tensor parallel × 2 pipeline stages`.
@@ -134,6 +135,7 @@ impl ModelParallel {
             (self.tensor > 1, format!("{}-way tensor parallel", self.tensor)),
             (self.context > 1, format!("{}-way context parallel", self.context)),
             (self.pipeline > 1, stages),
+            (self.expert > 1, format!("{}-way expert parallel", self.expert)),
         ];
         parts.into_iter().filter(|(is_used, _)| *is_used).map(|(_, words)| words).collect::<Vec<_>>().join(" × ")
     }
@@ -147,7 +149,7 @@ impl ModelParallel {
         if tensor == 0 || !gpus.is_multiple_of(tensor) {
             return Err(ScaleError::TensorOfMachine { tensor, gpus });
         }
-        let (all, replica) = (layout.all(), self.gpus());
+        let (all, replica) = (layout.all(), self.whole());
         if replica == 0 || !all.is_multiple_of(replica) {
             return Err(ScaleError::Replicas { gpus: all, replica, times: self.machines(all) });
         }
@@ -167,7 +169,25 @@ impl ModelParallel {
         if !model.heads.is_multiple_of(u64::from(self.tensor)) {
             return Err(ScaleError::Heads { tensor: self.tensor, heads: model.heads });
         }
+        if self.expert > 1 {
+            let experts = model.experts.ok_or(ScaleError::NoExperts)?.count;
+            if !experts.is_multiple_of(u64::from(self.expert)) {
+                return Err(ScaleError::Experts { gpus: self.expert, experts });
+            }
+        }
         Ok(())
+    }
+}
+
+/// `a` over the greatest common divisor of both; 1 for zeros.
+const fn over(a: u32, b: u32) -> u32 {
+    let (mut common, mut rest) = (a, b);
+    while rest > 0 {
+        (common, rest) = (rest, common % rest);
+    }
+    match a.checked_div(common) {
+        Some(parts) => parts,
+        None => 1,
     }
 }
 

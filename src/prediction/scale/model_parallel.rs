@@ -15,6 +15,8 @@
 //!   GPU adds ([`SLOWEST`]);
 //! - R are the collectives of the T GPUs: forward two all-gathers and two reduce-scatters of the activations in each
 //!   layer, backward the same, and one all-gather more; nothing hides them;
+//! - X GPUs divide the experts of a layer and exchange tokens, to the experts and back in each pass (all-to-all: Lepikhin
+//!   et al. 2020, arXiv:2006.16668, section 3.2); they are among those with the same layers. Part of R; nothing hides it;
 //! - K is what ring attention does not hide of sending keys and values on;
 //! - A are the activations passed between stages, V the chunks of layers of each GPU;
 //! - S are the GPUs that divide the optimizer state;
@@ -29,7 +31,7 @@ use crate::fabric::{Collective, Fabric, Group};
 use crate::gpu::GpuFacts;
 use crate::method::Method;
 use crate::sharding::Sharding;
-use crate::transformer::TransformerStep;
+use crate::transformer::{ExpertShare, TransformerStep};
 use habitat_base::text::grouped;
 use habitat_base::units::{Bytes, BytesPerSecond, Micros, Range};
 use habitat_step::profile::{Precision, Workload};
@@ -41,9 +43,9 @@ const PROGRAM: [f64; 3] = [1.0, 1.06, 1.2];
 /// The same with sharded gradients or parameters, which are also copied between their buffers (published steps of
 /// `llm-foundry`, torchtitan, `MaxText` and Megatron-FSDP).
 const FULLY_SHARDED: [f64; 3] = [1.06, 1.2, 1.4];
-/// Ends of the same for models with experts, relative to the expected: the exchange of tokens is not counted, and tokens
-/// are not evenly spread (published steps of Megatron-Bridge took 0.6 to 2.8 times the prediction).
-const EXPERTS: [f64; 2] = [0.6, 2.8];
+/// Ends of the same for models with experts, relative to the expected: tokens are not evenly spread, and releases of the
+/// same program differ by up to 80 % (published steps of Megatron-Bridge).
+const EXPERTS: [f64; 2] = [0.75, 1.5];
 /// Relative slowdown of divided products per halving of their width (learned models, widths of 4,096 to 20,480).
 const NARROWER: f64 = 0.005;
 /// Share that each doubling of the GPUs beyond one machine adds to their operators: all wait for the slowest (published steps
@@ -132,6 +134,7 @@ struct Replica<'a> {
     gpu: &'a GpuFacts,
     /// Activations between two layers of a micro-batch, on the GPUs of one layer.
     activations: Bytes,
+    parameters: f64,
     /// Weights and gradients of the whole model, as they are exchanged.
     weights: Bytes,
     gradients: Bytes,
@@ -186,6 +189,7 @@ impl<'a> Replica<'a> {
             layout,
             gpu,
             activations,
+            parameters,
             weights,
             gradients: sent,
             update: one.model.map_or(share, |model| model.update),
@@ -234,10 +238,36 @@ impl<'a> Replica<'a> {
         self.gpu.fabric.times(end.links)
     }
 
+    /// Experts of the model, if GPUs divide them.
+    fn experts(&self) -> Option<ExpertShare> {
+        self.model.and_then(|model| model.experts).filter(|_| self.layout.parallel.expert > 1)
+    }
+
+    /// GPUs that divide the experts.
+    fn expert(&self) -> f64 {
+        f64::from(self.layout.parallel.expert)
+    }
+
+    /// Exchange of tokens among the GPUs that divide the experts, for a micro-batch through all layers: to the experts
+    /// and back, in each pass.
+    fn tokens(&self, end: &End) -> Micros {
+        let (Some(experts), Layout { parallel, .. }) = (self.experts(), self.layout) else { return Micros::ZERO };
+        let inside = (self.domain / parallel.tensor.max(1)).clamp(1, parallel.expert);
+        let group = Group { inside, machines: parallel.expert.div_ceil(inside) };
+        let bytes = experts.exchanged * (1.0 / (self.tensor() * f64::from(parallel.context)));
+        let once = self.fabric(end).time(Collective::Exchange, bytes, group, self.network(end, inside));
+        let passes = if self.model.is_some_and(|model| model.recomputes) { 3.0 } else { 2.0 };
+        once * (f64::from(experts.layers) * 2.0 * passes)
+    }
+
     /// Time of a micro-batch's operations through all stages.
     fn computed(&self, end: &End) -> Micros {
-        let (divided, host) = self.model.map_or((0.0, Micros::ZERO), |model| (model.divided, model.host));
+        let (mut divided, host) = self.model.map_or((0.0, Micros::ZERO), |model| (model.divided, model.host));
         let rest = (1.0 - divided - self.update).max(0.0);
+        // With more tokens at each of fewer experts, their weights are read less often.
+        if let Some(experts) = self.experts() {
+            divided -= experts.products * (1.0 - experts.together) * (1.0 - 1.0 / self.expert());
+        }
         let tensor = self.tensor();
         let narrower = 1.0 + NARROWER * tensor.log2();
         let of_rest = if end.is_sequence_parallel { tensor } else { 1.0 };
@@ -302,8 +332,13 @@ impl<'a> Replica<'a> {
         let own = 1.0 / (self.tensor() * self.stages());
         let parts = (self.layers() / self.stages()).max(1.0);
         let (fabric, network) = (self.fabric(end), self.network(end, group.inside));
+        // Fewer GPUs have the same experts.
+        let of_experts = self.experts().map_or(0.0, |experts| (experts.weights / self.parameters).min(1.0));
+        let same = Group { machines: group.machines.div_ceil(self.layout.parallel.expert), ..group };
         let time = |collective, bytes: Bytes, parts: f64| {
-            fabric.time(collective, bytes * (own / parts), group, network) * parts
+            let of = |share: f64, group| fabric.time(collective, bytes * (share * own / parts), group, network) * parts;
+            of(1.0 - of_experts, group)
+                + if of_experts > 0.0 { of(of_experts / self.expert(), same) } else { Micros::ZERO }
         };
         let stage = self.computed(end) * (1.0 / self.stages());
         let behind = |traffic: Micros, pass: f64| traffic.checked_sub(stage * (HIDING * pass)).unwrap_or_default();
@@ -324,17 +359,27 @@ impl<'a> Replica<'a> {
     /// Time of all micro-batches and the update.
     fn time(&self, end: &End) -> Micros {
         let (stages, Exposed { each, once }) = (self.stages(), self.exposed(end));
-        let slot =
-            (self.computed(end) + self.reduced(end) + self.ring(end)) * (end.slowest / stages) + self.handed(end);
+        let slot = (self.computed(end) + self.reduced(end) + self.tokens(end) + self.ring(end))
+            * (end.slowest / stages)
+            + self.handed(end);
         // No micro-batch passes all stages sooner than one after another.
         let slots = (self.batches + (stages - 1.0) / self.chunks()).max(stages);
         slot * slots + each * self.batches + once + self.updated(end)
     }
 
+    /// Share of a stage's state on each GPU that divides its experts.
+    fn share_of_state(&self) -> f64 {
+        let of_experts = self.experts().map_or(0.0, |experts| (experts.weights / self.parameters).min(1.0));
+        1.0 - of_experts * (1.0 - 1.0 / self.expert())
+    }
+
     /// Time of the update.
     fn updated(&self, end: &End) -> Micros {
-        let dividing = if self.layout.sharding == Sharding::None { 1 } else { self.peers() };
-        end.single * (self.update / (self.tensor() * self.stages() * f64::from(dividing.max(1))))
+        let share = match self.layout.sharding {
+            Sharding::None => self.share_of_state(),
+            _ => 1.0 / f64::from(self.peers().max(1)),
+        };
+        end.single * (self.update * share / (self.tensor() * self.stages()))
     }
 
     fn program(&self) -> [f64; 3] {
@@ -347,7 +392,7 @@ impl<'a> Replica<'a> {
             (_, Method::Measured) => [1.0, 1.0, PROGRAM[2] / PROGRAM[1]],
             _ => PROGRAM,
         };
-        let [low, high] = if self.model.is_some_and(|model| model.has_experts) { EXPERTS } else { [1.0; 2] };
+        let [low, high] = if self.model.is_some_and(|model| model.experts.is_some()) { EXPERTS } else { [1.0; 2] };
         [least.min(expected * low), expected, most.max(expected * high)]
     }
 
@@ -432,6 +477,9 @@ impl<'a> Replica<'a> {
         if parallel.tensor > 1 {
             parts.push(format!("{} ms in collectives", millis(self.reduced(end) * (self.batches / self.stages()))));
         }
+        if parallel.expert > 1 {
+            parts.push(format!("{} ms exchange of tokens", millis(self.tokens(end) * (self.batches / self.stages()))));
+        }
         if parallel.context > 1 {
             parts.push(format!("{} ms ring attention", millis(self.ring(end) * (self.batches / self.stages()))));
         }
@@ -452,8 +500,7 @@ impl<'a> Replica<'a> {
         let micro =
             if self.batches == 1.0 { "1 micro-batch".to_owned() } else { format!("{} micro-batches", self.batches) };
         let over = if layout.machines > 1 { format!(" and {}", layout.network.words()) } else { String::new() };
-        let experts = if self.model.is_some_and(|model| model.has_experts) { ", without expert exchange" } else { "" };
-        format!("{of}, {micro}: {}; over {}{over}{experts}", parts.join(", "), self.gpu.link.words())
+        format!("{of}, {micro}: {}; over {}{over}", parts.join(", "), self.gpu.link.words())
     }
 }
 

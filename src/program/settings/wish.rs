@@ -139,6 +139,9 @@ pub struct Wish {
     /// GPUs that share each sequence (ring attention).
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
     pub context_parallel: Option<u32>,
+    /// GPUs that share the experts of each layer.
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
+    pub expert_parallel: Option<u32>,
     /// Search the fastest layout of a model that no single GPU holds (auto, unless a degree is given), or only the given
     /// degrees.
     #[arg(long, value_parser = choice::<LayoutChoice>(), help_heading = "Offers")]
@@ -246,6 +249,7 @@ impl Wish {
             ("pipeline_parallel", self.pipeline_parallel.is_some()),
             ("virtual_stages", self.virtual_stages.is_some()),
             ("context_parallel", self.context_parallel.is_some()),
+            ("expert_parallel", self.expert_parallel.is_some()),
             ("layout", self.layout.is_some()),
             ("min_vcpus", self.min_vcpus.is_some()),
             ("min_host_memory", self.min_host_memory.is_some()),
@@ -335,6 +339,7 @@ impl Wish {
             ("pipeline_parallel", self.pipeline_parallel),
             ("virtual_stages", self.virtual_stages),
             ("context_parallel", self.context_parallel),
+            ("expert_parallel", self.expert_parallel),
         ];
         let is_wrong = |degree: Option<u32>| degree.is_some_and(|degree| !(1..=most::REPLICA).contains(&degree));
         degrees.into_iter().find(|(_, degree)| is_wrong(*degree)).map(|(key, _)| key)
@@ -380,6 +385,7 @@ impl Wish {
         set(&mut goal.model_parallel.pipeline, self.pipeline_parallel.as_ref());
         set(&mut goal.model_parallel.chunks, self.virtual_stages.as_ref());
         set(&mut goal.model_parallel.context, self.context_parallel.as_ref());
+        set(&mut goal.model_parallel.expert, self.expert_parallel.as_ref());
         set(&mut goal.layout, self.layout.as_ref());
         goal.data = self.data().or(goal.data.take());
         let limits = &mut goal.limits;

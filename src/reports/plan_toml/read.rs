@@ -119,11 +119,10 @@ fn check(file: &PlanFile) -> Result<(), PlanFileError> {
         if !part.samples.or(part.steps).is_some_and(|work| within(work, most::WORK)) {
             return wrong(at("samples"), "samples or steps must be above 0 and at most 1e18");
         }
-        let replica = part.model_parallel.gpus();
-        if replica == 0 || !part.all_gpus.is_multiple_of(replica) {
+        if part.model_parallel.machines(part.all_gpus) != 1 {
             return wrong(
                 at("model_parallel"),
-                "the GPUs must be a multiple of tensor × pipeline × context, all above 0",
+                "the GPUs must be a multiple of tensor × pipeline × context, and those with the same layers of expert, all above 0",
             );
         }
         if part.all_gpus == 0 || part.machines == 0 || part.global_batch_size == Some(0) || part.accumulation == 0 {

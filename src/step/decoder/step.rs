@@ -76,7 +76,7 @@ impl Decoder {
             Recompute::Selective => "attention recomputed",
             Recompute::Full => "whole layers recomputed",
         };
-        let experts = "experts: tokens are evenly spread over them; their exchange among GPUs is not counted";
+        let experts = "experts: tokens are evenly spread over them";
         let mut notes = vec![
             TRACED.to_owned(),
             format!(

@@ -1,6 +1,7 @@
 //! Published training steps of language models on many GPUs (`steps.csv.gz`), each predicted from the dimensions of the
 //! model alone.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,10 +9,11 @@ use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
 use habitat_tui::decoder::{Decoder, Experts, Recompute, StepOf};
 use habitat_tui::predict::learned::Models;
+use habitat_tui::predict::memory::Share;
 use habitat_tui::predict::scale::{Layout, MicroBatch, ModelParallel, Network, optimizer_step};
 use habitat_tui::predict::{Options, Precision, Sharding, predict};
 use habitat_tui::store::{Limit, bundled, read_text};
-use habitat_tui::units::Range;
+use habitat_tui::units::{Bytes, GIB, Range};
 use serde::Deserialize;
 
 use super::tally::{Evaluation, Groups, Predicted};
@@ -23,6 +25,8 @@ struct Row {
     id: String,
     source: String,
     model: String,
+    params: Option<f64>,
+    active_params: Option<f64>,
     layers: Option<u32>,
     hidden: Option<u64>,
     heads: Option<u64>,
@@ -45,6 +49,7 @@ struct Row {
     pp: u32,
     vpp: Option<u32>,
     cp: Option<u32>,
+    ep: Option<u32>,
     sharding: String,
     recompute: String,
     precision: String,
@@ -52,6 +57,7 @@ struct Row {
     software: String,
     task: String,
     step_s: Option<f64>,
+    mem_gib: Option<f64>,
 }
 
 /// Published programs whose element-wise operations are not fused.
@@ -123,6 +129,7 @@ impl Row {
                 pipeline: self.pp,
                 context: self.cp.unwrap_or(1),
                 chunks: self.vpp.unwrap_or(1).max(1),
+                expert: self.ep.unwrap_or(1).max(1),
             },
         }
     }
@@ -134,6 +141,15 @@ impl Row {
             "fp16" => Some(Precision::Fp16),
             _ => None,
         }
+    }
+
+    /// Seconds of the step's FLOPs at the GPU's peak: six for each active parameter and token (Kaplan et al. 2020,
+    /// arXiv:2001.08361, section 2.1).
+    fn work(&self, catalog: &Catalog) -> Option<f64> {
+        let gpu = catalog.find(&self.gpu).ok()?;
+        let peak = gpu.peak.bf16_tensor.or(gpu.peak.fp16_tensor)?;
+        let flops = 6.0 * self.active_params.or(self.params)? * (self.gbs * self.seq) as f64;
+        Some(flops / (peak.get() * f64::from(self.gpus)))
     }
 
     /// Groups that the row is counted in.
@@ -168,9 +184,10 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
         rows.push(row.map_err(CliError::other)?);
     }
     let (mut groups, mut left_out, mut widths) = (Groups::default(), 0, Vec::new());
+    let (mut jobs, mut by_work) = (Jobs::default(), Vec::new());
     for row in &rows {
         let found = one(row, catalog, models.shipped.as_ref())?;
-        let (Some(Range { low, mid, high }), Some(measured)) = (found, row.step_s) else {
+        let (Some(Found { step: Range { low, mid, high }, memory }), Some(measured)) = (found, row.step_s) else {
             left_out += 1;
             continue;
         };
@@ -179,6 +196,12 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
             format!("{id}: {model} on {gpus} {gpu}, tensor {tp}, pipeline {pp}, {} ({software})", row.precision)
         };
         let predicted = Predicted { mid: mid / 1e6, range: Some([low / 1e6, high / 1e6]) };
+        jobs.add(row, predicted.mid, measured);
+        by_work.extend(row.work(catalog).map(|seconds| (row, seconds, measured)));
+        if let Some((memory, measured)) = memory.zip(row.mem_gib) {
+            let predicted = Predicted { mid: memory.get() / GIB, range: None };
+            groups.add(&format!("memory of a GPU, {}", row.source), "layout", predicted, measured, &label);
+        }
         if row.source != "vtrain-single" {
             widths.push(high / low);
         }
@@ -186,20 +209,108 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
             groups.add(&group, "layout", predicted, measured, &label);
         }
     }
-    widths.sort_by(f64::total_cmp);
-    let median = widths.get(widths.len() / 2).copied().unwrap_or(0.0);
-    let notes = vec![
+    // One share of the peak for each precision and program.
+    let mut shares: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
+    for (row, seconds, measured) in &by_work {
+        shares.entry((&row.precision, &row.source)).or_default().push(seconds / measured);
+    }
+    let shares: BTreeMap<_, _> = shares.into_iter().map(|(of, shares)| (of, median(shares))).collect();
+    for (row, seconds, measured) in by_work {
+        let share = shares[&(row.precision.as_str(), row.source.as_str())];
+        let predicted = Predicted { mid: seconds / share, range: None };
+        for group in row.groups() {
+            groups.add(&group, "6·N·D", predicted, measured, &|| row.id.clone());
+        }
+    }
+    let median = median(widths);
+    let mut notes = jobs.notes();
+    notes.extend([
         format!(
             "{left_out} rows left out: other kinds of models, fine-tuning of adapters, GPUs that are not in the catalog, or no time"
         ),
         format!("high end / low end, median: {median:.2}"),
-    ];
+        "6·N·D: FLOPs of the active parameters and the tokens, with the median share of the peak of each precision and source"
+            .to_owned(),
+    ]);
     let protocol = "absolute relative errors of published optimizer steps of language models on several GPUs, from the dimensions of the model";
     Ok(groups.evaluation(protocol.to_owned(), notes))
 }
 
-/// Predicted step of a row in microseconds; `None` for rows that are left out.
-fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Option<Range<f64>>, CliError> {
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Predicted and measured seconds of a job's layouts; a layout measured more than once counts once, with the mean.
+#[derive(Default)]
+struct Jobs(BTreeMap<(String, String, u64), BTreeMap<String, Vec<[f64; 2]>>>);
+
+/// Layouts of a job from which their order says something.
+const LAYOUTS: usize = 4;
+
+impl Jobs {
+    fn add(&mut self, row: &Row, predicted: f64, measured: f64) {
+        if !row.source.starts_with("vtrain") {
+            return;
+        }
+        let Row { source, model, gpus, gbs, tp, pp, mbs, .. } = row;
+        let job = (source.clone(), format!("{model} on {gpus}"), *gbs);
+        self.0.entry(job).or_default().entry(format!("{tp} {pp} {mbs}")).or_default().push([predicted, measured]);
+    }
+
+    /// Rank correlation of the layouts of each job, and what the layout that is predicted to be the fastest takes more
+    /// than the fastest: means over the jobs of each source.
+    fn notes(&self) -> Vec<String> {
+        let mut by_source: BTreeMap<&str, Vec<[f64; 2]>> = BTreeMap::new();
+        for ((source, ..), layouts) in &self.0 {
+            let mean = |all: &Vec<[f64; 2]>| {
+                [0, 1].map(|end| all.iter().map(|both| both[end]).sum::<f64>() / all.len() as f64)
+            };
+            let all: Vec<[f64; 2]> = layouts.values().map(mean).collect();
+            if all.len() < LAYOUTS {
+                continue;
+            }
+            let fastest = all.iter().map(|both| both[1]).fold(f64::INFINITY, f64::min);
+            let picked = all.iter().min_by(|a, b| a[0].total_cmp(&b[0])).map_or(fastest, |both| both[1]);
+            by_source.entry(source).or_default().push([rank_correlation(&all), picked / fastest - 1.0]);
+        }
+        let line = |(source, jobs): (&str, Vec<[f64; 2]>)| {
+            let [rank, more] = [0, 1].map(|place| jobs.iter().map(|job| job[place]).sum::<f64>() / jobs.len() as f64);
+            format!(
+                "choice of a layout, {source}: Spearman {rank:.2}, the picked layout takes {:.1} % more than the fastest (means of {} jobs)",
+                more * 100.0,
+                jobs.len()
+            )
+        };
+        by_source.into_iter().map(line).collect()
+    }
+}
+
+/// Spearman's rank correlation of two columns.
+fn rank_correlation(rows: &[[f64; 2]]) -> f64 {
+    let ranks = [0, 1].map(|column| {
+        let value = |row: &[f64; 2]| row[column];
+        let rank = |row| {
+            let below = rows.iter().filter(|other| value(other) < value(row)).count();
+            let same = rows.iter().filter(|other| value(other) == value(row)).count();
+            below as f64 + (same as f64 - 1.0) / 2.0
+        };
+        rows.iter().map(rank).collect::<Vec<f64>>()
+    });
+    let middle = (rows.len() as f64 - 1.0) / 2.0;
+    let product =
+        |a: usize, b: usize| ranks[a].iter().zip(&ranks[b]).map(|(x, y)| (x - middle) * (y - middle)).sum::<f64>();
+    product(0, 1) / (product(0, 0) * product(1, 1)).sqrt().max(f64::MIN_POSITIVE)
+}
+
+/// Predicted step of a row, in microseconds, and memory of a GPU.
+struct Found {
+    step: Range<f64>,
+    memory: Option<Bytes>,
+}
+
+/// Predicted step of a row; `None` for rows that are left out.
+fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Option<Found>, CliError> {
     let known = row.decoder().zip(catalog.find(&row.gpu).ok());
     let Some((decoder, gpu)) = known.filter(|_| row.task != "lora" && row.family != "hybrid") else { return Ok(None) };
     let profile = decoder.profile(row.step()).map_err(CliError::other)?;
@@ -225,5 +336,20 @@ fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Opt
         return Ok(None);
     };
     let Range { low, mid, high } = scaled.step.range;
-    Ok(Some(Range { low: low.get(), mid: mid.get(), high: high.get() }))
+    let share = Share::new(&layout, batches, micro.model, answer.workload.parameter_count);
+    let memory = prediction.memory.on_replica(layout.sharding, &share).needed;
+    Ok(Some(Found { step: Range { low: low.get(), mid: mid.get(), high: high.get() }, memory }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ranks 0, 1, 2, 3 against 1, 0, 2, 3: 1 − 6·2 / (4·15).
+    #[test]
+    fn rank_correlation_by_hand() {
+        let found = rank_correlation(&[[1.0, 20.0], [2.0, 10.0], [3.0, 30.0], [4.0, 40.0]]);
+        assert!((found - 0.8).abs() < 1e-12, "{found}");
+        assert_eq!(rank_correlation(&[[1.0, 2.0], [2.0, 1.0]]), -1.0);
+    }
 }

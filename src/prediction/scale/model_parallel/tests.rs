@@ -40,7 +40,7 @@ fn model() -> TransformerStep {
         batch_size: Some(1),
         activations: Bytes::known(1e6),
         recomputes: false,
-        has_experts: false,
+        experts: None,
         divided: 0.8,
         update: 0.1,
         outside: 0.09,
@@ -182,18 +182,40 @@ fn the_layout_is_named() {
     assert!(why.contains("ring attention"), "{why}");
 }
 
-/// What is not counted widens the range, and the step says so.
+/// A model whose experts take half of the divided time, and a fifth of that with all tokens at one of them.
+fn sparse() -> TransformerStep {
+    let experts =
+        ExpertShare { count: 64, layers: 8, exchanged: Bytes::known(8e8), weights: 60e6, products: 0.4, together: 0.2 };
+    TransformerStep { experts: Some(experts), ..model() }
+}
+
+/// 8 GPUs with 8 experts each. The products of the experts take 0.4 · (0.2 + 0.8 / 8) of the step in place of 0.4. Each
+/// of 8 layers exchanges tokens to and fro in both passes, 800 MB each time: 7/8 of it leaves the GPU.
 #[test]
-fn experts_have_a_wide_range() {
-    let experts = TransformerStep { has_experts: true, ..model() };
-    let of = |model: &TransformerStep| {
-        optimizer_step(&one(&step(), Some(model)), &gpu(), &layout(2, 1, 1), &workload(), None, 1).unwrap()
+fn gpus_that_divide_experts_by_hand() {
+    let of = |expert, model: &TransformerStep| {
+        let mut layout = layout(1, 1, 1);
+        (layout.parallel.expert, layout.sharding) = (expert, Sharding::Zero1);
+        optimizer_step(&one(&step(), Some(model)), &gpu(), &layout, &workload(), None, 1).unwrap()
     };
-    let (dense, sparse) = (of(&model()), of(&experts));
-    assert_eq!(dense.step.range.mid, sparse.step.range.mid);
-    assert!(sparse.step.range.low.get() < 0.7 * sparse.step.range.mid.get());
-    assert!(sparse.step.range.high.get() > 2.0 * sparse.step.range.mid.get());
-    assert!(sparse.why.ends_with("without expert exchange") && !dense.why.contains("expert"), "{}", sparse.why);
+    let parts = of(8, &sparse());
+    let fabric = Fabric::typical(gpu().link);
+    let group = Group { inside: 8, machines: 1 };
+    let once = fabric.time(Collective::Exchange, Bytes::known(8e8), group, BytesPerSecond::known(1.0));
+    let [computed, exchanged] = [1e6 * (0.9 - 0.4 * 0.8 * 7.0 / 8.0) * PROGRAM[1], once.get() * 32.0];
+    let expected = computed + exchanged + 1e6 * 0.1 / 8.0;
+    let gathered = parts.step.range.mid.get() - expected;
+    // What is left are the exposed gather and scatter of 100 million parameters.
+    assert!((0.0..1e3).contains(&gathered), "{gathered} {expected}");
+    assert!(
+        parts.why.contains("8-way expert parallel") && parts.why.contains("ms exchange of tokens"),
+        "{}",
+        parts.why
+    );
+    // Each GPU with all experts exchanges nothing.
+    let whole = of(1, &sparse());
+    assert_eq!(whole.step.range.mid, of(1, &model()).step.range.mid);
+    assert!(whole.step.range.high.get() > 1.4 * whole.step.range.mid.get());
 }
 
 #[test]
@@ -206,6 +228,15 @@ fn what_cannot_be_divided_so_is_refused() {
     assert_eq!(error(of(layout(1, 16, 2), known)), ScaleError::Stages { stages: 16, layers: 8 });
     let heads = TransformerStep { heads: 12, ..model() };
     assert_eq!(error(of(layout(8, 1, 1), Some(&heads))), ScaleError::Heads { tensor: 8, heads: 12 });
+    let sparse = sparse();
+    let with_experts = |expert, machines| {
+        let mut layout = layout(1, 1, machines);
+        layout.parallel.expert = expert;
+        layout
+    };
+    assert_eq!(error(of(with_experts(8, 1), known)), ScaleError::NoExperts);
+    assert_eq!(error(of(with_experts(24, 3), Some(&sparse))), ScaleError::Experts { gpus: 24, experts: 64 });
+    assert_eq!(error(of(with_experts(16, 1), Some(&sparse))), ScaleError::Replicas { gpus: 8, replica: 16, times: 2 });
 }
 
 /// Between networks whose gradients DDP sends and models with the traffic of collectives lies no jump.
