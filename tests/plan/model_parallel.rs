@@ -47,7 +47,7 @@ fn with_activations(activations: f64) -> Predictions {
         divided: 0.8,
         update: 0.1,
         outside: 0.0,
-        host: Micros::ZERO,
+        launches: 0.0,
     });
     all
 }

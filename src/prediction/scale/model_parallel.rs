@@ -46,6 +46,10 @@ const FULLY_SHARDED: [f64; 3] = [1.06, 1.2, 1.4];
 /// Ends of the same for models with experts, relative to the expected: tokens are not evenly spread, and releases of the
 /// same program differ by up to 80 % (published steps of Megatron-Bridge).
 const EXPERTS: [f64; 2] = [0.75, 1.5];
+/// Microseconds that the host of an eager program takes to launch an operation: low, expected, high. The two hosts
+/// measured without a profiler took 22 to 49 (`models/lab/steps/recorded.py --show` prints them). Published steps of
+/// small GPTs on 2 to 8 A100 follow it (vTrain, `habitat-lab evaluate llm`).
+const LAUNCH_US: [f64; 3] = [22.0, 35.0, 49.0];
 /// Relative slowdown of divided products per halving of their width (learned models, widths of 4,096 to 20,480).
 const NARROWER: f64 = 0.005;
 /// Share that each doubling of the GPUs beyond one machine adds to their operators: all wait for the slowest (published steps
@@ -120,6 +124,8 @@ struct End {
     network: usize,
     /// Time of the program relative to its operators.
     program: f64,
+    /// Time that the host takes to launch an operation.
+    launch_us: f64,
     /// Whether tensor parallel GPUs divide the activations between products.
     is_sequence_parallel: bool,
     /// Share of a micro-batch on the slowest stage, relative to the mean.
@@ -262,7 +268,7 @@ impl<'a> Replica<'a> {
 
     /// Time of a micro-batch's operations through all stages.
     fn computed(&self, end: &End) -> Micros {
-        let (mut divided, host) = self.model.map_or((0.0, Micros::ZERO), |model| (model.divided, model.host));
+        let (mut divided, launches) = self.model.map_or((0.0, 0.0), |model| (model.divided, model.launches));
         let rest = (1.0 - divided - self.update).max(0.0);
         // With more tokens at each of fewer experts, their weights are read less often.
         if let Some(experts) = self.experts() {
@@ -274,7 +280,9 @@ impl<'a> Replica<'a> {
         let computed =
             end.single * ((divided * narrower / tensor + rest / of_rest) / f64::from(self.layout.parallel.context));
         let slowest = 1.0 + SLOWEST * (f64::from(self.layout.all()) / MACHINE).log2().max(0.0);
-        computed.max(host.min(end.single)) * (end.program * slowest)
+        // Each GPU of a layer runs all of its operations. The step on one GPU has waited for its host.
+        let host = Micros::known(launches * end.launch_us).min(end.single);
+        computed.max(host) * (end.program * slowest)
     }
 
     /// Collectives of tensor parallel GPUs for a micro-batch, through all layers.
@@ -402,6 +410,7 @@ impl<'a> Replica<'a> {
             links: 1.0,
             network: 1,
             program: self.program()[1],
+            launch_us: LAUNCH_US[1],
             is_sequence_parallel: true,
             slowest: 1.0,
         }
@@ -431,7 +440,12 @@ impl<'a> Replica<'a> {
         let Range { low, high, .. } = self.single.range;
         let below = distance(
             -1.0,
-            &[End { single: low, ..end }, End { links: fast, network: 2, ..end }, End { program: least, ..end }],
+            &[
+                End { single: low, ..end },
+                End { links: fast, network: 2, ..end },
+                End { program: least, ..end },
+                End { launch_us: LAUNCH_US[0], ..end },
+            ],
         );
         let above = distance(
             1.0,
@@ -439,13 +453,23 @@ impl<'a> Replica<'a> {
                 End { single: high, ..end },
                 End { links: slow, network: 0, ..end },
                 End { program: most, ..end },
+                End { launch_us: LAUNCH_US[2], ..end },
                 End { is_sequence_parallel: false, ..end },
                 End { slowest: self.uneven(), ..end },
             ],
         );
         let least = Micros::known(
-            (mid.get() - below)
-                .max(self.time(&End { single: low, links: fast, network: 2, program: least, ..end }).get()),
+            (mid.get() - below).max(
+                self.time(&End {
+                    single: low,
+                    links: fast,
+                    network: 2,
+                    program: least,
+                    launch_us: LAUNCH_US[0],
+                    ..end
+                })
+                .get(),
+            ),
         );
         Range { low: least.min(mid), mid, high: Micros::known(mid.get() + above) }
     }

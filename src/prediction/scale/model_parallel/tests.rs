@@ -44,7 +44,7 @@ fn model() -> TransformerStep {
         divided: 0.8,
         update: 0.1,
         outside: 0.09,
-        host: Micros::ZERO,
+        launches: 0.0,
     }
 }
 
