@@ -114,9 +114,9 @@ impl Decoder {
         if step.recompute == Recompute::Full {
             all = f64::from(self.layers) * 2.0 * tokens * width + largest;
         }
-        // Logits in 16 and in 32 bits, and their gradients.
+        // Beside the logits in 16 bits, log-probabilities and their gradients in 32.
         let logits = tokens * self.vocabulary as f64;
-        let temporary = Bytes::known(if step.is_compiled { 2.0 } else { 6.0 } * logits);
+        let temporary = Bytes::known(8.0 * logits);
         let activations = Bytes::known(all + 2.0 * logits + 4.0 * tokens * width);
         let [weights, gradients, optimizer] = STATE_BYTES.map(|bytes| Bytes::known(bytes * parameters));
         Memory {

@@ -199,8 +199,10 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
         jobs.add(row, predicted.mid, measured);
         by_work.extend(row.work(catalog).map(|seconds| (row, seconds, measured)));
         if let Some((memory, measured)) = memory.zip(row.mem_gib) {
-            let predicted = Predicted { mid: memory.get() / GIB, range: None };
-            groups.add(&format!("memory of a GPU, {}", row.source), "layout", predicted, measured, &label);
+            let [least, most] = memory.map(|bytes| bytes.get() / GIB);
+            let predicted = Predicted { mid: least, range: Some([least, most]) };
+            let group = format!("least memory of a GPU, {}, {} recomputation", row.source, row.recompute);
+            groups.add(&group, "layout", predicted, measured, &label);
         }
         if row.source != "vtrain-single" {
             widths.push(high / low);
@@ -303,10 +305,10 @@ fn rank_correlation(rows: &[[f64; 2]]) -> f64 {
     product(0, 1) / (product(0, 0) * product(1, 1)).sqrt().max(f64::MIN_POSITIVE)
 }
 
-/// Predicted step of a row, in microseconds, and memory of a GPU.
+/// Predicted step of a row, in microseconds, and memory of a GPU: least and most.
 struct Found {
     step: Range<f64>,
-    memory: Option<Bytes>,
+    memory: Option<[Bytes; 2]>,
 }
 
 /// Predicted step of a row; `None` for rows that are left out.
@@ -337,7 +339,8 @@ fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Opt
     };
     let Range { low, mid, high } = scaled.step.range;
     let share = Share::new(&layout, batches, micro.model, answer.workload.parameter_count);
-    let memory = prediction.memory.on_replica(layout.sharding, &share).needed;
+    let memory = prediction.memory.on_replica(layout.sharding, &share);
+    let memory = memory.needed.zip(memory.at_most).map(|(least, most)| [least, most]);
     Ok(Some(Found { step: Range { low: low.get(), mid: mid.get(), high: high.get() }, memory }))
 }
 
