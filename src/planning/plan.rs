@@ -49,8 +49,8 @@ pub use energy::{Draw, Footprint, PUE, WITH_REST};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
 pub use goal::{
-    Amount, Assumptions, Confidence, Data, Goal, LayoutChoice, Limits, Objective, Quota, ShardingChoice, Work,
-    check_list,
+    Amount, Assumptions, Confidence, Data, FAILURES, Goal, LayoutChoice, Limits, MANY_GPUS, Objective, Quota,
+    ShardingChoice, Work, check_list,
 };
 
 pub use answer::plan;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use super::decoded::Decoded;
 use super::estimate::OperationPrediction;
-use habitat_base::units::{Bytes, Micros};
+use habitat_base::units::Bytes;
 use habitat_step::op::{Attention, Form, Product, Sizes, volume};
 use habitat_step::profile::{DType, Operation, Phase, Shape};
 

@@ -1,7 +1,7 @@
 //! Default assumptions.
 
 use super::Accept;
-use super::goal::{Assumptions, Confidence, Goal, LayoutChoice, Limits, Objective, ShardingChoice, Work};
+use super::goal::{Assumptions, Confidence, FAILURES, Goal, LayoutChoice, Limits, Objective, ShardingChoice, Work};
 use crate::pricing::Tier;
 use habitat_base::units::Hours;
 use habitat_prediction::scale::ModelParallel;
@@ -12,6 +12,7 @@ impl Default for Assumptions {
         Self {
             setup: Hours::known(0.1),
             spot_losses_per_hour: None,
+            failures_per_gpu_hour: FAILURES,
             // √(2ω/λ) = 0.26 h at 0.5 losses per hour.
             checkpoint_interval: Hours::known(0.25),
             checkpoint_write: Hours::known(1.0 / 60.0),

@@ -134,8 +134,11 @@ pub(crate) fn amount(predictions: &Predictions, goal: &Goal) -> Result<Amount, P
 pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanError> {
     let wrong = |name, value, expected| Err(PlanError::Assumption { name, value, expected });
     let losses = assumptions.spot_losses_per_hour.unwrap_or_default();
-    if !(0.0..=1e4).contains(&losses) {
-        return wrong("spot losses per hour", losses, "between 0 and 10,000");
+    for (name, rate) in [("spot losses per hour", losses), ("failures per GPU-hour", assumptions.failures_per_gpu_hour)]
+    {
+        if !(0.0..=1e4).contains(&rate) {
+            return wrong(name, rate, "between 0 and 10,000");
+        }
     }
     let interval = assumptions.checkpoint_interval.get();
     if interval <= 0.0 {
@@ -200,7 +203,13 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
                     let from = (place, offer, prices, knows_storage, site);
                     let needs = needs(offer, &prediction.gpu, recorded, &goal.limits);
                     let of = |step| Configuration::new(from, machines, prediction, step, (goal, &needs));
-                    possible.extend(steps.into_iter().map(of));
+                    let all: Vec<Configuration> = steps.into_iter().map(of).collect();
+                    if let Some(still) = all.first().filter(|one| one.losses.stand_still()) {
+                        let per_hour = still.losses.per_hour;
+                        nearest.get_or_insert((Reason::LostTooOften { per_hour, machines }, None));
+                        continue;
+                    }
+                    possible.extend(all);
                 }
                 Err(refusal) => {
                     let miss = |refusal: &Refusal| refusal.1.unwrap_or(f64::INFINITY);
@@ -313,7 +322,7 @@ impl Configuration {
             precision: prediction.precision_note.clone(),
             warnings: prediction.warnings.clone(),
             memory_unknown: step.memory_unknown,
-            losses: Losses::of(offer.tier, machines, &lost, &goal.assumptions),
+            losses: Losses::of(offer.tier, [machines, offer.gpu_count * machines], &lost, &goal.assumptions),
             losses_source: lost.source,
             setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
             accepted,
@@ -440,13 +449,21 @@ impl Configuration {
     fn notes(&self, useful: f64, first: bool, hours: Hours) -> Vec<PlanNote> {
         let predicted = |of: &Option<String>, note: fn(String) -> PlanNote| of.clone().map(note);
         let losses = &self.losses;
-        let lost = || PlanNote::SpotLosses {
-            per_hour: losses.per_hour,
-            wait_hours: Hours::known(losses.wait()),
-            source: self.losses_source.clone(),
-            elapsed: losses.elapsed(),
-            billed: losses.billed(),
-            allowed: self.allowance(useful * self.running(), first),
+        let lost = || match self.offer.tier {
+            Tier::Spot => PlanNote::SpotLosses {
+                per_hour: losses.per_hour,
+                wait_hours: Hours::known(losses.wait()),
+                source: self.losses_source.clone(),
+                elapsed: losses.elapsed(),
+                billed: losses.billed(),
+                allowed: self.allowance(useful * self.running(), first),
+            },
+            _ => PlanNote::Failures {
+                gpus: self.all_gpus(),
+                hours_between: Hours::known(1.0 / losses.per_hour),
+                checkpoint_hours: Hours::known(losses.interval()),
+                elapsed: losses.elapsed(),
+            },
         };
         let draw = self.draw.map(|draw| PlanNote::Power { draw });
         [

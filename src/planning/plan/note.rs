@@ -84,6 +84,17 @@ pub enum PlanNote {
         /// Losses at the upper end.
         allowed: f64,
     },
+    /// Failures of a large job, with checkpoints as often as loses the least.
+    Failures {
+        /// GPUs of the job.
+        gpus: u32,
+        /// Expected hours between two failures.
+        hours_between: Hours,
+        /// Hours between two checkpoints.
+        checkpoint_hours: Hours,
+        /// Expected elapsed hours per useful hour.
+        elapsed: f64,
+    },
     /// Billed hours of set-up.
     Setup {
         /// Hours.

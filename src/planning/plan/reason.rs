@@ -168,6 +168,13 @@ pub enum Reason {
         /// Batches of one update.
         batches: u64,
     },
+    /// The machines are lost more often than a job can write a checkpoint and restart.
+    LostTooOften {
+        /// Losses of all machines per hour.
+        per_hour: f64,
+        /// Number of machines.
+        machines: u32,
+    },
     /// The step needs more memory than the GPU has.
     OutOfMemory {
         /// Memory that the step needs.

@@ -1,4 +1,4 @@
-//! Cost of losing spot machines.
+//! Cost of losing machines: spot machines that are taken away, and failures of large jobs.
 //!
 //! Parameters are λ losses per hour (λ of one machine by its GPUs, times the machines, since a job stops when any of
 //! them is lost), a checkpoint of ω hours every κ hours, ρ hours to restart, and δ unbilled hours of waiting after each
@@ -17,10 +17,13 @@
 //! a switch while the remaining time still suffices is never late ("Can't Be Late", NSDI 2024). [`share_on_spot`] is
 //! the share of work that spot then does.
 //!
-//! Machines of other tiers are assumed never to be lost (λ = 0). They need no checkpoints either (κ* = √(2ω/λ) grows
-//! without limit), so β = ε = 1.
+//! Machines of other tiers are lost by failures only. They count from [`MANY_GPUS`] on: λ is that of one GPU times the
+//! GPUs, and κ = √(2ω/λ), which loses the least (Young 1974, "A first order approximation to the optimum checkpoint
+//! interval"; Daly 2006, "A higher order estimate of the optimum checkpoint interval for restart dumps"). Replacements
+//! wait, so δ = 0. L = 3·λ·run: at 95 % above Poisson's quantile from one expected failure on. With fewer GPUs λ = 0,
+//! and β = ε = 1.
 
-use super::goal::Assumptions;
+use super::goal::{Assumptions, MANY_GPUS};
 use crate::pricing::Tier;
 use crate::pricing::spot::{SpotMachine, SpotSource};
 
@@ -30,6 +33,10 @@ const ONCE: f64 = 2.0;
 const MORE: f64 = 0.5;
 /// Waiting time allowed for per loss, relative to the mean wait (k).
 const WAITS: f64 = 5.0;
+/// Additional failures allowed for, relative to the expected ones, at 95 %.
+const MORE_FAILURES: f64 = 2.0;
+/// Bounds of the interval between checkpoints of a large job, in hours.
+const INTERVAL: [f64; 2] = [0.05, 24.0];
 /// Mean extra hours per hour of work on spot, divided by those of the median zone (see [`share_on_spot`]).
 const CAPACITY: f64 = 1.7;
 
@@ -43,24 +50,40 @@ pub(crate) struct Losses {
     interval: f64,
     restart: f64,
     wait: f64,
-    /// Scale of the allowance: 1 at 95 %.
-    reach: f64,
+    /// Losses allowed for: once per plan (a), and per hour of running (b·λ).
+    allowed: (f64, f64),
 }
 
 impl Losses {
-    /// Losses of a number of machines, from those expected of one.
-    pub(crate) fn of(tier: Tier, machines: u32, one: &SpotMachine, assumptions: &Assumptions) -> Self {
-        let spot = tier == Tier::Spot;
-        let interval = assumptions.checkpoint_interval.get();
+    /// Losses of a number of machines with a number of GPUs in all, from those expected of one spot machine.
+    pub(crate) fn of(tier: Tier, [machines, gpus]: [u32; 2], one: &SpotMachine, assumptions: &Assumptions) -> Self {
+        let write = assumptions.checkpoint_write.get();
+        // The probability of exceeding the allowance falls exponentially, from 5 % at scale 1.
+        let reach = (1.0 - assumptions.spot_confidence).ln() / 0.05f64.ln();
+        let (per_hour, interval, wait, once, more) = if tier == Tier::Spot {
+            let rate = one.per_hour * f64::from(machines);
+            let once = if rate > 0.0 { ONCE } else { 0.0 };
+            (rate, assumptions.checkpoint_interval.get(), one.wait.get(), once, MORE)
+        } else {
+            let counted = if gpus >= MANY_GPUS { f64::from(gpus) } else { 0.0 };
+            let rate = counted * assumptions.failures_per_gpu_hour;
+            let [least, most] = INTERVAL;
+            let interval = if rate > 0.0 { (2.0 * write / rate).sqrt().clamp(least, most) } else { most };
+            (rate, interval, 0.0, 0.0, MORE_FAILURES)
+        };
         Self {
-            per_hour: if spot { one.per_hour * f64::from(machines) } else { 0.0 },
-            writing: if spot { assumptions.checkpoint_write.get() / interval } else { 0.0 },
+            per_hour,
+            writing: if per_hour > 0.0 || tier == Tier::Spot { write / interval } else { 0.0 },
             interval,
             restart: assumptions.restart.get(),
-            wait: one.wait.get(),
-            // The probability of exceeding the allowance falls exponentially, from 5 % at scale 1.
-            reach: (1.0 - assumptions.spot_confidence).ln() / 0.05f64.ln(),
+            wait,
+            allowed: (once * reach, per_hour * (1.0 + more * reach)),
         }
+    }
+
+    /// Whether a job is lost before it has written a checkpoint and restarted, as expected.
+    pub(crate) fn stand_still(&self) -> bool {
+        self.per_hour * (self.writing * self.interval + self.restart) > 1.0
     }
 
     /// δ, unbilled hours of waiting after a loss.
@@ -99,9 +122,8 @@ impl Losses {
     }
 
     /// Losses allowed for once per plan (a), and per hour of running (b·λ).
-    pub(crate) fn allowance(&self) -> (f64, f64) {
-        let once = if self.per_hour > 0.0 { ONCE * self.reach } else { 0.0 };
-        (once, self.per_hour * (1.0 + MORE * self.reach))
+    pub(crate) const fn allowance(&self) -> (f64, f64) {
+        self.allowed
     }
 
     /// Elapsed hours of one loss at confidence: κ + ρ + kδ.
@@ -164,7 +186,7 @@ mod tests {
             wait: Some(Hours::known(wait)),
             ..Assumptions::default()
         };
-        Losses::of(Tier::Spot, 1, &expected(&assumptions, "cloud", "r", 8), &assumptions)
+        Losses::of(Tier::Spot, [1, 8], &expected(&assumptions, "cloud", "r", 8), &assumptions)
     }
 
     /// Example worked out by hand: λ 0.1/h, κ 1 h, ρ 0.2 h, 20 useful hours.
@@ -190,7 +212,8 @@ mod tests {
     #[test]
     fn larger_machines_are_lost_more_often() {
         let of = |machines, gpus, assumptions: &Assumptions| {
-            Losses::of(Tier::Spot, machines, &expected(assumptions, "cloud", "r", gpus), assumptions).per_hour
+            Losses::of(Tier::Spot, [machines, gpus * machines], &expected(assumptions, "cloud", "r", gpus), assumptions)
+                .per_hour
         };
         let measured = Assumptions::default();
         assert_eq!((of(1, 1, &measured), of(3, 1, &measured)), (0.5, 1.5));
@@ -200,9 +223,33 @@ mod tests {
     }
 
     #[test]
-    fn other_tiers_lose_nothing() {
-        let losses = Losses::of(Tier::OnDemand, 1, &SpotMachine::typical(8), &Assumptions::default());
+    fn few_machines_of_other_tiers_lose_nothing() {
+        let losses = Losses::of(Tier::OnDemand, [7, 56], &SpotMachine::typical(8), &Assumptions::default());
         assert_eq!((losses.billed(), losses.elapsed(), losses.allowance()), (1.0, 1.0, (0.0, 0.0)));
+    }
+
+    /// 1,024 GPUs fail every 48.8 hours. With a minute for a checkpoint, one every √(2/60 · 48.8) = 1.28 hours loses the
+    /// least: 1/60 in 1.28 to write them, and 0.0205 · (0.64 + 0.2) repeated.
+    #[test]
+    fn failures_of_many_gpus_by_hand() {
+        let of = |gpus, assumptions: &Assumptions| {
+            Losses::of(Tier::Reserved, [gpus / 8, gpus], &SpotMachine::typical(8), assumptions)
+        };
+        let usual = Assumptions::default();
+        let losses = of(1024, &usual);
+        assert!((losses.interval() - 1.2758).abs() < 1e-4, "{}", losses.interval());
+        assert!(
+            (losses.billed() - 1.030_45).abs() < 1e-5 && losses.elapsed() == losses.billed(),
+            "{}",
+            losses.billed()
+        );
+        let (once, hourly) = losses.allowance();
+        for (mean, quantile) in [(1.0, 3.0), (2.0, 5.0), (4.0, 8.0), (10.0, 15.0)] {
+            assert!(once + hourly / losses.per_hour * mean >= quantile * (1.0 - 1e-9), "{mean}");
+        }
+        assert!(!of(100_000, &usual).stand_still());
+        assert!(of(1024, &Assumptions { failures_per_gpu_hour: 0.01, ..usual }).stand_still());
+        assert_eq!(of(1024, &Assumptions { failures_per_gpu_hour: 0.0, ..usual }).billed(), 1.0);
     }
 
     /// Poisson quantiles at 95 %, from Python: the smallest n with `sum(exp(k*log(m) - m - lgamma(k+1)) for k in

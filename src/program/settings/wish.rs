@@ -180,7 +180,10 @@ pub struct Wish {
     /// Losses of a spot machine per hour, regardless of its GPUs and region.
     #[arg(long, value_name = "RATE", value_parser = values::count, allow_hyphen_values = true, help_heading = "Assumptions")]
     pub spot_losses_per_hour: Option<f64>,
-    /// Time between checkpoints.
+    /// Failures per GPU and hour of jobs on 64 GPUs or more (0.00002); 0 counts none.
+    #[arg(long, value_name = "RATE", value_parser = values::count, allow_hyphen_values = true, help_heading = "Assumptions")]
+    pub failures_per_gpu_hour: Option<f64>,
+    /// Time between checkpoints on spot machines.
     #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
     #[serde(rename = "checkpoint_interval_hours")]
     pub checkpoint_interval: Option<Hours>,
@@ -289,6 +292,7 @@ impl Wish {
     pub(crate) fn for_machines(&self) -> Self {
         Self {
             allow_unknown_memory: self.allow_unknown_memory,
+            failures_per_gpu_hour: self.failures_per_gpu_hour,
             checkpoint_interval: self.checkpoint_interval,
             scaling_factor: self.scaling_factor,
             ..Self::default()
@@ -316,6 +320,8 @@ impl Wish {
             ("max_parts", "must be 1, 2 or 3")
         } else if rate(self.spot_losses_per_hour) {
             ("spot_losses_per_hour", "must be a finite number of 0 or more")
+        } else if rate(self.failures_per_gpu_hour) {
+            ("failures_per_gpu_hour", "must be a finite number of 0 or more")
         } else if rate(self.scaling_factor) {
             ("scaling_factor", "must be a finite number of 0 or more")
         } else if self.max_machines.is_some_and(|machines| !(1..=most::MACHINES).contains(&machines)) {
@@ -416,6 +422,7 @@ impl Wish {
         let assumptions = &mut goal.assumptions;
         set(&mut assumptions.setup, self.setup.as_ref());
         assumptions.spot_losses_per_hour = self.spot_losses_per_hour.or(assumptions.spot_losses_per_hour);
+        set(&mut assumptions.failures_per_gpu_hour, self.failures_per_gpu_hour.as_ref());
         set(&mut assumptions.checkpoint_interval, self.checkpoint_interval.as_ref());
         assumptions.network_gbit_per_second = self.network.or(assumptions.network_gbit_per_second);
         assumptions.data_gbit_per_second = self.data_rate.or(assumptions.data_gbit_per_second);

@@ -2,7 +2,7 @@
 
 use super::price::spot_regions;
 use habitat_base::units::Hours;
-use habitat_planning::plan::{Assumptions, Goal, PUE, WITH_REST};
+use habitat_planning::plan::{Assumptions, FAILURES, Goal, MANY_GPUS, PUE, WITH_REST};
 use habitat_planning::pricing::spot::{MOST_GPUS, SpotMachine, WAIT};
 
 /// An assumption.
@@ -110,11 +110,20 @@ fn described(of: &Assumptions) -> Vec<Assumed> {
                 "measured: mean 0.51 (0.31 to 0.74) of one V100 in four AWS zones, April 2023; times GPUs^0.48 (1.5 to 3.6 times with 8 GPUs in two zones, October 2022), skypilot-org/spot-traces"
             },
         },
+        Assumed {
+            name: "failures",
+            value: format!("{} per hour and GPU, from {MANY_GPUS} GPUs on", of.failures_per_gpu_hour),
+            source: if (of.failures_per_gpu_hour - FAILURES).abs() < f64::EPSILON {
+                "published: 1.2 to 3.4 in 100,000 hours of a GPU (arXiv:2407.21783, arXiv:2410.21680); checkpoints every sqrt(2 x checkpoint write / failures)"
+            } else {
+                SET
+            },
+        },
         hours(
             "checkpoint interval",
             of.checkpoint_interval,
             default.checkpoint_interval,
-            "sqrt(2 x checkpoint write / spot losses) of the defaults, rounded; only spot machines write checkpoints",
+            "sqrt(2 x checkpoint write / spot losses) of the defaults, rounded; only for spot machines",
         ),
         hours("checkpoint write", of.checkpoint_write, default.checkpoint_write, "a guess, not measured: 1 minute"),
         hours(

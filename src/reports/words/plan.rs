@@ -132,6 +132,12 @@ fn of_part(note: &PlanNote) -> Option<String> {
             wait_hours.get(),
             source.words(),
         ),
+        PlanNote::Failures { gpus, hours_between, checkpoint_hours, elapsed } => format!(
+            "failures: one of {gpus} GPUs every {} is expected, so a checkpoint every {}; {:.1} % more hours",
+            duration(hours_between.get()),
+            duration(checkpoint_hours.get()),
+            (elapsed - 1.0) * 100.0,
+        ),
         PlanNote::Setup { hours } => format!("set-up {:.2} h, billed", hours.get()),
         PlanNote::DataCopied { gb, hours } => {
             format!("data: copying {gb} GB takes {} before the first step", duration(hours.get()))

@@ -60,6 +60,10 @@ fn of_step(reason: &Reason) -> Option<String> {
         }
         Reason::Layout { why } | Reason::DoesNotFit { why } => why.clone(),
         Reason::BatchesDoNotDivide { .. } => batches(reason),
+        Reason::LostTooOften { per_hour, machines } => format!(
+            "{machines} machine{} lost {per_hour:.1} times an hour, more often than the job can restart",
+            if *machines == 1 { " is" } else { "s are" },
+        ),
         Reason::UpdateTooLong { batches } => format!("an update of {batches} batches takes longer than a year"),
         Reason::OutOfMemory { .. } => memory(reason),
         Reason::MemoryUnknown { why } => format!("unknown whether it fits: {why}"),

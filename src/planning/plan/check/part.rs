@@ -1,6 +1,7 @@
 //! Recomputation of a part's hours and cost by use, from its steps, prices and the assumptions.
 
 use super::{CheckError, compare, numbers};
+use crate::plan::goal::MANY_GPUS;
 use crate::plan::{Assumptions, ByUse, Part, Use};
 use crate::pricing::spot::{WATCHED, Watched};
 use crate::pricing::{Billing, Tier};
@@ -73,6 +74,17 @@ pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own 
         // `spot`.
         repeated = [0.0, mid * rate * (interval / 2.0 + restart), lost * (interval + restart)];
         waiting = [0.0, training[1] * rate * wait, lost * 5.0 * wait];
+    }
+    let rate = assumed.failures_per_gpu_hour * f64::from(part.all_gpus());
+    if part.offer.tier != Tier::Spot && part.all_gpus() >= MANY_GPUS && rate > 0.0 {
+        let (write, restart) = (assumed.checkpoint_write.get(), assumed.restart.get());
+        let interval = (2.0 * write / rate).sqrt().clamp(0.05, 24.0);
+        saving = training.map(|hours| hours / interval * write);
+        let [mid, high] = [training[1] + saving[1], training[2] + saving[2]];
+        // At 95 %: three times the expected number, each with a whole interval.
+        let reach = f64::ln(1.0 - assumed.spot_confidence) / f64::ln(0.05);
+        let lost = rate * high * (1.0 + 2.0 * reach);
+        repeated = [0.0, mid * rate * (interval / 2.0 + restart), lost * (interval + restart)];
     }
     // Taken from the part; `check_sources` compares it with the data and their rate.
     let copying = part.hours_by.of(Use::Data).mid.get();
