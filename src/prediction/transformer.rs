@@ -338,6 +338,7 @@ mod tests {
     use super::*;
     use crate::estimate::Estimate;
     use crate::method::Method;
+    use habitat_base::units::Micros;
     use habitat_step::profile::{Operation, Profile};
 
     fn operation(name: &str, phase: &str, count: u32, inputs: &str) -> String {

@@ -16,6 +16,10 @@ use habitat_step::profile::Working;
 /// arXiv:2205.05198, equations 1 and 2, without the attention scores, which fused attention does not keep).
 const KEPT_WHOLE: f64 = 10.0 / 34.0;
 
+/// Layers whose parameters are whole while one runs with divided parameters: its own, the next one's, and its gradients
+/// (PyTorch's FSDP prefetches one layer: Zhao et al. 2023, arXiv:2304.11277, section 3.3).
+const GATHERED: f64 = 3.0;
+
 /// Whether the step fits in device memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryFit {
@@ -68,14 +72,21 @@ impl MemoryFit {
     /// Fit on one of `gpus` GPUs that divide the state: the need less the state kept by the others. Unchanged if the
     /// state is unknown.
     ///
-    /// Parameters that stage 3 gathers while a layer runs are not counted.
+    /// Parameters that stage 3 gathers while a layer runs are counted only where the number of layers is known
+    /// ([`Self::on_replica`]).
     #[must_use]
     pub fn sharded(&self, sharding: Sharding, gpus: u32) -> Self {
+        self.sharded_beside(sharding, gpus, Bytes::ZERO)
+    }
+
+    /// The same with further memory.
+    fn sharded_beside(&self, sharding: Sharding, gpus: u32, more: Bytes) -> Self {
         let Some(states) = self.states.filter(|_| sharding != Sharding::None && gpus > 1) else {
             return self.clone();
         };
         if let Some(narrowest) = &self.narrowest {
-            return self.between(&narrowest.sharded(sharding, gpus), |widest| widest.sharded(sharding, gpus));
+            let of = |fit: &Self| fit.sharded_beside(sharding, gpus, more);
+            return self.between(&of(narrowest), of);
         }
         let saved = states.total().checked_sub(states.on_each(sharding, gpus)).unwrap_or_default();
         // With divided state, the peak may move from the update to the moment of most activations.
@@ -84,7 +95,7 @@ impl MemoryFit {
             gradients.on_each(sharding, gpus) + working.growing() + Bytes::known(CONTEXT_BYTES)
         };
         let beside = self.working.map_or(Bytes::ZERO, own);
-        let less = |bytes: Bytes| bytes.checked_sub(saved).unwrap_or_default().max(beside);
+        let less = |bytes: Bytes| bytes.checked_sub(saved).unwrap_or_default().max(beside) + more;
         let how = format!("with {} on {gpus} GPUs", sharding.name());
         self.of_share(self.needed.map(less), self.at_most.map(less), &how, states.is_assumed)
     }
@@ -101,8 +112,16 @@ impl MemoryFit {
     #[must_use]
     pub fn on_replica(&self, sharding: Sharding, on: &Share) -> Self {
         let Share { parallel, replicas, batches, .. } = *on;
+        let gathered = match (self.states, on.layers) {
+            (Some(states), Some(layers))
+                if sharding == Sharding::Zero3 && replicas.saturating_mul(parallel.context) > 1 =>
+            {
+                states.parameters * (GATHERED / f64::from(layers.max(1)) / f64::from(parallel.tensor))
+            }
+            _ => Bytes::ZERO,
+        };
         if parallel.is_none() {
-            return self.sharded(sharding, replicas);
+            return self.sharded_beside(sharding, replicas, gathered);
         }
         if let Some(narrowest) = &self.narrowest {
             return self.between(&narrowest.on_replica(sharding, on), |widest| widest.on_replica(sharding, on));
@@ -125,7 +144,7 @@ impl MemoryFit {
         let of_experts = all.on_each(sharding, (peers / parallel.expert.max(1)).max(1));
         let state = all.on_each(sharding, peers) * (1.0 - on.experts)
             + of_experts * (on.experts / f64::from(parallel.expert.max(1)));
-        let own = state * (1.0 / (tensor * pipeline)) + Bytes::known(CONTEXT_BYTES);
+        let own = state * (1.0 / (tensor * pipeline)) + gathered + Bytes::known(CONTEXT_BYTES);
         // Interleaved stages keep more micro-batches (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3).
         let interleaved = match parallel.chunks {
             ..=1 => 1.0,
@@ -235,6 +254,8 @@ pub struct Share {
     pub recomputes: bool,
     /// Share of the parameters in experts, 0 to 1.
     pub experts: f64,
+    /// Layers of the model, if known.
+    pub layers: Option<u32>,
 }
 
 impl Share {
@@ -247,6 +268,7 @@ impl Share {
             batches,
             recomputes: model.is_some_and(|model| model.recomputes),
             experts: experts.unwrap_or(0.0).clamp(0.0, 1.0),
+            layers: model.map(|model| model.layers),
         }
     }
 }
@@ -280,6 +302,7 @@ mod tests {
             batches,
             recomputes: false,
             experts: 0.0,
+            layers: None,
         };
         let ends = |sharding, on: Share| {
             let fit = whole.on_replica(sharding, &on);
@@ -310,6 +333,11 @@ mod tests {
         }
         // One GPU per replica is as before; unknown state has no known share.
         assert_eq!(whole.on_replica(Sharding::Zero3, &on(1, 1, 4, 8)), whole.sharded(Sharding::Zero3, 4));
+        // Three of ten layers with 10 GB of parameters are whole.
+        let layers = Share { layers: Some(10), ..on(1, 1, 4, 8) };
+        let [with, without] = [whole.on_replica(Sharding::Zero3, &layers), whole.sharded(Sharding::Zero3, 4)]
+            .map(|fit| fit.needed.unwrap().get());
+        assert!((with - without - 3e9).abs() < 1.0, "{with} {without}");
         let unknown = MemoryFit { states: None, ..whole.clone() };
         assert_eq!(unknown.on_replica(Sharding::None, &on(4, 2, 1, 8)).fits, Fits::Unknown);
     }

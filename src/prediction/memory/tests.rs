@@ -359,7 +359,7 @@ fn fp8_needs_between_its_state_and_what_16_bits_need() {
     }
     for (tensor, pipeline, replicas) in [(2, 1, 1), (8, 1, 1), (1, 4, 2), (4, 4, 2)] {
         let parallel = ModelParallel { tensor, pipeline, ..ModelParallel::NONE };
-        let share = Share { parallel, replicas, batches: 8, recomputes: false, experts: 0.0 };
+        let share = Share { parallel, replicas, batches: 8, recomputes: false, experts: 0.0, layers: None };
         let [wide, narrow] = [&wide, &narrow].map(|fit| fit.on_replica(Sharding::Zero1, &share));
         let states = (20.0 + 20.0 / f64::from(replicas)) / f64::from(tensor * pipeline);
         check(&wide, &narrow, states, &narrow.reason);
