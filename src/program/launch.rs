@@ -295,7 +295,7 @@ pub fn engine(
                 predictions: &export.predictions,
                 request: &request,
                 created,
-                partition: None,
+                start: habitat_reports::launch::Start::default(),
                 all_rejected: false,
                 report: Some(&report),
             };

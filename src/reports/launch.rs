@@ -1,14 +1,17 @@
 //! Plan as input for tools that start jobs: a `SkyPilot` task, a dstack task or a Slurm script, one text for each part
 //! of the plan. An offer that the tool cannot rent is an error with its name.
 //!
-//! A recorded step does not contain the training command, so each text ends in a placeholder that fails until the user
-//! replaces it.
+//! A recorded step does not contain the training command: each text ends in the one that the user gives, else in a
+//! placeholder that fails until it is replaced.
 
+mod command;
 mod dstack;
 mod names;
 mod skypilot;
 mod slurm;
 mod yaml;
+
+pub use command::{Framework, Start};
 
 use std::fmt;
 
@@ -80,6 +83,9 @@ pub enum LaunchError {
         /// The offer.
         offer: String,
     },
+    /// A training command that is not one line of text.
+    #[error("invalid --command {0:?}: one line of text, such as 'python train.py'")]
+    Command(String),
     /// A partition name with characters that have a meaning in a script.
     #[error("invalid partition {0:?}: use letters, digits and . _ - ,")]
     Partition(String),
@@ -93,18 +99,14 @@ struct Job<'a> {
     place: (usize, usize),
     /// Switch to on-demand that a spot part has to make in time.
     switch: Option<&'a Switch>,
+    start: &'a Start<'a>,
 }
 
 /// Texts that start the parts of a plan, in order.
 ///
 /// # Errors
 /// [`LaunchError`] naming the offer that the tool cannot rent.
-pub fn texts(
-    plan: &Plan,
-    workload: &str,
-    launcher: Launcher,
-    partition: Option<&str>,
-) -> Result<Vec<String>, LaunchError> {
+pub fn texts(plan: &Plan, workload: &str, launcher: Launcher, start: &Start<'_>) -> Result<Vec<String>, LaunchError> {
     if plan.parts.is_empty() {
         return Err(LaunchError::NoPlan(words::joined(&plan.reasons, "; ")));
     }
@@ -113,11 +115,12 @@ pub fn texts(
         workload,
         place: (index + 1, plan.parts.len()),
         switch: plan.switch.as_ref().filter(|_| part.offer.tier == Tier::Spot),
+        start,
     });
     match launcher {
         Launcher::SkyPilot => skypilot::file(&jobs.collect::<Vec<_>>()).map(|text| vec![text]),
         Launcher::Dstack => jobs.map(|job| dstack::task(&job)).collect(),
-        Launcher::Slurm => jobs.map(|job| slurm::script(&job, partition)).collect(),
+        Launcher::Slurm => jobs.map(|job| slurm::script(&job)).collect(),
     }
 }
 
@@ -165,11 +168,13 @@ impl Job<'_> {
                 part.machines, part.offer.gpu_count
             )
         });
-        let divided = (part.sharding != Sharding::None).then(|| {
+        // Flags of a framework say the layout.
+        let is_unsaid = self.start.command.is_none() || self.start.framework.is_none();
+        let divided = (is_unsaid && part.sharding != Sharding::None).then(|| {
             let (name, words) = (part.sharding.name(), part.sharding.words());
             format!("Planned with {name} ({words} divided among all GPUs): the training command has to enable it.")
         });
-        let parallel = (!part.parallel.is_none()).then(|| {
+        let parallel = (is_unsaid && !part.parallel.is_none()).then(|| {
             format!(
                 "Planned with {} (replicas: {}): the training command has to enable it.",
                 part.parallel.words(),
@@ -233,9 +238,6 @@ impl Job<'_> {
         (Hours::get(self.part.hours.high) * 60.0).ceil().max(1.0) as u64
     }
 }
-
-/// Placeholder for the training command.
-const COMMAND: [&str; 2] = ["echo 'put the training command here' >&2", "exit 1"];
 
 #[cfg(test)]
 mod tests;

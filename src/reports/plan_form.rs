@@ -55,8 +55,8 @@ pub struct Written<'a> {
     pub request: &'a Request,
     /// Time of writing.
     pub created: jiff::Timestamp,
-    /// Partition of a Slurm cluster.
-    pub partition: Option<&'a str>,
+    /// What the parts start.
+    pub start: launch::Start<'a>,
     /// Whether TOML lists all rejected offers.
     pub all_rejected: bool,
     /// Contents of the HTML report; without it, HTML has no text.
@@ -120,7 +120,7 @@ impl PlanForm {
             Self::Csv => vec![table(|out| plans::table(plan).write_csv(out))?],
             Self::Markdown => vec![table(|out| markdown(written, out))?],
             Self::Html => written.report.map(Report::html).into_iter().collect(),
-            Self::Launch(launcher) => launch::texts(plan, workload, launcher, written.partition)?,
+            Self::Launch(launcher) => launch::texts(plan, workload, launcher, &written.start)?,
         })
     }
 }

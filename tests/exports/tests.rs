@@ -7,7 +7,7 @@ use habitat_tui::plan::{Amount, ByUse, Footprint, Goal, Part, Plan, PlanStatus, 
 use habitat_tui::predict::Sharding;
 use habitat_tui::predict::scale::ModelParallel;
 use habitat_tui::pricing::{Billing, Offer, Tier, region};
-use habitat_tui::report::launch::{LaunchError, Launcher, texts};
+use habitat_tui::report::launch::{LaunchError, Launcher, Start, texts};
 use habitat_tui::store::bundled;
 use habitat_tui::units::{Hours, Range, Usd, UsdPerHour};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use crate::needs::Need;
 
 trials! {
     always () => [every_provider_of_the_price_book_is_named_or_refused],
+    with (crate::needs::torch()) => [a_slurm_script_starts_ranks_that_meet],
     with (readers()) => [every_offer_is_read_or_refused, parts_follow_one_another, names_from_outside_stay_names],
 }
 
@@ -98,7 +99,7 @@ fn every_provider_of_the_price_book_is_named_or_refused() {
         let mut exported: BTreeMap<&str, bool> = BTreeMap::new();
         for (offer, part) in offers.iter().filter_map(|offer| Some((offer, part(offer)?))) {
             let done = exported.entry(&offer.provider).or_default();
-            match texts(&plan(vec![part]), "x", tool, None) {
+            match texts(&plan(vec![part]), "x", tool, &Start::default()) {
                 Ok(_) => *done = true,
                 Err(LaunchError::Refused { offer: id, reason, .. }) => {
                     assert!(id == offer.id.as_str() && !reason.is_empty());
@@ -125,7 +126,7 @@ fn every_offer_is_read_or_refused(python: &str) {
     for offer in &offers {
         for tool in TOOLS {
             let Some(part) = part(offer) else { continue };
-            if let Ok(text) = texts(&plan(vec![part]), "ResNet-50, batch 32", tool, None) {
+            if let Ok(text) = texts(&plan(vec![part]), "ResNet-50, batch 32", tool, &Start::default()) {
                 asked.push((offer, (tool, text.concat())));
             }
         }
@@ -166,7 +167,7 @@ fn parts_follow_one_another(python: &str) {
     let is = |offer: &Offer, tier| offer.instance_type == "g5.xlarge" && offer.tier == tier;
     let on = |tier| offers.iter().find(|offer| is(offer, tier)).and_then(part).unwrap();
     let plan = plan(vec![on(Tier::Spot), on(Tier::OnDemand)]);
-    let files = |tool| texts(&plan, "bert", tool, None).unwrap().into_iter().map(move |text| (tool, text));
+    let files = |tool| texts(&plan, "bert", tool, &Start::default()).unwrap().into_iter().map(move |text| (tool, text));
     let parts = read(python, &TOOLS.into_iter().flat_map(files).collect::<Vec<_>>());
     let parts = parts.iter().flat_map(|answer| answer.as_array().unwrap());
     let names: Vec<&str> = parts.map(|part| part["name"].as_str().unwrap()).collect();
@@ -181,12 +182,49 @@ fn names_from_outside_stay_names(python: &str) {
     Arc::make_mut(&mut part.offer).region = String::from("x:\"y\"\\é'\u{85}\u{2028}#\n-run:z");
     let workloads = ["a\nrun: rm -rf ~\n", "$(rm -rf ~)", "no", "---", "\u{1f680}\u{0}: &a *a"];
     let plan = plan(vec![part]);
-    let files = TOOLS.map(|tool| workloads.map(|name| (tool, texts(&plan, name, tool, None).unwrap().concat())));
+    let files =
+        TOOLS.map(|tool| workloads.map(|name| (tool, texts(&plan, name, tool, &Start::default()).unwrap().concat())));
     let files = files.concat();
     for ((tool, _), answer) in files.iter().zip(read(python, &files)) {
         let task = &answer[0];
         let region = if *tool == Launcher::SkyPilot { &task["region"] } else { &task["region"][0] };
         assert_eq!(region.as_str(), Some(plan.parts[0].offer.region.as_str()), "{tool}: {answer}");
         assert!(!task["run"].to_string().contains("rm -rf"), "{answer}");
+    }
+}
+
+/// Prints the sum of the ranks, once for each rank.
+const ADDS_RANKS: &str = "import os, torch, torch.distributed as all
+all.init_process_group('gloo')
+rank = torch.tensor([float(all.get_rank())])
+all.all_reduce(rank)
+os.write(1, f'sum {int(rank)} of {all.get_world_size()}\\n'.encode())
+all.destroy_process_group()
+";
+
+/// The Slurm script of a part with 2 GPUs runs its program on 2 ranks that meet, with `srun` and `scontrol` of one machine.
+fn a_slurm_script_starts_ranks_that_meet(pytorch: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let offer = bundled::offers().into_iter().find(|offer| offer.gpu.is_some()).unwrap();
+    let two = part(&Offer { gpu_count: 2, ..offer }).unwrap();
+    let (train, script) = (dir.path().join("train.py"), dir.path().join("plan.sbatch"));
+    std::fs::write(&train, ADDS_RANKS).unwrap();
+    for (name, text) in [("srun", "#!/bin/sh\nexec \"$@\"\n"), ("scontrol", "#!/bin/sh\necho localhost\n")] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let bin = std::path::Path::new(pytorch).parent().unwrap();
+    let path = format!("{}:{}:{}", dir.path().display(), bin.display(), std::env::var("PATH").unwrap());
+    // One machine, and a job on several of which this one is the only one.
+    for machines in [1, 2] {
+        let command = format!("python {}", train.display());
+        let start = Start { partition: Some("gpu"), command: Some(&command), ..Start::default() };
+        let plan = plan(vec![Part { machines, ..two.clone() }]);
+        let text = texts(&plan, "ranks", Launcher::Slurm, &start).unwrap().concat();
+        std::fs::write(&script, text.replace("--nnodes=2", "--nnodes=1")).unwrap();
+        let out = Command::new("bash").arg(&script).env("PATH", &path).env("SLURM_JOB_ID", "7").output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout);
+        assert_eq!(said.matches("sum 1 of 2").count(), 2, "{said}{}", String::from_utf8_lossy(&out.stderr));
     }
 }

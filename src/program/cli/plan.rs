@@ -9,7 +9,7 @@ use super::input::load;
 use super::options::{options, settings};
 use super::output::{check_form, check_new, print_json, save_html};
 use super::{batches, goal, gpu, hints, own};
-use crate::settings::args::{ExportTool, InputArgs, OwnArgs, PlanArgs, RecordedArgs, TableForm};
+use crate::settings::args::{ExportTool, FrameworkName, InputArgs, OwnArgs, PlanArgs, RecordedArgs, TableForm};
 use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths, bundled};
 use crate::terminal;
@@ -18,7 +18,7 @@ use habitat_planning::plan::{Goal, Plan, PlanStatus, Prepared};
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Predictions, predict};
 use habitat_reports::html::Report;
-use habitat_reports::launch::Launcher;
+use habitat_reports::launch::{Framework, Launcher, Start};
 use habitat_reports::plan_form::{self, PlanForm, Written};
 use habitat_reports::plan_toml::{self, PlanFile, Request};
 use habitat_reports::{frontier, plan_changes, summary};
@@ -266,7 +266,15 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &
         predictions: &asked.predictions,
         request: &asked.request,
         created: store::now(),
-        partition: args.partition.as_deref(),
+        start: Start {
+            partition: args.partition.as_deref(),
+            command: args.command.as_deref(),
+            framework: args.framework.map(|framework| match framework {
+                FrameworkName::Megatron => Framework::Megatron,
+                FrameworkName::Torchtitan => Framework::Torchtitan,
+            }),
+            sequence_length: asked.predictions.workload.sequence_length,
+        },
         all_rejected: args.rejected,
         report: None,
     })?;

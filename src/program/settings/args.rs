@@ -22,7 +22,9 @@ pub use measure::{
     CalibrateArgs, CalibrateScalingArgs, CollectArgs, CollectDevice, ModelsArgs, ModelsCommand, SuggestArgs,
 };
 pub use own::{OwnArgs, OwnMachine};
-pub use predict::{BatchesArgs, CompareArgs, ExportArgs, ExportTool, PlanArgs, PlanJobsArgs, PredictArgs};
+pub use predict::{
+    BatchesArgs, CompareArgs, ExportArgs, ExportTool, FrameworkName, PlanArgs, PlanJobsArgs, PredictArgs,
+};
 pub use prices::{PricesArgs, PricesCommand, PricesListArgs, PricesUpdateArgs};
 pub use print::{
     CheckArgs, CompletionsArgs, ConfigArgs, FileArgs, GpusArgs, ManArgs, OffersArgs, PagerArgs, SchemaArg, SchemaArgs,

@@ -2,7 +2,7 @@
 
 use super::names::{PROVIDERS, dstack_gpu};
 use super::yaml::quoted;
-use super::{COMMAND, Job, LaunchError, Launcher};
+use super::{Job, LaunchError, Launcher};
 use habitat_planning::pricing::region;
 
 /// File of one part.
@@ -36,7 +36,7 @@ pub(super) fn task(job: &Job<'_>) -> Result<String, LaunchError> {
         },
         job.highest_price(),
         job.most_minutes(),
-        COMMAND.map(|line| format!("  - {}\n", quoted(line))).concat(),
+        job.lines(Launcher::Dstack)?.iter().map(|line| format!("  - {}\n", quoted(line))).collect::<String>(),
     ))
 }
 

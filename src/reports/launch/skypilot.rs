@@ -3,7 +3,7 @@
 
 use super::names::{PROVIDERS, skypilot_gpu};
 use super::yaml::quoted;
-use super::{COMMAND, Job, LaunchError, Launcher};
+use super::{Job, LaunchError, Launcher};
 use habitat_planning::pricing::region;
 
 /// File with all parts.
@@ -43,6 +43,6 @@ fn task(job: &Job<'_>) -> Result<String, LaunchError> {
         part.machines,
         quoted(&format!("{gpu}:{}", part.offer.gpu_count)),
         job.highest_price(),
-        COMMAND.map(|line| format!("  {line}\n")).concat(),
+        job.lines(Launcher::SkyPilot)?.iter().map(|line| format!("  {line}\n")).collect::<String>(),
     ))
 }

@@ -1,12 +1,12 @@
 //! Slurm script (`sbatch FILE`) for own machines: one for each part.
 
-use super::{COMMAND, Job, LaunchError};
+use super::{Job, LaunchError, Launcher};
 use habitat_base::text;
 use habitat_planning::pricing::Tier;
 
 /// Script of one part, for the partition if the user names one.
-pub(super) fn script(job: &Job<'_>, partition: Option<&str>) -> Result<String, LaunchError> {
-    let part = job.part;
+pub(super) fn script(job: &Job<'_>) -> Result<String, LaunchError> {
+    let (part, partition) = (job.part, job.start.partition);
     if partition.is_none() && part.offer.tier != Tier::Owned {
         return Err(LaunchError::NoPartition { offer: text::clean(part.offer.id.as_str(), 200) });
     }
@@ -24,6 +24,6 @@ pub(super) fn script(job: &Job<'_>, partition: Option<&str>) -> Result<String, L
         part.machines,
         text::clean(part.gpu.as_str(), 80),
         minutes % 60,
-        COMMAND.map(|line| format!("{line}\n")).concat(),
+        job.lines(Launcher::Slurm)?.iter().map(|line| format!("{line}\n")).collect::<String>(),
     ))
 }

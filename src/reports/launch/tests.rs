@@ -59,7 +59,7 @@ fn spot() -> Part {
 
 #[test]
 fn skypilot_gets_a_task_and_of_several_parts_a_pipeline() {
-    let one = texts(&plan(vec![spot()]), "BERT: large\n- x", Launcher::SkyPilot, None).unwrap().concat();
+    let one = texts(&plan(vec![spot()]), "BERT: large\n- x", Launcher::SkyPilot, &Start::default()).unwrap().concat();
     assert_eq!(
         one.replace(env!("CARGO_PKG_VERSION"), "VERSION"),
         r#"# Made by habitat-tui VERSION: part 1 of 1 of the plan for BERT: large�- x.
@@ -79,7 +79,7 @@ run: |
 "#
     );
     let second = part("runpod", "US", "8x_H100-SXM_SECURE", "h100-sxm5-80gb", Tier::OnDemand);
-    let two = texts(&plan(vec![spot(), second]), "bert", Launcher::SkyPilot, None).unwrap();
+    let two = texts(&plan(vec![spot(), second]), "bert", Launcher::SkyPilot, &Start::default()).unwrap();
     assert_eq!(two.len(), 1);
     assert!(two[0].starts_with("# sky jobs launch FILE\nname: \"bert\"\n---\n"), "{}", two[0]);
     assert!(two[0].contains("name: \"bert-2\"") && two[0].contains("\"H100-SXM:8\""), "{}", two[0]);
@@ -87,7 +87,7 @@ run: |
 
 #[test]
 fn dstack_gets_a_task_a_part() {
-    let texts = texts(&plan(vec![spot(), spot()]), "1", Launcher::Dstack, None).unwrap();
+    let texts = texts(&plan(vec![spot(), spot()]), "1", Launcher::Dstack, &Start::default()).unwrap();
     assert_eq!(texts.len(), 2);
     assert_eq!(
         texts[0].replace(env!("CARGO_PKG_VERSION"), "VERSION"),
@@ -119,7 +119,9 @@ commands:
 #[test]
 fn slurm_gets_a_script_for_a_partition_or_owned_machines() {
     let rented = plan(vec![spot()]);
-    let on = |plan, partition| texts(plan, "bert $(rm)", Launcher::Slurm, partition).map(|texts| texts.concat());
+    let on = |plan, partition| {
+        texts(plan, "bert $(rm)", Launcher::Slurm, &Start { partition, ..Start::default() }).map(|texts| texts.concat())
+    };
     assert_eq!(
         on(&rented, Some("gpu")).unwrap().replace(env!("CARGO_PKG_VERSION"), "VERSION"),
         r"#!/bin/bash
@@ -148,7 +150,8 @@ exit 1
 
 #[test]
 fn what_a_tool_cannot_rent_is_refused_by_name() {
-    let why = |part: Part, launcher| texts(&plan(vec![part]), "x", launcher, None).unwrap_err().to_string();
+    let why =
+        |part: Part, launcher| texts(&plan(vec![part]), "x", launcher, &Start::default()).unwrap_err().to_string();
     let jarvis = || part("jarvislabs", "IN2", "8x_H100", "h100-sxm5-80gb", Tier::OnDemand);
     assert_eq!(
         why(jarvis(), Launcher::SkyPilot),
@@ -160,13 +163,16 @@ fn what_a_tool_cannot_rent_is_refused_by_name() {
     assert!(why(old, Launcher::Dstack).contains("does not know this GPU"));
     let reserved = changed(jarvis(), |offer| offer.tier = Tier::Reserved);
     assert!(why(reserved, Launcher::Dstack).contains("reserved, not rented by the hour"));
-    assert_eq!(texts(&plan(Vec::new()), "x", Launcher::Dstack, None), Err(LaunchError::NoPlan(String::new())));
+    assert_eq!(
+        texts(&plan(Vec::new()), "x", Launcher::Dstack, &Start::default()),
+        Err(LaunchError::NoPlan(String::new()))
+    );
 }
 
 #[test]
 fn names_are_those_that_all_tools_take() {
     let spot = spot();
-    let name = |workload, place| Job { part: &spot, workload, place, switch: None }.name();
+    let name = |workload, place| Job { part: &spot, workload, place, switch: None, start: &Start::default() }.name();
     assert_eq!(name("ResNet-50 (v1.5)", (1, 1)), "resnet-50-v1-5");
     assert_eq!(name("50", (2, 2)), "training-50-2");
     assert_eq!(name("…", (1, 1)), "training");
@@ -178,7 +184,7 @@ fn a_price_limit_is_never_below_the_price() {
     let spot = spot();
     let limit = |price| {
         let part = changed(spot.clone(), |offer| offer.price = UsdPerHour::known(price));
-        Job { part: &part, workload: "x", place: (1, 1), switch: None }.highest_price()
+        Job { part: &part, workload: "x", place: (1, 1), switch: None, start: &Start::default() }.highest_price()
     };
     assert_eq!((limit(1.006), limit(0.508_91), limit(40.0)), (1.006, 0.509, 40.0));
 }
@@ -195,7 +201,10 @@ fn a_job_on_several_machines_says_so_to_every_tool() {
         (Launcher::Dstack, ["nodes: 2", "gpu: \"A100:80GB:4\"", "max_price: 5.0062"]),
         (Launcher::Slurm, ["#SBATCH --nodes=2", "#SBATCH --gres=gpu:4", "#SBATCH --ntasks-per-node=1"]),
     ] {
-        let text = texts(&plan(vec![several.clone()]), "gpt", launcher, Some("gpu")).unwrap().concat();
+        let text =
+            texts(&plan(vec![several.clone()]), "gpt", launcher, &Start { partition: Some("gpu"), ..Start::default() })
+                .unwrap()
+                .concat();
         let own =
             ["# One job on 2 machines with 4 GPUs each: the command runs on every machine.", "# Planned with zero3"];
         for line in lines.into_iter().chain(own) {
@@ -204,12 +213,103 @@ fn a_job_on_several_machines_says_so_to_every_tool() {
     }
     let at_verda = Part { machines: 2, ..part("verda", "FIN-01", "8V100.48V", "v100-sxm2-16gb", Tier::OnDemand) };
     for launcher in [Launcher::SkyPilot, Launcher::Dstack] {
-        let refused = texts(&plan(vec![at_verda.clone()]), "gpt", launcher, None).unwrap_err().to_string();
+        let refused = texts(&plan(vec![at_verda.clone()]), "gpt", launcher, &Start::default()).unwrap_err().to_string();
         assert!(
             refused.contains("cannot start a job on several machines of this provider (--max-machines 1"),
             "{refused}"
         );
         let one = Part { machines: 1, ..at_verda.clone() };
-        assert!(texts(&plan(vec![one]), "gpt", launcher, None).is_ok());
+        assert!(texts(&plan(vec![one]), "gpt", launcher, &Start::default()).is_ok());
+    }
+}
+
+/// A part on 2 machines of 8 GPUs: 2 replicas of 4-way tensor parallel and 2 stages of 2 chunks.
+fn divided() -> Part {
+    Part {
+        machines: 2,
+        sharding: Sharding::Zero1,
+        parallel: ModelParallel { tensor: 4, pipeline: 2, chunks: 2, ..ModelParallel::NONE },
+        batch_size: Some(1),
+        accumulation: 16,
+        global_batch_size: Some(32),
+        work: Amount::Samples(habitat_base::units::Samples::known(3200.5)),
+        ..spot()
+    }
+}
+
+fn with(command: &str) -> Start<'_> {
+    Start { partition: Some("gpu"), command: Some(command), ..Start::default() }
+}
+
+/// The last lines of a text: the command.
+fn last(part: Part, launcher: Launcher, start: &Start<'_>, lines: usize) -> Vec<String> {
+    let text = texts(&plan(vec![part]), "gpt", launcher, start).unwrap().concat();
+    let all: Vec<&str> = text.lines().map(str::trim).collect();
+    all[all.len() - lines..].iter().map(|line| (*line).to_owned()).collect()
+}
+
+#[test]
+fn a_python_program_starts_on_every_gpu() {
+    let start = with("python3 train.py --lr 1e-4");
+    assert_eq!(
+        last(spot(), Launcher::Slurm, &start, 1),
+        ["srun torchrun --standalone --nproc-per-node=8 train.py --lr 1e-4"]
+    );
+    assert_eq!(
+        last(divided(), Launcher::Slurm, &start, 2),
+        [
+            r#"head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"#,
+            r#"srun torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$head:29500" train.py --lr 1e-4"#,
+        ]
+    );
+    let sky = last(divided(), Launcher::SkyPilot, &start, 2);
+    assert!(
+        sky[0].starts_with("head=$(echo \"$SKYPILOT_NODE_IPS\"") && sky[1].contains("$SKYPILOT_NODE_RANK"),
+        "{sky:?}"
+    );
+    let dstack = last(divided(), Launcher::Dstack, &start, 1);
+    assert!(dstack[0].contains("--nnodes=2 --nproc-per-node=8 --node-rank=\\\"$DSTACK_NODE_RANK"), "{dstack:?}");
+    let one = changed(spot(), |offer| offer.gpu_count = 1);
+    assert_eq!(last(one, Launcher::SkyPilot, &start, 1), ["python3 train.py --lr 1e-4"]);
+    // Another launcher starts its own processes.
+    let own = with("accelerate launch train.py");
+    assert_eq!(last(divided(), Launcher::Slurm, &own, 1), ["srun accelerate launch train.py"]);
+}
+
+#[test]
+fn a_framework_gets_the_flags_of_the_layout() {
+    let of = |framework, part| {
+        let start = Start { framework: Some(framework), sequence_length: Some(4096), ..with("python -m x") };
+        let text = texts(&plan(vec![part]), "gpt", Launcher::Slurm, &start).unwrap().concat();
+        assert!(!text.contains("has to enable it"), "{text}");
+        text.rsplit_once(" -m x ").unwrap().1.trim_end().to_owned()
+    };
+    assert_eq!(
+        of(Framework::Megatron, divided()),
+        "--tensor-model-parallel-size=4 --sequence-parallel --pipeline-model-parallel-size=2 \
+         --num-virtual-stages-per-pipeline-rank=2 --use-distributed-optimizer --micro-batch-size=1 \
+         --global-batch-size=32 --seq-length=4096 --train-iters=101"
+    );
+    assert_eq!(
+        of(Framework::Torchtitan, divided()),
+        "--parallelism.data_parallel_shard_degree=2 --parallelism.fsdp_reshard_after_forward=never \
+         --parallelism.tensor_parallel_degree=4 --parallelism.pipeline_parallel_degree=2 \
+         --parallelism.pipeline_parallel_schedule=Interleaved1F1B --parallelism.pipeline_parallel_microbatch_size=1 \
+         --training.local_batch_size=16 --training.global_batch_size=32 --training.seq_len=4096 --training.steps=101"
+    );
+    let experts =
+        Part { sharding: Sharding::Zero3, parallel: ModelParallel { expert: 4, ..ModelParallel::NONE }, ..spot() };
+    let megatron = of(Framework::Megatron, experts);
+    assert!(
+        megatron.starts_with("--expert-model-parallel-size=4 --use-megatron-fsdp --data-parallel-sharding"),
+        "{megatron}"
+    );
+}
+
+#[test]
+fn a_command_of_several_lines_is_refused() {
+    for command in ["", "  ", "python a.py\nrm -r /"] {
+        let error = texts(&plan(vec![spot()]), "gpt", Launcher::SkyPilot, &with(command)).unwrap_err();
+        assert!(matches!(error, LaunchError::Command(_)), "{error}");
     }
 }

@@ -114,12 +114,18 @@ pub struct PlanArgs {
     /// As a Markdown table: parts and alternatives.
     #[arg(long, help_heading = "Output", group = "plan_form")]
     pub markdown: bool,
-    /// As a launch file for a tool; add the training command to it.
+    /// As a launch file for a tool.
     #[arg(long, value_enum, value_name = "TOOL", help_heading = "Output", group = "plan_form")]
     pub export: Option<ExportTool>,
     /// Slurm partition with these GPUs, for --export slurm.
     #[arg(long, value_name = "NAME", help_heading = "Output", requires = "export")]
     pub partition: Option<String>,
+    /// Training command for --export, as typed on one GPU; `python …` is started once for each GPU, by torchrun.
+    #[arg(long, value_name = "COMMAND", help_heading = "Output", requires = "export")]
+    pub command: Option<String>,
+    /// Framework whose flags for the planned layout and batches follow the command.
+    #[arg(long, value_enum, help_heading = "Output", requires = "command")]
+    pub framework: Option<FrameworkName>,
     /// Also write a report to share: one HTML file, without scripts or network.
     ///
     /// Contains the verdict, cost against time, the plan over time, the recorded step with its idle time, and all
@@ -198,6 +204,15 @@ pub struct CompareArgs {
     /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
+}
+
+/// Frameworks that take their layout from flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FrameworkName {
+    /// Megatron-LM, Megatron Core 0.12 or later.
+    Megatron,
+    /// torchtitan 0.2 or later.
+    Torchtitan,
 }
 
 /// Tools that launch the parts of a plan.
