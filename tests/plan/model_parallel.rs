@@ -13,7 +13,7 @@ use habitat_tui::pricing::{Offer, PriceBook, Tier};
 use habitat_tui::profile::Mode;
 use habitat_tui::report::words::Words;
 use habitat_tui::report::words::assumed::assumed;
-use habitat_tui::units::{Bytes, GIB, Micros};
+use habitat_tui::units::{Bytes, GIB};
 
 use crate::build::{goal, measured, offer, predictions, told};
 

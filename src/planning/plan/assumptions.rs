@@ -1,9 +1,9 @@
-//! Default assumptions.
+//! Default assumptions, and their limits.
 
-use super::Accept;
 use super::goal::{Assumptions, Confidence, FAILURES, Goal, LayoutChoice, Limits, Objective, ShardingChoice, Work};
+use super::{Accept, PlanError};
 use crate::pricing::Tier;
-use habitat_base::units::Hours;
+use habitat_base::units::{Hours, most};
 use habitat_prediction::scale::ModelParallel;
 
 impl Default for Assumptions {
@@ -100,4 +100,51 @@ impl Default for Limits {
             quotas: Vec::new(),
         }
     }
+}
+
+/// Checks the range of assumptions that are plain numbers or divisors.
+///
+/// # Errors
+/// [`PlanError::Assumption`] for a value out of range.
+pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanError> {
+    let wrong = |name, value, expected| Err(PlanError::Assumption { name, value, expected });
+    let losses = assumptions.spot_losses_per_hour.unwrap_or_default();
+    for (name, rate) in [("spot losses per hour", losses), ("failures per GPU-hour", assumptions.failures_per_gpu_hour)]
+    {
+        if !(0.0..=1e4).contains(&rate) {
+            return wrong(name, rate, "between 0 and 10,000");
+        }
+    }
+    let interval = assumptions.checkpoint_interval.get();
+    if interval <= 0.0 {
+        return wrong("checkpoint interval", interval, "more than 0 hours");
+    }
+    for (name, hours) in [
+        ("setup", assumptions.setup),
+        ("checkpoint interval", assumptions.checkpoint_interval),
+        ("checkpoint write", assumptions.checkpoint_write),
+        ("restart after a loss", assumptions.restart),
+        ("wait for spot capacity", assumptions.wait.unwrap_or_default()),
+    ] {
+        if hours.get() > 1e6 {
+            return wrong(name, hours.get(), "at most 1,000,000 hours");
+        }
+    }
+    let confidence = assumptions.spot_confidence;
+    if !(confidence > 0.0 && confidence < 1.0) {
+        return wrong("spot confidence", confidence, "between 0 and 1, both excluded");
+    }
+    let scaling = assumptions.scaling_factor.unwrap_or(1.0);
+    if !(0.0..=most::SCALING).contains(&scaling) {
+        return wrong("scaling factor", scaling, "between 0 and 1,000");
+    }
+    for (name, rate) in [
+        ("network between machines", assumptions.network_gbit_per_second.unwrap_or(1.0)),
+        ("transfer of the data", assumptions.data_rate()),
+    ] {
+        if !(rate > 0.0 && rate <= most::NETWORK_GBIT) {
+            return wrong(name, rate, "above 0 and at most 1,000,000 Gbit/s");
+        }
+    }
+    Ok(())
 }

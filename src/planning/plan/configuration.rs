@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::batch::{Refusal, batch_size, check_global_batch, freed};
 use super::data::{Brought, data};
 use super::energy::{self, Draw, Site};
-use super::goal::{Amount, Assumptions, Confidence, Goal, Work};
+use super::goal::{Amount, Confidence, Goal, Work};
 use super::limits::{self, needs, risks};
 use super::problem::{Blocks, Choice};
 use super::sizes::{SizedStep, check_model_parallel, sized_steps};
@@ -125,53 +125,6 @@ pub(crate) fn amount(predictions: &Predictions, goal: &Goal) -> Result<Amount, P
     };
     let valid = samples > 0.0 && samples <= most::WORK;
     Samples::new(samples).ok().filter(|_| valid).map(Amount::Samples).ok_or(PlanError::Work(samples))
-}
-
-/// Checks the range of assumptions that are plain numbers or divisors.
-///
-/// # Errors
-/// [`PlanError::Assumption`] for a value out of range.
-pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanError> {
-    let wrong = |name, value, expected| Err(PlanError::Assumption { name, value, expected });
-    let losses = assumptions.spot_losses_per_hour.unwrap_or_default();
-    for (name, rate) in [("spot losses per hour", losses), ("failures per GPU-hour", assumptions.failures_per_gpu_hour)]
-    {
-        if !(0.0..=1e4).contains(&rate) {
-            return wrong(name, rate, "between 0 and 10,000");
-        }
-    }
-    let interval = assumptions.checkpoint_interval.get();
-    if interval <= 0.0 {
-        return wrong("checkpoint interval", interval, "more than 0 hours");
-    }
-    for (name, hours) in [
-        ("setup", assumptions.setup),
-        ("checkpoint interval", assumptions.checkpoint_interval),
-        ("checkpoint write", assumptions.checkpoint_write),
-        ("restart after a loss", assumptions.restart),
-        ("wait for spot capacity", assumptions.wait.unwrap_or_default()),
-    ] {
-        if hours.get() > 1e6 {
-            return wrong(name, hours.get(), "at most 1,000,000 hours");
-        }
-    }
-    let confidence = assumptions.spot_confidence;
-    if !(confidence > 0.0 && confidence < 1.0) {
-        return wrong("spot confidence", confidence, "between 0 and 1, both excluded");
-    }
-    let scaling = assumptions.scaling_factor.unwrap_or(1.0);
-    if !(0.0..=most::SCALING).contains(&scaling) {
-        return wrong("scaling factor", scaling, "between 0 and 1,000");
-    }
-    for (name, rate) in [
-        ("network between machines", assumptions.network_gbit_per_second.unwrap_or(1.0)),
-        ("transfer of the data", assumptions.data_rate()),
-    ] {
-        if !(rate > 0.0 && rate <= most::NETWORK_GBIT) {
-            return wrong(name, rate, "above 0 and at most 1,000,000 Gbit/s");
-        }
-    }
-    Ok(())
 }
 
 /// Turns each offer into configurations or a rejection. Configurations are sorted by the name of the offer, so that the

@@ -1,7 +1,8 @@
 //! Data of a goal that do not depend on deadline and budget: configurations, and the problems that choose among them.
 
+use super::assumptions::check_assumptions;
 use super::batch::{batch_size, kept};
-use super::configuration::{Configuration, Excluded, Usable, amount, check_assumptions, configurations};
+use super::configuration::{Configuration, Excluded, Usable, amount, configurations};
 use super::problem::{Choice, Limit, Problem};
 use super::search::{Found, best};
 use super::{Amount, Goal, Objective, Part, PlanError};
