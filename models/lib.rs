@@ -16,5 +16,8 @@ pub const KERNEL_WISE: &[u8] = include_bytes!("kernelwise.json.zst");
 /// Errors of each method on groups of measured steps, as `habitat-lab evaluate` prints them: JSON.
 pub const METHODS: &str = include_str!("methods.json");
 
+/// Published speeds of training language models: CSV.
+pub const SPEEDS: &str = include_str!("speeds.csv");
+
 /// Dimensions of public language models: TOML.
 pub const DECODERS: &str = include_str!("decoders.toml");

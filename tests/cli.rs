@@ -938,6 +938,45 @@ fn a_step_measured_on_several_gpus_corrects_plans() {
     assert!(error.contains("no measured step"), "{error}");
 }
 
+/// Slower than the range, with the causes nearest to it, beside published speeds of such models.
+#[test]
+fn a_speed_is_compared_with_the_predicted_and_with_published_ones() {
+    let bench = Bench::new();
+    bench.ok(&[
+        "trace-shapes",
+        "--config",
+        "llama3-8b",
+        "--batch-sizes",
+        "1",
+        "--sequence-length",
+        "8192",
+        "-o",
+        "m.json",
+    ]);
+    let job = ["compare-speed", "m.json", "--to", "h100-sxm", "--gpus", "8", "--sharding", "zero3"];
+    let of = |speed: &[&str]| bench.json(&[&job[..], speed, &["--json"]].concat());
+    let slow = of(&["--tokens-per-second", "30000"]);
+    // 8 sequences of 8,192 tokens.
+    let measured = slow["measured_step_us"].as_f64().unwrap();
+    assert!((measured - 8.0 * 8192.0 / 30e3 * 1e6).abs() < 1e-3, "{slow}");
+    let [low, mid, high] = [0, 1, 2].map(|end| slow["predicted_step_us"][end].as_f64().unwrap());
+    assert!(low < mid && mid < high && high < measured, "{slow}");
+    assert_eq!(slow["verdict"], "slower than expected");
+    let causes = slow["causes"].as_array().unwrap();
+    assert_eq!(causes.len(), 3);
+    let far = |cause: &Value| (cause["step_us"].as_f64().unwrap() / measured).ln().abs();
+    assert!(far(&causes[0]) <= far(&causes[1]), "{slow}");
+    assert_eq!(slow["published"][0]["gpu"], "h100-sxm5-80gb");
+    let usual = of(&["--step-ms", &(mid / 1e3).to_string()]);
+    assert_eq!((&usual["verdict"], usual["causes"].as_array().unwrap().len()), (&"as expected".into(), 0));
+    assert_eq!(of(&["--samples-per-second", "100"])["verdict"], "faster than expected");
+    let said = bench.ok(&[&job[..], &["--tokens-per-second", "30000"]].concat());
+    assert!(said.starts_with("Your step takes 2.18 s") && said.contains("Published speeds nearest to it:"), "{said}");
+    assert!(bench.error(&job).contains("pass --tokens-per-second"));
+    let odd = bench.error(&[&job[..], &["--step-ms", "9", "--global-batch", "12"]].concat());
+    assert!(odd.contains("not a multiple of 8"), "{odd}");
+}
+
 #[test]
 fn the_frontier_without_a_terminal() {
     let bench = Bench::new();

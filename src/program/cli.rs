@@ -36,6 +36,7 @@ mod progress;
 mod run;
 mod scaling;
 mod screens;
+mod speed;
 mod suggest;
 #[cfg(unix)]
 mod trace_shapes;
@@ -119,6 +120,7 @@ fn command(cli: Cli, out: &mut dyn Write) -> Result<Outcome, CliError> {
         Some(Command::Plan(args)) => plan::run(&args, out)?,
         Some(Command::PlanJobs(args)) => jobs::run(&args, out)?,
         Some(Command::Compare(args)) => compare::run(&args, out)?,
+        Some(Command::CompareSpeed(args)) => speed::run(&args, out)?,
         Some(Command::Diff(args)) => diff::run(&args, out)?,
         Some(Command::Batches(args)) => batches::run(&args, out)?,
         Some(Command::Gpus(args)) => print::gpus(&args, out)?,

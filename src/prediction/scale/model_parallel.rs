@@ -29,13 +29,12 @@ mod traffic;
 
 use super::{Layout, MicroBatch, ScaleError, ScaledStep, gradients, scaled_step};
 use crate::estimate::Estimate;
-use crate::fabric::{Collective, Fabric, Group};
 use crate::gpu::GpuFacts;
 use crate::method::Method;
 use crate::sharding::Sharding;
 use crate::transformer::{ExpertShare, TransformerStep};
 use habitat_base::text::grouped;
-use habitat_base::units::{Bytes, BytesPerSecond, Micros, Range};
+use habitat_base::units::{Bytes, Micros, Range};
 use habitat_step::profile::{Precision, Workload};
 use traffic::Exposed;
 

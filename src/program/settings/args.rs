@@ -19,7 +19,8 @@ pub use diff::DiffArgs;
 pub use fit::{FitArgs, FitBlackBoxArgs, FitCommand, FitKernelWiseArgs, FitLogArgs, FormChoice, RunSize};
 pub use input::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, WorkloadArgs};
 pub use measure::{
-    CalibrateArgs, CalibrateScalingArgs, CollectArgs, CollectDevice, ModelsArgs, ModelsCommand, SuggestArgs,
+    CalibrateArgs, CalibrateScalingArgs, CollectArgs, CollectDevice, CompareSpeedArgs, ModelsArgs, ModelsCommand,
+    SuggestArgs,
 };
 pub use own::{OwnArgs, OwnMachine};
 pub use predict::{
@@ -92,6 +93,8 @@ pub enum Command {
     PlanJobs(PlanJobsArgs),
     /// Explain the difference between a plan and the actual run.
     Compare(CompareArgs),
+    /// Compare the speed of a training job with the predicted one, and with published ones.
+    CompareSpeed(CompareSpeedArgs),
     /// Compare two recordings of a step: which operations take longer in the second.
     Diff(DiffArgs),
     /// Predict the step and its memory at other batch sizes, and the largest that fits.
@@ -146,6 +149,7 @@ impl Command {
             Self::Compare(args) => (&args.file_args, None),
             Self::Schema(args) => (&args.file_args, None),
             Self::CalibrateScaling(args) => (&args.file_args, None),
+            Self::CompareSpeed(args) => (&args.file_args, None),
             Self::Completions(args) => (&args.file_args, None),
             Self::Man(args) => (&args.file_args, None),
             Self::Config(args) => (&args.file_args, None),

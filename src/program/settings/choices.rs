@@ -5,7 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use habitat_base::units::TimeUnit;
 use habitat_planning::plan::{Accept, Confidence, LayoutChoice, Objective, ShardingChoice};
 use habitat_planning::pricing::Tier;
-use habitat_prediction::{Host, MethodChoice, Mode, Precision, WaveForm};
+use habitat_prediction::{Host, MethodChoice, Mode, Precision, Sharding, WaveForm};
 use habitat_screens::action::Screen;
 use habitat_step::decoder::Recompute;
 use habitat_step::profile::Sample;
@@ -65,7 +65,7 @@ macro_rules! described {
     };
 }
 
-named!(GroupBy, Mode, Recompute, Tier, TimeUnit);
+named!(GroupBy, Mode, Recompute, Sharding, Tier, TimeUnit);
 
 impl Choice for Sample {
     fn all() -> &'static [Self] {

@@ -111,6 +111,12 @@ pub fn sample(sample: Sample) -> Profile {
     Profile::from_json(&json).expect("the shipped profile is checked by a test").0
 }
 
+/// Rows of the published speeds of training language models.
+pub fn speeds<Row: serde::de::DeserializeOwned>() -> Vec<Row> {
+    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(habitat_models::SPEEDS.as_bytes());
+    reader.deserialize().map(|row| row.expect("the shipped speeds are read by a test")).collect()
+}
+
 /// Dimensions of public language models.
 pub const fn decoders() -> Known {
     Known::new(habitat_models::DECODERS)

@@ -1,7 +1,8 @@
 use super::*;
+use crate::fabric::{Collective, Fabric, Group};
 use crate::method::Method;
 use crate::scale::{Link, ModelParallel, Network};
-use habitat_base::units::{Bytes, GpuSlug};
+use habitat_base::units::{Bytes, BytesPerSecond, GpuSlug};
 use habitat_step::catalog::Vendor;
 use habitat_step::profile::Mode;
 use proptest::prelude::*;

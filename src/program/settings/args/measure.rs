@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{FileArgs, ModelArgs, RecordedArgs};
+use super::{FileArgs, InputArgs, ModelArgs, RecordedArgs};
 use habitat_base::units::most;
 use habitat_planning::values;
+use habitat_prediction::Sharding;
+use habitat_prediction::scale::ModelParallel;
 use habitat_step::profile::Sample;
 
 /// Arguments of `calibrate`.
@@ -66,6 +68,75 @@ pub struct CalibrateScalingArgs {
     /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,
+}
+
+/// Arguments of `compare-speed`.
+#[derive(Debug, Args)]
+pub struct CompareSpeedArgs {
+    /// A micro-batch on one GPU, and how it is predicted.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// GPU of the job.
+    #[arg(long = "to", alias = "gpu", value_name = "GPU")]
+    pub to: String,
+    /// GPUs of each machine.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<u32>(1, most::GPUS.into()), help_heading = "Job")]
+    pub gpus: u32,
+    /// Machines.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<u32>(1, most::MACHINES.into()), help_heading = "Job")]
+    pub machines: u32,
+    /// Line rate of each machine's network, in Gbit/s.
+    #[arg(long, value_name = "GBIT/S", value_parser = values::network, help_heading = "Job")]
+    pub network_gbit: Option<f64>,
+    /// Training state that is sharded across GPUs.
+    #[arg(long, value_parser = choice::<Sharding>(), help_heading = "Job")]
+    pub sharding: Option<Sharding>,
+    /// Degree of tensor parallelism.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Job")]
+    pub tensor_parallel: u32,
+    /// Pipeline stages.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Job")]
+    pub pipeline_parallel: u32,
+    /// Chunks of layers on each pipeline stage.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Job")]
+    pub virtual_stages: u32,
+    /// GPUs that share each sequence.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Job")]
+    pub context_parallel: u32,
+    /// GPUs that share the experts of each layer.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Job")]
+    pub expert_parallel: u32,
+    /// Samples of an update on all GPUs.
+    #[arg(long, value_name = "N", value_parser = values::batch_size, help_heading = "Job")]
+    pub global_batch: Option<u64>,
+    /// Measured tokens per second on all GPUs.
+    #[arg(long, value_name = "RATE", value_parser = values::count, help_heading = "Speed", group = "speed")]
+    pub tokens_per_second: Option<f64>,
+    /// Measured samples per second on all GPUs.
+    #[arg(long, value_name = "RATE", value_parser = values::count, help_heading = "Speed", group = "speed")]
+    pub samples_per_second: Option<f64>,
+    /// Measured time of an update, milliseconds.
+    #[arg(long, value_name = "MS", value_parser = values::count, help_heading = "Speed", group = "speed")]
+    pub step_ms: Option<f64>,
+    /// As JSON (habitat-speed, version 1).
+    #[arg(long)]
+    pub json: bool,
+    /// Output file.
+    #[command(flatten)]
+    pub file_args: FileArgs,
+}
+
+impl CompareSpeedArgs {
+    /// Division of the model.
+    pub const fn parallel(&self) -> ModelParallel {
+        ModelParallel {
+            tensor: self.tensor_parallel,
+            pipeline: self.pipeline_parallel,
+            context: self.context_parallel,
+            chunks: self.virtual_stages,
+            expert: self.expert_parallel,
+        }
+    }
 }
 
 /// Arguments of `collect`.
