@@ -61,7 +61,7 @@ fn steps_of_language_models_on_many_gpus(data: &Path) {
         ("dense in fp16", 60, 0.08, 0.8),
         ("dense in fp8", 60, 0.12, 0.8),
         ("dense: tensor × pipeline", 60, 0.09, 0.75),
-        ("experts", 30, 0.32, 0.75),
+        ("experts", 30, 0.18, 0.75),
     ] {
         let row = row(&found, group, "layout");
         assert!(row["pairs"].as_u64().unwrap() >= pairs, "{row}");
