@@ -6,13 +6,16 @@
 //! to the jobs that run at the same time. Existing machines run one job at a time on all their GPUs, and the plan
 //! minimises the makespan. [`Supply`] selects between these; [`super::assignment`] has the model.
 
+mod bound;
 mod check;
 mod model;
 mod reasons;
+mod rent;
 mod schedule;
-mod slots;
+mod search;
+mod timeline;
 
-use super::solve::{Proof, Settings, SolveError};
+use super::solve::{Proof, Settings};
 use super::{
     Confidence, Goal, NoPlan, Objective, Part, Plan, PlanError, PlanNote, PlanStatus, Prepared, Quota, SolverReport,
     Total,
@@ -21,18 +24,18 @@ use crate::pricing::{OWN_PLACE, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::finding::distinct;
 use habitat_prediction::{Finding, Predictions};
+use std::sync::Arc;
 
 pub use check::check;
 use model::Model;
-use schedule::Scheduler;
 
 /// One of the jobs.
 #[derive(Debug, Clone)]
 pub struct Job {
     /// Unique name.
     pub name: String,
-    /// Predictions of its step on each GPU.
-    pub predictions: Predictions,
+    /// Predictions of its step on each GPU, shared by jobs with the same step.
+    pub predictions: Arc<Predictions>,
     /// Goal of this job. Objective, confidence and number of parts are those of all jobs.
     pub goal: Goal,
     /// Earliest start in hours from the start of the plan; only if jobs may wait.
@@ -174,13 +177,6 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
             (Aim::Makespan, &own)
         }
     };
-    let mut prepared = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        let goal = goal_of(job, shared, aim);
-        prepared.push(Prepared::new(&job.predictions, prices, &goal).map_err(|error| error.of_job(&job.name))?);
-    }
-    let earliest: Vec<Hours> = jobs.iter().map(|job| job.earliest).collect();
-    let mut model = Model::new(&prepared, supply, shared);
     let mut plan = JobsPlan {
         status: PlanStatus::Infeasible,
         aim,
@@ -189,44 +185,42 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
         bound: None,
         reasons: Vec::new(),
         shared: shared.clone(),
-        solver: SolverReport {
-            name: "filter and sort".to_owned(),
-            offers: prepared.iter().map(Prepared::offers).sum(),
-            configurations: model.assignment.jobs.iter().map(Vec::len).sum(),
-            gap: None,
-        },
+        solver: SolverReport { name: "filter and sort".to_owned(), offers: 0, configurations: 0, gap: None },
         warnings: Vec::new(),
         notes: Vec::new(),
     };
-    plan.reasons = reasons::of_each(jobs, &prepared, &model, prices);
-    if shared.wait && aim == Aim::Cost && plan.reasons.is_empty() {
-        model.wait(&prepared, &earliest);
-        plan.reasons = reasons::too_late(jobs, &prepared, &model);
+    let mut model = Model::new(supply, shared);
+    let mut prepared = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let goal = goal_of(job, shared, aim);
+        let mut of_job = Prepared::new(&job.predictions, prices, &goal).map_err(|error| error.of_job(&job.name))?;
+        model.add(job, &mut of_job);
+        if model.tasks.jobs.last().is_some_and(|task| task.ways.is_empty()) {
+            plan.reasons.extend(reasons::alone(job, &of_job, aim == Aim::Cost, prices));
+        }
+        prepared.push(of_job);
+    }
+    (plan.solver.offers, plan.solver.configurations) = (model.offers(), model.tasks.ways());
+    if aim == Aim::Cost && plan.reasons.is_empty() {
+        plan.reasons = reasons::too_late(jobs, &model.tasks);
     }
     if !plan.reasons.is_empty() || jobs.is_empty() {
         return Ok(plan);
     }
-    let best = || model.assignment.best(settings);
-    let answer = if model.bases.is_empty() {
-        best().map(|found| model.at_once(found))
-    } else {
-        let found = (!model.starts.is_empty()).then(best);
-        Scheduler::new(&model, &prepared, &earliest).answer(found, &prepared, settings)
-    };
+    model.complete();
+    let answer = if aim == Aim::Cost { model.rent(settings) } else { model.assign(settings) };
     match answer {
         Ok(answer) => fill(&mut plan, jobs, &prepared, &model, answer, prices)?,
-        Err(SolveError::Infeasible) => {
-            "microlp".clone_into(&mut plan.solver.name);
+        Err(missing) => {
+            "local search".clone_into(&mut plan.solver.name);
+            if !missing.proven {
+                plan.status = PlanStatus::TimeLimit;
+            }
             if !shared.wait && aim == Aim::Cost {
                 let shared = Shared { wait: true, ..shared.clone() };
                 plan.reasons.extend(reasons::by_waiting(&plan_jobs(jobs, supply, &shared, settings)?));
             }
-            plan.reasons.extend(reasons::of_all(&model, settings));
-        }
-        Err(error) => {
-            plan.status = PlanStatus::TimeLimit;
-            "microlp".clone_into(&mut plan.solver.name);
-            plan.reasons = vec![NoPlan::NotFound { why: error.to_string() }];
+            plan.reasons.extend(reasons::missing(&model, &missing, jobs, settings));
         }
     }
     Ok(plan)
@@ -299,8 +293,8 @@ fn fill(
         Proof::Gap => PlanStatus::GapLimit,
         Proof::Time => PlanStatus::TimeLimit,
     };
-    let open = (objective - answer.bound).max(0.0) / objective.max(f64::MIN_POSITIVE);
-    plan.solver.gap = (answer.proof != Proof::Optimal).then_some(open);
+    let open = (objective - answer.bound).max(0.0) / answer.bound.max(f64::MIN_POSITIVE);
+    plan.solver.gap = (answer.proof != Proof::Optimal && answer.bound > 0.0).then_some(open);
     answer.solver.clone_into(&mut plan.solver.name);
     plan.bound = Some(answer.bound);
     let mut warnings = Vec::new();
@@ -339,7 +333,7 @@ fn fill(
         footprint: plan.jobs.iter().map(|job| job.part.footprint).sum(),
     });
     if plan.aim == Aim::Cost {
-        let cheapest = model.cheapest_each();
+        let cheapest = model.tasks.cheapest_each();
         if objective > cheapest * (1.0 + 1e-6) && objective - cheapest >= 0.005 {
             plan.notes.push(PlanNote::SharedLimitsCost { more_usd: Usd::known(objective - cheapest) });
         }

@@ -1,0 +1,158 @@
+//! Plans rented jobs: list schedules, the bound on their cost, and the search between the two.
+
+use super::super::assignment::Assigned;
+use super::super::problem::SAME;
+use super::super::solve::{Proof, Settings, SolveError};
+use super::bound::{Overload, Relaxed};
+use super::model::Model;
+use super::schedule::{Place, Preference, Schedule, Tasks, Value};
+use super::search::Completeness;
+use super::{Answer, Chosen};
+use habitat_prediction::random::Random;
+
+/// Steps of timelines to look at per second of the time limit.
+const WORK: f64 = 2e7;
+/// Share of the work for one of several searches that only look for any plan.
+const SHARE: f64 = 0.04;
+/// Maximum number of ways of all jobs for the integer program.
+const MOST_WAYS: usize = 3000;
+
+/// No plan was found.
+#[derive(Debug)]
+pub(super) struct Missing {
+    /// Whether none exists.
+    pub(super) proven: bool,
+    /// The reason, if the limits do not provide enough.
+    pub(super) overload: Option<Overload>,
+    /// Jobs of the best schedule that end too late, with the hours; infinite without a place.
+    pub(super) late: Vec<(usize, f64)>,
+    /// Excess of that schedule over the budget.
+    pub(super) over_usd: f64,
+}
+
+/// Schedule of lowest cost found, with a lower bound on the cost.
+struct Found<'a> {
+    schedule: Schedule<'a>,
+    relaxed: Relaxed<'a>,
+    proof: Option<Proof>,
+    solver: &'static str,
+}
+
+impl Model {
+    /// Best plan of rented jobs.
+    pub(super) fn rent(&self, settings: Settings) -> Result<Answer, Missing> {
+        let mut found = self.tasks.found(settings.seconds);
+        let mut is_proven = found.proof == Some(Proof::Optimal);
+        if !is_proven && self.has_program() {
+            match self.assignment.best(settings) {
+                Ok(assigned) => return Ok(self.of_program(assigned, &found)),
+                Err(SolveError::Infeasible) => is_proven = true,
+                Err(_) => {}
+            }
+        }
+        let (schedule, value) = (&found.schedule, found.schedule.value());
+        if !value.is_feasible() {
+            let overload = found.relaxed.overload();
+            let late = self.tasks.jobs.iter().enumerate();
+            let late = late.map(|(job, task)| (job, schedule.end(job), task));
+            let late = late.filter(|(_, end, task)| !task.is_due(*end)).map(|(job, end, task)| (job, (end - task.due)));
+            let over_usd = self.tasks.budget().map_or(0.0, |budget| (value.cost() - budget).max(0.0));
+            return Err(Missing { proven: is_proven || overload.is_some(), overload, late: late.collect(), over_usd });
+        }
+        let places: Vec<Place> = schedule.places.iter().flatten().copied().collect();
+        let chosen = |(job, place): (usize, &Place)| Chosen {
+            configuration: self.configurations[job][place.way],
+            start: place.start,
+            machine: None,
+        };
+        let jobs = places.iter().enumerate().map(chosen).collect();
+        let bound = if is_proven { value.cost() } else { found.relaxed.bound.min(value.cost()) };
+        let proof = if value.cost() <= bound * (1.0 + SAME) { Proof::Optimal } else { Proof::Gap };
+        found.proof = Some(proof);
+        Ok(Answer { jobs, objective: value.cost(), proof, bound, solver: found.solver, notes: Vec::new() })
+    }
+
+    /// Best plan on existing machines.
+    pub(super) fn assign(&self, settings: Settings) -> Result<Answer, Missing> {
+        let missing = |error: SolveError| Missing {
+            proven: error == SolveError::Infeasible,
+            overload: None,
+            late: Vec::new(),
+            over_usd: 0.0,
+        };
+        self.assignment.best(settings).map(|found| self.assigned(found)).map_err(missing)
+    }
+
+    /// Whether the integer program is small enough to solve.
+    pub(super) fn has_program(&self) -> bool {
+        !self.tasks.wait && self.assignment.jobs.iter().map(Vec::len).sum::<usize>() <= MOST_WAYS
+    }
+
+    /// Answer of the integer program, or the schedule if that is better.
+    fn of_program(&self, mut assigned: Assigned, found: &Found<'_>) -> Answer {
+        let value = found.schedule.value();
+        if value.is_feasible() && value.cost() <= self.assignment.objective(&assigned.ways) {
+            assigned.ways = found.schedule.places.iter().flatten().map(|place| place.way).collect();
+        }
+        assigned.bound = assigned.bound.max(found.relaxed.bound).min(self.assignment.objective(&assigned.ways));
+        if assigned.bound >= self.assignment.objective(&assigned.ways) * (1.0 - SAME) {
+            assigned.proof = Proof::Optimal;
+        }
+        self.assigned(assigned)
+    }
+}
+
+impl Tasks {
+    /// Best of the list schedules.
+    fn listed(&self, preference: &Preference, best: &mut Schedule<'_>) {
+        let mut value = best.value();
+        for order in self.orders() {
+            let mut other = Schedule::new(self);
+            other.list(&order, preference);
+            other.work += best.work;
+            best.work = other.work;
+            if other.value().is_less(value) {
+                value = other.value();
+                best.places.clone_from(&other.places);
+            }
+        }
+        best.compact();
+    }
+
+    fn found(&self, seconds: f64) -> Found<'_> {
+        let by_cost = self.by_price(|_, way| way.cost);
+        let mut schedule = Schedule::new(self);
+        self.listed(&by_cost, &mut schedule);
+        let mut relaxed = Relaxed::new(self);
+        let mut random = Random::new(1);
+        let work = (seconds * WORK) as u64;
+        let is_cheapest = |value: Value| value.is_feasible() && value.cost() <= self.cheapest_each() * (1.0 + SAME);
+        if is_cheapest(schedule.value()) {
+            schedule.improve(&[by_cost], relaxed.bound, work / 10, &mut random);
+            return Found { schedule, relaxed, proof: Some(Proof::Optimal), solver: "filter and sort" };
+        }
+        let estimate = |value: Value| if value.is_feasible() { value.cost() } else { 2.0 * self.cheapest_each() };
+        relaxed.raise(estimate(schedule.value()));
+        let by_price = relaxed.preference();
+        self.listed(&by_price, &mut schedule);
+        let preferences = [by_cost, by_price];
+        if work > 0 && schedule.complete() == Completeness::Complete {
+            let cost = schedule.value().cost();
+            if schedule.value().is_feasible() {
+                schedule.improve(&preferences, cost, work / 10, &mut random);
+            }
+            return Found { schedule, relaxed, proof: Some(Proof::Optimal), solver: "complete search" };
+        }
+        schedule.improve(&preferences, relaxed.bound, work, &mut random);
+        relaxed.raise(estimate(schedule.value()));
+        let value = schedule.value();
+        let is_proven = value.is_feasible() && value.cost() <= relaxed.bound * (1.0 + SAME);
+        Found { schedule, relaxed, proof: is_proven.then_some(Proof::Optimal), solver: "local search" }
+    }
+
+    /// Whether a short search finds a plan, and the plan.
+    pub(super) fn any(&self, seconds: f64) -> Option<Schedule<'_>> {
+        let found = self.found(seconds * SHARE);
+        found.schedule.value().is_feasible().then_some(found.schedule)
+    }
+}
