@@ -357,7 +357,7 @@ proptest! {
             uses: uses.iter().map(|amount| f64::from(*amount)).enumerate().collect(),
         };
         let ways = jobs.iter().map(|ways| ways.iter().map(way).collect()).collect();
-        let assignment = Assignment { jobs: ways, bounds, machines: Vec::new() };
+        let assignment = Assignment { jobs: ways, bounds, ..Assignment::default() };
         let counts: Vec<usize> = jobs.iter().map(Vec::len).collect();
         let used = |choice: &[usize], row: usize| -> u32 { jobs.iter().zip(choice).map(|(job, way)| job[*way].2[row]).sum() };
         let possible = every(counts).filter(|choice| (0..3).all(|row| used(choice, row) <= most[row]));

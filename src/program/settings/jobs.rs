@@ -44,7 +44,7 @@ use habitat_planning::plan::{Confidence, Quota};
 /// Maximum number of machines.
 const MOST_MACHINES: u32 = 200;
 /// Maximum of jobs times machines: the search compares all pairs.
-const MOST_PAIRS: usize = 50_000;
+const MOST_PAIRS: usize = 200_000;
 /// Maximum number of jobs in a file; planning them takes one or two minutes.
 const MOST_JOBS: usize = 1000;
 

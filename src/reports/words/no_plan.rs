@@ -123,8 +123,12 @@ fn of_jobs(reason: &NoPlan) -> String {
         }
         NoPlan::Overload { jobs, until_hours, limits, times } => {
             let due = until_hours.map(|until| format!(" due by {}", duration(until.get()))).unwrap_or_default();
-            let provide = if limits.len() == 1 { "provides" } else { "provide" };
-            let limits = limits.iter().map(Words::words).collect::<Vec<_>>().join(" and ");
+            let is_one = limits.len() == 1 && !matches!(limits[0], SharedLimit::DeadlineHours(_));
+            let provide = if is_one { "provides" } else { "provide" };
+            let limits = match limits[..] {
+                [SharedLimit::DeadlineHours(_)] => "all machines".to_owned(),
+                _ => limits.iter().map(Words::words).collect::<Vec<_>>().join(" and "),
+            };
             let then = if until_hours.is_some() { " until then" } else { "" };
             format!("no plan exists: {jobs} jobs{due} need at least {times:.2} times what {limits} {provide}{then}")
         }

@@ -107,24 +107,12 @@ impl Model {
             }
             return;
         }
-        let mut deadlines: Vec<f64> =
-            self.tasks.jobs.iter().map(|task| task.due).filter(|due| due.is_finite()).collect();
+        self.assignment.due = self.tasks.jobs.iter().map(|task| task.due).collect();
+        let mut deadlines: Vec<f64> = self.assignment.due.iter().copied().filter(|due| due.is_finite()).collect();
         deadlines.sort_by(f64::total_cmp);
         deadlines.dedup();
-        let machines = self.machines.len();
-        // One row per machine for each deadline.
-        for (limit, deadline) in deadlines.iter().enumerate() {
-            self.tasks.limits.push(SharedLimit::DeadlineHours(Hours::known(*deadline)));
-            self.assignment.bounds.extend((0..machines).map(|_| Bound { most: *deadline, limit }));
-        }
-        for task in &mut self.tasks.jobs {
-            let first = deadlines.partition_point(|deadline| *deadline < task.due);
-            for way in &mut task.ways {
-                let rows = (first..deadlines.len()).filter_map(|number| Some(number * machines + way.machine?));
-                way.uses = rows.map(|row| (row, way.hours)).collect();
-            }
-            self.assignment.jobs.push(std::mem::take(&mut task.ways));
-        }
+        self.tasks.limits = deadlines.into_iter().map(|due| SharedLimit::DeadlineHours(Hours::known(due))).collect();
+        self.assignment.jobs = self.tasks.jobs.iter_mut().map(|task| std::mem::take(&mut task.ways)).collect();
     }
 
     /// Drops ways that end too late even without other jobs, unless a job has no others.

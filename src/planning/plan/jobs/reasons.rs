@@ -60,12 +60,13 @@ pub(super) fn missing(model: &Model, missing: &Missing, jobs: &[Job], settings: 
     if !missing.proven {
         found.push(NoPlan::NotFound { why: SolveError::OutOfTime.to_string() });
     }
-    if model.has_program() || !model.machines.is_empty() {
+    if model.has_program() {
         found.extend(of_program(model, settings));
         return found;
     }
-    let raised = (0..model.tasks.limits.len()).take(TRIED).filter_map(|limit| model.tasks.raised(limit, settings));
-    let mut changes: Vec<NoPlan> = raised.collect();
+    // On machines, the limits are the deadlines of the late jobs.
+    let limits = if model.machines.is_empty() { model.tasks.limits.len().min(TRIED) } else { 0 };
+    let mut changes: Vec<NoPlan> = (0..limits).filter_map(|limit| model.tasks.raised(limit, settings)).collect();
     let later = |(job, hours): &(usize, f64)| {
         Some(NoPlan::JobLater { job: jobs[*job].name.clone(), more_hours: Hours::checked(*hours)? })
     };

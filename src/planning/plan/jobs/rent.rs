@@ -1,5 +1,6 @@
 //! Plans rented jobs: list schedules, the bound on their cost, and the search between the two.
 
+use super::super::SharedLimit;
 use super::super::assignment::Assigned;
 use super::super::problem::SAME;
 use super::super::solve::{Proof, Settings, SolveError};
@@ -14,8 +15,6 @@ use habitat_prediction::random::Random;
 const WORK: f64 = 2e7;
 /// Share of the work for one of several searches that only look for any plan.
 const SHARE: f64 = 0.04;
-/// Maximum number of ways of all jobs for the integer program.
-const MOST_WAYS: usize = 3000;
 
 /// No plan was found.
 #[derive(Debug)]
@@ -45,7 +44,7 @@ impl Model {
         let mut is_proven = found.proof == Some(Proof::Optimal);
         if !is_proven && self.has_program() {
             match self.assignment.best(settings) {
-                Ok(assigned) => return Ok(self.of_program(assigned, &found)),
+                Ok(assigned) => return Ok(self.of_program(assigned, &found, settings)),
                 Err(SolveError::Infeasible) => is_proven = true,
                 Err(_) => {}
             }
@@ -74,28 +73,42 @@ impl Model {
 
     /// Best plan on existing machines.
     pub(super) fn assign(&self, settings: Settings) -> Result<Answer, Missing> {
-        let missing = |error: SolveError| Missing {
-            proven: error == SolveError::Infeasible,
-            overload: None,
-            late: Vec::new(),
-            over_usd: 0.0,
+        let missing = |error: SolveError| {
+            let due = |limit: &SharedLimit, deadline: f64| limit.most() >= deadline;
+            let crowd = self.assignment.crowd();
+            let overload = crowd.and_then(|crowd| {
+                let limit = self.tasks.limits.iter().position(|limit| due(limit, crowd.deadline))?;
+                Some(Overload { limits: vec![limit], jobs: crowd.jobs, until: crowd.deadline, times: crowd.times })
+            });
+            let late = self.assignment.late(settings.seconds);
+            Missing { proven: error == SolveError::Infeasible || overload.is_some(), overload, late, over_usd: 0.0 }
         };
         self.assignment.best(settings).map(|found| self.assigned(found)).map_err(missing)
     }
 
     /// Whether the integer program is small enough to solve.
     pub(super) fn has_program(&self) -> bool {
-        !self.tasks.wait && self.assignment.jobs.iter().map(Vec::len).sum::<usize>() <= MOST_WAYS
+        !self.tasks.wait && self.assignment.has_program()
     }
 
-    /// Answer of the integer program, or the schedule if that is better.
-    fn of_program(&self, mut assigned: Assigned, found: &Found<'_>) -> Answer {
-        let value = found.schedule.value();
-        if value.is_feasible() && value.cost() <= self.assignment.objective(&assigned.ways) {
-            assigned.ways = found.schedule.places.iter().flatten().map(|place| place.way).collect();
+    /// Answer of the integer program with the ways of equal cost that end first, or the schedule if that is as good.
+    fn of_program(&self, mut assigned: Assigned, found: &Found<'_>, settings: Settings) -> Answer {
+        let cost = self.assignment.objective(&assigned.ways);
+        let mut schedule = found.schedule.clone();
+        if !schedule.value().is_feasible() || schedule.value().cost() > cost * (1.0 + SAME) {
+            schedule = schedule.without_jobs();
+            for (job, way) in assigned.ways.iter().enumerate() {
+                schedule.put(job, Place { way: *way, start: self.tasks.jobs[job].earliest });
+            }
+            let by_cost = self.tasks.by_price(|_, way| way.cost);
+            schedule.improve(&[by_cost], cost, (settings.seconds * WORK / 10.0) as u64, &mut Random::new(1));
         }
-        assigned.bound = assigned.bound.max(found.relaxed.bound).min(self.assignment.objective(&assigned.ways));
-        if assigned.bound >= self.assignment.objective(&assigned.ways) * (1.0 - SAME) {
+        if schedule.value().is_feasible() && schedule.value().cost() <= cost * (1.0 + SAME) {
+            assigned.ways = schedule.places.iter().flatten().map(|place| place.way).collect();
+        }
+        let cost = self.assignment.objective(&assigned.ways);
+        assigned.bound = assigned.bound.max(found.relaxed.bound).min(cost);
+        if assigned.bound >= cost * (1.0 - SAME) {
             assigned.proof = Proof::Optimal;
         }
         self.assigned(assigned)
