@@ -12,9 +12,9 @@ use super::{Answer, Chosen};
 use habitat_prediction::random::Random;
 
 /// Steps of timelines to look at per second of the time limit.
-const WORK: f64 = 2e7;
+const WORK: f64 = 1e8;
 /// Share of the work for one of several searches that only look for any plan.
-const SHARE: f64 = 0.04;
+const SHARE: f64 = 0.02;
 
 /// No plan was found.
 #[derive(Debug)]

@@ -128,6 +128,11 @@ impl Value {
         self.0.into_iter().zip(other.0).find(differs).is_some_and(|(a, b)| a < b)
     }
 
+    /// Whether it only costs up to this much more.
+    pub(super) fn is_near(self, other: Self, more: f64) -> bool {
+        self.0[0] <= other.0[0] && self.0[1] <= other.0[1] && self.cost() <= other.cost() + more
+    }
+
     /// Adds a job to the sums.
     pub(super) fn add(&mut self, task: &Task, place: Option<Place>) {
         let Some(Place { way, start }) = place else {

@@ -15,9 +15,12 @@ const MOST_OUT: usize = 10;
 /// Maximum number of jobs to place by complete search, and of places to try for them.
 const MOST_TRIED: usize = 4;
 const TRIES: u64 = 300;
-/// Attempts without an improvement after which a search ends, and more for each job.
-const PATIENCE: usize = 2000;
-const PATIENCE_EACH: usize = 40;
+/// Attempts to improve a schedule, and more for each job; those that only try to end earlier count this many times.
+const ATTEMPTS: usize = 40_000;
+const ATTEMPTS_EACH: usize = 200;
+const SHORTER: usize = 20;
+/// Extra cost that is usually accepted at first, as a share of the cost of a job.
+const WARMTH: f64 = 0.03;
 /// Maximum number of jobs for a complete search, and the places to try.
 const MOST_COMPLETE: usize = 9;
 const COMPLETE: u64 = 300_000;
@@ -44,21 +47,26 @@ struct Complete {
 }
 
 impl Schedule<'_> {
-    /// Improves the schedule until the work is done, or nothing has improved for long. With `least`, a lower bound on
-    /// the cost, it then only tries to end earlier.
+    /// Improves the schedule for a number of attempts, or until the work is done. A worse schedule is accepted with a
+    /// probability that falls over time (simulated annealing; Kirkpatrick, Gelatt and Vecchi 1983). Once the cost is at
+    /// `least`, a lower bound, it only tries to end earlier, for fewer attempts.
     pub(super) fn improve(&mut self, preferences: &[Preference], least: f64, work: u64, random: &mut Random) {
         let jobs = self.tasks.jobs.len();
-        if jobs < 2 {
+        if jobs < 2 || work == 0 {
             return;
         }
-        let until = self.work + work;
-        let patience = PATIENCE + PATIENCE_EACH * jobs;
+        let (begun, attempts) = (self.work, ATTEMPTS + ATTEMPTS_EACH * jobs);
         let mut value = self.value();
-        let (mut since, mut gains) = (0, 0);
-        let mut before = value;
-        while self.work < until && since < patience {
+        let (mut best, mut best_value) = (self.places.clone(), value);
+        let mut attempt = 0;
+        loop {
+            let done = ((self.work - begun) as f64 / work as f64).max(attempt as f64 / attempts as f64);
+            let is_cheapest = best_value.is_feasible() && best_value.cost() <= least * (1.0 + 1e-9);
+            if done >= 1.0 {
+                break;
+            }
+            attempt += if is_cheapest { SHORTER } else { 1 };
             self.work += jobs as u64;
-            let is_cheapest = value.is_feasible() && value.cost() <= least * (1.0 + 1e-9);
             let out = self.out(is_cheapest, random);
             let old: Vec<(usize, Option<Place>)> = out.iter().map(|job| (*job, self.take(*job))).collect();
             let preference = &preferences[random.below(preferences.len())];
@@ -68,26 +76,23 @@ impl Schedule<'_> {
                 self.list(&out, preference);
             }
             let now = self.value();
-            since += 1;
-            if value.is_less(now) {
+            let warmth = if is_cheapest { 0.0 } else { WARMTH * (1.0 - done) * value.cost() / jobs as f64 };
+            if value.is_less(now) && !now.is_near(value, -warmth * random.unit().max(f64::MIN_POSITIVE).ln()) {
                 for (job, place) in old {
                     self.take(job);
                     if let Some(place) = place {
                         self.put(job, place);
                     }
                 }
-            } else {
-                if now.is_less(before) {
-                    (since, gains) = (0, gains + 1);
-                    // Takes as long as placing all jobs.
-                    if gains % (1 + jobs / 8) == 0 {
-                        self.compact();
-                    }
-                    before = self.value();
-                }
-                value = self.value();
+                continue;
+            }
+            value = now;
+            if now.is_less(best_value) {
+                best_value = now;
+                best.clone_from(&self.places);
             }
         }
+        self.places = best;
         self.compact();
     }
 
