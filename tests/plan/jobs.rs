@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use crate::build::{goal, hours, measured, offer, predicted, predictions, told, usd};
 use crate::properties::config;
 
-const NOTHING: Shared = Shared {
+pub(crate) const NOTHING: Shared = Shared {
     deadline: None,
     budget: None,
     max_price: None,
@@ -26,7 +26,7 @@ const NOTHING: Shared = Shared {
 };
 
 /// A job that takes so many hours on each of the GPUs `gpu-0`, `gpu-1`, …; infinite = cannot run.
-fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
+pub(crate) fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
     let can = hours_on.iter().enumerate().filter(|(_, hours)| hours.is_finite());
     let all = can.map(|(gpu, hours)| measured(&format!("gpu-{gpu}"), 100.0 / hours));
     let goal = Goal { deadline: deadline.map(hours), ..goal(100.0, 1) };
@@ -34,7 +34,7 @@ fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
 }
 
 /// Machines of the GPUs `gpu-0`, `gpu-1`, …, so many of each.
-fn machines(counts: &[u32]) -> Vec<Machine> {
+pub(crate) fn machines(counts: &[u32]) -> Vec<Machine> {
     let of_gpu = |(gpu, count): (usize, &u32)| Machine {
         name: format!("box-{gpu}"),
         gpu: GpuSlug::new(format!("gpu-{gpu}")).unwrap(),
@@ -108,7 +108,7 @@ fn two_clouds() -> (Vec<Job>, PriceBook) {
     (jobs, PriceBook::new([of("near", 1.0), of("far", 3.0)]))
 }
 
-fn quota(provider: &str, gpus: u32) -> Quota {
+pub(crate) fn quota(provider: &str, gpus: u32) -> Quota {
     Quota { provider: provider.to_owned(), region: None, gpu: None, tier: None, gpus, from: None, until: None }
 }
 
@@ -313,7 +313,7 @@ fn the_check_refuses_what_does_not_add_up() {
 }
 
 /// Every choice of a way for each job.
-fn every(ways: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
+pub(crate) fn every(ways: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
     let all: usize = ways.iter().product();
 
     (0..all).map(move |mut number| {
