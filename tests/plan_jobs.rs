@@ -272,3 +272,16 @@ fn marketplace_hosts_have_to_be_accepted() {
     let problem = folder.error(&["plan-jobs", "runs/jobs.toml", "--accept", "spot"]);
     assert!(problem.contains("--accept: does not apply to [[machine]]"), "{problem}");
 }
+
+/// Two copies, then one job after both, which arrives later than they end.
+#[test]
+fn copies_run_before_the_job_that_waits_for_them() {
+    let copies = JOB.replace("\"a\"", "\"pretrain\"") + "count = 2\n";
+    let tune = JOB.replace("\"a\"", "\"tune\"") + "after = [\"pretrain\"]\narrives = \"3h\"\n";
+    let plan = planned(&format!("{tune}{copies}{MACHINE}"));
+    let start = |job: usize| plan["jobs"][job]["start_hours"]["mid"].as_f64().unwrap();
+    assert!((start(0) - 3.0).abs() < 1e-6 && (start(1) - start(2)).abs() > 0.9, "{plan}");
+    assert_eq!(plan["jobs"][0]["after"], serde_json::json!(["pretrain 1", "pretrain 2"]));
+    let late = refused(&format!("{JOB}arrives = \"30h\"\ndeadline = \"24h\"\n{MACHINE}"));
+    assert!(late.contains("line 1: job \"a\": arrives: 30 h is not before its deadline, 24 h"), "{late}");
+}

@@ -149,7 +149,13 @@ fn synthetic_jobs(count: usize) -> (Vec<Job>, PriceBook) {
             *prediction = predicted(prediction.gpu.slug.as_str(), 3.6e9 / time, 0.2);
         });
         let samples = 700.0 * (5.0 + 15.0 * numbers.next());
-        Job { name: format!("job {job}"), predictions: own.into(), goal: goal(samples, 1), earliest: hours(0.0) }
+        Job {
+            name: format!("job {job}"),
+            predictions: own.into(),
+            goal: goal(samples, 1),
+            earliest: hours(0.0),
+            after: Vec::new(),
+        }
     });
     (jobs.collect(), prices)
 }

@@ -30,7 +30,13 @@ pub(crate) fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
     let can = hours_on.iter().enumerate().filter(|(_, hours)| hours.is_finite());
     let all = can.map(|(gpu, hours)| measured(&format!("gpu-{gpu}"), 100.0 / hours));
     let goal = Goal { deadline: deadline.map(hours), ..goal(100.0, 1) };
-    Job { name: format!("job {name}"), predictions: predictions(all).into(), goal, earliest: Hours::ZERO }
+    Job {
+        name: format!("job {name}"),
+        predictions: predictions(all).into(),
+        goal,
+        earliest: Hours::ZERO,
+        after: Vec::new(),
+    }
 }
 
 /// Machines of the GPUs `gpu-0`, `gpu-1`, …, so many of each.
@@ -262,7 +268,8 @@ fn what_is_there_once_is_used_once() {
 fn the_hours_that_count_are_those_of_the_confidence() {
     let slow = |confidence| {
         let predictions = predictions([predicted("gpu-0", 10.0, 0.5)]).into();
-        let jobs = [Job { name: "a".into(), predictions, goal: goal(100.0, 1), earliest: Hours::ZERO }];
+        let jobs =
+            [Job { name: "a".into(), predictions, goal: goal(100.0, 1), earliest: Hours::ZERO, after: Vec::new() }];
         let shared = Shared { deadline: Some(hours(12.0)), confidence, ..NOTHING };
         on_machines(&jobs, &[1], &shared).status
     };

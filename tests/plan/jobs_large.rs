@@ -13,8 +13,8 @@ use crate::build::{hours, offer, told, usd};
 use crate::jobs::{NOTHING, every, job, machines, quota};
 use crate::properties::config;
 
-/// Hours on each of two clouds, earliest start and deadline, all in whole hours.
-type Small = ([u32; 2], u32, u32);
+/// Hours on each of two clouds, earliest start, deadline, all in whole hours, and a job that it waits for.
+type Small = ([u32; 2], u32, u32, Option<usize>);
 
 const CLOUDS: [&str; 2] = ["near", "far"];
 /// No schedule of the small files lasts longer.
@@ -34,8 +34,9 @@ fn rented(jobs: &[Job], prices: &PriceBook, shared: &Shared) -> JobsPlan {
 }
 
 fn of_small(jobs: &[Small]) -> Vec<Job> {
-    let of_job = |(number, (on, earliest, due)): (usize, &Small)| Job {
+    let of_job = |(number, (on, earliest, due, after)): (usize, &Small)| Job {
         earliest: hours(f64::from(*earliest)),
+        after: after.iter().copied().collect(),
         ..job(number, &on.map(f64::from), Some(f64::from(*due)))
     };
     jobs.iter().enumerate().map(of_job).collect()
@@ -60,9 +61,13 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
 /// `None` if one is late.
 fn placed(jobs: &[Small], order: &[usize], on: &[usize], prices: [u32; 2], gpus: [u32; 2], cap: u32) -> Option<u32> {
     let mut used = vec![[0u32; 2]; LONGEST];
+    let mut ends = vec![None; jobs.len()];
     let mut cost = 0;
     for &job in order {
-        let (length, earliest, due) = jobs[job];
+        let (length, mut earliest, due, after) = jobs[job];
+        if let Some(after) = after {
+            earliest = earliest.max(ends[after]?);
+        }
         let cloud = on[job];
         let length = length[cloud] as usize;
         let has_room = |hour: usize| {
@@ -74,14 +79,21 @@ fn placed(jobs: &[Small], order: &[usize], on: &[usize], prices: [u32; 2], gpus:
             return None;
         }
         used[start..start + length].iter_mut().for_each(|hour| hour[cloud] += 1);
+        ends[job] = Some((start + length) as u32);
         cost += prices[cloud] * length as u32;
     }
     Some(cost)
 }
 
 fn small() -> impl Strategy<Value = (Vec<Small>, [u32; 2], [u32; 2], u32)> {
-    let job = ([1..5u32, 1..5u32], 0..3u32, 5..14u32);
-    (prop::collection::vec(job, 4..=5), [1..6u32, 1..6u32], [1..3u32, 1..3u32], 4..12u32)
+    let job = ([1..5u32, 1..5u32], 0..3u32, 5..14u32, prop::option::weighted(0.3, 0..4usize));
+    let jobs = prop::collection::vec(job, 4..=5).prop_map(|mut jobs| {
+        for (number, job) in jobs.iter_mut().enumerate() {
+            job.3 = job.3.filter(|after| *after < number);
+        }
+        jobs
+    });
+    (jobs, [1..6u32, 1..6u32], [1..3u32, 1..3u32], 4..12u32)
 }
 
 /// Compares plans with brute force in so many cases.
@@ -129,7 +141,7 @@ fn listed(jobs: &[Small], order: &[usize], prices: [u32; 2], gpus: [u32; 2]) -> 
     let mut used = vec![[0u32; 2]; 1000];
     let mut cost = 0;
     for &job in order {
-        let (lengths, earliest, due) = jobs[job];
+        let (lengths, earliest, due, _) = jobs[job];
         let start = |cloud: usize| {
             let length = lengths[cloud] as usize;
             let mut starts = earliest as usize..(due as usize + 1).saturating_sub(length);
@@ -153,7 +165,7 @@ proptest! {
         prices in [1..6u32, 1..6u32],
         gpus in [2..8u32, 2..8u32],
     ) {
-        let jobs: Vec<Small> = jobs.into_iter().map(|(on, earliest, more)| (on, earliest, earliest + more)).collect();
+        let jobs: Vec<Small> = jobs.into_iter().map(|(on, earliest, more)| (on, earliest, earliest + more, None)).collect();
         let mut by_deadline: Vec<usize> = (0..jobs.len()).collect();
         by_deadline.sort_by_key(|job| jobs[*job].2);
         let mut longest = by_deadline.clone();
@@ -202,7 +214,7 @@ proptest! {
 
 #[test]
 fn the_same_file_has_the_same_plan() {
-    let jobs: Vec<Small> = (0..40).map(|n| ([1 + n % 5, 1 + n % 7], n % 3, 20 + n % 11)).collect();
+    let jobs: Vec<Small> = (0..40).map(|n| ([1 + n % 5, 1 + n % 7], n % 3, 20 + n % 11, None)).collect();
     let shared =
         Shared { quotas: vec![quota("near", 3)], wait: true, max_price: UsdPerHour::new(12.0).ok(), ..NOTHING };
     let plans = [0, 1].map(|_| rented(&of_small(&jobs), &book(&[1.0, 3.0]), &shared));
@@ -266,4 +278,25 @@ fn each_offer_counts_once() {
     let plan = rented(&jobs, &book(&[1.0, 1.0]), &NOTHING);
     assert_eq!(plan.solver.offers, 2);
     assert_eq!(plan.jobs[0].earliest, Hours::ZERO);
+}
+
+/// Training, then two evaluations; a job that arrives later takes the free machine.
+#[test]
+fn jobs_on_machines_start_after_others_and_not_before_they_arrive() {
+    let mut jobs: Vec<Job> = [5.0, 2.0, 2.0, 3.0].iter().enumerate().map(|(n, h)| job(n, &[*h], None)).collect();
+    jobs[1].after = vec![0];
+    jobs[2].after = vec![0, 1];
+    jobs[3].earliest = hours(1.0);
+    let plan = plan_jobs(&jobs, Supply::Machines(&machines(&[2])), &NOTHING, Settings::default()).unwrap();
+    let starts: Vec<f64> = plan.jobs.iter().map(|job| job.start.mid.get()).collect();
+    assert_eq!((starts, plan.status), (vec![0.0, 5.0, 7.0, 1.0], PlanStatus::Optimal));
+    assert_eq!(check(&plan), Ok(()));
+    let mut early = plan;
+    early.jobs[1].after.push(3);
+    early.jobs[3].end = early.jobs[2].end;
+    assert!(check(&early).is_err());
+    // A job that cannot end in time after those that it waits for.
+    jobs[2].goal.deadline = Some(hours(8.0));
+    let plan = plan_jobs(&jobs, Supply::Machines(&machines(&[2])), &NOTHING, Settings::default()).unwrap();
+    assert_eq!(told(&plan.reasons), ["job \"job 2\" alone: its earliest start, 7 h, is too late for its deadline"]);
 }

@@ -24,6 +24,7 @@ use crate::pricing::{OWN_PLACE, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::finding::distinct;
 use habitat_prediction::{Finding, Predictions};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use check::check;
@@ -40,6 +41,8 @@ pub struct Job {
     pub goal: Goal,
     /// Earliest start in hours from the start of the plan; only if jobs may wait.
     pub earliest: Hours,
+    /// Places of the jobs that have to end before it starts; only if jobs may wait, and without cycles.
+    pub after: Vec<usize>,
 }
 
 /// Machines that run the jobs.
@@ -129,6 +132,8 @@ pub struct PlannedJob {
     pub part: Part,
     /// Earliest start, hours from the start of the plan.
     pub earliest: Hours,
+    /// Places of the jobs that end before it starts.
+    pub after: Vec<usize>,
     /// Start, hours from the start of the plan.
     pub start: Range<Hours>,
     /// End, hours from the start of the plan.
@@ -201,7 +206,8 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
         prepared.push(of_job);
     }
     (plan.solver.offers, plan.solver.configurations) = (model.offers(), model.tasks.ways());
-    if aim == Aim::Cost && plan.reasons.is_empty() {
+    model.tasks.link(jobs.iter().map(|job| job.after.clone()));
+    if plan.reasons.is_empty() {
         plan.reasons = reasons::too_late(jobs, &model.tasks);
     }
     if !plan.reasons.is_empty() || jobs.is_empty() {
@@ -309,6 +315,7 @@ fn fill(
             name: job.name.clone(),
             machine: chosen.machine.map(|machine| model.machines[machine].clone()),
             earliest: job.earliest,
+            after: job.after.clone(),
             start,
             end: start + part.hours,
             part,
@@ -318,8 +325,8 @@ fn fill(
         });
         warnings.push(alone.warnings);
     }
-    for machine in &model.machines {
-        in_turn(&mut plan.jobs, machine);
+    if !model.machines.is_empty() {
+        in_turn(&mut plan.jobs);
     }
     plan.warnings =
         distinct(warnings.iter().map(Vec::as_slice)).into_iter().map(|(warning, _)| warning.clone()).collect();
@@ -342,16 +349,26 @@ fn fill(
     Ok(())
 }
 
-/// Orders the jobs on a machine: earliest deadline first, then shortest.
-fn in_turn(jobs: &mut [PlannedJob], machine: &str) {
-    let mut of_machine: Vec<&mut PlannedJob> =
-        jobs.iter_mut().filter(|job| job.machine.as_deref() == Some(machine)).collect();
+/// Lets jobs on machines follow one another by their planned starts; those without follow by deadline, then shortest
+/// first.
+fn in_turn(jobs: &mut [PlannedJob]) {
     let due = |job: &PlannedJob| job.deadline.map_or(f64::INFINITY, Hours::get);
-    of_machine.sort_by(|a, b| due(a).total_cmp(&due(b)).then(a.part.hours.mid.total_cmp(&b.part.hours.mid)));
-    let mut start = Range::default();
-    for job in of_machine {
-        job.start = start;
-        job.end = start + job.part.hours;
-        start = job.end;
+    let key = |job: &PlannedJob| [job.start.mid.get(), due(job), job.part.hours.mid.get()];
+    let mut order: Vec<([f64; 3], usize)> = jobs.iter().map(key).zip(0..).collect();
+    order.sort_by(|(a, _), (b, _)| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])).then(a[2].total_cmp(&b[2])));
+    let mut ends: HashMap<Option<String>, Range<Hours>> = HashMap::new();
+    for (_, number) in order {
+        let machine = jobs[number].machine.clone();
+        let start = after(jobs, &jobs[number], ends.get(&machine));
+        let job = &mut jobs[number];
+        (job.start, job.end) = (start, start + job.part.hours);
+        ends.insert(machine, job.end);
     }
+}
+
+/// Start of a job once it is there, the jobs that it waits for have ended, and its machine is free.
+fn after(jobs: &[PlannedJob], job: &PlannedJob, free: Option<&Range<Hours>>) -> Range<Hours> {
+    let ends = job.after.iter().filter_map(|other| jobs.get(*other)).map(|other| &other.end).chain(free);
+    let there = Range { low: job.earliest, mid: job.earliest, high: job.earliest };
+    ends.fold(there, |a, b| Range { low: a.low.max(b.low), mid: a.mid.max(b.mid), high: a.high.max(b.high) })
 }

@@ -14,6 +14,7 @@ use crate::settings::jobs::{JobTable, JobsFile, MachineTable, StepTable};
 use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths};
 use habitat_base::text;
+use habitat_base::units::Hours;
 use habitat_planning::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, book, plan_jobs};
 use habitat_planning::plan::solve::Settings;
 use habitat_planning::plan::{Accept, Goal, PlanStatus};
@@ -134,7 +135,8 @@ impl Jobs {
             steps.push((job.step.clone(), Arc::clone(&predictions)));
             predictions
         };
-        Ok(Job { name: job.name.clone(), predictions, goal, earliest: job.time.not_before_hours })
+        let earliest = arrival(job, goal.deadline, deadline).at(&place)?;
+        Ok(Job { name: job.name.clone(), predictions, goal, earliest, after: job.after.clone() })
     }
 
     /// The input for a job's step.
@@ -182,6 +184,25 @@ impl Jobs {
         let file = JobsFile::parse(&store::read_text(&self.file, Limit::PLAN)?).at(&path)?;
         let job = file.jobs.first().ok_or_else(|| CliError::Refused("contains no jobs".to_owned())).at(&path)?;
         Ok((self.input(job), job.wish.clone()))
+    }
+}
+
+/// Earliest start of a job, which has to be before its deadlines.
+fn arrival(job: &JobTable, own: Option<Hours>, shared: Option<Hours>) -> Result<Hours, CliError> {
+    let arrives = job.time.arrives.as_ref().map(|arrives| arrives.hours(&goal::now())).transpose();
+    let arrives = arrives.map_err(|why| CliError::Refused(format!("arrives: {why}; omit it if the job is there")))?;
+    let earliest = arrives.unwrap_or(job.time.not_before_hours);
+    let due = [own, shared].into_iter().flatten().min_by(Hours::total_cmp);
+    match due.filter(|due| earliest.get() > 0.0 && earliest.get() >= due.get()) {
+        Some(due) => {
+            let key = if arrives.is_some() { "arrives" } else { "not_before_hours" };
+            let (earliest, due) = (habitat_reports::format::hours(earliest), habitat_reports::format::hours(due));
+            let problem = format!(
+                "{key}: {earliest} is not before its deadline, {due}; set an earlier start or a later deadline"
+            );
+            Err(CliError::Refused(problem))
+        }
+        None => Ok(earliest),
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Model {
     pub(super) configurations: Vec<Vec<usize>>,
     /// Names of the existing machines.
     pub(super) machines: Vec<String>,
+    /// Jobs on machines as tasks without costs, if their order matters beyond their deadlines.
+    pub(super) ordered: Option<Tasks>,
     /// Names of their kinds.
     kinds: Vec<String>,
     /// Index of the limit of each single machine.
@@ -93,7 +95,7 @@ impl Model {
         }
         self.configurations.push(configurations);
         let due = prepared.goal.deadline.map_or(f64::INFINITY, Hours::get);
-        self.tasks.jobs.push(Task { ways, earliest: job.earliest.get(), due });
+        self.tasks.jobs.push(Task { ways, earliest: job.earliest.get(), due, urgent: due, ..Task::default() });
     }
 
     /// Completes the model once all jobs are added.
@@ -111,8 +113,23 @@ impl Model {
         let mut deadlines: Vec<f64> = self.assignment.due.iter().copied().filter(|due| due.is_finite()).collect();
         deadlines.sort_by(f64::total_cmp);
         deadlines.dedup();
+        if self.tasks.jobs.iter().any(|task| task.earliest > 0.0 || !task.after.is_empty()) {
+            self.order();
+        }
         self.tasks.limits = deadlines.into_iter().map(|due| SharedLimit::DeadlineHours(Hours::known(due))).collect();
         self.assignment.jobs = self.tasks.jobs.iter_mut().map(|task| std::mem::take(&mut task.ways)).collect();
+    }
+
+    /// Prepares jobs that follow one another on machines in another order than by deadline: each machine is a limit.
+    fn order(&mut self) {
+        let machine = |name: &String| SharedLimit::OneMachine(OfferId::new("", "", name, Tier::Owned));
+        let mut ordered = self.tasks.clone();
+        (ordered.wait, ordered.most) = (true, vec![1.0; self.machines.len()]);
+        ordered.limits = self.machines.iter().map(machine).collect();
+        for way in ordered.jobs.iter_mut().flat_map(|task| &mut task.ways) {
+            (way.cost, way.uses) = (0.0, way.machine.map(|machine| (machine, 1.0)).into_iter().collect());
+        }
+        self.ordered = Some(ordered);
     }
 
     /// Drops ways that end too late even without other jobs, unless a job has no others.
@@ -121,7 +138,7 @@ impl Model {
         let mut is_due = |job: usize, way: usize| {
             let task = &empty.tasks.jobs[job];
             let hours = task.ways[way].hours;
-            task.is_due(empty.start(job, way) + hours)
+            task.is_due(empty.possible_start(job, way) + hours)
         };
         let due = self.tasks.jobs.iter().enumerate();
         let due: Vec<Vec<bool>> =

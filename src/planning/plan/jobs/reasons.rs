@@ -31,7 +31,7 @@ pub(super) fn too_late(jobs: &[Job], tasks: &Tasks) -> Vec<NoPlan> {
     let mut empty = Schedule::new(tasks);
     let of_job = |(number, job): (usize, &Job)| {
         let task = &tasks.jobs[number];
-        let starts: Vec<f64> = (0..task.ways.len()).map(|way| empty.start(number, way)).collect();
+        let starts: Vec<f64> = (0..task.ways.len()).map(|way| empty.possible_start(number, way)).collect();
         let is_due = |(start, way): (&f64, &super::super::assignment::Way)| task.is_due(start + way.hours);
         if starts.iter().zip(&task.ways).any(is_due) {
             return None;

@@ -83,7 +83,35 @@ impl Model {
             let late = self.assignment.late(settings.seconds);
             Missing { proven: error == SolveError::Infeasible || overload.is_some(), overload, late, over_usd: 0.0 }
         };
+        if let Some(tasks) = &self.ordered {
+            return self.ordered(tasks, settings).ok_or_else(|| missing(SolveError::OutOfTime));
+        }
         self.assignment.best(settings).map(|found| self.assigned(found)).map_err(missing)
+    }
+
+    /// Best order of jobs on machines found, with the makespan as the objective.
+    fn ordered(&self, tasks: &Tasks, settings: Settings) -> Option<Answer> {
+        let any = tasks.by_price(|_, _| 0.0);
+        let mut schedule = Schedule::new(tasks);
+        tasks.listed(&any, &mut schedule);
+        schedule.improve(&[any], 0.0, (settings.seconds * WORK) as u64, &mut Random::new(1));
+        let (value, places) = (schedule.value(), schedule.places.clone());
+        let places: Vec<Place> = places.into_iter().flatten().collect();
+        if !value.is_feasible() {
+            return None;
+        }
+        let chosen = |(job, place): (usize, &Place)| Chosen {
+            configuration: self.configurations[job][place.way],
+            start: place.start,
+            machine: self.assignment.jobs[job][place.way].machine,
+        };
+        let last = value.last();
+        let alone = tasks.jobs.iter().map(|task| task.earliest + task.fastest()).fold(0.0, f64::max);
+        let ways: Vec<usize> = places.iter().map(|place| place.way).collect();
+        let bound = self.assignment.relaxed_bound(&ways).max(alone).min(last);
+        let proof = if last <= bound * (1.0 + SAME) { Proof::Optimal } else { Proof::Gap };
+        let jobs = places.iter().enumerate().map(chosen).collect();
+        Some(Answer { jobs, objective: last, proof, bound, solver: "local search", notes: Vec::new() })
     }
 
     /// Whether the integer program is small enough to solve.

@@ -33,6 +33,11 @@ pub(super) struct Task {
     pub(super) earliest: f64,
     /// Deadline in hours; infinite without one.
     pub(super) due: f64,
+    /// Jobs that have to end before it starts, and those that wait for it.
+    pub(super) after: Vec<usize>,
+    pub(super) before: Vec<usize>,
+    /// Latest end with which the jobs that wait for it can still meet their deadlines.
+    pub(super) urgent: f64,
 }
 
 impl Task {
@@ -69,6 +74,38 @@ impl Tasks {
         self.jobs.iter().map(Task::cheapest).sum()
     }
 
+    /// Sets the jobs that each job waits for, and what follows for the earliest starts.
+    pub(super) fn link(&mut self, after: impl Iterator<Item = Vec<usize>>) {
+        for (job, after) in after.enumerate() {
+            for other in &after {
+                self.jobs[*other].before.push(job);
+            }
+            self.jobs[job].after = after;
+            self.jobs[job].urgent = self.jobs[job].due;
+        }
+        // Each job after all those that it waits for.
+        let mut order: Vec<usize> = (0..self.jobs.len()).filter(|job| self.jobs[*job].after.is_empty()).collect();
+        let mut open: Vec<usize> = self.jobs.iter().map(|task| task.after.len()).collect();
+        let mut next = 0;
+        while let Some(job) = order.get(next).copied() {
+            next += 1;
+            let end = self.jobs[job].earliest + self.jobs[job].fastest();
+            for other in self.jobs[job].before.clone() {
+                self.jobs[other].earliest = self.jobs[other].earliest.max(end);
+                open[other] -= 1;
+                if open[other] == 0 {
+                    order.push(other);
+                }
+            }
+        }
+        for job in order.into_iter().rev() {
+            let latest = self.jobs[job].urgent - self.jobs[job].fastest();
+            for other in self.jobs[job].after.clone() {
+                self.jobs[other].urgent = self.jobs[other].urgent.min(latest);
+            }
+        }
+    }
+
     pub(super) fn budget(&self) -> Option<f64> {
         let budget = self.limits.iter().position(|limit| matches!(limit, SharedLimit::BudgetUsd(_)))?;
         Some(self.most[budget])
@@ -82,7 +119,7 @@ impl Tasks {
             order.sort_by(|a, b| keys[*a].total_cmp(&keys[*b]));
             order
         };
-        [by(&|job| job.due), by(&|job| -job.fastest()), by(&|job| -job.regret())]
+        [by(&|job| job.urgent), by(&|job| -job.fastest()), by(&|job| -job.regret())]
     }
 
     /// Ways of each job in the order of their prices.
@@ -120,6 +157,11 @@ impl Value {
 
     pub(super) const fn cost(self) -> f64 {
         self.0[2]
+    }
+
+    /// End of the last job.
+    pub(super) const fn last(self) -> f64 {
+        self.0[3]
     }
 
     /// Lexicographic comparison that ignores rounding errors.
@@ -179,8 +221,19 @@ impl<'a> Schedule<'a> {
 
     /// List schedule of the jobs in an order, each with its way of lowest price.
     pub(super) fn list(&mut self, order: &[usize], preference: &Preference) {
-        for job in order {
-            self.insert(*job, &preference[*job]);
+        let mut left = order.to_vec();
+        loop {
+            let before = left.len();
+            left.retain(|job| {
+                let is_ready = self.tasks.jobs[*job].after.iter().all(|other| self.places[*other].is_some());
+                if is_ready {
+                    self.insert(*job, &preference[*job]);
+                }
+                !is_ready
+            });
+            if left.len() == before {
+                return;
+            }
         }
     }
 
@@ -197,12 +250,26 @@ impl<'a> Schedule<'a> {
         self.places[job].map_or(f64::INFINITY, |place| place.start + self.tasks.jobs[job].ways[place.way].hours)
     }
 
-    /// First possible start of a job; infinite if there is none.
+    /// First possible start of a job after those that it waits for; infinite if there is none.
     pub(super) fn start(&mut self, job: usize, way: usize) -> f64 {
         let task = &self.tasks.jobs[job];
+        if task.after.iter().any(|other| self.places[*other].is_none()) {
+            return f64::INFINITY;
+        }
+        let start = self.possible_start(job, way);
+        let starts = task.before.iter().filter_map(|other| Some(self.places[*other]?.start));
+        let latest = starts.fold(f64::INFINITY, f64::min);
+        let end = start + task.ways[way].hours;
+        if end <= latest + rounding(latest) { start } else { f64::INFINITY }
+    }
+
+    /// First start of a job that the limits and the jobs with a place allow; infinite if there is none.
+    pub(super) fn possible_start(&mut self, job: usize, way: usize) -> f64 {
+        let task = &self.tasks.jobs[job];
+        let ends = task.after.iter().map(|other| self.end(*other)).filter(|end| end.is_finite());
+        let mut start = ends.fold(task.earliest, f64::max);
         let way = &task.ways[way];
         let latest = if self.tasks.wait { f64::INFINITY } else { task.earliest };
-        let mut start = task.earliest;
         loop {
             let before = start;
             for (limit, amount) in &way.uses {
@@ -279,7 +346,7 @@ impl<'a> Schedule<'a> {
         order.sort_by(|a, b| a.0.total_cmp(&b.0));
         *self = self.without_jobs();
         for (before, job, place) in order {
-            let start = self.start(job, place.way).min(before);
+            let start = self.possible_start(job, place.way).min(before);
             self.put(job, Place { start, ..place });
         }
     }

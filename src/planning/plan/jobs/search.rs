@@ -215,6 +215,10 @@ impl Schedule<'_> {
         // Without waiting, all start together, so that their order does not matter.
         let next = if self.tasks.wait { left.len() } else { 1 };
         for place_of in 0..next {
+            let is_ready = self.tasks.jobs[left[place_of]].after.iter().all(|other| self.places[*other].is_some());
+            if !is_ready {
+                continue;
+            }
             let job = left.remove(place_of);
             let task = &self.tasks.jobs[job];
             let others = least.0[2] - costs[place_of];
@@ -254,7 +258,7 @@ impl Schedule<'_> {
         let mut costs = Vec::with_capacity(left.len());
         for job in left {
             let task = &self.tasks.jobs[*job];
-            let is_possible = |way: &usize| task.is_due(self.start(*job, *way) + task.ways[*way].hours);
+            let is_possible = |way: &usize| task.is_due(self.possible_start(*job, *way) + task.ways[*way].hours);
             let way = if complete.cost { (0..task.ways.len()).find(is_possible)? } else { 0 };
             let soonest = task.earliest + task.fastest();
             sums.0[3] = sums.0[3].max(soonest);
