@@ -84,6 +84,9 @@ pub struct JobJson<'a> {
     pub start_hours: Range<f64>,
     /// End, in hours from the start of the first job.
     pub end_hours: Range<f64>,
+    /// Weight of its end among plans of equal cost or makespan; absent if 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<f64>,
     /// Jobs that end before it starts; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<&'a str>,
@@ -128,6 +131,7 @@ fn job<'a>(plan: &'a JobsPlan, job: &'a PlannedJob) -> JobJson<'a> {
         machine: job.machine.as_deref(),
         start_hours: job.start.map(Hours::get),
         end_hours: job.end.map(Hours::get),
+        priority: Some(job.priority).filter(|priority| *priority != 1.0),
         after: waits_for(plan, job).collect(),
         deadline_hours: job.deadline.map(Into::into),
         part: parts::part(&job.part),

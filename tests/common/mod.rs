@@ -185,6 +185,7 @@ pub fn jobs(deadline: f64) -> Launch {
             },
             earliest: Hours::ZERO,
             after: Vec::new(),
+            priority: 1.0,
         };
         let jobs =
             [job("pictures", 4e7, Some(deadline)), job("translation", 2e7, None), job("faces", 1e7, Some(200.0))];

@@ -36,6 +36,7 @@ pub(crate) fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
         goal,
         earliest: Hours::ZERO,
         after: Vec::new(),
+        priority: 1.0,
     }
 }
 
@@ -268,8 +269,14 @@ fn what_is_there_once_is_used_once() {
 fn the_hours_that_count_are_those_of_the_confidence() {
     let slow = |confidence| {
         let predictions = predictions([predicted("gpu-0", 10.0, 0.5)]).into();
-        let jobs =
-            [Job { name: "a".into(), predictions, goal: goal(100.0, 1), earliest: Hours::ZERO, after: Vec::new() }];
+        let jobs = [Job {
+            name: "a".into(),
+            predictions,
+            goal: goal(100.0, 1),
+            earliest: Hours::ZERO,
+            after: Vec::new(),
+            priority: 1.0,
+        }];
         let shared = Shared { deadline: Some(hours(12.0)), confidence, ..NOTHING };
         on_machines(&jobs, &[1], &shared).status
     };

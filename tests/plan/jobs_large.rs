@@ -300,3 +300,16 @@ fn jobs_on_machines_start_after_others_and_not_before_they_arrive() {
     let plan = plan_jobs(&jobs, Supply::Machines(&machines(&[2])), &NOTHING, Settings::default()).unwrap();
     assert_eq!(told(&plan.reasons), ["job \"job 2\" alone: its earliest start, 7 h, is too late for its deadline"]);
 }
+
+/// Of equal cost and end, jobs of high priority end first, however long they are.
+#[test]
+fn jobs_of_higher_priority_end_earlier() {
+    let mut jobs: Vec<Job> = [4.0, 3.0, 2.0, 1.0].iter().enumerate().map(|(n, h)| job(n, &[*h; 2], None)).collect();
+    (jobs[0].priority, jobs[1].priority) = (100.0, 10.0);
+    let shared = Shared { quotas: vec![quota("near", 1), quota("far", 0)], wait: true, ..NOTHING };
+    let on_one = plan_jobs(&jobs, Supply::Machines(&machines(&[1])), &NOTHING, Settings::default()).unwrap();
+    for plan in [rented(&jobs, &book(&[1.0, 1.0]), &shared), on_one] {
+        let starts: Vec<f64> = plan.jobs.iter().map(|job| job.start.mid.get()).collect();
+        assert_eq!((starts, plan.status), (vec![0.0, 4.0, 8.0, 7.0], PlanStatus::Optimal));
+    }
+}

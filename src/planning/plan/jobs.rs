@@ -43,6 +43,9 @@ pub struct Job {
     pub earliest: Hours,
     /// Places of the jobs that have to end before it starts; only if jobs may wait, and without cycles.
     pub after: Vec<usize>,
+    /// Weight of its end: among plans of equal cost or makespan, the one with the smallest sum of weighted ends (weighted
+    /// completion time). 1 by default.
+    pub priority: f64,
 }
 
 /// Machines that run the jobs.
@@ -134,6 +137,8 @@ pub struct PlannedJob {
     pub earliest: Hours,
     /// Places of the jobs that end before it starts.
     pub after: Vec<usize>,
+    /// Weight of its end.
+    pub priority: f64,
     /// Start, hours from the start of the plan.
     pub start: Range<Hours>,
     /// End, hours from the start of the plan.
@@ -316,6 +321,7 @@ fn fill(
             machine: chosen.machine.map(|machine| model.machines[machine].clone()),
             earliest: job.earliest,
             after: job.after.clone(),
+            priority: job.priority,
             start,
             end: start + part.hours,
             part,

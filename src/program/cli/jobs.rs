@@ -136,7 +136,8 @@ impl Jobs {
             predictions
         };
         let earliest = arrival(job, goal.deadline, deadline).at(&place)?;
-        Ok(Job { name: job.name.clone(), predictions, goal, earliest, after: job.after.clone() })
+        let (name, priority) = (job.name.clone(), job.time.priority.unwrap_or(1.0));
+        Ok(Job { name, predictions, goal, earliest, after: job.after.clone(), priority })
     }
 
     /// The input for a job's step.

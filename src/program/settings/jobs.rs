@@ -94,12 +94,14 @@ pub struct TimeTable {
     pub arrives: Option<Deadline>,
     /// Names of the jobs that have to end before it starts; all copies of each.
     pub after: Vec<String>,
+    /// Weight of its end.
+    pub priority: Option<f64>,
     /// Number of equal jobs.
     pub count: Option<u64>,
 }
 
 /// Keys of a [`TimeTable`].
-const TIME_KEYS: [&str; 4] = ["not_before_hours", "arrives", "after", "count"];
+const TIME_KEYS: [&str; 5] = ["not_before_hours", "arrives", "after", "priority", "count"];
 
 /// The recorded step of a job.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -239,7 +241,8 @@ impl JobsFile {
                 return at(line.map_or(1, |line| line + 1), format!("{key}: {needs}"));
             }
             let key = |time: &TimeTable| {
-                let given = [time.not_before_hours != Hours::ZERO, time.arrives.is_some(), !time.after.is_empty()];
+                let [late, ordered] = [time.not_before_hours != Hours::ZERO, !time.after.is_empty()];
+                let given = [late, time.arrives.is_some(), ordered, time.priority.is_some()];
                 TIME_KEYS.into_iter().zip(given).find(|(_, given)| *given).map(|(key, _)| key)
             };
             if let Some((job, key)) = jobs.iter().find_map(|job| Some((job, key(&job.time)?))) {
@@ -349,6 +352,11 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
     let time: TimeTable = parsed(time, text, &span, Some(&name))?;
     if time.count == Some(0) {
         return refused(line_of(text, &span, Some("count")), "count: 0; omit the job, or set the number of copies");
+    }
+    if let Some(priority) = time.priority.filter(|priority| !(1e-6..=1e6).contains(priority)) {
+        let problem =
+            format!("priority: {priority}; use a number above 0, such as 10: jobs of higher priority end earlier");
+        return refused(line_of(text, &span, Some("priority")), &problem);
     }
     if time.arrives.is_some() && time.not_before_hours != Hours::ZERO {
         let line = line_of(text, &span, Some("arrives"));

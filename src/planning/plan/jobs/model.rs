@@ -95,13 +95,16 @@ impl Model {
         }
         self.configurations.push(configurations);
         let due = prepared.goal.deadline.map_or(f64::INFINITY, Hours::get);
-        self.tasks.jobs.push(Task { ways, earliest: job.earliest.get(), due, urgent: due, ..Task::default() });
+        let (earliest, weight) = (job.earliest.get(), job.priority);
+        self.tasks.jobs.push(Task { ways, earliest, due, urgent: due, weight, ..Task::default() });
     }
 
     /// Completes the model once all jobs are added.
     pub(super) fn complete(&mut self) {
         if self.machines.is_empty() {
             self.drop_late();
+            let has_priorities = self.tasks.jobs.iter().any(|task| task.weight != 1.0);
+            self.tasks.jobs.iter_mut().for_each(|task| task.is_weighted = has_priorities);
             if !self.tasks.wait {
                 let limits = self.tasks.most.iter().enumerate();
                 self.assignment.bounds = limits.map(|(limit, most)| Bound { most: *most, limit }).collect();
@@ -113,7 +116,8 @@ impl Model {
         let mut deadlines: Vec<f64> = self.assignment.due.iter().copied().filter(|due| due.is_finite()).collect();
         deadlines.sort_by(f64::total_cmp);
         deadlines.dedup();
-        if self.tasks.jobs.iter().any(|task| task.earliest > 0.0 || !task.after.is_empty()) {
+        let has_order = |task: &Task| task.earliest > 0.0 || !task.after.is_empty() || task.weight != 1.0;
+        if self.tasks.jobs.iter().any(has_order) {
             self.order();
         }
         self.tasks.limits = deadlines.into_iter().map(|due| SharedLimit::DeadlineHours(Hours::known(due))).collect();

@@ -38,6 +38,9 @@ pub(super) struct Task {
     pub(super) before: Vec<usize>,
     /// Latest end with which the jobs that wait for it can still meet their deadlines.
     pub(super) urgent: f64,
+    /// Weight of its end, and whether only the weighted ends count, not the last one.
+    pub(super) weight: f64,
+    pub(super) is_weighted: bool,
 }
 
 impl Task {
@@ -111,15 +114,21 @@ impl Tasks {
         Some(self.most[budget])
     }
 
-    /// Orders to place the jobs in: by deadline, by length, and by what a job loses without its cheapest ways.
-    pub(super) fn orders(&self) -> [Vec<usize>; 3] {
+    /// Orders to place the jobs in: by deadline, longest first, by what a job loses without its cheapest ways, and shortest
+    /// for its weight first (Smith 1956).
+    pub(super) fn orders(&self) -> [Vec<usize>; 4] {
         let by = |key: &dyn Fn(&Task) -> f64| {
             let mut order: Vec<usize> = (0..self.jobs.len()).collect();
             let keys: Vec<f64> = self.jobs.iter().map(key).collect();
             order.sort_by(|a, b| keys[*a].total_cmp(&keys[*b]));
             order
         };
-        [by(&|job| job.urgent), by(&|job| -job.fastest()), by(&|job| -job.regret())]
+        [
+            by(&|job| job.urgent),
+            by(&|job| -job.fastest()),
+            by(&|job| -job.regret()),
+            by(&|job| job.fastest() / job.weight),
+        ]
     }
 
     /// Ways of each job in the order of their prices.
@@ -145,7 +154,7 @@ pub(super) struct Place {
 }
 
 /// Quality of a schedule, compared in order: jobs without a place, excess over deadlines and budget, dollars, the last
-/// end, and the sum of all ends.
+/// end (unless jobs have priorities), and the weighted sum of all ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Value(pub(super) [f64; 5]);
 
@@ -186,8 +195,15 @@ impl Value {
             self.0[1] += end - task.due;
         }
         self.0[2] += task.ways[way].cost;
-        self.0[3] = self.0[3].max(end);
-        self.0[4] += end;
+        self.add_end(task, end);
+    }
+
+    /// Adds an end.
+    pub(super) fn add_end(&mut self, task: &Task, end: f64) {
+        if !task.is_weighted {
+            self.0[3] = self.0[3].max(end);
+        }
+        self.0[4] += task.weight * end;
     }
 
     /// Adds the excess over a budget.

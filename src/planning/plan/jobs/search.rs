@@ -260,9 +260,7 @@ impl Schedule<'_> {
             let task = &self.tasks.jobs[*job];
             let is_possible = |way: &usize| task.is_due(self.possible_start(*job, *way) + task.ways[*way].hours);
             let way = if complete.cost { (0..task.ways.len()).find(is_possible)? } else { 0 };
-            let soonest = task.earliest + task.fastest();
-            sums.0[3] = sums.0[3].max(soonest);
-            sums.0[4] += soonest;
+            sums.add_end(task, task.earliest + task.fastest());
             costs.push(task.ways[way].cost);
         }
         sums.0[2] += costs.iter().sum::<f64>();

@@ -124,6 +124,8 @@ fn copies_and_jobs_that_wait_for_them() {
             "line 5: job \"a\": after: \"a\" after \"last\" after \"a\" wait for one another in a cycle",
         ),
         (format!("{JOB}{last}after = [\"aa\"]"), "line 9: job \"last\": after: no job is named \"aa\" (near: a"),
+        (format!("{JOB}priority = 0"), "line 5: job \"a\": priority: 0; use a number above 0"),
+        (format!("{JOB}priority = 3"), "line 1: job \"a\": priority: only works if jobs may wait"),
         (format!("{JOB}arrives = 3"), "line 1: job \"a\": arrives: only works if jobs may wait"),
         (
             format!("{JOB}arrives = 3\nnot_before_hours = 2"),
