@@ -12,9 +12,9 @@ use super::{Answer, Chosen};
 use habitat_prediction::random::Random;
 
 /// Steps of timelines to look at per second of the time limit.
-const WORK: f64 = 1e8;
+const WORK: f64 = 6e7;
 /// Share of the work for one of several searches that only look for any plan.
-const SHARE: f64 = 0.02;
+const SHARE: f64 = 0.03;
 
 /// No plan was found.
 #[derive(Debug)]
@@ -94,6 +94,10 @@ impl Model {
         let any = tasks.by_price(|_, _| 0.0);
         let mut schedule = Schedule::new(tasks);
         tasks.listed(&any, &mut schedule);
+        if let Some(ways) = self.assignment.searched(settings.seconds) {
+            let machine = |job: usize| tasks.jobs[job].ways[ways[job]].machine;
+            tasks.listed(&tasks.by_price(|job, way| f64::from(way.machine != machine(job))), &mut schedule);
+        }
         schedule.improve(&[any], 0.0, (settings.seconds * WORK) as u64, &mut Random::new(1));
         let (value, places) = (schedule.value(), schedule.places.clone());
         let places: Vec<Place> = places.into_iter().flatten().collect();

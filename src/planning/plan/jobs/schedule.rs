@@ -38,6 +38,8 @@ pub(super) struct Task {
     pub(super) before: Vec<usize>,
     /// Latest end with which the jobs that wait for it can still meet their deadlines.
     pub(super) urgent: f64,
+    /// Fewest hours until it and those that wait for it have ended.
+    pub(super) tail: f64,
     /// Weight of its end, and whether only the weighted ends count, not the last one.
     pub(super) weight: f64,
     pub(super) is_weighted: bool,
@@ -79,12 +81,14 @@ impl Tasks {
 
     /// Sets the jobs that each job waits for, and what follows for the earliest starts.
     pub(super) fn link(&mut self, after: impl Iterator<Item = Vec<usize>>) {
-        for (job, after) in after.enumerate() {
+        for (job, mut after) in after.enumerate() {
+            after.sort_unstable();
+            after.dedup();
             for other in &after {
                 self.jobs[*other].before.push(job);
             }
             self.jobs[job].after = after;
-            self.jobs[job].urgent = self.jobs[job].due;
+            (self.jobs[job].urgent, self.jobs[job].tail) = (self.jobs[job].due, self.jobs[job].fastest());
         }
         // Each job after all those that it waits for.
         let mut order: Vec<usize> = (0..self.jobs.len()).filter(|job| self.jobs[*job].after.is_empty()).collect();
@@ -102,9 +106,10 @@ impl Tasks {
             }
         }
         for job in order.into_iter().rev() {
-            let latest = self.jobs[job].urgent - self.jobs[job].fastest();
+            let (latest, tail) = (self.jobs[job].urgent - self.jobs[job].fastest(), self.jobs[job].tail);
             for other in self.jobs[job].after.clone() {
                 self.jobs[other].urgent = self.jobs[other].urgent.min(latest);
+                self.jobs[other].tail = self.jobs[other].tail.max(tail + self.jobs[other].fastest());
             }
         }
     }
@@ -123,12 +128,7 @@ impl Tasks {
             order.sort_by(|a, b| keys[*a].total_cmp(&keys[*b]));
             order
         };
-        [
-            by(&|job| job.urgent),
-            by(&|job| -job.fastest()),
-            by(&|job| -job.regret()),
-            by(&|job| job.fastest() / job.weight),
-        ]
+        [by(&|job| job.urgent), by(&|job| -job.tail), by(&|job| -job.regret()), by(&|job| job.fastest() / job.weight)]
     }
 
     /// Ways of each job in the order of their prices.

@@ -130,7 +130,9 @@ impl Schedule<'_> {
             near.select_nth_unstable_by(count, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         }
         near.truncate(count);
-        let mut out: Vec<usize> = near.into_iter().map(|(.., job)| job).collect();
+        let mut out: Vec<usize> =
+            near.into_iter().map(|(.., job)| job).filter(|job| !task.after.contains(job)).collect();
+        out.extend(task.after.iter().copied().take(MOST_OUT));
         out.push(first);
         match random.below(3) {
             0 => random.shuffle(&mut out),

@@ -43,7 +43,9 @@ pub(super) fn set(jobs: &mut [JobTable], tables: &[(JobTable, Range<usize>)], fi
     }
     for (number, (job, _)) in tables.iter().enumerate() {
         let copies = |number: usize| first[number]..first[number] + tables[number].0.time.count.unwrap_or(1) as usize;
-        let after: Vec<usize> = before[number].iter().flat_map(|other| copies(*other)).collect();
+        let mut after: Vec<usize> = before[number].iter().flat_map(|other| copies(*other)).collect();
+        after.sort_unstable();
+        after.dedup();
         let own = &mut jobs[first[number]..][..job.time.count.unwrap_or(1) as usize];
         own.iter_mut().for_each(|job| job.after.clone_from(&after));
     }
