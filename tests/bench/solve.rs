@@ -155,6 +155,7 @@ fn synthetic_jobs(count: usize) -> (Vec<Job>, PriceBook) {
             goal: goal(samples, 1),
             earliest: hours(0.0),
             after: Vec::new(),
+            priority: 1.0,
         }
     });
     (jobs.collect(), prices)

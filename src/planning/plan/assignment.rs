@@ -94,9 +94,11 @@ impl Assignment {
             return Ok(Assigned { ways, proof, bound, solver: "local search", notes: Vec::new() });
         }
         let program = self.program(quick.as_ref().map(at));
-        let bound = |ways: &Vec<usize>| match self.machines.is_empty() {
-            true => solve(&program.clone().relaxed(), settings).map_or(floor, |answer| answer.objective.max(floor)),
-            false => self.relaxed_bound(ways).max(floor),
+        let bound = |ways: &Vec<usize>| {
+            if !self.machines.is_empty() {
+                return self.relaxed_bound(ways).max(floor);
+            }
+            solve(&program.clone().relaxed(), settings).map_or(floor, |answer| answer.objective.max(floor))
         };
         let answer = solve(&program, settings).and_then(|answer| {
             let ways = self

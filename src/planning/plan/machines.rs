@@ -37,9 +37,12 @@ pub(super) struct Crowd {
     pub(super) times: f64,
 }
 
+/// A job, the machine to move it to, and the job to swap it with.
+type Move = (usize, usize, Option<usize>);
+
 /// Jobs by machine, with the sums that a move changes.
 #[derive(Clone)]
-struct Loads<'a> {
+struct Board<'a> {
     of: &'a Assignment,
     /// Hours of each job on each machine; infinite if it cannot run there.
     hours: &'a [Vec<f64>],
@@ -84,16 +87,16 @@ impl Assignment {
         hours
     }
 
-    fn search<'a>(&'a self, hours: &'a [Vec<f64>], seconds: f64) -> Loads<'a> {
+    fn search<'a>(&'a self, hours: &'a [Vec<f64>], seconds: f64) -> Board<'a> {
         let due = |job: usize| self.due.get(job).copied().unwrap_or(f64::INFINITY);
         let longest = self.longest_first();
         let mut by_deadline = longest.clone();
         by_deadline.sort_by(|a, b| due(*a).total_cmp(&due(*b)));
         let mut work = (seconds * WORK) as u64;
-        let mut best = Loads::list(self, hours, &longest);
+        let mut best = Board::list(self, hours, &longest);
         best.descend(&mut work);
         if self.due.iter().any(|due| due.is_finite()) {
-            let mut other = Loads::list(self, hours, &by_deadline);
+            let mut other = Board::list(self, hours, &by_deadline);
             other.descend(&mut work);
             if is_less(other.value(), best.value()) {
                 best = other;
@@ -178,7 +181,9 @@ fn weighted(kinds: &[Vec<f64>], counts: &[f64], jobs: &[usize], most: f64, weigh
     let mut best = 0.0;
     for round in 1..=ROUNDS {
         let all: f64 = now.iter().zip(counts).map(|(weight, count)| weight * count).sum();
-        now.iter_mut().for_each(|weight| *weight /= all);
+        for weight in &mut now {
+            *weight /= all;
+        }
         let mut sum = 0.0;
         let mut loads = vec![0.0; counts.len()];
         for job in jobs {
@@ -200,7 +205,7 @@ fn weighted(kinds: &[Vec<f64>], counts: &[f64], jobs: &[usize], most: f64, weigh
     best
 }
 
-impl<'a> Loads<'a> {
+impl<'a> Board<'a> {
     /// Gives the jobs in an order to the machines that end them first.
     fn list(of: &'a Assignment, hours: &'a [Vec<f64>], order: &[usize]) -> Self {
         let count = of.machines.len();
@@ -284,8 +289,8 @@ impl<'a> Loads<'a> {
     }
 
     /// Best move of a job of a machine to another, or swap with one there: the job, the machine, and the other job.
-    fn best_move(&self, from: usize, work: &mut u64) -> Option<(usize, usize, Option<usize>)> {
-        let mut best: Option<([f64; 3], (usize, usize, Option<usize>))> = None;
+    fn best_move(&self, from: usize, work: &mut u64) -> Option<Move> {
+        let mut best: Option<([f64; 3], Move)> = None;
         let has_deadlines = !self.of.due.is_empty();
         for &job in &self.jobs[from] {
             for to in (0..self.loads.len()).filter(|to| *to != from && self.hours[job][*to].is_finite()) {

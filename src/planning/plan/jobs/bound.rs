@@ -123,7 +123,9 @@ impl<'a> Relaxed<'a> {
             if all <= 0.0 {
                 break;
             }
-            prices.iter_mut().for_each(|price| *price /= all);
+            for price in &mut prices {
+                *price /= all;
+            }
         }
         best.map(|(need, prices)| self.proof(&prices, need))
     }
@@ -164,8 +166,8 @@ impl<'a> Relaxed<'a> {
         let mut excess = vec![-1.0; self.rows.len()];
         let of_limits = self.prices_of_limits(prices);
         for (job, task) in self.tasks.jobs.iter().enumerate() {
-            let priced = task.ways.iter().map(|way| (self.price(way, &of_limits[job], costs), way));
-            let Some((price, way)) = priced.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+            let ways = task.ways.iter().map(|way| (self.price(way, &of_limits[job], costs), way));
+            let Some((price, way)) = ways.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
             bound += price;
             for row in &self.rows_of[job] {
                 let of = &self.rows[*row];

@@ -2,6 +2,7 @@
 
 use super::super::SharedLimit;
 use super::super::problem::SAME;
+use habitat_base::units::Hours;
 
 /// Amount of a limit in use, as a step function of time. Negative infinity while the limit does not apply.
 #[derive(Debug, Clone)]
@@ -21,10 +22,9 @@ impl SharedLimit {
     pub(super) fn span(&self) -> Option<[f64; 2]> {
         match self {
             Self::BudgetUsd(_) => None,
-            Self::Quota(quota) => Some([
-                quota.from.map_or(0.0, |from| from.get()),
-                quota.until.map_or(f64::INFINITY, |until| until.get()),
-            ]),
+            Self::Quota(quota) => {
+                Some([quota.from.map_or(0.0, Hours::get), quota.until.map_or(f64::INFINITY, Hours::get)])
+            }
             _ => Some([0.0, f64::INFINITY]),
         }
     }
@@ -107,7 +107,6 @@ impl Timeline {
 mod tests {
     use super::*;
     use crate::plan::Quota;
-    use habitat_base::units::Hours;
 
     #[test]
     fn a_job_starts_when_there_is_room() {

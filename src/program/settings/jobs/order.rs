@@ -47,7 +47,9 @@ pub(super) fn set(jobs: &mut [JobTable], tables: &[(JobTable, Range<usize>)], fi
         after.sort_unstable();
         after.dedup();
         let own = &mut jobs[first[number]..][..job.time.count.unwrap_or(1) as usize];
-        own.iter_mut().for_each(|job| job.after.clone_from(&after));
+        for job in own {
+            job.after.clone_from(&after);
+        }
     }
     Ok(())
 }
