@@ -24,7 +24,7 @@ const MOST_ROWS: usize = 240;
 /// Smallest share by which the need exceeds the amounts to be a proof, beyond rounding.
 const PROOF: f64 = 1e-6;
 
-/// What a limit provides to the jobs that may only run between two times.
+/// Amount of a limit for the jobs that may only run between two times.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) limit: usize,
