@@ -179,7 +179,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("step", 6400),
     ("traces", 8400),
     ("prediction", 13250),
-    ("planning", 8700),
+    ("planning", 9850),
     ("recorder", 6600),
     ("reports", 9200),
     ("screens", 10100),

@@ -17,6 +17,8 @@ mod emissions;
 mod integers;
 #[path = "plan/jobs.rs"]
 mod jobs;
+#[path = "plan/jobs_large.rs"]
+mod jobs_large;
 #[path = "plan/known.rs"]
 mod known;
 #[path = "plan/machines.rs"]

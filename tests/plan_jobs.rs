@@ -213,3 +213,75 @@ fn the_screens_of_a_file_of_jobs_print_the_same_text() {
     folder.write("none.toml", "budget = 3\n");
     assert!(folder.error(&["--jobs", "none.toml"]).contains("none.toml"));
 }
+
+/// Twenty jobs one after another: the limit of dollars per hour does not make them dearer.
+#[test]
+fn the_example_of_jobs_that_wait_is_proved() {
+    let folder = Folder::new();
+    let file = example("wait.toml");
+    let plan = folder.json(&["plan-jobs", &file]);
+    assert_eq!((plan["status"].as_str(), plan["jobs"].as_array().unwrap().len()), (Some("optimal"), 20));
+    let (bound, cost) = (plan["lower_bound"].as_f64().unwrap(), plan["total"]["cost_usd"]["mid"].as_f64().unwrap());
+    assert!((bound - cost).abs() <= 1e-6 * cost && plan["solver"]["gap"].is_null());
+    assert_eq!(folder.json(&["plan-jobs", &file]), plan, "the same plan each time");
+}
+
+#[test]
+fn the_example_that_no_plan_fits_is_proved_infeasible() {
+    let output = Folder::new().run(&["plan-jobs", &example("infeasible.toml")]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text.contains("no plan exists: 3 jobs need at least "), "{text}");
+    assert!(text.contains("the budget of $5.36 for all jobs: spend $"), "{text}");
+}
+
+/// The cheapest machines are four equal ones: no plan of equal cost ends earlier than the longest job.
+#[test]
+fn of_equal_cost_the_example_of_a_team_ends_first() {
+    let offers = (1..=4).fold("schema = 1\nprovider = \"office\"\n".to_owned(), |text, number| {
+        text + &format!(
+            "[[offer]]\nregion = \"here\"\ninstance_type = \"gpu{number}\"\ngpu = \"rtx-4090\"\ngpu_count = 1\ntier = \"owned\"\nkw = 0.5\nusd_per_kwh = 0.25\nscope = \"instance_total\"\nsource = \"ours\"\n"
+        )
+    });
+    let folder = Folder::new();
+    folder.write("config/pricing/team.toml", &offers);
+    let plan = folder.json(&["plan-jobs", &example("team.toml")]);
+    assert_eq!(plan["status"], "optimal");
+    let jobs = plan["jobs"].as_array().unwrap();
+    assert!(jobs.iter().all(|job| job["part"]["provider"] == "office"), "{plan}");
+    let longest = jobs.iter().map(|job| job["part"]["hours"]["high"].as_f64().unwrap()).fold(0.0, f64::max);
+    assert!((plan["total"]["hours"]["high"].as_f64().unwrap() - longest).abs() < 1e-6);
+}
+
+/// As in `plan`: a marketplace host has to be accepted, for all jobs or in the file.
+#[test]
+fn marketplace_hosts_have_to_be_accepted() {
+    let folder = folder();
+    folder.write("runs/jobs.toml", JOB);
+    let market = |plan: &Value| {
+        let part = &plan["jobs"][0]["part"];
+        part["provider"] == "salad" || part["provider"] == "vast"
+    };
+    let firm = folder.json(&["plan-jobs", "runs/jobs.toml"]);
+    let all = folder.json(&["plan-jobs", "runs/jobs.toml", "--accept", "marketplace,doubted"]);
+    let cost = |plan: &Value| plan["total"]["cost_usd"]["mid"].as_f64().unwrap();
+    assert!(!market(&firm) && market(&all) && cost(&all) < cost(&firm), "{firm}\n{all}");
+    folder.write("runs/jobs.toml", &format!("{JOB}accept = [\"marketplace\", \"doubted\"]\n"));
+    assert_eq!(folder.json(&["plan-jobs", "runs/jobs.toml"])["jobs"], all["jobs"]);
+    folder.write("runs/jobs.toml", &format!("{JOB}{MACHINE}"));
+    let problem = folder.error(&["plan-jobs", "runs/jobs.toml", "--accept", "spot"]);
+    assert!(problem.contains("--accept: does not apply to [[machine]]"), "{problem}");
+}
+
+/// Two copies, then one job after both, which arrives later than they end.
+#[test]
+fn copies_run_before_the_job_that_waits_for_them() {
+    let copies = JOB.replace("\"a\"", "\"pretrain\"") + "count = 2\n";
+    let tune = JOB.replace("\"a\"", "\"tune\"") + "after = [\"pretrain\"]\narrives = \"3h\"\n";
+    let plan = planned(&format!("{tune}{copies}{MACHINE}"));
+    let start = |job: usize| plan["jobs"][job]["start_hours"]["mid"].as_f64().unwrap();
+    assert!((start(0) - 3.0).abs() < 1e-6 && (start(1) - start(2)).abs() > 0.9, "{plan}");
+    assert_eq!(plan["jobs"][0]["after"], serde_json::json!(["pretrain 1", "pretrain 2"]));
+    let late = refused(&format!("{JOB}arrives = \"30h\"\ndeadline = \"24h\"\n{MACHINE}"));
+    assert!(late.contains("line 1: job \"a\": arrives: 30 h is not before its deadline, 24 h"), "{late}");
+}

@@ -24,6 +24,7 @@ mod goal;
 pub mod jobs;
 mod layouts;
 mod limits;
+mod machines;
 mod no_plan;
 mod note;
 mod prepared;

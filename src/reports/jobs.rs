@@ -84,6 +84,12 @@ pub struct JobJson<'a> {
     pub start_hours: Range<f64>,
     /// End, in hours from the start of the first job.
     pub end_hours: Range<f64>,
+    /// Weight of its end among plans of equal cost or makespan; absent if 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<f64>,
+    /// Jobs that end before it starts; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<&'a str>,
     /// Deadline of the job or the shared one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_hours: Option<f64>,
@@ -109,7 +115,7 @@ pub(crate) fn json(plan: &JobsPlan) -> JobsJson<'_> {
         max_usd_per_hour: shared.max_price.map(Into::into),
         quotas: &shared.quotas,
         wait: shared.wait,
-        jobs: plan.jobs.iter().map(job).collect(),
+        jobs: plan.jobs.iter().map(|of| job(plan, of)).collect(),
         total: plan.total.as_ref().map(TotalJson::new),
         lower_bound: plan.bound,
         reasons: Told::all(&plan.reasons),
@@ -119,12 +125,14 @@ pub(crate) fn json(plan: &JobsPlan) -> JobsJson<'_> {
     }
 }
 
-fn job(job: &PlannedJob) -> JobJson<'_> {
+fn job<'a>(plan: &'a JobsPlan, job: &'a PlannedJob) -> JobJson<'a> {
     JobJson {
         name: &job.name,
         machine: job.machine.as_deref(),
         start_hours: job.start.map(Hours::get),
         end_hours: job.end.map(Hours::get),
+        priority: Some(job.priority).filter(|priority| *priority != 1.0),
+        after: waits_for(plan, job).collect(),
         deadline_hours: job.deadline.map(Into::into),
         part: parts::part(&job.part),
         assumptions: assumed(&job.goal),
@@ -274,6 +282,10 @@ pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
     if job.earliest.get() > 0.0 {
         lines.push(line("not before", format::hours(job.earliest)));
     }
+    let names: Vec<String> = waits_for(plan, job).map(|name| text::clean(name, 60)).collect();
+    if !names.is_empty() {
+        lines.push(line("after", names.join(", ")));
+    }
     if let (Some(deadline), Some(slack)) = (job.deadline, slack(plan, job)) {
         lines.push(line(
             "deadline",
@@ -295,6 +307,11 @@ pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
         assumed(&job.goal).iter().map(|of| line("assumed", format!("{}: {} ({})", of.name, of.value, of.source))),
     );
     lines
+}
+
+/// Names of the jobs that end before a job starts.
+fn waits_for<'a>(plan: &'a JobsPlan, job: &'a PlannedJob) -> impl Iterator<Item = &'a str> {
+    job.after.iter().filter_map(|other| Some(plan.jobs.get(*other)?.name.as_str()))
 }
 
 /// Number of jobs, cost of all, and hours until the last one ends.

@@ -149,7 +149,14 @@ fn synthetic_jobs(count: usize) -> (Vec<Job>, PriceBook) {
             *prediction = predicted(prediction.gpu.slug.as_str(), 3.6e9 / time, 0.2);
         });
         let samples = 700.0 * (5.0 + 15.0 * numbers.next());
-        Job { name: format!("job {job}"), predictions: own, goal: goal(samples, 1), earliest: hours(0.0) }
+        Job {
+            name: format!("job {job}"),
+            predictions: own.into(),
+            goal: goal(samples, 1),
+            earliest: hours(0.0),
+            after: Vec::new(),
+            priority: 1.0,
+        }
     });
     (jobs.collect(), prices)
 }
@@ -182,7 +189,7 @@ fn rent_for_jobs_on_60_offers(bencher: Bencher, count: usize) {
 }
 
 /// A third of the GPUs and dollars an hour, where jobs may wait for one another.
-#[divan::bench(args = [5, 20])]
+#[divan::bench(args = [5, 20, 1000], sample_count = 10)]
 fn rent_for_jobs_that_wait_on_60_offers(bencher: Bencher, count: usize) {
     let (jobs, prices) = synthetic_jobs(count);
     let (prices, shared) = sixty_offers(&prices, 4, 0.7 * count as f64, true);
@@ -192,18 +199,18 @@ fn rent_for_jobs_that_wait_on_60_offers(bencher: Bencher, count: usize) {
     bencher.bench(solve);
 }
 
-/// 4 machines of 2 kinds; half of the jobs have deadlines.
-#[divan::bench(args = [10, 20, 60])]
-fn jobs_on_4_machines(bencher: Bencher, count: usize) {
+/// Jobs on machines of 2 kinds; half of the jobs have deadlines.
+#[divan::bench(args = [(10, 4), (20, 4), (60, 4), (1000, 200)], sample_count = 10)]
+fn jobs_on_machines(bencher: Bencher, (count, machines): (usize, u32)) {
     let (mut jobs, _) = synthetic_jobs(count);
     for job in jobs.iter_mut().step_by(2) {
-        job.goal.deadline = Some(hours(count as f64 * 6.0));
+        job.goal.deadline = Some(hours(count as f64 * 24.0 / f64::from(machines)));
     }
     let machine = |kind: usize| Machine {
         name: format!("kind {kind}"),
         gpu: GpuSlug::new(format!("gpu-{:02}", 7 * kind)).expect("a slug"),
         gpu_count: 1,
-        count: 2,
+        count: machines / 2,
         price: UsdPerHour::ZERO,
     };
     let machines: Vec<Machine> = (0..2).map(machine).collect();
@@ -217,6 +224,6 @@ fn jobs_on_4_machines(bencher: Bencher, count: usize) {
     };
     let solve =
         || plan_jobs(&jobs, Supply::Machines(&machines), &shared, Settings::default()).expect("the goals are complete");
-    assert_within(0.02, &solve());
+    assert_within(0.03, &solve());
     bencher.bench(solve);
 }

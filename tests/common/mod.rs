@@ -177,13 +177,15 @@ pub fn jobs(deadline: f64) -> Launch {
         let predictions = predict(&profile, Chosen::default())?;
         let job = |name: &str, samples: f64, deadline: Option<f64>| PlanJob {
             name: name.into(),
-            predictions: predictions.clone(),
+            predictions: predictions.clone().into(),
             goal: Goal {
                 work: Work::Samples(Samples::new(samples).unwrap()),
                 deadline: deadline.map(|hours| Hours::new(hours).unwrap()),
                 ..goal.clone()
             },
             earliest: Hours::ZERO,
+            after: Vec::new(),
+            priority: 1.0,
         };
         let jobs =
             [job("pictures", 4e7, Some(deadline)), job("translation", 2e7, None), job("faces", 1e7, Some(200.0))];

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use crate::build::{goal, hours, measured, offer, predicted, predictions, told, usd};
 use crate::properties::config;
 
-const NOTHING: Shared = Shared {
+pub(crate) const NOTHING: Shared = Shared {
     deadline: None,
     budget: None,
     max_price: None,
@@ -26,15 +26,22 @@ const NOTHING: Shared = Shared {
 };
 
 /// A job that takes so many hours on each of the GPUs `gpu-0`, `gpu-1`, …; infinite = cannot run.
-fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
+pub(crate) fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
     let can = hours_on.iter().enumerate().filter(|(_, hours)| hours.is_finite());
     let all = can.map(|(gpu, hours)| measured(&format!("gpu-{gpu}"), 100.0 / hours));
     let goal = Goal { deadline: deadline.map(hours), ..goal(100.0, 1) };
-    Job { name: format!("job {name}"), predictions: predictions(all), goal, earliest: Hours::ZERO }
+    Job {
+        name: format!("job {name}"),
+        predictions: predictions(all).into(),
+        goal,
+        earliest: Hours::ZERO,
+        after: Vec::new(),
+        priority: 1.0,
+    }
 }
 
 /// Machines of the GPUs `gpu-0`, `gpu-1`, …, so many of each.
-fn machines(counts: &[u32]) -> Vec<Machine> {
+pub(crate) fn machines(counts: &[u32]) -> Vec<Machine> {
     let of_gpu = |(gpu, count): (usize, &u32)| Machine {
         name: format!("box-{gpu}"),
         gpu: GpuSlug::new(format!("gpu-{gpu}")).unwrap(),
@@ -108,7 +115,7 @@ fn two_clouds() -> (Vec<Job>, PriceBook) {
     (jobs, PriceBook::new([of("near", 1.0), of("far", 3.0)]))
 }
 
-fn quota(provider: &str, gpus: u32) -> Quota {
+pub(crate) fn quota(provider: &str, gpus: u32) -> Quota {
     Quota { provider: provider.to_owned(), region: None, gpu: None, tier: None, gpus, from: None, until: None }
 }
 
@@ -194,8 +201,9 @@ fn no_job_is_put_where_a_quota_never_lets_it() {
     // Nor anywhere else: then there is no plan, and that is no error.
     let quotas = vec![quota("near", 1), closed("near", 20.0), quota("far", 1), closed("far", 5.0)];
     let none = rented(&jobs, &prices, &Shared { quotas, ..shared });
-    assert_eq!((none.total, none.status), (None, PlanStatus::TimeLimit));
-    assert!(none.reasons[0].words().starts_with("no plan found, unknown whether one exists"), "{:?}", none.reasons);
+    assert_eq!((none.total, none.status), (None, PlanStatus::Infeasible));
+    let words = none.reasons[0].words();
+    assert!(words.starts_with("no plan exists: 10 jobs need at least 1.87 times what "), "{words}");
 }
 
 #[test]
@@ -260,8 +268,15 @@ fn what_is_there_once_is_used_once() {
 #[test]
 fn the_hours_that_count_are_those_of_the_confidence() {
     let slow = |confidence| {
-        let predictions = predictions([predicted("gpu-0", 10.0, 0.5)]);
-        let jobs = [Job { name: "a".into(), predictions, goal: goal(100.0, 1), earliest: Hours::ZERO }];
+        let predictions = predictions([predicted("gpu-0", 10.0, 0.5)]).into();
+        let jobs = [Job {
+            name: "a".into(),
+            predictions,
+            goal: goal(100.0, 1),
+            earliest: Hours::ZERO,
+            after: Vec::new(),
+            priority: 1.0,
+        }];
         let shared = Shared { deadline: Some(hours(12.0)), confidence, ..NOTHING };
         on_machines(&jobs, &[1], &shared).status
     };
@@ -283,7 +298,7 @@ fn lack_of_time_is_told() {
 #[test]
 fn a_job_that_lacks_something_is_named() {
     let mut wrong = job(3, &[1.0], None);
-    wrong.predictions.workload.batch_size = None;
+    Arc::make_mut(&mut wrong.predictions).workload.batch_size = None;
     let error = plan_jobs(&[wrong], Supply::Machines(&machines(&[1])), &NOTHING, Settings::default()).unwrap_err();
     assert!(error.to_string().starts_with("job \"job 3\": "), "{error}");
 }
@@ -312,7 +327,7 @@ fn the_check_refuses_what_does_not_add_up() {
 }
 
 /// Every choice of a way for each job.
-fn every(ways: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
+pub(crate) fn every(ways: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
     let all: usize = ways.iter().product();
 
     (0..all).map(move |mut number| {
@@ -356,7 +371,7 @@ proptest! {
             uses: uses.iter().map(|amount| f64::from(*amount)).enumerate().collect(),
         };
         let ways = jobs.iter().map(|ways| ways.iter().map(way).collect()).collect();
-        let assignment = Assignment { jobs: ways, bounds, machines: Vec::new() };
+        let assignment = Assignment { jobs: ways, bounds, ..Assignment::default() };
         let counts: Vec<usize> = jobs.iter().map(Vec::len).collect();
         let used = |choice: &[usize], row: usize| -> u32 { jobs.iter().zip(choice).map(|(job, way)| job[*way].2[row]).sum() };
         let possible = every(counts).filter(|choice| (0..3).all(|row| used(choice, row) <= most[row]));
@@ -433,7 +448,7 @@ proptest! {
         let book = PriceBook::new(offers);
         let jobs: Vec<Job> = rates.iter().enumerate().map(|(n, rates)| {
             let mut job = job(n, &rates.iter().map(|rate| 100.0 / rate).collect::<Vec<_>>(), None);
-            job.predictions.workload.parameter_count = Some(1_000_000);
+            Arc::make_mut(&mut job.predictions).workload.parameter_count = Some(1_000_000);
             job
         }).collect();
         // Each job on each offer alone, by the planner of one job.

@@ -6,13 +6,16 @@
 //! to the jobs that run at the same time. Existing machines run one job at a time on all their GPUs, and the plan
 //! minimises the makespan. [`Supply`] selects between these; [`super::assignment`] has the model.
 
+mod bound;
 mod check;
 mod model;
 mod reasons;
+mod rent;
 mod schedule;
-mod slots;
+mod search;
+mod timeline;
 
-use super::solve::{Proof, Settings, SolveError};
+use super::solve::{Proof, Settings};
 use super::{
     Confidence, Goal, NoPlan, Objective, Part, Plan, PlanError, PlanNote, PlanStatus, Prepared, Quota, SolverReport,
     Total,
@@ -21,22 +24,28 @@ use crate::pricing::{OWN_PLACE, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::finding::distinct;
 use habitat_prediction::{Finding, Predictions};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 pub use check::check;
 use model::Model;
-use schedule::Scheduler;
 
 /// One of the jobs.
 #[derive(Debug, Clone)]
 pub struct Job {
     /// Unique name.
     pub name: String,
-    /// Predictions of its step on each GPU.
-    pub predictions: Predictions,
+    /// Predictions of its step on each GPU, shared by jobs with the same step.
+    pub predictions: Arc<Predictions>,
     /// Goal of this job. Objective, confidence and number of parts are those of all jobs.
     pub goal: Goal,
     /// Earliest start in hours from the start of the plan; only if jobs may wait.
     pub earliest: Hours,
+    /// Places of the jobs that have to end before it starts; only if jobs may wait, and without cycles.
+    pub after: Vec<usize>,
+    /// Weight of its end: among plans of equal cost or makespan, the one with the smallest sum of weighted ends (weighted
+    /// completion time). 1 by default.
+    pub priority: f64,
 }
 
 /// Machines that run the jobs.
@@ -126,6 +135,10 @@ pub struct PlannedJob {
     pub part: Part,
     /// Earliest start, hours from the start of the plan.
     pub earliest: Hours,
+    /// Places of the jobs that end before it starts.
+    pub after: Vec<usize>,
+    /// Weight of its end.
+    pub priority: f64,
     /// Start, hours from the start of the plan.
     pub start: Range<Hours>,
     /// End, hours from the start of the plan.
@@ -174,13 +187,6 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
             (Aim::Makespan, &own)
         }
     };
-    let mut prepared = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        let goal = goal_of(job, shared, aim);
-        prepared.push(Prepared::new(&job.predictions, prices, &goal).map_err(|error| error.of_job(&job.name))?);
-    }
-    let earliest: Vec<Hours> = jobs.iter().map(|job| job.earliest).collect();
-    let mut model = Model::new(&prepared, supply, shared);
     let mut plan = JobsPlan {
         status: PlanStatus::Infeasible,
         aim,
@@ -189,44 +195,43 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
         bound: None,
         reasons: Vec::new(),
         shared: shared.clone(),
-        solver: SolverReport {
-            name: "filter and sort".to_owned(),
-            offers: prepared.iter().map(Prepared::offers).sum(),
-            configurations: model.assignment.jobs.iter().map(Vec::len).sum(),
-            gap: None,
-        },
+        solver: SolverReport { name: "filter and sort".to_owned(), offers: 0, configurations: 0, gap: None },
         warnings: Vec::new(),
         notes: Vec::new(),
     };
-    plan.reasons = reasons::of_each(jobs, &prepared, &model, prices);
-    if shared.wait && aim == Aim::Cost && plan.reasons.is_empty() {
-        model.wait(&prepared, &earliest);
-        plan.reasons = reasons::too_late(jobs, &prepared, &model);
+    let mut model = Model::new(supply, shared);
+    let mut prepared = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let goal = goal_of(job, shared, aim);
+        let mut of_job = Prepared::new(&job.predictions, prices, &goal).map_err(|error| error.of_job(&job.name))?;
+        model.add(job, &mut of_job);
+        if model.tasks.jobs.last().is_some_and(|task| task.ways.is_empty()) {
+            plan.reasons.extend(reasons::alone(job, &of_job, aim == Aim::Cost, prices));
+        }
+        prepared.push(of_job);
+    }
+    (plan.solver.offers, plan.solver.configurations) = (model.offers(), model.tasks.ways());
+    model.tasks.link(jobs.iter().map(|job| job.after.clone()));
+    if plan.reasons.is_empty() {
+        plan.reasons = reasons::too_late(jobs, &model.tasks);
     }
     if !plan.reasons.is_empty() || jobs.is_empty() {
         return Ok(plan);
     }
-    let best = || model.assignment.best(settings);
-    let answer = if model.bases.is_empty() {
-        best().map(|found| model.at_once(found))
-    } else {
-        let found = (!model.starts.is_empty()).then(best);
-        Scheduler::new(&model, &prepared, &earliest).answer(found, &prepared, settings)
-    };
+    model.complete();
+    let answer = if aim == Aim::Cost { model.rent(settings) } else { model.assign(settings) };
     match answer {
         Ok(answer) => fill(&mut plan, jobs, &prepared, &model, answer, prices)?,
-        Err(SolveError::Infeasible) => {
-            "microlp".clone_into(&mut plan.solver.name);
+        Err(missing) => {
+            "local search".clone_into(&mut plan.solver.name);
+            if !missing.proven {
+                plan.status = PlanStatus::TimeLimit;
+            }
             if !shared.wait && aim == Aim::Cost {
                 let shared = Shared { wait: true, ..shared.clone() };
                 plan.reasons.extend(reasons::by_waiting(&plan_jobs(jobs, supply, &shared, settings)?));
             }
-            plan.reasons.extend(reasons::of_all(&model, settings));
-        }
-        Err(error) => {
-            plan.status = PlanStatus::TimeLimit;
-            "microlp".clone_into(&mut plan.solver.name);
-            plan.reasons = vec![NoPlan::NotFound { why: error.to_string() }];
+            plan.reasons.extend(reasons::missing(&model, &missing, jobs, settings));
         }
     }
     Ok(plan)
@@ -299,8 +304,8 @@ fn fill(
         Proof::Gap => PlanStatus::GapLimit,
         Proof::Time => PlanStatus::TimeLimit,
     };
-    let open = (objective - answer.bound).max(0.0) / objective.max(f64::MIN_POSITIVE);
-    plan.solver.gap = (answer.proof != Proof::Optimal).then_some(open);
+    let open = (objective - answer.bound).max(0.0) / answer.bound.max(f64::MIN_POSITIVE);
+    plan.solver.gap = (answer.proof != Proof::Optimal && answer.bound > 0.0).then_some(open);
     answer.solver.clone_into(&mut plan.solver.name);
     plan.bound = Some(answer.bound);
     let mut warnings = Vec::new();
@@ -315,6 +320,8 @@ fn fill(
             name: job.name.clone(),
             machine: chosen.machine.map(|machine| model.machines[machine].clone()),
             earliest: job.earliest,
+            after: job.after.clone(),
+            priority: job.priority,
             start,
             end: start + part.hours,
             part,
@@ -324,8 +331,8 @@ fn fill(
         });
         warnings.push(alone.warnings);
     }
-    for machine in &model.machines {
-        in_turn(&mut plan.jobs, machine);
+    if !model.machines.is_empty() {
+        in_turn(&mut plan.jobs);
     }
     plan.warnings =
         distinct(warnings.iter().map(Vec::as_slice)).into_iter().map(|(warning, _)| warning.clone()).collect();
@@ -339,7 +346,7 @@ fn fill(
         footprint: plan.jobs.iter().map(|job| job.part.footprint).sum(),
     });
     if plan.aim == Aim::Cost {
-        let cheapest = model.cheapest_each();
+        let cheapest = model.tasks.cheapest_each();
         if objective > cheapest * (1.0 + 1e-6) && objective - cheapest >= 0.005 {
             plan.notes.push(PlanNote::SharedLimitsCost { more_usd: Usd::known(objective - cheapest) });
         }
@@ -348,16 +355,26 @@ fn fill(
     Ok(())
 }
 
-/// Orders the jobs on a machine: earliest deadline first, then shortest.
-fn in_turn(jobs: &mut [PlannedJob], machine: &str) {
-    let mut of_machine: Vec<&mut PlannedJob> =
-        jobs.iter_mut().filter(|job| job.machine.as_deref() == Some(machine)).collect();
+/// Lets jobs on machines follow one another by their planned starts; those without follow by deadline, then shortest
+/// first.
+fn in_turn(jobs: &mut [PlannedJob]) {
     let due = |job: &PlannedJob| job.deadline.map_or(f64::INFINITY, Hours::get);
-    of_machine.sort_by(|a, b| due(a).total_cmp(&due(b)).then(a.part.hours.mid.total_cmp(&b.part.hours.mid)));
-    let mut start = Range::default();
-    for job in of_machine {
-        job.start = start;
-        job.end = start + job.part.hours;
-        start = job.end;
+    let key = |job: &PlannedJob| [job.start.mid.get(), due(job), job.part.hours.mid.get()];
+    let mut order: Vec<([f64; 3], usize)> = jobs.iter().map(key).zip(0..).collect();
+    order.sort_by(|(a, _), (b, _)| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])).then(a[2].total_cmp(&b[2])));
+    let mut ends: HashMap<Option<String>, Range<Hours>> = HashMap::new();
+    for (_, number) in order {
+        let machine = jobs[number].machine.clone();
+        let start = after(jobs, &jobs[number], ends.get(&machine));
+        let job = &mut jobs[number];
+        (job.start, job.end) = (start, start + job.part.hours);
+        ends.insert(machine, job.end);
     }
+}
+
+/// Start of a job once it is there, the jobs that it waits for have ended, and its machine is free.
+fn after(jobs: &[PlannedJob], job: &PlannedJob, free: Option<&Range<Hours>>) -> Range<Hours> {
+    let ends = job.after.iter().filter_map(|other| jobs.get(*other)).map(|other| &other.end).chain(free);
+    let there = Range { low: job.earliest, mid: job.earliest, high: job.earliest };
+    ends.fold(there, |a, b| Range { low: a.low.max(b.low), mid: a.mid.max(b.mid), high: a.high.max(b.high) })
 }

@@ -119,8 +119,26 @@ pub enum NoPlan {
     JobTooLate {
         /// Name of the job.
         job: String,
-        /// Its earliest start.
-        earliest_hours: Hours,
+        /// Its earliest start within the shared limits; `None` if they never leave room for it.
+        earliest_hours: Option<Hours>,
+    },
+    /// A later deadline of a job would do.
+    JobLater {
+        /// Name of the job.
+        job: String,
+        /// Additional hours.
+        more_hours: Hours,
+    },
+    /// Jobs need more than the shared limits provide, however they are scheduled: no plan exists.
+    Overload {
+        /// Number of these jobs.
+        jobs: usize,
+        /// Their latest deadline; `None` if one has none.
+        until_hours: Option<Hours>,
+        /// The limits.
+        limits: Vec<SharedLimit>,
+        /// Smallest need, as a multiple of what the limits provide.
+        times: f64,
     },
     /// The jobs have a plan if they may wait for one another.
     JobsMayWait {

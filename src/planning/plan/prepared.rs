@@ -85,6 +85,14 @@ impl Prepared {
         &self.problem().choices
     }
 
+    /// Keeps only these configurations, and forgets the rejected offers.
+    pub(super) fn keep(&mut self, configurations: &[usize]) {
+        self.configurations = configurations.iter().map(|c| self.configurations[*c].clone()).collect();
+        self.singles = self.singles.only(configurations);
+        (self.others, self.excluded) = (Vec::new(), Vec::new());
+        self.beside = self.beside.only(&[]);
+    }
+
     /// Number of offers to choose from.
     pub(super) fn offers(&self) -> usize {
         self.configurations.chunk_by(|a, b| a.place == b.place).count()

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::error::{At, CliError};
 use super::goal;
@@ -13,16 +14,17 @@ use crate::settings::jobs::{JobTable, JobsFile, MachineTable, StepTable};
 use crate::settings::wish::Wish;
 use crate::store::{self, Limit, Paths};
 use habitat_base::text;
+use habitat_base::units::Hours;
 use habitat_planning::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, book, plan_jobs};
 use habitat_planning::plan::solve::Settings;
-use habitat_planning::plan::{Goal, PlanStatus};
-use habitat_planning::pricing::PriceBook;
+use habitat_planning::plan::{Accept, Goal, PlanStatus};
+use habitat_planning::pricing::{PriceBook, Tier};
 use habitat_prediction::{Host, MethodChoice, PredictError, Predictions, predict};
 use habitat_reports::jobs::JobsForm;
 use habitat_step::catalog::Catalog;
 
 /// Recorded steps of the jobs file with their predictions.
-type Steps = Vec<(StepTable, Predictions)>;
+type Steps = Vec<(StepTable, Arc<Predictions>)>;
 
 /// A jobs file, and how to predict its steps.
 #[derive(Debug, Clone)]
@@ -32,11 +34,14 @@ pub struct Jobs {
     pub(super) method: MethodChoice,
     pub(super) host: Host,
     pub(super) models: ModelArgs,
+    /// Risks accepted for each job, in addition to its own.
+    pub(super) accept: Vec<Accept>,
 }
 
 pub(super) fn run(args: &PlanJobsArgs, out: &mut dyn Write) -> Result<u8, CliError> {
-    let PlanJobsArgs { file, method, host, models, .. } = args;
-    let jobs = Jobs { file: file.clone(), method: *method, host: *host, models: models.clone() };
+    let PlanJobsArgs { file, method, host, models, accept, .. } = args;
+    let (file, models, accept) = (file.clone(), models.clone(), accept.clone());
+    let jobs = Jobs { file, method: *method, host: *host, models, accept };
     let form = match args.form {
         TableForm { json: true, .. } => JobsForm::Json,
         TableForm { csv: true, .. } => JobsForm::Csv,
@@ -73,6 +78,10 @@ impl Jobs {
         let usual = settings(&paths)?.plan;
         let machines = file.machines.iter().map(|machine| machine_of(machine, &catalog).at(&path));
         let machines = machines.collect::<Result<Vec<_>, _>>()?;
+        if !(machines.is_empty() || self.accept.is_empty()) {
+            let problem = "--accept: does not apply to [[machine]], as nothing is rented; omit it";
+            return Err(CliError::Refused(problem.to_owned())).at(&path);
+        }
         let (prices, usual) =
             if machines.is_empty() { (store::prices(&paths)?, usual) } else { (book(&machines), usual.for_machines()) };
         let deadline = goal::hours(file.shared.deadline.as_ref()).at(&path)?;
@@ -107,19 +116,28 @@ impl Jobs {
         let work = job.wish.work().ok_or_else(|| CliError::Refused("no work given".to_owned())).at(&place)?;
         let mut wish = job.wish.clone();
         wish.quota.extend(file.shared.quota.iter().cloned());
+        if !self.accept.is_empty() {
+            let asks_spot = wish.tiers.as_ref().is_some_and(|tiers| tiers.contains(&Tier::Spot));
+            let own = || Accept::ALL.into_iter().filter(|accept| asks_spot && *accept == Accept::Spot).collect();
+            wish.accept.get_or_insert_with(own).extend(&self.accept);
+        }
         // Checked before the step is read, so that a wrong name is reported at once.
-        let goal = goal::goal(Goal::new(work), &wish, usual, catalog, prices).at(&place)?;
+        // Existing machines are the user's own choice, so there is no risk to accept.
+        let goal = if file.machines.is_empty() { Goal::firm(work) } else { Goal::new(work) };
+        let goal = goal::goal(goal, &wish, usual, catalog, prices).at(&place)?;
         let deadline = goal::hours(file.shared.deadline.as_ref()).at("all jobs")?;
         goal::check_sense(&Goal { deadline, budget: file.shared.budget, ..goal.clone() }, prices).at("all jobs")?;
-        let known = steps.iter().find(|(step, _)| *step == job.step).map(|(_, predictions)| predictions.clone());
+        let known = steps.iter().find(|(step, _)| *step == job.step).map(|(_, predictions)| Arc::clone(predictions));
         let predictions = if let Some(predictions) = known {
             predictions
         } else {
-            let predictions = self.predicted(job, catalog, read).at(&place)?;
-            steps.push((job.step.clone(), predictions.clone()));
+            let predictions = Arc::new(self.predicted(job, catalog, read).at(&place)?);
+            steps.push((job.step.clone(), Arc::clone(&predictions)));
             predictions
         };
-        Ok(Job { name: job.name.clone(), predictions, goal, earliest: job.time.not_before_hours })
+        let earliest = arrival(job, goal.deadline, deadline).at(&place)?;
+        let (name, priority) = (job.name.clone(), job.time.priority.unwrap_or(1.0));
+        Ok(Job { name, predictions, goal, earliest, after: job.after.clone(), priority })
     }
 
     /// The input for a job's step.
@@ -167,6 +185,25 @@ impl Jobs {
         let file = JobsFile::parse(&store::read_text(&self.file, Limit::PLAN)?).at(&path)?;
         let job = file.jobs.first().ok_or_else(|| CliError::Refused("contains no jobs".to_owned())).at(&path)?;
         Ok((self.input(job), job.wish.clone()))
+    }
+}
+
+/// Earliest start of a job, which has to be before its deadlines.
+fn arrival(job: &JobTable, own: Option<Hours>, shared: Option<Hours>) -> Result<Hours, CliError> {
+    let arrives = job.time.arrives.as_ref().map(|arrives| arrives.hours(&goal::now())).transpose();
+    let arrives = arrives.map_err(|why| CliError::Refused(format!("arrives: {why}; omit it if the job is there")))?;
+    let earliest = arrives.unwrap_or(job.time.not_before_hours);
+    let due = [own, shared].into_iter().flatten().min_by(Hours::total_cmp);
+    match due.filter(|due| earliest.get() > 0.0 && earliest.get() >= due.get()) {
+        Some(due) => {
+            let key = if arrives.is_some() { "arrives" } else { "not_before_hours" };
+            let (earliest, due) = (habitat_reports::format::hours(earliest), habitat_reports::format::hours(due));
+            let problem = format!(
+                "{key}: {earliest} is not before its deadline, {due}; set an earlier start or a later deadline"
+            );
+            Err(CliError::Refused(problem))
+        }
+        None => Ok(earliest),
     }
 }
 

@@ -118,6 +118,7 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
         method: args.input.method,
         host: args.input.host,
         models: args.input.models.clone(),
+        accept: args.wish.accept.clone().unwrap_or_default(),
     });
     if jobs.is_none() && args.screen == Screen::Jobs {
         return Err(CliError::Refused("--screen jobs needs a jobs file: pass --jobs FILE".to_owned()));

@@ -25,10 +25,12 @@
 //! gpus = ["a100", "h100"]
 //! ```
 //!
+//! A job may have copies (`count`), arrive later (`arrives`) and start after others (`after`).
+//!
 //! With `[[machine]]` (`gpu`, `gpus` per machine, `count`, `usd_per_hour`), jobs run on these machines and nothing is
 //! rented.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -36,16 +38,17 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Spanned, Table};
 
-use super::wish::Wish;
+use super::wish::{Wish, read};
 use habitat_base::text;
 use habitat_base::units::{Bytes, Hours, UsdPerHour, most};
+use habitat_planning::deadline::Deadline;
 use habitat_planning::plan::{Confidence, Quota};
+
+mod order;
 
 /// Maximum number of machines.
 const MOST_MACHINES: u32 = 200;
-/// Maximum of jobs times machines: the search compares all pairs.
-const MOST_PAIRS: usize = 50_000;
-/// Maximum number of jobs in a file; planning them takes one or two minutes.
+/// Maximum number of jobs in a file, with their copies.
 const MOST_JOBS: usize = 1000;
 
 /// Contents of a jobs file.
@@ -72,20 +75,33 @@ pub struct JobTable {
     pub name: String,
     /// Its recorded step.
     pub step: StepTable,
-    /// Earliest start.
+    /// Earliest start and copies.
     pub time: TimeTable,
+    /// Places of the jobs in the file that have to end before it starts.
+    pub after: Vec<usize>,
     /// Its work and limits.
     pub wish: Wish,
 }
 
-/// Earliest start of a job.
+/// Earliest start of a job, and its copies.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct TimeTable {
     /// Hours from the start of the plan.
-    #[serde(default)]
     pub not_before_hours: Hours,
+    /// The same as a duration or a date.
+    #[serde(deserialize_with = "read::deadline")]
+    pub arrives: Option<Deadline>,
+    /// Names of the jobs that have to end before it starts; all copies of each.
+    pub after: Vec<String>,
+    /// Weight of its end.
+    pub priority: Option<f64>,
+    /// Number of equal jobs.
+    pub count: Option<u64>,
 }
+
+/// Keys of a [`TimeTable`].
+const TIME_KEYS: [&str; 5] = ["not_before_hours", "arrives", "after", "priority", "count"];
 
 /// The recorded step of a job.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -194,28 +210,15 @@ impl JobsFile {
         {
             shared.extend(value.map(|value| (key.to_owned(), value)));
         }
-        let mut shared: Wish = read(shared, text, &(0..text.len()), None)?;
+        let mut shared: Wish = parsed(shared, text, &(0..text.len()), None)?;
         shared.quota = file.quota;
         if file.job.is_empty() {
             return at(1, "no [[job]]; add a table with name, profile and work for each job".to_owned());
         }
         if file.job.len() > MOST_JOBS {
-            let problem = format!(
-                "{} jobs, but at most {MOST_JOBS} can be planned together: split the file and the shared limits",
-                file.job.len()
-            );
-            return at(line_of(text, &file.job[MOST_JOBS].span(), None), problem);
+            return at(line_of(text, &file.job[MOST_JOBS].span(), None), too_many("", file.job.len() as u64));
         }
-        let mut jobs: Vec<JobTable> = Vec::new();
-        for table in file.job {
-            let job = job(table, text)?;
-            if let Some(other) = jobs.iter().find(|other| other.name == job.name) {
-                let problem =
-                    format!("job {:?}: line {} has a job with this name; names must be unique", job.name, other.line);
-                return at(job.line, problem);
-            }
-            jobs.push(job);
-        }
+        let jobs = all(file.job, text)?;
         let whole = 0..text.len();
         let ends = shared.quota.iter().filter(|quota| quota.until.is_some());
         let lines = (1..).zip(text.lines()).filter(|(_, line)| line.trim_start().starts_with("until_hours"));
@@ -230,27 +233,23 @@ impl JobsFile {
                 return at(line, problem);
             }
         }
-        if !file.wait {
+        if !file.wait && file.machine.is_empty() {
             let needs = "only works if jobs may wait: add wait = true at the top of the file";
             let window = shared.quota.iter().find(|quota| !quota.is_lasting());
             if let Some(key) = window.map(|quota| if quota.from.is_some() { "from_hours" } else { "until_hours" }) {
                 let line = text.lines().position(|line| line.trim_start().starts_with(key));
                 return at(line.map_or(1, |line| line + 1), format!("{key}: {needs}"));
             }
-            if let Some(job) = jobs.iter().find(|job| job.time.not_before_hours != Hours::ZERO) {
-                return at(job.line, format!("job {:?}: not_before_hours: {needs}", job.name));
+            let key = |time: &TimeTable| {
+                let [late, ordered] = [time.not_before_hours != Hours::ZERO, !time.after.is_empty()];
+                let given = [late, time.arrives.is_some(), ordered, time.priority.is_some()];
+                TIME_KEYS.into_iter().zip(given).find(|(_, given)| *given).map(|(key, _)| key)
+            };
+            if let Some((job, key)) = jobs.iter().find_map(|job| Some((job, key(&job.time)?))) {
+                return at(job.line, format!("job {:?}: {key}: {needs}", job.name));
             }
         }
         let machines = machines(file.machine, text)?;
-        let all: usize = machines.iter().map(|machine| machine.count as usize).sum();
-        if jobs.len() * all > MOST_PAIRS {
-            let problem = format!(
-                "{} jobs on {all} machines: at most {MOST_PAIRS} pairs of job and machine can be planned together, \
-                 which takes up to a minute: split the file and the machines",
-                jobs.len()
-            );
-            return at(machines.first().map_or(1, |machine| machine.line), problem);
-        }
         if file.wait && !machines.is_empty() {
             let problem = "wait: has no effect with [[machine]], as jobs there always run one after another; omit it";
             return at(line_of(text, &whole, Some("wait")), problem.to_owned());
@@ -273,6 +272,39 @@ impl JobsFile {
         }
         Ok(Self { shared, confidence: file.confidence, wait: file.wait, jobs, machines })
     }
+}
+
+fn too_many(what: &str, total: u64) -> String {
+    format!("{what}{total} jobs, but at most {MOST_JOBS} can be planned together: split the file and the shared limits")
+}
+
+/// All jobs with their copies and the jobs that come before them.
+fn all(tables: Vec<Spanned<Table>>, text: &str) -> Result<Vec<JobTable>, JobsFileError> {
+    let mut tables_of: Vec<(JobTable, Range<usize>)> = Vec::new();
+    let mut jobs: Vec<JobTable> = Vec::new();
+    let mut names = HashMap::new();
+    for table in tables {
+        let span = table.span();
+        let job = job(table, text)?;
+        let copies = job.time.count.unwrap_or(1);
+        let total = copies.saturating_add(jobs.len() as u64);
+        if total > MOST_JOBS as u64 {
+            let what = job.time.count.map_or_else(String::new, |count| format!("count: {count} makes "));
+            let problem = too_many(&what, total);
+            return Err(JobsFileError { line: line_of(text, &span, Some("count")), problem });
+        }
+        for number in 1..=copies {
+            let name = if job.time.count.is_some() { format!("{} {number}", job.name) } else { job.name.clone() };
+            if let Some(other) = names.insert(name.clone(), job.line) {
+                let problem = format!("job {name:?}: line {other} has a job with this name; names must be unique");
+                return Err(JobsFileError { line: job.line, problem });
+            }
+            jobs.push(JobTable { name, ..job.clone() });
+        }
+        tables_of.push((job, span));
+    }
+    order::set(&mut jobs, &tables_of, text)?;
+    Ok(jobs)
 }
 
 fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
@@ -308,22 +340,36 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
     if !step.contains_key("profile") {
         return refused(line, "no profile; add the file of its recorded step, such as profile = \"step.habitat.json\"");
     }
-    let step: StepTable = read(step, text, &span, Some(&name))?;
+    let step: StepTable = parsed(step, text, &span, Some(&name))?;
     if step.batch_size == Some(0) {
         let line = line_of(text, &span, Some("batch_size"));
         return refused(line, "batch_size: 0; a step processes at least one sample");
     }
     let mut time = Table::new();
-    time.extend(wish.remove("not_before_hours").map(|value| ("not_before_hours".to_owned(), value)));
-    let time: TimeTable = read(time, text, &span, Some(&name))?;
-    let wish: Wish = read(wish, text, &span, Some(&name))?;
+    for key in TIME_KEYS {
+        time.extend(wish.remove(key).map(|value| (key.to_owned(), value)));
+    }
+    let time: TimeTable = parsed(time, text, &span, Some(&name))?;
+    if time.count == Some(0) {
+        return refused(line_of(text, &span, Some("count")), "count: 0; omit the job, or set the number of copies");
+    }
+    if let Some(priority) = time.priority.filter(|priority| !(1e-6..=1e6).contains(priority)) {
+        let problem =
+            format!("priority: {priority}; use a number above 0, such as 10: jobs of higher priority end earlier");
+        return refused(line_of(text, &span, Some("priority")), &problem);
+    }
+    if time.arrives.is_some() && time.not_before_hours != Hours::ZERO {
+        let line = line_of(text, &span, Some("arrives"));
+        return refused(line, "arrives and not_before_hours mean the same; omit one of them");
+    }
+    let wish: Wish = parsed(wish, text, &span, Some(&name))?;
     if let Err((key, problem)) = wish.check() {
         return refused(line_of(text, &span, Some(key)), &format!("{key}: {problem}"));
     }
     if wish.work().is_none() {
         return refused(line, "no amount of work; add samples, steps, epochs with dataset, or tokens");
     }
-    Ok(JobTable { line, name, step, time, wish })
+    Ok(JobTable { line, name, step, time, after: Vec::new(), wish })
 }
 
 fn machines(tables: Vec<Spanned<MachineTable>>, text: &str) -> Result<Vec<MachineTable>, JobsFileError> {
@@ -358,7 +404,7 @@ fn machines(tables: Vec<Spanned<MachineTable>>, text: &str) -> Result<Vec<Machin
 }
 
 /// Parses a table; an error has the key and its line.
-fn read<T: DeserializeOwned>(
+fn parsed<T: DeserializeOwned>(
     table: Table,
     text: &str,
     span: &Range<usize>,
@@ -391,110 +437,4 @@ fn line_of(text: &str, span: &Range<usize>, key: Option<&str>) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use habitat_base::units::Usd;
-    use habitat_planning::deadline::Deadline;
-
-    fn said(text: &str) -> String {
-        JobsFile::parse(text).unwrap_err().to_string()
-    }
-
-    const JOB: &str = "[[job]]\nname = \"a\"\nprofile = \"a.json\"\nsteps = 10\n";
-
-    #[test]
-    fn the_example_of_the_header_reads() {
-        let file = JobsFile::parse(&super::super::example(include_str!("jobs.rs"))).unwrap();
-        assert_eq!(file.shared.deadline, Hours::new(72.0).ok().map(Deadline::Within));
-        assert_eq!(file.shared.budget, Usd::new(900.0).ok());
-        assert_eq!(file.shared.quota[0].to_string(), "16 at aws, until 12 h");
-        assert_eq!(file.confidence, Some(Confidence::High));
-        assert_eq!(file.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["translation", "images"]);
-        assert_eq!((file.jobs[0].line, file.jobs[1].line), (11, 18));
-        assert_eq!(file.jobs[0].wish.deadline, Hours::new(24.0).ok().map(Deadline::Within));
-        assert_eq!(file.jobs[1].wish.gpus, ["a100", "h100"]);
-    }
-
-    #[test]
-    fn what_is_wrong_is_named_with_its_line() {
-        assert!(said("").contains("no [[job]]"));
-        assert!(said("[[job]]\nsteps = 1").starts_with("line 1: the job has no name"));
-        let job = |number| format!("[[job]]\nname = \"{number}\"\nprofile = \"p\"\nsteps = 1\n");
-        let jobs: String = (0..MOST_JOBS).map(job).collect();
-        let on = |count| JobsFile::parse(&format!("{jobs}[[machine]]\ngpu = \"l4\"\ncount = {count}\n"));
-        assert!(on(50).is_ok());
-        let said_of_pairs = on(51).unwrap_err().to_string();
-        assert!(
-            said_of_pairs.starts_with("line 4001: 1000 jobs on 51 machines: at most 50000 pairs"),
-            "{said_of_pairs}"
-        );
-        let many = said(&"[[job]]\n".repeat(MOST_JOBS + 1));
-        assert!(many.starts_with("line 1001: 1001 jobs, but at most 1000"), "{many}");
-        assert!(said("[[job]]\nname = 7").starts_with("line 1: name: 7 is not a string"));
-        assert!(said("budgett = 1\n").contains("budgett"));
-        assert_eq!(
-            said(&format!("{JOB}\n{JOB}")),
-            "line 6: job \"a\": line 1 has a job with this name; names must be unique"
-        );
-        assert!(said("[[job]]\nname = \"b\"\nsteps = 1").starts_with("line 1: job \"b\": no profile"));
-        assert!(said("[[job]]\nname = \"b\"\nprofile = \"b\"").contains("no amount of work"));
-        let wrong = said(&format!("{JOB}samples = 3"));
-        assert_eq!(wrong, "line 1: job \"a\": work: only one of samples, steps, epochs and tokens can be set");
-        let deadline = said(&format!("{JOB}deadline = \"soon\""));
-        assert!(deadline.starts_with("line 5: job \"a\": deadline: \"soon\" is not a valid deadline"), "{deadline}");
-        let unknown = said(&format!("{JOB}\nmax_gpu = 3"));
-        assert!(unknown.starts_with("line 6: job \"a\": max_gpu: unknown field `max_gpu`"), "{unknown}");
-        assert!(
-            said(&format!("{JOB}confidence = \"high\""))
-                .starts_with("line 5: job \"a\": confidence belongs at the top")
-        );
-        assert!(said(&format!("{JOB}max_parts = 2")).contains("max_parts is always 1"));
-        assert!(said(&format!("deadline = \"soon\"\n{JOB}")).starts_with("line 1: deadline: "));
-    }
-
-    #[test]
-    fn what_needs_jobs_that_wait_is_refused_without() {
-        let late = said(&format!("{JOB}not_before_hours = 2"));
-        assert_eq!(
-            late,
-            "line 1: job \"a\": not_before_hours: only works if jobs may wait: add wait = true at the top of the file"
-        );
-        let window = "[[quota]]\nprovider = \"aws\"\ngpus = 0\nuntil_hours = 12\n";
-        assert!(said(&format!("{JOB}\n{window}")).starts_with("line 9: until_hours: only works if jobs may wait"));
-        let file = JobsFile::parse(&format!("wait = true\n{JOB}not_before_hours = 2\n{window}")).unwrap();
-        assert_eq!((file.jobs[0].time.not_before_hours, file.wait), (Hours::new(2.0).unwrap(), true));
-        assert_eq!(file.shared.quota[0].to_string(), "0 at aws, until 12 h");
-        let never = said(&format!("wait = true\n{JOB}\n{window}from_hours = 12"));
-        assert!(never.starts_with("line 10: until_hours: 12 is not after the quota's from_hours, 12"), "{never}");
-        let own = said(&format!("{JOB}[[job.quota]]\nprovider = \"aws\"\ngpus = 0\nfrom_hours = 1"));
-        assert!(own.contains("quota: from_hours and until_hours are only allowed in a [[quota]] at the top"), "{own}");
-        let machine = said(&format!("wait = true\n{JOB}[[machine]]\ngpu = \"v100\""));
-        assert!(machine.starts_with("line 1: wait: has no effect with [[machine]]"), "{machine}");
-        assert!(said(&format!("wait = true\n{JOB}not_before_hours = -1")).contains("not_before_hours"));
-    }
-
-    #[test]
-    fn machines_and_rented_offers_rule_each_other_out() {
-        let machine = "[[machine]]\ngpu = \"v100\"\n";
-        let file = JobsFile::parse(&format!("{JOB}{machine}")).unwrap();
-        assert_eq!((file.machines[0].gpus, file.machines[0].count, file.machines[0].line), (1, 1, 5));
-        assert!(
-            said(&format!("budget = 5\n{JOB}{machine}")).starts_with("line 1: budget: does not apply to [[machine]]")
-        );
-        assert!(
-            said(&format!("{JOB}regions = [\"eu\"]\n{machine}"))
-                .contains("job \"a\": regions: does not apply to [[machine]]")
-        );
-        assert!(
-            said(&format!("{JOB}max_machines = 2\n{machine}"))
-                .contains("job \"a\": max_machines: does not apply to [[machine]]")
-        );
-        let divided = said(&format!("{JOB}tensor_parallel = 0"));
-        assert!(divided.contains("job \"a\": tensor_parallel: must be 1 to 1024"), "{divided}");
-        let network = said(&format!("{JOB}network_gbit_per_second = 100\n{machine}"));
-        assert!(network.contains("job \"a\": network_gbit_per_second: does not apply to [[machine]]"), "{network}");
-        assert!(said(&format!("{JOB}{machine}count = 0")).contains("machine \"v100\": count: 0"));
-        assert!(said(&format!("{JOB}{machine}{machine}")).starts_with("line 7: machine \"v100\": another machine"));
-        assert!(said(&format!("{JOB}{machine}count = 201")).contains("at most 200"));
-    }
-}
+mod tests;

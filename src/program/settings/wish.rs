@@ -199,10 +199,10 @@ pub struct Wish {
 /// Defines readers of values that are strings as typed, or bare numbers.
 macro_rules! readers {
     ($($name:ident $type:ty),+) => {
-        mod read {
+        pub(super) mod read {
             use super::*;
 
-            $(pub(super) fn $name<'de, D: Deserializer<'de>>(value: D) -> Result<Option<$type>, D::Error> {
+            $(pub(in crate::settings) fn $name<'de, D: Deserializer<'de>>(value: D) -> Result<Option<$type>, D::Error> {
                 let text = match Typed::deserialize(value)? {
                     Typed::Text(text) => text,
                     Typed::Whole(number) => number.to_string(),

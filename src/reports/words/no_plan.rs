@@ -5,7 +5,7 @@ use super::plan::{kind, time_limit};
 use super::{Words, joined};
 use crate::format::number;
 use habitat_base::text::{dollars, duration, grouped};
-use habitat_base::units::GIB;
+use habitat_base::units::{GIB, Hours};
 use habitat_planning::Coded;
 use habitat_planning::plan::problem::SAME;
 use habitat_planning::plan::{Lift, Machines, NoPlan, RejectionKind, SharedLimit};
@@ -113,8 +113,24 @@ fn of_jobs(reason: &NoPlan) -> String {
     match reason {
         NoPlan::JobAlone { job, reason } => format!("job {job:?} alone: {}", reason.words()),
         NoPlan::JobTooLate { job, earliest_hours } => {
-            let earliest = earliest_hours.get();
+            let Some(earliest) = earliest_hours.map(Hours::get) else {
+                return format!("job {job:?} alone: the shared limits never leave room for it");
+            };
             format!("job {job:?} alone: its earliest start, {earliest} h, is too late for its deadline")
+        }
+        NoPlan::JobLater { job, more_hours: more } => {
+            format!("the deadline of job {job:?}: allow {} more", more_hours(more.get()))
+        }
+        NoPlan::Overload { jobs, until_hours, limits, times } => {
+            let due = until_hours.map(|until| format!(" due by {}", duration(until.get()))).unwrap_or_default();
+            let is_one = limits.len() == 1 && !matches!(limits[0], SharedLimit::DeadlineHours(_));
+            let provide = if is_one { "provides" } else { "provide" };
+            let limits = match limits[..] {
+                [SharedLimit::DeadlineHours(_)] => "all machines".to_owned(),
+                _ => limits.iter().map(Words::words).collect::<Vec<_>>().join(" and "),
+            };
+            let then = if until_hours.is_some() { " until then" } else { "" };
+            format!("no plan exists: {jobs} jobs{due} need at least {times:.2} times what {limits} {provide}{then}")
         }
         NoPlan::JobsMayWait { cost_usd, hours } => format!(
             "not all jobs can run at the same time; if they may wait for one another (wait = true), they cost {}, and the last ends after {}",

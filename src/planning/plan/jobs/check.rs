@@ -5,6 +5,7 @@ use super::super::check::{CheckError, Rows, Taken, added, check_footprint, check
 use super::super::{Confidence, PlanStatus, Use};
 use super::{Aim, JobsPlan, PlannedJob};
 use crate::pricing::{Market, Offer, Tier, region};
+use habitat_base::units::Hours;
 
 /// Relative difference allowed.
 const TOLERANCE: f64 = 1e-6;
@@ -67,9 +68,27 @@ fn at_once(plan: &JobsPlan) -> Result<(), CheckError> {
         let end = [start[0] + hours[0], start[1] + hours[1], start[2] + hours[2]];
         compare(&format!("end of {}", job.name), &numbers(&job.end), &end)?;
     }
+    waits(plan)?;
     let starts = plan.jobs.iter().map(|job| job.start.mid);
     let windows = plan.shared.quotas.iter().filter_map(|quota| quota.from);
     starts.chain(windows).try_for_each(|time| at(plan, time.get()))
+}
+
+/// Checks that each job starts after the end of those that it waits for, and not before it arrives.
+fn waits(plan: &JobsPlan) -> Result<(), CheckError> {
+    for job in &plan.jobs {
+        let ends = job
+            .after
+            .iter()
+            .filter_map(|other| plan.jobs.get(*other))
+            .map(|other| plan.shared.confidence.end(&other.end));
+        let ready = ends.fold(job.earliest, Hours::max).get();
+        let start = plan.shared.confidence.end(&job.start).get();
+        if over(ready, start) {
+            return Err(CheckError::Number { what: format!("start of {}", job.name), stated: start, found: ready });
+        }
+    }
+    Ok(())
 }
 
 /// Checks the jobs that run at one time, by the hours of the confidence.
@@ -112,14 +131,17 @@ fn at(plan: &JobsPlan, time: f64) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// Checks jobs on machines: each starts when the previous one ends.
+/// Checks jobs on machines: each starts when it is there, and the previous one and those that it waits for have ended.
 fn in_turn(plan: &JobsPlan) -> Result<(), CheckError> {
     let mut jobs: Vec<&PlannedJob> = plan.jobs.iter().collect();
     jobs.sort_by(|a, b| a.machine.cmp(&b.machine).then(a.end.mid.total_cmp(&b.end.mid)));
     let mut before: Option<&PlannedJob> = None;
     for job in jobs {
-        let start =
-            before.filter(|before| before.machine == job.machine).map_or([0.0; 3], |before| numbers(&before.end));
+        let before_it = before.filter(|before| before.machine == job.machine).into_iter();
+        let ends = before_it.chain(job.after.iter().filter_map(|other| plan.jobs.get(*other)));
+        let start = ends
+            .map(|other| numbers(&other.end))
+            .fold([job.earliest.get(); 3], |a, b| [a[0].max(b[0]), a[1].max(b[1]), a[2].max(b[2])]);
         compare(&format!("start of {}", job.name), &numbers(&job.start), &start)?;
         let hours = numbers(&job.part.hours);
         let end = [start[0] + hours[0], start[1] + hours[1], start[2] + hours[2]];

@@ -1,31 +1,36 @@
-//! Builds the assignment of prepared jobs: the ways of each, and the shared limits.
+//! Builds the ways of prepared jobs, and the shared limits that they use.
+
+use std::collections::{HashMap, HashSet};
 
 use super::super::assignment::{Assigned, Assignment, Bound, Way};
 use super::super::configuration::Configuration;
 use super::super::limits;
 use super::super::problem::SAME;
 use super::super::{Prepared, SharedLimit};
-use super::{Answer, Chosen, Shared, Supply};
-use crate::pricing::OfferId;
+use super::schedule::{Schedule, Task, Tasks};
+use super::{Answer, Chosen, Job, Shared, Supply};
+use crate::pricing::{OfferId, Tier};
 use habitat_base::units::{Hours, Usd};
 
-/// The assignment, with the meaning of its indices.
-#[derive(Debug)]
+/// Jobs to rent for, or to assign to machines, with the meaning of their indices.
+#[derive(Debug, Default)]
 pub(super) struct Model {
+    /// Jobs with their ways. With machines, only the limits.
+    pub(super) tasks: Tasks,
+    /// Assignment to machines; without machines, of jobs that start together.
     pub(super) assignment: Assignment,
-    /// Configuration of each way.
+    /// Configuration of each way of each job.
     pub(super) configurations: Vec<Vec<usize>>,
     /// Names of the existing machines.
     pub(super) machines: Vec<String>,
-    /// Shared limits, by the index in the rows.
-    pub(super) limits: Vec<SharedLimit>,
-    /// If jobs may wait: ways of each job without a start, with uses by limit instead of by row.
-    pub(super) bases: Vec<Vec<Way>>,
-    /// Configuration of each of these ways.
-    pub(super) of_bases: Vec<Vec<usize>>,
-    /// For each way, the index in `bases` and the start in hours. Empty if all jobs start at the same time, or if
-    /// there are too many possible starts.
-    pub(super) starts: Vec<Vec<(usize, f64)>>,
+    /// Jobs on machines as tasks without costs, if their order matters beyond their deadlines.
+    pub(super) ordered: Option<Tasks>,
+    /// Names of their kinds.
+    kinds: Vec<String>,
+    /// Index of the limit of each single machine.
+    single: HashMap<OfferId, usize>,
+    /// Offers that the jobs choose among.
+    offers: HashSet<usize>,
 }
 
 impl SharedLimit {
@@ -42,20 +47,21 @@ impl SharedLimit {
 }
 
 impl Model {
-    pub(super) fn new(prepared: &[Prepared], supply: Supply<'_>, shared: &Shared) -> Self {
-        let mut model = Self {
-            assignment: Assignment::default(),
-            configurations: Vec::new(),
-            machines: Vec::new(),
-            limits: Vec::new(),
-            bases: Vec::new(),
-            of_bases: Vec::new(),
-            starts: Vec::new(),
-        };
+    /// Model without jobs.
+    pub(super) fn new(supply: Supply<'_>, shared: &Shared) -> Self {
+        let mut model = Self::default();
         match supply {
-            Supply::Rent(_) => model.rent(prepared, shared),
+            Supply::Rent(_) => {
+                model.tasks.wait = shared.wait;
+                let limits = &mut model.tasks.limits;
+                limits.extend(shared.budget.map(SharedLimit::BudgetUsd));
+                limits.extend(shared.max_price.map(SharedLimit::UsdPerHour));
+                limits.extend(shared.quotas.iter().cloned().map(Box::new).map(SharedLimit::Quota));
+                model.tasks.most = limits.iter().map(SharedLimit::most).collect();
+            }
             Supply::Machines(machines) => {
                 for (kind, machine) in machines.iter().enumerate() {
+                    model.kinds.push(machine.name.clone());
                     for number in 1..=machine.count {
                         let several = machine.count > 1;
                         let name = &machine.name;
@@ -63,21 +69,100 @@ impl Model {
                         model.assignment.machines.push(kind);
                     }
                 }
-                let kinds: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
-                model.run(prepared, &kinds);
             }
         }
         model
     }
 
-    /// Dollars if each job uses its cheapest way.
-    pub(super) fn cheapest_each(&self) -> f64 {
-        let cheapest = |ways: &Vec<Way>| ways.iter().map(|way| way.cost).fold(f64::INFINITY, f64::min);
-        self.assignment.jobs.iter().map(cheapest).sum()
+    /// Adds a job with its ways within its own limits. Keeps only their configurations in `prepared`.
+    pub(super) fn add(&mut self, job: &Job, prepared: &mut Prepared) {
+        self.offers.extend(prepared.configurations.iter().map(|c| c.place));
+        let ways = if self.machines.is_empty() { self.rented(prepared) } else { self.run(prepared) };
+        let uses_spot = ways.iter().any(|(c, _)| prepared.configurations[*c].offer.tier == Tier::Spot);
+        let mut kept: Vec<usize> = ways.iter().map(|(c, _)| *c).collect();
+        if uses_spot {
+            // A spot plan names the machine that takes over.
+            kept.extend(
+                (0..prepared.configurations.len()).filter(|c| prepared.configurations[*c].offer.tier != Tier::Spot),
+            );
+        }
+        kept.sort_unstable();
+        kept.dedup();
+        let place = |c: usize| kept.binary_search(&c).unwrap_or_default();
+        let (configurations, ways): (Vec<usize>, Vec<Way>) = ways.into_iter().map(|(c, way)| (place(c), way)).unzip();
+        if !ways.is_empty() {
+            prepared.keep(&kept);
+        }
+        self.configurations.push(configurations);
+        let due = prepared.goal.deadline.map_or(f64::INFINITY, Hours::get);
+        let (earliest, weight) = (job.earliest.get(), job.priority);
+        self.tasks.jobs.push(Task { ways, earliest, due, urgent: due, weight, ..Task::default() });
     }
 
-    /// Converts the solver's answer for jobs that start at the same time or follow one another on machines.
-    pub(super) fn at_once(&self, found: Assigned) -> Answer {
+    /// Completes the model once all jobs are added.
+    pub(super) fn complete(&mut self) {
+        if self.machines.is_empty() {
+            self.drop_late();
+            let has_priorities = self.tasks.jobs.iter().any(|task| task.weight != 1.0);
+            self.tasks.jobs.iter_mut().for_each(|task| task.is_weighted = has_priorities);
+            if !self.tasks.wait {
+                let limits = self.tasks.most.iter().enumerate();
+                self.assignment.bounds = limits.map(|(limit, most)| Bound { most: *most, limit }).collect();
+                self.assignment.jobs = self.tasks.jobs.iter().map(|task| task.ways.clone()).collect();
+            }
+            return;
+        }
+        self.assignment.due = self.tasks.jobs.iter().map(|task| task.due).collect();
+        let mut deadlines: Vec<f64> = self.assignment.due.iter().copied().filter(|due| due.is_finite()).collect();
+        deadlines.sort_by(f64::total_cmp);
+        deadlines.dedup();
+        let has_order = |task: &Task| task.earliest > 0.0 || !task.after.is_empty() || task.weight != 1.0;
+        if self.tasks.jobs.iter().any(has_order) {
+            self.order();
+        }
+        self.tasks.limits = deadlines.into_iter().map(|due| SharedLimit::DeadlineHours(Hours::known(due))).collect();
+        self.assignment.jobs = self.tasks.jobs.iter_mut().map(|task| std::mem::take(&mut task.ways)).collect();
+    }
+
+    /// Prepares jobs that follow one another on machines in another order than by deadline: each machine is a limit.
+    fn order(&mut self) {
+        let machine = |name: &String| SharedLimit::OneMachine(OfferId::new("", "", name, Tier::Owned));
+        let mut ordered = self.tasks.clone();
+        (ordered.wait, ordered.most) = (true, vec![1.0; self.machines.len()]);
+        ordered.limits = self.machines.iter().map(machine).collect();
+        for way in ordered.jobs.iter_mut().flat_map(|task| &mut task.ways) {
+            (way.cost, way.uses) = (0.0, way.machine.map(|machine| (machine, 1.0)).into_iter().collect());
+        }
+        self.ordered = Some(ordered);
+    }
+
+    /// Drops ways that end too late even without other jobs, unless a job has no others.
+    fn drop_late(&mut self) {
+        let mut empty = Schedule::new(&self.tasks);
+        let mut is_due = |job: usize, way: usize| {
+            let task = &empty.tasks.jobs[job];
+            let hours = task.ways[way].hours;
+            task.is_due(empty.possible_start(job, way) + hours)
+        };
+        let due = self.tasks.jobs.iter().enumerate();
+        let due: Vec<Vec<bool>> =
+            due.map(|(job, task)| (0..task.ways.len()).map(|way| is_due(job, way)).collect()).collect();
+        for ((task, configurations), due) in self.tasks.jobs.iter_mut().zip(&mut self.configurations).zip(&due) {
+            if due.contains(&true) {
+                let (mut of_way, mut of_configuration) = (due.iter(), due.iter());
+                task.ways.retain(|_| of_way.next() == Some(&true));
+                configurations.retain(|_| of_configuration.next() == Some(&true));
+            }
+        }
+    }
+
+    /// Number of offers that the jobs choose among.
+    pub(super) fn offers(&self) -> usize {
+        self.offers.len()
+    }
+
+    /// Converts an assignment of jobs that start together, or follow one another on machines.
+    pub(super) fn assigned(&self, found: Assigned) -> Answer {
         let objective = self.assignment.objective(&found.ways);
         let chosen = |(job, way): (usize, &usize)| Chosen {
             configuration: self.configurations[job][*way],
@@ -89,67 +174,48 @@ impl Model {
         Answer { jobs, objective, proof, bound, solver, notes }
     }
 
-    fn rent(&mut self, prepared: &[Prepared], shared: &Shared) {
-        self.limits.extend(shared.budget.map(SharedLimit::BudgetUsd));
-        self.limits.extend(shared.max_price.map(SharedLimit::UsdPerHour));
-        self.limits.extend(shared.quotas.iter().cloned().map(Box::new).map(SharedLimit::Quota));
-        let mut single: Vec<&OfferId> = prepared
-            .iter()
-            .flat_map(|of_job| &of_job.configurations)
-            .filter(|c| limits::is_one_machine(&c.offer))
-            .map(|c| &c.offer.id)
-            .collect();
-        single.sort();
-        single.dedup();
-        self.limits.extend(single.into_iter().cloned().map(SharedLimit::OneMachine));
-        self.assignment.bounds =
-            self.limits.iter().enumerate().map(|(limit, of)| Bound { most: of.most(), limit }).collect();
-        for of_job in prepared {
-            let ways = possible(of_job).map(|(c, hours, cost)| {
-                let configuration = &of_job.configurations[c];
-                let uses = self.limits.iter().enumerate();
-                let uses = uses.filter_map(|(row, limit)| Some((row, used(limit, configuration, cost)?))).collect();
-                (c, Way { cost, hours, machine: None, uses })
-            });
-            let (configurations, ways) = undominated(ways.collect(), shared.wait).into_iter().unzip();
-            self.configurations.push(configurations);
-            self.assignment.jobs.push(ways);
+    fn rented(&mut self, prepared: &Prepared) -> Vec<(usize, Way)> {
+        let mut ways = Vec::new();
+        for (c, hours, cost) in possible(prepared) {
+            let configuration = &prepared.configurations[c];
+            let of_all =
+                self.tasks.limits.iter().enumerate().filter(|(_, limit)| !matches!(limit, SharedLimit::OneMachine(_)));
+            let mut uses: Vec<(usize, f64)> =
+                of_all.filter_map(|(row, limit)| Some((row, used(limit, configuration, cost)?))).collect();
+            if limits::is_one_machine(&configuration.offer) {
+                uses.push((self.limit_of(&configuration.offer.id), 1.0));
+            }
+            ways.push((c, Way { cost, hours, machine: None, uses }));
         }
+        undominated(ways, self.tasks.wait)
     }
 
-    fn run(&mut self, prepared: &[Prepared], kinds: &[&str]) {
-        let mut deadlines: Vec<Hours> = prepared.iter().filter_map(|of_job| of_job.goal.deadline).collect();
-        deadlines.sort_by(Hours::total_cmp);
-        deadlines.dedup();
-        // One row per machine for each deadline.
-        for (limit, deadline) in deadlines.iter().enumerate() {
-            self.limits.push(SharedLimit::DeadlineHours(*deadline));
-            self.assignment.bounds.extend(self.machines.iter().map(|_| Bound { most: deadline.get(), limit }));
-        }
-        let machines = self.assignment.machines.clone();
-        for of_job in prepared {
-            let mut fastest: Vec<Option<(usize, f64, f64)>> = vec![None; kinds.len()];
-            for (c, hours, cost) in possible(of_job) {
-                let name = &of_job.configurations[c].offer.instance_type;
-                let Some(kind) = kinds.iter().position(|kind| kind == name) else { continue };
-                if fastest[kind].is_none_or(|(_, before, _)| hours < before) {
-                    fastest[kind] = Some((c, hours, cost));
-                }
+    /// Limit of a single machine.
+    fn limit_of(&mut self, offer: &OfferId) -> usize {
+        let Tasks { limits, most, .. } = &mut self.tasks;
+        *self.single.entry(offer.clone()).or_insert_with(|| {
+            limits.push(SharedLimit::OneMachine(offer.clone()));
+            most.push(1.0);
+            limits.len() - 1
+        })
+    }
+
+    /// Fastest way on each machine.
+    fn run(&self, prepared: &Prepared) -> Vec<(usize, Way)> {
+        let mut fastest: Vec<Option<(usize, f64, f64)>> = vec![None; self.kinds.len()];
+        for (c, hours, cost) in possible(prepared) {
+            let name = &prepared.configurations[c].offer.instance_type;
+            let Some(kind) = self.kinds.iter().position(|kind| kind == name) else { continue };
+            if fastest[kind].is_none_or(|(_, before, _)| hours < before) {
+                fastest[kind] = Some((c, hours, cost));
             }
-            let due = of_job.goal.deadline;
-            let ways = machines.iter().enumerate().filter_map(|(machine, kind)| {
-                let (c, hours, cost) = fastest[*kind]?;
-                let rows = deadlines
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, deadline)| due.is_some_and(|due| due.get() <= deadline.get()));
-                let uses = rows.map(|(number, _)| (number * machines.len() + machine, hours)).collect();
-                Some((c, Way { cost, hours, machine: Some(machine), uses }))
-            });
-            let (configurations, ways) = ways.unzip();
-            self.configurations.push(configurations);
-            self.assignment.jobs.push(ways);
         }
+        let machines = self.assignment.machines.iter().enumerate();
+        let way = |(machine, kind): (usize, &usize)| {
+            let (c, hours, cost) = fastest[*kind]?;
+            Some((c, Way { cost, hours, machine: Some(machine), uses: Vec::new() }))
+        };
+        machines.filter_map(way).collect()
     }
 }
 
@@ -169,20 +235,20 @@ fn used(limit: &SharedLimit, configuration: &Configuration, cost: f64) -> Option
         SharedLimit::Quota(quota) => {
             quota.applies(&configuration.offer, &configuration.gpu).then(|| f64::from(configuration.all_gpus()))
         }
-        SharedLimit::OneMachine(offer) => (configuration.offer.id == *offer).then_some(1.0),
-        SharedLimit::DeadlineHours(_) => None,
+        SharedLimit::OneMachine(_) | SharedLimit::DeadlineHours(_) => None,
     }
 }
 
-/// Drops ways that are dominated by another way of the job, which costs no more, uses no more of any limit and, if jobs
-/// `wait`, takes no longer. Of equal ways, the fastest is kept.
+/// Drops ways that are dominated by another way of the job, which costs no more, uses no more of any limit and takes no
+/// longer. If jobs do not `wait`, a cheaper one may take longer.
 fn undominated(mut ways: Vec<(usize, Way)>, wait: bool) -> Vec<(usize, Way)> {
     ways.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost).then(a.hours.total_cmp(&b.hours)));
     let mut kept: Vec<(usize, Way)> = Vec::new();
     for (c, way) in ways {
         let draws_less = |keeper: &Way| {
             let of = |row: usize| way.uses.iter().find(|(of, _)| *of == row).map_or(0.0, |(_, amount)| *amount);
-            keeper.uses.iter().all(|(row, amount)| *amount <= of(*row)) && (!wait || keeper.hours <= way.hours)
+            keeper.uses.iter().all(|(row, amount)| *amount <= of(*row))
+                && (keeper.hours <= way.hours || (!wait && keeper.cost < way.cost))
         };
         if !kept.iter().any(|(_, keeper)| draws_less(keeper)) {
             kept.push((c, way));

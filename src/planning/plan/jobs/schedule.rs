@@ -1,246 +1,369 @@
-//! Schedules of jobs that wait for one another, given by a way for each job and an order of placement. Each job starts
+//! Schedules of rented jobs: a way and a start for each job within the shared limits.
+//!
+//! A list schedule places the jobs in some order. Each takes its cheapest way that still ends by its deadline, and starts
 //! as early as the limits and the jobs placed before it allow (the serial scheme of resource-constrained scheduling;
-//! Kolisch 1996), so starts need not be chosen. Iterated local search over ways and orders (Lourenço, Martin and
-//! Stützle 2003); deterministic.
+//! Kolisch 1996). [`super::search`] improves it. Nothing depends on the clock: the effort is counted in steps of the
+//! [`Timeline`]s looked at.
 
-use super::super::assignment::Assigned;
+use super::super::SharedLimit;
+use super::super::assignment::Way;
 use super::super::problem::SAME;
-use super::super::solve::{Proof, Settings, SolveError};
-use super::super::{Prepared, SharedLimit};
-use super::model::Model;
-use super::slots::rounding;
-use super::{Answer, Chosen};
-use habitat_base::units::Hours;
-use habitat_prediction::random::Random;
+use super::timeline::{Timeline, rounding};
 
-/// Maximum number of schedules to evaluate. Fewer for many jobs, since the time per schedule grows with the square of
-/// their number.
-const LOOKED_AT: usize = 20_000;
-const WORK: usize = 6_000_000;
-/// Relative gain below which a move is not made.
-const GAIN: f64 = 1e-9;
-/// Penalty of a job without a place, in hours; more than any delay.
-const NO_PLACE: f64 = 1e9;
+/// Relative difference below which two values of a schedule are equal.
+const EQUAL: f64 = 1e-9;
 
-/// Order in which the jobs are placed, and the way of each job.
-#[derive(Debug, Clone, PartialEq)]
-struct Sequence {
-    order: Vec<usize>,
-    ways: Vec<usize>,
+/// Rented jobs with their ways and the shared limits.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tasks {
+    pub(super) jobs: Vec<Task>,
+    pub(super) limits: Vec<SharedLimit>,
+    /// Maximum of each limit.
+    pub(super) most: Vec<f64>,
+    /// Whether jobs may start later than the plan.
+    pub(super) wait: bool,
 }
 
-/// Data for building schedules.
-pub(super) struct Scheduler<'a> {
-    model: &'a Model,
-    earliest: &'a [Hours],
-    due: Vec<f64>,
-    edges: Vec<f64>,
+/// One job.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Task {
+    /// Possible ways, cheapest first; uses are by limit.
+    pub(super) ways: Vec<Way>,
+    /// Earliest start in hours.
+    pub(super) earliest: f64,
+    /// Deadline in hours; infinite without one.
+    pub(super) due: f64,
+    /// Jobs that have to end before it starts, and those that wait for it.
+    pub(super) after: Vec<usize>,
+    pub(super) before: Vec<usize>,
+    /// Latest end with which the jobs that wait for it can still meet their deadlines.
+    pub(super) urgent: f64,
+    /// Fewest hours until it and those that wait for it have ended.
+    pub(super) tail: f64,
+    /// Weight of its end, and whether only the weighted ends count, not the last one.
+    pub(super) weight: f64,
+    pub(super) is_weighted: bool,
 }
 
-/// A placed job: start, end, and the limits it uses in between.
-struct Placed<'a> {
-    start: f64,
-    end: f64,
-    uses: &'a [(usize, f64)],
-}
-
-impl<'a> Scheduler<'a> {
-    /// Scheduler for a model whose jobs may wait.
-    pub(super) fn new(model: &'a Model, prepared: &[Prepared], earliest: &'a [Hours]) -> Self {
-        let due = prepared.iter().map(|of_job| of_job.goal.deadline.map_or(f64::INFINITY, Hours::get)).collect();
-        let edges = model.limits.iter().flat_map(SharedLimit::edges).collect();
-        Self { model, earliest, due, edges }
+impl Task {
+    /// Dollars of the cheapest way.
+    pub(super) fn cheapest(&self) -> f64 {
+        self.ways.first().map_or(f64::INFINITY, |way| way.cost)
     }
 
-    /// Plan from a solver's answer, with each start as early as possible. If the solver did not prove optimality, local
-    /// search improves its answer; without a call of the solver (`None`), local search runs alone.
-    ///
-    /// # Errors
-    /// Errors of the solver; without a call of it, [`SolveError::OutOfTime`] if local search finds no plan.
-    pub(super) fn answer(
-        &self,
-        found: Option<Result<Assigned, SolveError>>,
-        prepared: &[Prepared],
-        settings: Settings,
-    ) -> Result<Answer, SolveError> {
-        let found = match found {
-            Some(Ok(found)) if found.proof == Proof::Optimal => {
-                let places = self.places(&self.sequence_of(&found.ways));
-                return Ok(self.of_places(&places, Proof::Optimal, self.cost(&places), found.solver));
+    /// Hours of the fastest way.
+    pub(super) fn fastest(&self) -> f64 {
+        self.ways.iter().map(|way| way.hours).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Dollars lost if the job has to use its fastest way.
+    fn regret(&self) -> f64 {
+        let fastest = self.ways.iter().min_by(|a, b| a.hours.total_cmp(&b.hours));
+        fastest.map_or(0.0, |way| way.cost - self.cheapest())
+    }
+
+    /// Whether an end meets the deadline.
+    pub(super) fn is_due(&self, end: f64) -> bool {
+        end <= self.due * (1.0 + SAME)
+    }
+}
+
+impl Tasks {
+    /// Number of ways of all jobs.
+    pub(super) fn ways(&self) -> usize {
+        self.jobs.iter().map(|task| task.ways.len()).sum()
+    }
+
+    /// Dollars if each job uses its cheapest way.
+    pub(super) fn cheapest_each(&self) -> f64 {
+        self.jobs.iter().map(Task::cheapest).sum()
+    }
+
+    /// Sets the jobs that each job waits for, and what follows for the earliest starts.
+    pub(super) fn link(&mut self, after: impl Iterator<Item = Vec<usize>>) {
+        for (job, mut after) in after.enumerate() {
+            after.sort_unstable();
+            after.dedup();
+            for other in &after {
+                self.jobs[*other].before.push(job);
             }
-            Some(Err(SolveError::Infeasible)) => return Err(SolveError::Infeasible),
-            Some(Ok(found)) => Some(found),
-            _ => None,
-        };
-        let places = self.searched(found.as_ref().map(|found| found.ways.as_slice())).ok_or(SolveError::OutOfTime)?;
-        let cost = self.cost(&places);
-        let bound = self.model.least(prepared, settings).min(cost);
-        let proof = if cost <= bound * (1.0 + SAME) { Proof::Optimal } else { Proof::Gap };
-        Ok(self.of_places(&places, proof, bound, "local search"))
-    }
-
-    fn of_places(&self, places: &[(usize, f64)], proof: Proof, bound: f64, solver: &'static str) -> Answer {
-        let chosen = |(job, (way, start)): (usize, &(usize, f64))| Chosen {
-            configuration: self.model.of_bases[job][*way],
-            start: *start,
-            machine: None,
-        };
-        let jobs = places.iter().enumerate().map(chosen).collect();
-        Answer { jobs, objective: self.cost(places), proof, bound, solver, notes: Vec::new() }
-    }
-
-    /// Best schedule of local search, with or without a solver's answer as the start; `None` if it violates the
-    /// deadlines or the budget.
-    fn searched(&self, answer: Option<&[usize]>) -> Option<Vec<(usize, f64)>> {
-        let mut random = Random::new(1);
-        let jobs = self.due.len();
-        let mut left = (WORK / (jobs * jobs).max(1)).min(LOOKED_AT);
-        let first = answer.map_or_else(|| self.fastest(), |answer| self.sequence_of(answer));
-        let mut best = self.improved(first, &mut left);
-        let least = self.model.cheapest_each() * (1.0 + SAME);
-        while left > 0 && jobs > 1 && !(self.value(&best)[0] <= 0.0 && self.value(&best)[1] <= least) {
-            let mut other = best.clone();
-            for _ in 0..2 {
-                let job = random.below(jobs);
-                other.ways[job] = random.below(self.model.bases[job].len());
-                other.order.swap(random.below(jobs), random.below(jobs));
-            }
-            let other = self.improved(other, &mut left);
-            if is_less(self.value(&other), self.value(&best)) {
-                best = other;
+            self.jobs[job].after = after;
+            (self.jobs[job].urgent, self.jobs[job].tail) = (self.jobs[job].due, self.jobs[job].fastest());
+        }
+        // Each job after all those that it waits for.
+        let mut order: Vec<usize> = (0..self.jobs.len()).filter(|job| self.jobs[*job].after.is_empty()).collect();
+        let mut open: Vec<usize> = self.jobs.iter().map(|task| task.after.len()).collect();
+        let mut next = 0;
+        while let Some(job) = order.get(next).copied() {
+            next += 1;
+            let end = self.jobs[job].earliest + self.jobs[job].fastest();
+            for other in self.jobs[job].before.clone() {
+                self.jobs[other].earliest = self.jobs[other].earliest.max(end);
+                open[other] -= 1;
+                if open[other] == 0 {
+                    order.push(other);
+                }
             }
         }
-        (self.value(&best)[0] <= 0.0).then(|| self.places(&best))
+        for job in order.into_iter().rev() {
+            let (latest, tail) = (self.jobs[job].urgent - self.jobs[job].fastest(), self.jobs[job].tail);
+            for other in self.jobs[job].after.clone() {
+                self.jobs[other].urgent = self.jobs[other].urgent.min(latest);
+                self.jobs[other].tail = self.jobs[other].tail.max(tail + self.jobs[other].fastest());
+            }
+        }
     }
 
-    /// Dollars of a schedule.
-    fn cost(&self, schedule: &[(usize, f64)]) -> f64 {
-        schedule.iter().enumerate().map(|(job, (way, _))| self.model.bases[job][*way].cost).sum()
+    pub(super) fn budget(&self) -> Option<f64> {
+        let budget = self.limits.iter().position(|limit| matches!(limit, SharedLimit::BudgetUsd(_)))?;
+        Some(self.most[budget])
     }
 
-    fn sequence_of(&self, answer: &[usize]) -> Sequence {
-        let planned: Vec<(usize, f64)> =
-            answer.iter().enumerate().map(|(job, way)| self.model.starts[job][*way]).collect();
-        let mut order: Vec<usize> = (0..answer.len()).collect();
-        order.sort_by(|a, b| planned[*a].1.total_cmp(&planned[*b].1));
-        Sequence { order, ways: planned.into_iter().map(|(way, _)| way).collect() }
+    /// Orders to place the jobs in: by deadline, longest first, by what a job loses without its cheapest ways, and shortest
+    /// for its weight first (Smith 1956).
+    pub(super) fn orders(&self) -> [Vec<usize>; 4] {
+        let by = |key: &dyn Fn(&Task) -> f64| {
+            let mut order: Vec<usize> = (0..self.jobs.len()).collect();
+            let keys: Vec<f64> = self.jobs.iter().map(key).collect();
+            order.sort_by(|a, b| keys[*a].total_cmp(&keys[*b]));
+            order
+        };
+        [by(&|job| job.urgent), by(&|job| -job.tail), by(&|job| -job.regret()), by(&|job| job.fastest() / job.weight)]
     }
 
-    /// Fastest way for each job, placed by earliest deadline.
-    fn fastest(&self) -> Sequence {
-        let hours = |job: usize, way: usize| self.model.bases[job][way].hours;
-        let jobs = self.due.len();
-        let ways = (0..jobs).map(|job| {
-            (0..self.model.bases[job].len()).min_by(|a, b| hours(job, *a).total_cmp(&hours(job, *b))).unwrap_or(0)
-        });
-        let ways: Vec<usize> = ways.collect();
-        let mut order: Vec<usize> = (0..jobs).collect();
-        let key = |job: usize| (self.due[job], -hours(job, ways[job]));
-        order.sort_by(|a, b| key(*a).0.total_cmp(&key(*b).0).then(key(*a).1.total_cmp(&key(*b).1)));
-        Sequence { order, ways }
+    /// Ways of each job in the order of their prices.
+    pub(super) fn by_price(&self, price: impl Fn(usize, &Way) -> f64) -> Preference {
+        let of_job = |(job, task): (usize, &Task)| {
+            let mut ways: Vec<(usize, f64)> =
+                task.ways.iter().enumerate().map(|(number, way)| (number, price(job, way))).collect();
+            ways.sort_by(|a, b| a.1.total_cmp(&b.1));
+            ways
+        };
+        self.jobs.iter().enumerate().map(of_job).collect()
+    }
+}
+
+/// Ways of each job with their prices, lowest first.
+pub(super) type Preference = Vec<Vec<(usize, f64)>>;
+
+/// Place of a job.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Place {
+    pub(super) way: usize,
+    pub(super) start: f64,
+}
+
+/// Quality of a schedule, compared in order: jobs without a place, excess over deadlines and budget, dollars, the last
+/// end (unless jobs have priorities), and the weighted sum of all ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Value(pub(super) [f64; 5]);
+
+impl Value {
+    /// Whether all jobs have a place within all limits.
+    pub(super) fn is_feasible(self) -> bool {
+        self.0[0] <= 0.0 && self.0[1] <= 0.0
     }
 
-    /// Excess over deadlines and budget, then dollars, then the sum of the ends.
-    fn value(&self, sequence: &Sequence) -> [f64; 3] {
-        let places = self.places(sequence);
-        let cost = self.cost(&places);
-        let (mut missed, mut ends) = (0.0, 0.0);
-        for (job, (way, start)) in places.iter().enumerate() {
-            let end = start + self.model.bases[job][*way].hours;
-            if end.is_infinite() {
-                missed += NO_PLACE;
+    pub(super) const fn cost(self) -> f64 {
+        self.0[2]
+    }
+
+    /// End of the last job.
+    pub(super) const fn last(self) -> f64 {
+        self.0[3]
+    }
+
+    /// Lexicographic comparison that ignores rounding errors.
+    pub(super) fn is_less(self, other: Self) -> bool {
+        let differs = |(a, b): &(f64, f64)| a != b && (a - b).abs() > EQUAL * (1.0 + a.abs().min(b.abs()));
+        self.0.into_iter().zip(other.0).find(differs).is_some_and(|(a, b)| a < b)
+    }
+
+    /// Whether it only costs up to this much more.
+    pub(super) fn is_near(self, other: Self, more: f64) -> bool {
+        self.0[0] <= other.0[0] && self.0[1] <= other.0[1] && self.cost() <= other.cost() + more
+    }
+
+    /// Adds a job to the sums.
+    pub(super) fn add(&mut self, task: &Task, place: Option<Place>) {
+        let Some(Place { way, start }) = place else {
+            self.0[0] += 1.0;
+            return;
+        };
+        let end = start + task.ways[way].hours;
+        if !task.is_due(end) {
+            self.0[1] += end - task.due;
+        }
+        self.0[2] += task.ways[way].cost;
+        self.add_end(task, end);
+    }
+
+    /// Adds an end.
+    pub(super) fn add_end(&mut self, task: &Task, end: f64) {
+        if !task.is_weighted {
+            self.0[3] = self.0[3].max(end);
+        }
+        self.0[4] += task.weight * end;
+    }
+
+    /// Adds the excess over a budget.
+    pub(super) fn within(mut self, budget: Option<f64>) -> Self {
+        self.0[1] += budget.map_or(0.0, |budget| (self.0[2] - budget * (1.0 + SAME)).max(0.0));
+        self
+    }
+}
+
+/// Places of the jobs, with the limits that they use.
+#[derive(Debug, Clone)]
+pub(super) struct Schedule<'a> {
+    pub(super) tasks: &'a Tasks,
+    timelines: Vec<Timeline>,
+    pub(super) places: Vec<Option<Place>>,
+    /// Steps looked at.
+    pub(super) work: u64,
+}
+
+impl<'a> Schedule<'a> {
+    /// Schedule without jobs.
+    pub(super) fn new(tasks: &'a Tasks) -> Self {
+        let timelines = tasks.limits.iter().zip(&tasks.most).map(|(limit, most)| Timeline::new(limit, *most)).collect();
+        Self { tasks, timelines, places: vec![None; tasks.jobs.len()], work: 0 }
+    }
+
+    /// Schedule without jobs, with the work done so far.
+    pub(super) fn without_jobs(&self) -> Self {
+        Self { work: self.work, ..Self::new(self.tasks) }
+    }
+
+    /// List schedule of the jobs in an order, each with its way of lowest price.
+    pub(super) fn list(&mut self, order: &[usize], preference: &Preference) {
+        let mut left = order.to_vec();
+        loop {
+            let before = left.len();
+            left.retain(|job| {
+                let is_ready = self.tasks.jobs[*job].after.iter().all(|other| self.places[*other].is_some());
+                if is_ready {
+                    self.insert(*job, &preference[*job]);
+                }
+                !is_ready
+            });
+            if left.len() == before {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn value(&self) -> Value {
+        let mut value = Value([0.0; 5]);
+        for (task, place) in self.tasks.jobs.iter().zip(&self.places) {
+            value.add(task, *place);
+        }
+        value.within(self.tasks.budget())
+    }
+
+    /// End of a job in hours; infinite without a place.
+    pub(super) fn end(&self, job: usize) -> f64 {
+        self.places[job].map_or(f64::INFINITY, |place| place.start + self.tasks.jobs[job].ways[place.way].hours)
+    }
+
+    /// First possible start of a job after those that it waits for; infinite if there is none.
+    pub(super) fn start(&mut self, job: usize, way: usize) -> f64 {
+        let task = &self.tasks.jobs[job];
+        if task.after.iter().any(|other| self.places[*other].is_none()) {
+            return f64::INFINITY;
+        }
+        let start = self.possible_start(job, way);
+        let starts = task.before.iter().filter_map(|other| Some(self.places[*other]?.start));
+        let latest = starts.fold(f64::INFINITY, f64::min);
+        let end = start + task.ways[way].hours;
+        if end <= latest + rounding(latest) { start } else { f64::INFINITY }
+    }
+
+    /// First start of a job that the limits and the jobs with a place allow; infinite if there is none.
+    pub(super) fn possible_start(&mut self, job: usize, way: usize) -> f64 {
+        let task = &self.tasks.jobs[job];
+        let ends = task.after.iter().map(|other| self.end(*other)).filter(|end| end.is_finite());
+        let mut start = ends.fold(task.earliest, f64::max);
+        let way = &task.ways[way];
+        let latest = if self.tasks.wait { f64::INFINITY } else { task.earliest };
+        loop {
+            let before = start;
+            for (limit, amount) in &way.uses {
+                start = self.timelines[*limit].earliest(start, way.hours, *amount, &mut self.work);
+                if start > latest || start.is_infinite() {
+                    return f64::INFINITY;
+                }
+            }
+            if start <= before {
+                return start;
+            }
+        }
+    }
+
+    /// Largest use of a limit at any time; for a budget, the cost.
+    pub(super) fn peak(&self, limit: usize) -> f64 {
+        match self.tasks.limits[limit] {
+            SharedLimit::BudgetUsd(_) => self.value().cost(),
+            _ => self.timelines[limit].peak(),
+        }
+    }
+
+    pub(super) fn put(&mut self, job: usize, place: Place) {
+        self.places[job] = Some(place);
+        self.add(job, place, 1.0);
+    }
+
+    pub(super) fn take(&mut self, job: usize) -> Option<Place> {
+        let place = self.places[job].take()?;
+        self.add(job, place, -1.0);
+        Some(place)
+    }
+
+    fn add(&mut self, job: usize, place: Place, times: f64) {
+        let way = &self.tasks.jobs[job].ways[place.way];
+        for (limit, amount) in &way.uses {
+            self.timelines[*limit].add(place.start, place.start + way.hours, times * amount);
+        }
+    }
+
+    /// Places a job by the way of lowest price that ends by its deadline, of equal ones the one that ends first. If
+    /// none does, by the way that ends first.
+    pub(super) fn insert(&mut self, job: usize, ways: &[(usize, f64)]) {
+        let task = &self.tasks.jobs[job];
+        let mut best: Option<(f64, f64, Place)> = None;
+        let mut late: Option<(f64, Place)> = None;
+        for (way, price) in ways {
+            if best.is_some_and(|(least, ..)| *price > least + EQUAL * (1.0 + least.abs())) {
+                break;
+            }
+            self.work += 1;
+            let start = self.start(job, *way);
+            let (end, place) = (start + task.ways[*way].hours, Place { way: *way, start });
+            if !end.is_finite() {
                 continue;
             }
-            let late = end - self.due[job] * (1.0 + SAME);
-            (missed, ends) = (missed + late.max(0.0), ends + end);
-        }
-        for limit in &self.model.limits {
-            if let SharedLimit::BudgetUsd(budget) = limit {
-                missed += (cost - budget.get() * (1.0 + SAME)).max(0.0);
-            }
-        }
-        [missed, cost, ends]
-    }
-
-    /// Moves one job at a time to another way or another place in the order, while that improves the value.
-    fn improved(&self, mut best: Sequence, left: &mut usize) -> Sequence {
-        let mut value = self.value(&best);
-        let mut attempt = |best: &mut Sequence, change: &dyn Fn(&mut Sequence)| {
-            let mut other = best.clone();
-            change(&mut other);
-            if *left == 0 || other == *best {
-                return false;
-            }
-            *left -= 1;
-            let now = self.value(&other);
-            let gains = is_less(now, value);
-            if gains {
-                (*best, value) = (other, now);
-            }
-            gains
-        };
-        loop {
-            let mut gains = false;
-            for job in 0..best.ways.len() {
-                for way in 0..self.model.bases[job].len() {
-                    gains |= attempt(&mut best, &|sequence| sequence.ways[job] = way);
+            if !task.is_due(end) {
+                if late.is_none_or(|(first, _)| end < first) {
+                    late = Some((end, place));
                 }
+            } else if best.is_none_or(|(_, first, _)| end < first - rounding(first)) {
+                best = Some((best.map_or(*price, |(least, ..)| least), end, place));
             }
-            for from in 0..best.order.len() {
-                for to in 0..best.order.len() {
-                    gains |= attempt(&mut best, &|sequence| {
-                        let job = sequence.order.remove(from);
-                        sequence.order.insert(to, job);
-                    });
-                }
-            }
-            if !gains {
-                return best;
-            }
+        }
+        if let Some(place) = best.map(|(.., place)| place).or(late.map(|(_, place)| place)) {
+            self.put(job, place);
         }
     }
 
-    /// Way and start of each job; the start is infinite if there is no place for it after the others.
-    fn places(&self, sequence: &Sequence) -> Vec<(usize, f64)> {
-        let mut others: Vec<Placed<'_>> = Vec::with_capacity(sequence.order.len());
-        let mut places = vec![(0, 0.0); sequence.order.len()];
-        for job in &sequence.order {
-            let way = &self.model.bases[*job][sequence.ways[*job]];
-            let earliest = self.earliest[*job].get();
-            let mut times: Vec<f64> = others.iter().map(|other| other.end).chain(self.edges.iter().copied()).collect();
-            times.retain(|time| *time > earliest);
-            times.push(earliest);
-            times.sort_by(f64::total_cmp);
-            // After the end of all others and all changes of limits, the job either fits or never does.
-            let start = times.into_iter().find(|time| self.fits(&others, *time, way.hours, &way.uses));
-            places[*job] = (sequence.ways[*job], start.unwrap_or(f64::INFINITY));
-            others.extend(start.map(|start| Placed { start, end: start + way.hours, uses: &way.uses }));
+    /// Moves each job as early as the others allow, in the order of their starts.
+    pub(super) fn compact(&mut self) {
+        let mut order: Vec<(f64, usize, Place)> =
+            self.places.iter().enumerate().filter_map(|(job, place)| place.map(|own| (own.start, job, own))).collect();
+        order.sort_by(|a, b| a.0.total_cmp(&b.0));
+        *self = self.without_jobs();
+        for (before, job, place) in order {
+            let start = self.possible_start(job, place.way).min(before);
+            self.put(job, Place { start, ..place });
         }
-        places
     }
-
-    /// Whether the limits leave enough from that time on. Usage increases only when a job starts or a limit begins to
-    /// apply.
-    fn fits(&self, placed: &[Placed<'_>], start: f64, hours: f64, uses: &[(usize, f64)]) -> bool {
-        let end = start + hours;
-        let moments = placed.iter().map(|other| other.start).chain(self.edges.iter().copied());
-        let mut inside = moments.filter(|time| start < *time && *time + rounding(*time) < end).chain([start]);
-        inside.all(|time| {
-            uses.iter().all(|(limit, amount)| {
-                let of = &self.model.limits[*limit];
-                if matches!(of, SharedLimit::BudgetUsd(_)) || !of.holds(time) {
-                    return true;
-                }
-                let runs = placed.iter().filter(|other| other.start <= time && time + rounding(time) < other.end);
-                let drawn = runs.flat_map(|other| other.uses).filter(|(other, _)| other == limit);
-                drawn.map(|(_, amount)| amount).sum::<f64>() + amount <= of.most() * (1.0 + SAME)
-            })
-        })
-    }
-}
-
-/// Lexicographic comparison that ignores rounding errors.
-fn is_less(a: [f64; 3], b: [f64; 3]) -> bool {
-    let differs = |(a, b): &(f64, f64)| (a - b).abs() > GAIN * (1.0 + b.abs());
-    a.into_iter().zip(b).find(differs).is_some_and(|(a, b)| a < b)
 }

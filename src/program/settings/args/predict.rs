@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::{BlackBoxArgs, FileArgs, InputArgs, ModelArgs, OwnArgs, PagerArgs, RecordedArgs, TableForm};
 use crate::settings::wish::Wish;
+use habitat_planning::plan::Accept;
 use habitat_planning::values::{self, BatchSizes};
 use habitat_prediction::{Host, MethodChoice, Precision};
 use habitat_step::profile::Sample;
@@ -172,6 +173,12 @@ pub struct PlanJobsArgs {
     /// Models for predictions.
     #[command(flatten)]
     pub models: ModelArgs,
+    /// Offers to accept in addition to firm ones, for each job.
+    ///
+    /// Firm offers are on-demand, from the provider itself, without doubts about the price, and match the platform and
+    /// the global batch of the recording. Each job may accept more (`accept` in the file).
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = choice::<Accept>(), help_heading = "Offers")]
+    pub accept: Vec<Accept>,
     /// Output format.
     #[command(flatten)]
     pub form: TableForm,

@@ -1,0 +1,203 @@
+//! Plans rented jobs: list schedules, the bound on their cost, and the search between the two.
+
+use super::super::SharedLimit;
+use super::super::assignment::Assigned;
+use super::super::problem::SAME;
+use super::super::solve::{Proof, Settings, SolveError};
+use super::bound::{Overload, Relaxed};
+use super::model::Model;
+use super::schedule::{Place, Preference, Schedule, Tasks, Value};
+use super::search::Completeness;
+use super::{Answer, Chosen};
+use habitat_prediction::random::Random;
+
+/// Steps of timelines to look at per second of the time limit.
+const WORK: f64 = 6e7;
+/// Share of the work for one of several searches that only look for any plan.
+const SHARE: f64 = 0.03;
+
+/// No plan was found.
+#[derive(Debug)]
+pub(super) struct Missing {
+    /// Whether none exists.
+    pub(super) proven: bool,
+    /// The reason, if the limits do not provide enough.
+    pub(super) overload: Option<Overload>,
+    /// Jobs of the best schedule that end too late, with the hours; infinite without a place.
+    pub(super) late: Vec<(usize, f64)>,
+    /// Excess of that schedule over the budget.
+    pub(super) over_usd: f64,
+}
+
+/// Schedule of lowest cost found, with a lower bound on the cost.
+struct Found<'a> {
+    schedule: Schedule<'a>,
+    relaxed: Relaxed<'a>,
+    proof: Option<Proof>,
+    solver: &'static str,
+}
+
+impl Model {
+    /// Best plan of rented jobs.
+    pub(super) fn rent(&self, settings: Settings) -> Result<Answer, Missing> {
+        let mut found = self.tasks.found(settings.seconds);
+        let mut is_proven = found.proof == Some(Proof::Optimal);
+        if !is_proven && self.has_program() {
+            match self.assignment.best(settings) {
+                Ok(assigned) => return Ok(self.of_program(assigned, &found, settings)),
+                Err(SolveError::Infeasible) => is_proven = true,
+                Err(_) => {}
+            }
+        }
+        let (schedule, value) = (&found.schedule, found.schedule.value());
+        if !value.is_feasible() {
+            let overload = found.relaxed.overload();
+            let late = self.tasks.jobs.iter().enumerate();
+            let late = late.map(|(job, task)| (job, schedule.end(job), task));
+            let late = late.filter(|(_, end, task)| !task.is_due(*end)).map(|(job, end, task)| (job, (end - task.due)));
+            let over_usd = self.tasks.budget().map_or(0.0, |budget| (value.cost() - budget).max(0.0));
+            return Err(Missing { proven: is_proven || overload.is_some(), overload, late: late.collect(), over_usd });
+        }
+        let places: Vec<Place> = schedule.places.iter().flatten().copied().collect();
+        let chosen = |(job, place): (usize, &Place)| Chosen {
+            configuration: self.configurations[job][place.way],
+            start: place.start,
+            machine: None,
+        };
+        let jobs = places.iter().enumerate().map(chosen).collect();
+        let bound = if is_proven { value.cost() } else { found.relaxed.bound.min(value.cost()) };
+        let proof = if value.cost() <= bound * (1.0 + SAME) { Proof::Optimal } else { Proof::Gap };
+        found.proof = Some(proof);
+        Ok(Answer { jobs, objective: value.cost(), proof, bound, solver: found.solver, notes: Vec::new() })
+    }
+
+    /// Best plan on existing machines.
+    pub(super) fn assign(&self, settings: Settings) -> Result<Answer, Missing> {
+        let missing = |error: SolveError| {
+            let due = |limit: &SharedLimit, deadline: f64| limit.most() >= deadline;
+            let crowd = self.assignment.crowd();
+            let overload = crowd.and_then(|crowd| {
+                let limit = self.tasks.limits.iter().position(|limit| due(limit, crowd.deadline))?;
+                Some(Overload { limits: vec![limit], jobs: crowd.jobs, until: crowd.deadline, times: crowd.times })
+            });
+            let late = self.assignment.late(settings.seconds);
+            Missing { proven: error == SolveError::Infeasible || overload.is_some(), overload, late, over_usd: 0.0 }
+        };
+        if let Some(tasks) = &self.ordered {
+            return self.ordered(tasks, settings).ok_or_else(|| missing(SolveError::OutOfTime));
+        }
+        self.assignment.best(settings).map(|found| self.assigned(found)).map_err(missing)
+    }
+
+    /// Best order of jobs on machines found, with the makespan as the objective.
+    fn ordered(&self, tasks: &Tasks, settings: Settings) -> Option<Answer> {
+        let any = tasks.by_price(|_, _| 0.0);
+        let mut schedule = Schedule::new(tasks);
+        tasks.listed(&any, &mut schedule);
+        if let Some(ways) = self.assignment.searched(settings.seconds) {
+            let machine = |job: usize| tasks.jobs[job].ways[ways[job]].machine;
+            tasks.listed(&tasks.by_price(|job, way| f64::from(way.machine != machine(job))), &mut schedule);
+        }
+        schedule.improve(&[any], 0.0, (settings.seconds * WORK) as u64, &mut Random::new(1));
+        let (value, places) = (schedule.value(), schedule.places.clone());
+        let places: Vec<Place> = places.into_iter().flatten().collect();
+        if !value.is_feasible() {
+            return None;
+        }
+        let chosen = |(job, place): (usize, &Place)| Chosen {
+            configuration: self.configurations[job][place.way],
+            start: place.start,
+            machine: self.assignment.jobs[job][place.way].machine,
+        };
+        let last = value.last();
+        let alone = tasks.jobs.iter().map(|task| task.earliest + task.fastest()).fold(0.0, f64::max);
+        let ways: Vec<usize> = places.iter().map(|place| place.way).collect();
+        let bound = self.assignment.relaxed_bound(&ways).max(alone).min(last);
+        let proof = if last <= bound * (1.0 + SAME) { Proof::Optimal } else { Proof::Gap };
+        let jobs = places.iter().enumerate().map(chosen).collect();
+        Some(Answer { jobs, objective: last, proof, bound, solver: "local search", notes: Vec::new() })
+    }
+
+    /// Whether the integer program is small enough to solve.
+    pub(super) fn has_program(&self) -> bool {
+        !self.tasks.wait && self.assignment.has_program()
+    }
+
+    /// Answer of the integer program with the ways of equal cost that end first, or the schedule if that is as good.
+    fn of_program(&self, mut assigned: Assigned, found: &Found<'_>, settings: Settings) -> Answer {
+        let cost = self.assignment.objective(&assigned.ways);
+        let mut schedule = found.schedule.clone();
+        if !schedule.value().is_feasible() || schedule.value().cost() > cost * (1.0 + SAME) {
+            schedule = schedule.without_jobs();
+            for (job, way) in assigned.ways.iter().enumerate() {
+                schedule.put(job, Place { way: *way, start: self.tasks.jobs[job].earliest });
+            }
+            let by_cost = self.tasks.by_price(|_, way| way.cost);
+            schedule.improve(&[by_cost], cost, (settings.seconds * WORK / 10.0) as u64, &mut Random::new(1));
+        }
+        if schedule.value().is_feasible() && schedule.value().cost() <= cost * (1.0 + SAME) {
+            assigned.ways = schedule.places.iter().flatten().map(|place| place.way).collect();
+        }
+        let cost = self.assignment.objective(&assigned.ways);
+        assigned.bound = assigned.bound.max(found.relaxed.bound).min(cost);
+        if assigned.bound >= cost * (1.0 - SAME) {
+            assigned.proof = Proof::Optimal;
+        }
+        self.assigned(assigned)
+    }
+}
+
+impl Tasks {
+    /// Best of the list schedules.
+    fn listed(&self, preference: &Preference, best: &mut Schedule<'_>) {
+        let mut value = best.value();
+        for order in self.orders() {
+            let mut other = Schedule::new(self);
+            other.list(&order, preference);
+            other.work += best.work;
+            best.work = other.work;
+            if other.value().is_less(value) {
+                value = other.value();
+                best.places.clone_from(&other.places);
+            }
+        }
+        best.compact();
+    }
+
+    fn found(&self, seconds: f64) -> Found<'_> {
+        let by_cost = self.by_price(|_, way| way.cost);
+        let mut schedule = Schedule::new(self);
+        self.listed(&by_cost, &mut schedule);
+        let mut relaxed = Relaxed::new(self);
+        let mut random = Random::new(1);
+        let work = (seconds * WORK) as u64;
+        let is_cheapest = |value: Value| value.is_feasible() && value.cost() <= self.cheapest_each() * (1.0 + SAME);
+        if is_cheapest(schedule.value()) {
+            schedule.improve(&[by_cost], relaxed.bound, work / 10, &mut random);
+            return Found { schedule, relaxed, proof: Some(Proof::Optimal), solver: "filter and sort" };
+        }
+        let estimate = |value: Value| if value.is_feasible() { value.cost() } else { 2.0 * self.cheapest_each() };
+        relaxed.raise(estimate(schedule.value()));
+        let by_price = relaxed.preference();
+        self.listed(&by_price, &mut schedule);
+        let preferences = [by_cost, by_price];
+        if work > 0 && schedule.complete() == Completeness::Complete {
+            let cost = schedule.value().cost();
+            if schedule.value().is_feasible() {
+                schedule.improve(&preferences, cost, work / 10, &mut random);
+            }
+            return Found { schedule, relaxed, proof: Some(Proof::Optimal), solver: "complete search" };
+        }
+        schedule.improve(&preferences, relaxed.bound, work, &mut random);
+        relaxed.raise(estimate(schedule.value()));
+        let value = schedule.value();
+        let is_proven = value.is_feasible() && value.cost() <= relaxed.bound * (1.0 + SAME);
+        Found { schedule, relaxed, proof: is_proven.then_some(Proof::Optimal), solver: "local search" }
+    }
+
+    /// Whether a short search finds a plan, and the plan.
+    pub(super) fn any(&self, seconds: f64) -> Option<Schedule<'_>> {
+        let found = self.found(seconds * SHARE);
+        found.schedule.value().is_feasible().then_some(found.schedule)
+    }
+}

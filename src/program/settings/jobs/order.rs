@@ -1,0 +1,86 @@
+//! Jobs that start after others: their places in the file, and cycles.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::{JobTable, JobsFileError, line_of};
+use habitat_base::text;
+
+/// Sets the places of the jobs that have to end before each job starts, which are all copies of those that it names.
+///
+/// # Errors
+/// [`JobsFileError`] for a name that no job has, and for jobs that wait for one another in a cycle.
+pub(super) fn set(jobs: &mut [JobTable], tables: &[(JobTable, Range<usize>)], file: &str) -> Result<(), JobsFileError> {
+    let numbers: HashMap<&str, usize> =
+        (0..).zip(tables).map(|(number, (job, _))| (job.name.as_str(), number)).collect();
+    let refused = |number: usize, problem: String| {
+        let (job, span) = &tables[number];
+        let problem = format!("job {:?}: after: {problem}", job.name);
+        Err(JobsFileError { line: line_of(file, span, Some("after")), problem })
+    };
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); tables.len()];
+    for (number, (job, _)) in tables.iter().enumerate() {
+        for name in &job.time.after {
+            let Some(other) = numbers.get(name.as_str()) else {
+                let near = text::nearest(name, numbers.keys().copied(), 3);
+                let near = if near.is_empty() { String::new() } else { format!(" (near: {})", near.join(" | ")) };
+                return refused(number, format!("no job is named {:?}{near}", text::clean(name, 60)));
+            };
+            before[number].push(*other);
+        }
+    }
+    if let Some(cycle) = cycle(&before) {
+        let names: Vec<String> = cycle.iter().map(|number| format!("{:?}", tables[*number].0.name)).collect();
+        let problem = format!("{} wait for one another in a cycle; remove one of these", names.join(" after "));
+        return refused(cycle[0], problem);
+    }
+    // Copies follow one another in the file.
+    let mut first = Vec::with_capacity(tables.len());
+    let mut place = 0;
+    for (job, _) in tables {
+        first.push(place);
+        place += job.time.count.unwrap_or(1) as usize;
+    }
+    for (number, (job, _)) in tables.iter().enumerate() {
+        let copies = |number: usize| first[number]..first[number] + tables[number].0.time.count.unwrap_or(1) as usize;
+        let mut after: Vec<usize> = before[number].iter().flat_map(|other| copies(*other)).collect();
+        after.sort_unstable();
+        after.dedup();
+        let own = &mut jobs[first[number]..][..job.time.count.unwrap_or(1) as usize];
+        for job in own {
+            job.after.clone_from(&after);
+        }
+    }
+    Ok(())
+}
+
+/// A cycle, with its first job once more at its end.
+fn cycle(before: &[Vec<usize>]) -> Option<Vec<usize>> {
+    // 0: not visited; 1: on the path; 2: done.
+    let mut state = vec![0; before.len()];
+    for start in 0..before.len() {
+        let mut path = vec![(start, 0)];
+        while let Some((job, next)) = path.last_mut() {
+            let own = *job;
+            match before[own].get(*next) {
+                _ if state[own] == 2 => {
+                    path.pop();
+                }
+                Some(other) => {
+                    state[own] = 1;
+                    *next += 1;
+                    if state[*other] == 1 {
+                        let from = path.iter().position(|(job, _)| job == other)?;
+                        return Some(path[from..].iter().map(|(job, _)| *job).chain([*other]).collect());
+                    }
+                    path.push((*other, 0));
+                }
+                None => {
+                    state[own] = 2;
+                    path.pop();
+                }
+            }
+        }
+    }
+    None
+}

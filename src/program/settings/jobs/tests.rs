@@ -1,0 +1,139 @@
+//! What the jobs file accepts and refuses.
+
+use super::*;
+use habitat_base::units::Usd;
+use habitat_planning::deadline::Deadline;
+
+fn said(text: &str) -> String {
+    JobsFile::parse(text).unwrap_err().to_string()
+}
+
+const JOB: &str = "[[job]]\nname = \"a\"\nprofile = \"a.json\"\nsteps = 10\n";
+
+#[test]
+fn the_example_of_the_header_reads() {
+    let file = JobsFile::parse(&crate::settings::example(include_str!("../jobs.rs"))).unwrap();
+    assert_eq!(file.shared.deadline, Hours::new(72.0).ok().map(Deadline::Within));
+    assert_eq!(file.shared.budget, Usd::new(900.0).ok());
+    assert_eq!(file.shared.quota[0].to_string(), "16 at aws, until 12 h");
+    assert_eq!(file.confidence, Some(Confidence::High));
+    assert_eq!(file.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["translation", "images"]);
+    assert_eq!((file.jobs[0].line, file.jobs[1].line), (11, 18));
+    assert_eq!(file.jobs[0].wish.deadline, Hours::new(24.0).ok().map(Deadline::Within));
+    assert_eq!(file.jobs[1].wish.gpus, ["a100", "h100"]);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    assert!(said("").contains("no [[job]]"));
+    assert!(said("[[job]]\nsteps = 1").starts_with("line 1: the job has no name"));
+    let many = said(&"[[job]]\n".repeat(MOST_JOBS + 1));
+    assert!(many.starts_with("line 1001: 1001 jobs, but at most 1000"), "{many}");
+    assert!(said("[[job]]\nname = 7").starts_with("line 1: name: 7 is not a string"));
+    assert!(said("budgett = 1\n").contains("budgett"));
+    assert_eq!(
+        said(&format!("{JOB}\n{JOB}")),
+        "line 6: job \"a\": line 1 has a job with this name; names must be unique"
+    );
+    assert!(said("[[job]]\nname = \"b\"\nsteps = 1").starts_with("line 1: job \"b\": no profile"));
+    assert!(said("[[job]]\nname = \"b\"\nprofile = \"b\"").contains("no amount of work"));
+    let wrong = said(&format!("{JOB}samples = 3"));
+    assert_eq!(wrong, "line 1: job \"a\": work: only one of samples, steps, epochs and tokens can be set");
+    let deadline = said(&format!("{JOB}deadline = \"soon\""));
+    assert!(deadline.starts_with("line 5: job \"a\": deadline: \"soon\" is not a valid deadline"), "{deadline}");
+    let unknown = said(&format!("{JOB}\nmax_gpu = 3"));
+    assert!(unknown.starts_with("line 6: job \"a\": max_gpu: unknown field `max_gpu`"), "{unknown}");
+    assert!(
+        said(&format!("{JOB}confidence = \"high\"")).starts_with("line 5: job \"a\": confidence belongs at the top")
+    );
+    assert!(said(&format!("{JOB}max_parts = 2")).contains("max_parts is always 1"));
+    assert!(said(&format!("deadline = \"soon\"\n{JOB}")).starts_with("line 1: deadline: "));
+}
+
+#[test]
+fn what_needs_jobs_that_wait_is_refused_without() {
+    let late = said(&format!("{JOB}not_before_hours = 2"));
+    assert_eq!(
+        late,
+        "line 1: job \"a\": not_before_hours: only works if jobs may wait: add wait = true at the top of the file"
+    );
+    let window = "[[quota]]\nprovider = \"aws\"\ngpus = 0\nuntil_hours = 12\n";
+    assert!(said(&format!("{JOB}\n{window}")).starts_with("line 9: until_hours: only works if jobs may wait"));
+    let file = JobsFile::parse(&format!("wait = true\n{JOB}not_before_hours = 2\n{window}")).unwrap();
+    assert_eq!((file.jobs[0].time.not_before_hours, file.wait), (Hours::new(2.0).unwrap(), true));
+    assert_eq!(file.shared.quota[0].to_string(), "0 at aws, until 12 h");
+    let never = said(&format!("wait = true\n{JOB}\n{window}from_hours = 12"));
+    assert!(never.starts_with("line 10: until_hours: 12 is not after the quota's from_hours, 12"), "{never}");
+    let own = said(&format!("{JOB}[[job.quota]]\nprovider = \"aws\"\ngpus = 0\nfrom_hours = 1"));
+    assert!(own.contains("quota: from_hours and until_hours are only allowed in a [[quota]] at the top"), "{own}");
+    let machine = said(&format!("wait = true\n{JOB}[[machine]]\ngpu = \"v100\""));
+    assert!(machine.starts_with("line 1: wait: has no effect with [[machine]]"), "{machine}");
+    assert!(said(&format!("wait = true\n{JOB}not_before_hours = -1")).contains("not_before_hours"));
+}
+
+#[test]
+fn machines_and_rented_offers_rule_each_other_out() {
+    let machine = "[[machine]]\ngpu = \"v100\"\n";
+    let file = JobsFile::parse(&format!("{JOB}{machine}")).unwrap();
+    assert_eq!((file.machines[0].gpus, file.machines[0].count, file.machines[0].line), (1, 1, 5));
+    assert!(said(&format!("budget = 5\n{JOB}{machine}")).starts_with("line 1: budget: does not apply to [[machine]]"));
+    assert!(
+        said(&format!("{JOB}regions = [\"eu\"]\n{machine}"))
+            .contains("job \"a\": regions: does not apply to [[machine]]")
+    );
+    assert!(
+        said(&format!("{JOB}max_machines = 2\n{machine}"))
+            .contains("job \"a\": max_machines: does not apply to [[machine]]")
+    );
+    let divided = said(&format!("{JOB}tensor_parallel = 0"));
+    assert!(divided.contains("job \"a\": tensor_parallel: must be 1 to 1024"), "{divided}");
+    let network = said(&format!("{JOB}network_gbit_per_second = 100\n{machine}"));
+    assert!(network.contains("job \"a\": network_gbit_per_second: does not apply to [[machine]]"), "{network}");
+    assert!(said(&format!("{JOB}{machine}count = 0")).contains("machine \"v100\": count: 0"));
+    assert!(said(&format!("{JOB}{machine}{machine}")).starts_with("line 7: machine \"v100\": another machine"));
+    assert!(said(&format!("{JOB}{machine}count = 201")).contains("at most 200"));
+}
+
+#[test]
+fn copies_and_jobs_that_wait_for_them() {
+    let sweep = JOB.replace("\"a\"", "\"sweep\"") + "count = 3\n";
+    let last = JOB.replace("\"a\"", "\"last\"");
+    let file =
+        JobsFile::parse(&format!("wait = true\n{last}after = [\"sweep\", \"a\"]\narrives = \"2h\"\n{sweep}{JOB}"))
+            .unwrap();
+    let names: Vec<&str> = file.jobs.iter().map(|job| job.name.as_str()).collect();
+    assert_eq!(names, ["last", "sweep 1", "sweep 2", "sweep 3", "a"]);
+    assert_eq!(file.jobs[0].after, [1, 2, 3, 4]);
+    assert_eq!(file.jobs[0].time.arrives, Hours::new(2.0).ok().map(Deadline::Within));
+    // On machines, jobs always follow one another.
+    assert!(JobsFile::parse(&format!("{JOB}{last}after = [\"a\"]\n[[machine]]\ngpu = \"v100\"")).is_ok());
+    for (text, expected) in [
+        (format!("{JOB}count = 1000000"), "line 5: count: 1000000 makes 1000000 jobs, but at most 1000"),
+        (format!("{JOB}count = 0"), "line 5: job \"a\": count: 0; omit the job"),
+        (format!("{JOB}count = -1"), "line 5: job \"a\": count: "),
+        (
+            format!("{sweep}{}", JOB.replace("\"a\"", "\"sweep 2\"")),
+            "line 6: job \"sweep 2\": line 1 has a job with this name",
+        ),
+        (
+            format!("{JOB}after = [\"a\"]"),
+            "line 5: job \"a\": after: \"a\" after \"a\" wait for one another in a cycle",
+        ),
+        (
+            format!("{JOB}after = [\"last\"]\n{last}after = [\"a\"]"),
+            "line 5: job \"a\": after: \"a\" after \"last\" after \"a\" wait for one another in a cycle",
+        ),
+        (format!("{JOB}{last}after = [\"aa\"]"), "line 9: job \"last\": after: no job is named \"aa\" (near: a"),
+        (format!("{JOB}priority = 0"), "line 5: job \"a\": priority: 0; use a number above 0"),
+        (format!("{JOB}priority = 3"), "line 1: job \"a\": priority: only works if jobs may wait"),
+        (format!("{JOB}arrives = 3"), "line 1: job \"a\": arrives: only works if jobs may wait"),
+        (
+            format!("{JOB}arrives = 3\nnot_before_hours = 2"),
+            "line 5: job \"a\": arrives and not_before_hours mean the same",
+        ),
+        (format!("{JOB}arrives = \"soon\""), "line 5: job \"a\": arrives: \"soon\" is not a valid"),
+    ] {
+        let problem = said(&text);
+        assert!(problem.starts_with(expected), "{problem}");
+    }
+}
