@@ -181,8 +181,8 @@ const BUDGETS: [(&str, usize); 9] = [
     ("prediction", 13000),
     ("planning", 8700),
     ("recorder", 6600),
-    ("reports", 9200),
-    ("screens", 10100),
+    ("reports", 9350),
+    ("screens", 10050),
     ("program", 12300),
 ];
 

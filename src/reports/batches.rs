@@ -27,7 +27,7 @@ pub fn table(sweep: &Sweep) -> Table {
         Column::number("samples/s", "samples_per_s"),
         Column::number("memory", "memory_bytes"),
         Column::text("fits", "fits"),
-        Column::text("method", "method"),
+        Column::text("method", "method").dropped(1),
         Column::text("", "memory_reason"),
         Column::text("", "warnings"),
     ]);
@@ -134,17 +134,17 @@ pub fn families(sweep: &Sweep) -> Table {
 ///
 /// # Errors
 /// Write errors of `out`.
-pub fn write_text(sweep: &Sweep, with_families: bool, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_text(sweep: &Sweep, with_families: bool, width: Option<u16>, out: &mut dyn Write) -> io::Result<()> {
     let recorded: Vec<String> = sweep.recorded.iter().map(u64::to_string).collect();
     let how = if sweep.shapes_only { "traced" } else { "recorded" };
     writeln!(out, "{}, {how} at batch {}\n", text::clean(&sweep.workload.name, 80), recorded.join(", "))?;
     write_warnings(&sweep.warnings, out)?;
-    table(sweep).write_text(out)?;
+    table(sweep).write_lines(width, out)?;
     writeln!(out)?;
-    lines(sweep).write_text(out)?;
+    lines(sweep).write_lines(width, out)?;
     if with_families && sweep.basis == Basis::Lines {
         writeln!(out)?;
-        families(sweep).write_text(out)?;
+        families(sweep).write_lines(width, out)?;
     }
     for gpu in &sweep.gpus {
         if let Some(pays) = pays(sweep, gpu) {

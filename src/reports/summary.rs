@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use super::table::hidden;
 use super::words::assumed::assumed;
 use super::words::{self, Words};
 use super::{beside, format, memory, parts, predictions, uses, waits};
@@ -198,11 +199,7 @@ pub fn write_predictions(
         writeln!(out)?;
     }
     if !dropped.is_empty() {
-        writeln!(
-            out,
-            "columns hidden to fit the terminal: {}; --csv and --markdown have all columns",
-            dropped.join(", ")
-        )?;
+        writeln!(out, "{}", hidden(&dropped))?;
     }
     for note in words::all(&predictions.notes) {
         writeln!(out, "note: {note}")?;
@@ -258,7 +255,8 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes the plan, its alternatives and the reasons of rejected offers.
+/// Writes the plan, its alternatives and the reasons of rejected offers, with tables in at most `width` cells if there is
+/// a limit.
 ///
 /// # Errors
 /// Write errors of `out`.
@@ -266,6 +264,7 @@ pub fn write_plan(
     plan: &Plan,
     (predictions, prices): (&Predictions, &PriceBook),
     all_rejected: bool,
+    width: Option<u16>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     write_answer(plan, out)?;
@@ -281,7 +280,7 @@ pub fn write_plan(
             let work = format::grouped(plan.work.get());
             let footprint = parts::footprint_words(&total.footprint);
             writeln!(out, "work: {work} {}; energy: {footprint}", plan.work.unit())?;
-            parts::table(&plan.parts).write_text(out)?;
+            parts::table(&plan.parts).write_lines(width, out)?;
             for part in &plan.parts {
                 if let Some(batch) = parts::batch_words(part) {
                     writeln!(out, "  batch: {batch}")?;
@@ -297,7 +296,7 @@ pub fn write_plan(
     }
     if plan.total.is_some() {
         writeln!(out, "\nTime and cost of the plan:")?;
-        uses::table(plan).write_text(out)?;
+        uses::table(plan).write_fitted(width, out)?;
         let legend = uses::legend(plan, false);
         if !legend.is_empty() {
             writeln!(out, "  {legend}")?;
@@ -305,7 +304,7 @@ pub fn write_plan(
     }
     if !plan.alternatives.is_empty() {
         writeln!(out, "\nNext best:")?;
-        parts::table(&plan.alternatives).write_text(out)?;
+        parts::table(&plan.alternatives).write_fitted(width, out)?;
     }
     if !plan.rejected.is_empty() {
         let shown = if all_rejected { plan.rejected.len() } else { REJECTED };

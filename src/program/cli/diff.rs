@@ -34,7 +34,7 @@ pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         TableForm { json: true, .. } => _ = print_json(&recordings::json(&compared), out)?,
         TableForm { csv: true, .. } => recordings::csv_table(&compared).write_csv(out)?,
         TableForm { markdown: true, .. } => recordings::write_markdown(&compared, most, out)?,
-        TableForm { .. } => recordings::write_text(&compared, most, out)?,
+        TableForm { .. } => recordings::write_text(&compared, most, terminal::width(), out)?,
     }
     out.flush()?;
     let Some(longer) = compared.difference.share().zip(args.fail_over).filter(|(share, most)| share > most) else {

@@ -27,7 +27,7 @@ pub(super) fn print_table(table: &Table, form: TableForm, out: &mut dyn Write) -
     match form {
         TableForm { csv: true, .. } => table.write_csv(out)?,
         TableForm { markdown: true, .. } => table.write_markdown(out)?,
-        _ => table.write_text(out)?,
+        _ => table.write_lines(terminal::width(), out)?,
     }
     Ok(())
 }

@@ -108,7 +108,7 @@ fn frontier(args: &PlanArgs, asked: &Asked, prepared: &Prepared, out: &mut dyn W
         TableForm { csv: true, .. } => table.write_csv(&mut text)?,
         TableForm { markdown: true, .. } => table.write_markdown(&mut text)?,
         _ if points.is_empty() => writeln!(text, "No usable offer.")?,
-        _ => table.write_text(&mut text)?,
+        _ => table.write_lines(terminal::width(), &mut text)?,
     }
     match &args.output {
         Some(path) => store::save_atomically(path, &text, args.force)?,
@@ -258,7 +258,7 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &
         if !asked.lines.is_empty() {
             writeln!(out)?;
         }
-        summary::write_plan(plan, (&asked.predictions, prices), args.rejected, out)?;
+        summary::write_plan(plan, (&asked.predictions, prices), args.rejected, terminal::width(), out)?;
         return Ok(());
     };
     let texts = form.texts(&Written {
