@@ -222,7 +222,7 @@ pub fn write_predictions(
 }
 
 /// Writes the plan in short, the offers to accept, and their risks.
-fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+fn write_answer(plan: &Plan, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
     let firm = if plan.goal.limits.accept.is_empty() { "firm " } else { "" };
     if let Some(verdict) = beside::verdict(plan) {
         let room = beside::room(plan).into_iter().map(|room| format!("; {room}"));
@@ -236,6 +236,9 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         for reason in words::of_all(&plan.reasons) {
             writeln!(out, "  {reason}")?;
         }
+    }
+    if let Some(own) = beside::own(plan, prices) {
+        writeln!(out, "{own}")?;
     }
     if !plan.beside.is_empty() {
         writeln!(out, "{}:", beside::heading(plan))?;
@@ -267,7 +270,7 @@ pub fn write_plan(
     width: Option<u16>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    write_answer(plan, out)?;
+    write_answer(plan, prices, out)?;
     predictions::write_warnings(&plan.warnings, out)?;
     match &plan.total {
         None => {
