@@ -10,7 +10,7 @@ use habitat_base::units::{OpenRange, UsdPerHour};
 use habitat_planning::plan::other_platform;
 use habitat_planning::plan::value::{self, Value};
 use habitat_planning::pricing::{Offer, PriceBook};
-use habitat_prediction::{Estimate, Fits, Method, Precision, Prediction, Predictions};
+use habitat_prediction::{Estimate, Fits, Host, Method, Precision, Prediction, Predictions};
 use habitat_recorder::live::Snapshot;
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
@@ -145,11 +145,15 @@ pub fn fastest(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     let pick = picks.fastest.as_ref()?;
     let it = &predictions.predictions[pick.index];
     let step = it.step.as_estimate();
-    // The recorded step excludes its communication with other ranks.
+    // The recorded step excludes its communication with other ranks, and its waits if predictions leave them out.
     let recorded = picks.recorded.as_ref().filter(|recorded| recorded.index != pick.index);
     let times = recorded.map(|recorded| {
         let of = predictions.predictions[recorded.index].step.mid();
-        format!(" · {} × the recorded speed", format::number(of / step.range.mid))
+        let basis = match predictions.host {
+            Host::AsRecorded => "the recorded speed".to_owned(),
+            Host::KeepsUp => format!("the recording GPU without waits, {}", format::time(of)),
+        };
+        format!(" · {} × {basis}", format::number(of / step.range.mid))
     });
     let mut detail = vec![
         format!("{} · {}{}", range(&step), method_words(&step), times.unwrap_or_default()),

@@ -400,7 +400,7 @@ pub fn write_markdown(compared: &Recordings<'_>, most: usize, out: &mut dyn Writ
     table(compared, most).write_markdown(out)
 }
 
-fn lines(compared: &Recordings<'_>) -> Vec<String> {
+pub(crate) fn lines(compared: &Recordings<'_>) -> Vec<String> {
     let Recordings { difference, labels, .. } = compared;
     let step = |place: usize| {
         let profile = difference.steps[place];

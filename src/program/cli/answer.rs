@@ -199,7 +199,7 @@ fn save_report(
         command: &hints::typed().to_string(),
         created: store::now(),
     };
-    save_html(&report, path, args.file_args.force)
+    save_html(&report.html(), path, args.file_args.force)
 }
 
 /// The two GPUs of `--difference`.

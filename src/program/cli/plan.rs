@@ -91,7 +91,7 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
             command: &asked.request.command,
             created: store::now(),
         };
-        save_html(&report, path, args.force)?;
+        save_html(&report.html(), path, args.force)?;
     }
     Ok(u8::from(plan.status == PlanStatus::Infeasible))
 }

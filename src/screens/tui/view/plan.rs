@@ -142,8 +142,10 @@ fn answer_title(painter: &Painter<'_>) -> (String, String) {
 fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
     let warnings = plan::warnings(painter.app, true);
     let warned: usize = warnings.iter().map(|text| wrap(text, width as usize).len()).sum();
-    let beside: usize =
-        plan::beside_words(painter.app).iter().map(|text| wrap(text, width as usize).len().min(2)).sum();
+    let beside: usize = plan::beside_words(painter.app)
+        .iter()
+        .map(|text| wrap(text, width as usize).len().min(beside_lines(painter)))
+        .sum();
     let answer = match painter.app.plan.value() {
         Some(plan) if !plan.parts.is_empty() => 1 + plan.parts.iter().take(PARTS).map(part_height).sum::<u16>(),
         Some(plan) => {
@@ -154,6 +156,11 @@ fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
         None => 3,
     };
     answer + (warned + beside) as u16
+}
+
+/// Most lines of each offer to accept: a small screen needs its rows for the alternatives.
+fn beside_lines(painter: &Painter<'_>) -> usize {
+    if painter.app.size.1 < 28 { 1 } else { 2 }
 }
 
 /// Maximum number of parts to show.
@@ -207,7 +214,7 @@ fn answer(painter: &mut Painter<'_>, area: Rect) {
 fn beside(painter: &mut Painter<'_>, area: Rect) -> u16 {
     let mut y = area.y;
     for text in plan::beside_words(painter.app) {
-        let height = area.bottom().saturating_sub(y).min(2);
+        let height = area.bottom().saturating_sub(y).min(beside_lines(painter) as u16);
         y += painter.wrapped(Rect { y, height, ..area }, &text, Role::Focus);
     }
     y - area.y
