@@ -181,7 +181,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("prediction", 13000),
     ("planning", 8700),
     ("recorder", 6600),
-    ("reports", 9350),
+    ("reports", 9400),
     ("screens", 10050),
     ("program", 12300),
 ];

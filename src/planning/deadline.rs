@@ -122,6 +122,12 @@ impl Deadline {
             Self::By(moment) => moment.zoned(now).ok().map(|time| words(&time)),
         }
     }
+
+    /// Whether a weekday means today, since it has not ended.
+    pub fn is_weekday_of_today(&self, now: &Zoned) -> bool {
+        let Self::By(Moment { when: When::Weekday(weekday, ..), .. }) = self else { return false };
+        *weekday == now.weekday() && self.hours(now).is_ok_and(|hours| hours.get() <= 24.0)
+    }
 }
 
 impl Moment {

@@ -139,23 +139,32 @@ pub fn write_text(sweep: &Sweep, with_families: bool, width: Option<u16>, out: &
     let how = if sweep.shapes_only { "traced" } else { "recorded" };
     writeln!(out, "{}, {how} at batch {}\n", text::clean(&sweep.workload.name, 80), recorded.join(", "))?;
     write_warnings(&sweep.warnings, out)?;
+    for gpu in &sweep.gpus {
+        if let Some(pays) = pays(sweep, gpu) {
+            writeln!(out, "{}: {pays}\n", gpu.gpu.slug)?;
+        }
+    }
     table(sweep).write_lines(width, out)?;
     writeln!(out)?;
-    lines(sweep).write_lines(width, out)?;
+    // From one recorded size, there are no lines.
+    if sweep.basis == Basis::Lines {
+        lines(sweep).write_lines(width, out)?;
+    } else {
+        for (gpu, largest) in sweep.gpus.iter().filter_map(|gpu| Some((gpu, gpu.largest?))) {
+            writeln!(out, "{}: the largest batch that fits is {}", gpu.gpu.slug, format::grouped(largest as f64))?;
+        }
+    }
     if with_families && sweep.basis == Basis::Lines {
         writeln!(out)?;
         families(sweep).write_lines(width, out)?;
     }
     for gpu in &sweep.gpus {
-        if let Some(pays) = pays(sweep, gpu) {
-            writeln!(out, "{}: {pays}", gpu.gpu.slug)?;
-        }
         for note in words::all(&gpu.notes) {
-            writeln!(out, "{}: {note}", gpu.gpu.slug)?;
+            writeln!(out, "note: {}: {note}", gpu.gpu.slug)?;
         }
     }
     for note in words::all(&sweep.notes) {
-        writeln!(out, "{note}")?;
+        writeln!(out, "note: {note}")?;
     }
     Ok(())
 }
