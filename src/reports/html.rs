@@ -191,7 +191,7 @@ impl Report<'_> {
 
     fn alternatives(&self) -> String {
         let Some(plan) = self.plan else { return String::new() };
-        let mut html = String::new();
+        let mut html: String = beside::own(plan, self.prices).map(|own| paragraph("", &own)).into_iter().collect();
         if !plan.beside.is_empty() {
             html.push_str(&paragraph("", &format!("{}:", beside::heading(plan))));
             html.push_str(&list(plan.beside.iter().map(|one| {

@@ -18,7 +18,7 @@ use habitat_step::profile::{Origin, Profile, Workload, modules};
 /// Operations listed at most.
 const TOP: usize = 8;
 /// Modules listed at most.
-const MODULES: usize = 12;
+const MODULES: usize = 16;
 /// Rejected offers listed, unless the user requests all.
 const REJECTED: usize = 8;
 
@@ -145,7 +145,8 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
     Ok(())
 }
 
-/// Writes the tree of modules with at least 2 % of the device time; writes nothing if no modules were recorded.
+/// Writes the tree of the modules with the most device time, of at least 2 %; writes nothing if no modules were
+/// recorded.
 fn write_modules(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     if profile.operations.iter().all(|operation| operation.module.is_none()) {
         return Ok(());
@@ -155,7 +156,11 @@ fn write_modules(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let paths: Vec<&str> = entries.iter().map(|entry| entry.label.as_str()).collect();
     let tree = modules::tree(&paths, |place| entries[place].time.get());
     let share = |node: &modules::Node| node.places.iter().map(|&place| entries[place].share).sum::<f64>();
-    let listed = tree.iter().filter(|node| share(node) >= 0.02).take(MODULES);
+    // A module has at least the share of each module in it, so the tree of the largest is whole.
+    let mut shares: Vec<f64> = tree.iter().map(&share).collect();
+    shares.sort_by(|a, b| b.total_cmp(a));
+    let least = shares.get(MODULES).map_or(0.02, |next| next.max(0.02) + f64::EPSILON);
+    let listed = tree.iter().filter(|node| share(node) >= least);
     for (index, node) in listed.enumerate() {
         if index == 0 {
             writeln!(out, "  by module:")?;

@@ -23,8 +23,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines: Vec<String> = vec![String::new()];
     for mut word in words(text) {
-        loop {
-            let line = lines.last_mut().expect("there is always a line");
+        while let Some(line) = lines.last_mut() {
             let space = usize::from(!line.is_empty());
             if line.width() + space + word.width() <= width {
                 if space == 1 {

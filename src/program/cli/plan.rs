@@ -122,7 +122,7 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
     let paths = Paths::find();
     let work = args.wish.work().ok_or_else(|| {
         CliError::Refused(
-            "no amount of work given: pass --samples, --steps, --epochs with --dataset, or --tokens".to_owned(),
+            "no amount of work given: pass --samples, --steps, --epochs with --dataset, or --tokens; such as `habitat-tui plan --epochs 3 --dataset 10M`".to_owned(),
         )
     })?;
     let goal = goal::goal(Goal::firm(work), &args.wish, &settings(&paths)?.plan, catalog, prices)?;
