@@ -14,7 +14,11 @@ pub fn of_recordings(compared: &Recordings<'_>, command: &str, created: jiff::Ti
     let mut lines = recordings::lines(compared);
     lines.rotate_right(1);
     let lines: String = lines.iter().map(|line| paragraph("", &capitalised(line.trim()))).collect();
-    let all = recordings::table(compared, usize::MAX);
+    let mut all = recordings::table(compared, usize::MAX);
+    // Counts and shapes show the match too, and the drawing needs the room.
+    for column in all.columns.iter_mut().filter(|column| column.heading == "matched") {
+        column.heading = "".into();
+    }
     let rows = |rows: &[_]| Table { rows: rows.to_vec(), ..all.clone() };
     let (most, rest) = all.rows.split_at(all.rows.len().min(TOP));
     let folded = if rest.is_empty() {
