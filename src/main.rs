@@ -3,15 +3,14 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
+use clap::Parser;
 use clap::error::ErrorKind;
 use habitat_tui::cli::{self, CliError, Outcome};
-use habitat_tui::settings::args::{self, Cli};
+use habitat_tui::settings::args::Cli;
 use habitat_tui::{launch, terminal};
 
 fn main() -> ExitCode {
-    let typed = args::command().try_get_matches().and_then(|typed| Cli::from_arg_matches(&typed));
-    let code = match typed {
+    let code = match Cli::try_parse() {
         Ok(cli) => run(cli),
         Err(error) => usage(&error),
     };
@@ -31,7 +30,8 @@ fn run(cli: Cli) -> Result<u8, CliError> {
 /// Prints the message of the command line parser: help, the version, or a usage error.
 fn usage(error: &clap::Error) -> Result<u8, CliError> {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+        ErrorKind::DisplayHelp => return cli::help(),
+        ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             error.print()?;
             io::stdout().flush()?;
         }

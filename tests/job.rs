@@ -196,7 +196,7 @@ fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
             prediction.warnings = vec![Finding::HostBound { idle_us, step_us, launch_us }];
         };
         let drawn = with(waiting)(recorded(), size);
-        assert!(drawn.contains("CPU-bound"), "{drawn}");
+        assert!(drawn.contains("GPU idle"), "{drawn}");
         assert!(drawn.contains("step, ms") && drawn.contains("2.6–5.6"), "{drawn}");
     }
 }

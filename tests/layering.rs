@@ -181,8 +181,8 @@ const BUDGETS: [(&str, usize); 9] = [
     ("prediction", 13250),
     ("planning", 9850),
     ("recorder", 6600),
-    ("reports", 9200),
-    ("screens", 10100),
+    ("reports", 9400),
+    ("screens", 10050),
     ("program", 12300),
 ];
 

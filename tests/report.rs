@@ -80,6 +80,23 @@ fn predictions_have_points_with_names_and_two_gpus_their_difference() {
         report(&place, &["predict", "--sample", "resnet50-v100", "--to", "v100-sxm2-32gb,h100-sxm", "--difference"]);
     assert!(html.contains("<h2>A against B</h2>") && html.contains("class=\"better\""), "{html}");
     assert!(html.contains("v100-sxm2-32gb against h100-sxm5-80gb"), "{html}");
+    // A GPU that needs micro-batches is a point too, with their size.
+    let html = report(&place, &["predict", "--to", "h100-sxm,4090", "--difference"]);
+    assert!(html.contains("rtx-4090 ≤ 16</text>") && html.contains("class=\"split\""), "{html}");
+}
+
+#[test]
+fn two_recordings_have_a_report_too() {
+    let place = place();
+    let sample = |name: &str| format!("{}/profiler/samples/{name}.habitat.json.zst", env!("CARGO_MANIFEST_DIR"));
+    let [first, second] = [sample("resnet50-v100-b32"), sample("resnet50-h200-b256")];
+    let output = place.run(&["diff", &first, &second, "--html", "diff.html"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let html = std::fs::read_to_string(place.path("diff.html")).unwrap();
+    for part in ["<p>The step takes ", "<h2>Difference by part</h2>", "<h2>Second recording</h2>", "habitat-tui diff"] {
+        assert!(html.contains(part), "{part}");
+    }
+    assert!(place.error(&["diff", &first, &second, "--html", "diff.html"]).contains("--force"));
 }
 
 #[test]

@@ -43,6 +43,9 @@ fn own_machines_need_no_file() {
     for machine in ["own/here/2x-rtx-3090/owned", "own/here/1x-rtx-3090/owned"] {
         assert!(assumed.contains(machine) && assumed.contains("$0.16/kWh assumed"), "{assumed}");
     }
+    // The choice between them is in the answer, with what each costs and takes.
+    let choice = assumed.lines().find(|line| line.starts_with("Your own machines: 2 × rtx-3090: $"));
+    assert!(choice.is_some_and(|line| line.contains("; 1 × rtx-3090: $")), "{assumed}");
     let given = plan("2x rtx-3090", &["--usd-per-kwh", "$0.40/kWh"]);
     assert!(given.contains(", $0.4/kWh)") && !given.contains("kWh assumed"), "{given}");
     // Beside a file of own machines, of which each can be chosen.

@@ -33,8 +33,8 @@ enum When {
     Date(Date, Option<Time>),
     /// The next such day of the year: month and day.
     Month(i8, i8, Option<Time>),
-    /// The next such weekday.
-    Weekday(Weekday, Option<Time>),
+    /// The next such weekday; today counts only if the flag is not set.
+    Weekday(Weekday, Option<Time>, bool),
     /// A number of days from today.
     Days(i8, Option<Time>),
 }
@@ -122,6 +122,12 @@ impl Deadline {
             Self::By(moment) => moment.zoned(now).ok().map(|time| words(&time)),
         }
     }
+
+    /// Whether a weekday means today, since it has not ended.
+    pub fn is_weekday_of_today(&self, now: &Zoned) -> bool {
+        let Self::By(Moment { when: When::Weekday(weekday, ..), .. }) = self else { return false };
+        *weekday == now.weekday() && self.hours(now).is_ok_and(|hours| hours.get() <= 24.0)
+    }
 }
 
 impl Moment {
@@ -136,10 +142,10 @@ impl Moment {
                 let is_over = of(today.year()).is_ok_and(|date| date < today);
                 (of(if is_over { today.year().saturating_add(1) } else { today.year() }), time)
             }
-            When::Weekday(weekday, time) => {
+            When::Weekday(weekday, time, is_next) => {
                 let days = i64::from(today.weekday().until(weekday));
-                // Today counts until the time of day has passed.
-                let is_over = days == 0 && time.is_some_and(|time| time <= now.time());
+                // Today counts until the time of day has passed. Of the meanings of "next", the earliest is the safe one.
+                let is_over = days == 0 && (is_next || time.is_some_and(|time| time <= now.time()));
                 (today.checked_add((if is_over { 7 } else { days }).days()), time)
             }
         };
@@ -201,8 +207,10 @@ fn day_of(words: &[&str], time: Option<Time>) -> Option<When> {
         ["today"] => Some(When::Days(0, time)),
         ["tonight"] if time.is_none() => Some(When::Days(0, None)),
         ["tomorrow"] => Some(When::Days(1, time)),
-        [word] => named(word, WEEKDAYS.iter().map(|(name, _)| *name))
-            .map(|at| When::Weekday(WEEKDAYS[at].1, time))
+        ["next", "week"] => Some(When::Days(7, time)),
+        ["next", word] => weekday(word).map(|day| When::Weekday(day, time, true)),
+        [word] => weekday(word)
+            .map(|day| When::Weekday(day, time, false))
             .or_else(|| iso_date(word).map(|date| When::Date(date, time))),
         [a, b] => month_and_day(a, b).map(|(month, day)| When::Month(month, day, time)),
         [a, b, year] => {
@@ -211,6 +219,10 @@ fn day_of(words: &[&str], time: Option<Time>) -> Option<When> {
         }
         _ => None,
     }
+}
+
+fn weekday(word: &str) -> Option<Weekday> {
+    named(word, WEEKDAYS.iter().map(|(name, _)| *name)).map(|at| WEEKDAYS[at].1)
 }
 
 /// Parses a month and a day in either order, `4th dec` or `december 4`.
@@ -290,6 +302,10 @@ mod tests {
             ("8 pm Friday", 1.0),
             ("by Friday at 8:30 PM", 1.5),
             ("Friday", 5.0),
+            ("next Friday", 7.0 * day + 5.0),
+            ("next Friday 18:00", 7.0 * day - 1.0),
+            ("by next Sat", day + 5.0),
+            ("next week", 7.0 * day + 5.0),
             ("Sat", day + 5.0),
             ("Thursday, 19:00", 6.0 * day),
             ("today 23:00", 4.0),
@@ -332,7 +348,8 @@ mod tests {
             "2026-02-30",
             "18:00",
             "Fr",
-            "next Friday",
+            "next",
+            "next December",
             "Friday 25:00",
             "Friday 18",
             "2026-12-4",

@@ -48,7 +48,7 @@ use std::io::{self, Write};
 
 use clap::CommandFactory;
 
-use crate::settings::args::{Cli, Command, FileArgs, ModelsCommand};
+use crate::settings::args::{self, Cli, Command, FileArgs, ModelsCommand};
 use crate::store::{self, Paths};
 use crate::terminal;
 
@@ -80,7 +80,7 @@ pub fn run(mut cli: Cli) -> Result<Outcome, CliError> {
     if !matches!(cli.command, Some(Command::Completions(_) | Command::Man(_) | Command::Schema(_))) {
         check_folders()?;
     }
-    let is_paged = cli.command.as_ref().is_some_and(Command::is_paged);
+    let is_paged = cli.command.as_ref().and_then(Command::text);
     match cli.command.as_mut().and_then(Command::document) {
         Some(FileArgs { output: Some(path), force }) => {
             output::check_form(&path)?;
@@ -90,20 +90,28 @@ pub fn run(mut cli: Cli) -> Result<Outcome, CliError> {
             store::save_atomically(&path, &text, force)?;
             Ok(outcome)
         }
-        _ if is_paged && terminal::size().is_some() => {
-            let mut text = Vec::new();
-            let outcome = command(cli, &mut text);
-            if outcome.is_ok() {
-                terminal::page(&text)?;
-            } else {
-                let mut out = terminal::stdout();
-                out.write_all(&text)?;
-                out.flush()?;
+        _ => match is_paged.filter(|_| terminal::size().is_some()) {
+            Some(is_paged) => {
+                let mut text = Vec::new();
+                let outcome = command(cli, &mut text);
+                terminal::page(&text, is_paged && outcome.is_ok())?;
+                outcome
             }
-            outcome
-        }
-        _ => command(cli, &mut terminal::stdout()),
+            None => command(cli, &mut terminal::stdout()),
+        },
     }
+}
+
+/// Prints the help that the command line asks for, through the pager if it is long.
+///
+/// # Errors
+/// [`CliError`] with the topics of the command, for a word that none of its flags has.
+pub fn help() -> Result<u8, CliError> {
+    let typed: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let columns = terminal::width().map_or(100, |width| width.clamp(40, 100));
+    let text = args::help(&typed, columns.into()).map_err(CliError::Refused)?;
+    terminal::page(text.as_bytes(), true)?;
+    Ok(0)
 }
 
 /// Runs a command line. Documents and text for people are written to `out`.
@@ -149,6 +157,7 @@ fn command(cli: Cli, out: &mut dyn Write) -> Result<Outcome, CliError> {
             0
         }
         Some(Command::Config(args)) => print::config(&args, out)?,
+        Some(Command::Help(_)) => help()?,
         #[cfg(unix)]
         Some(Command::JobLog) => {
             habitat_recorder::capture::log::write()?;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::{self, BufWriter, Stderr, StdoutLock, Write};
 
 use habitat_base::text::{to_screen, unsafe_to_show};
+use habitat_reports::wrap::wrap_sentences;
 
 pub use pager::page;
 
@@ -32,10 +33,14 @@ pub fn stderr() -> Cleaned<Stderr> {
     Cleaned::new(io::stderr())
 }
 
-/// Prints a message on standard error, limited to one screen. Ignores a closed or full standard error.
+/// Prints a message on standard error, limited to one screen, and on a terminal wrapped at words. Ignores a closed or
+/// full standard error.
 pub fn say(message: impl fmt::Display) {
     let message = message.to_string();
-    let _ = writeln!(stderr(), "{}", to_screen(&message));
+    let message = to_screen(&message);
+    let width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0));
+    let wrapped = width.filter(|width| *width > 0).map(|width| wrap_sentences(&message, width));
+    let _ = writeln!(stderr(), "{}", wrapped.as_deref().unwrap_or(&message));
 }
 
 /// Prints an error.

@@ -10,7 +10,7 @@ use habitat_base::units::{OpenRange, UsdPerHour};
 use habitat_planning::plan::other_platform;
 use habitat_planning::plan::value::{self, Value};
 use habitat_planning::pricing::{Offer, PriceBook};
-use habitat_prediction::{Estimate, Fits, Method, Precision, Prediction, Predictions};
+use habitat_prediction::{Estimate, Fits, Host, Method, Precision, Prediction, Predictions};
 use habitat_recorder::live::Snapshot;
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
@@ -145,11 +145,15 @@ pub fn fastest(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     let pick = picks.fastest.as_ref()?;
     let it = &predictions.predictions[pick.index];
     let step = it.step.as_estimate();
-    // The recorded step excludes its communication with other ranks.
+    // The recorded step excludes its communication with other ranks, and its waits if predictions leave them out.
     let recorded = picks.recorded.as_ref().filter(|recorded| recorded.index != pick.index);
     let times = recorded.map(|recorded| {
         let of = predictions.predictions[recorded.index].step.mid();
-        format!(" · {} × the recorded speed", format::number(of / step.range.mid))
+        let basis = match predictions.host {
+            Host::AsRecorded => "the recorded speed".to_owned(),
+            Host::KeepsUp => format!("the recording GPU without waits, {}", format::time(of)),
+        };
+        format!(" · {} × {basis}", format::number(of / step.range.mid))
     });
     let mut detail = vec![
         format!("{} · {}{}", range(&step), method_words(&step), times.unwrap_or_default()),
@@ -230,6 +234,23 @@ fn of_few(predictions: &Predictions, prices: &PriceBook) -> Vec<Answer> {
     all.iter().enumerate().map(of).collect()
 }
 
+/// The faster of two GPUs against the other: which does more work in a time, and which for a dollar.
+fn of_two(predictions: &Predictions, prices: &PriceBook) -> Option<String> {
+    let [first, second] = &predictions.predictions[..] else { return None };
+    let is_first = first.step.mid().total_cmp(&second.step.mid()).is_le();
+    let (fast, slow) = if is_first { (first, second) } else { (second, first) };
+    let speed = (fast.step.mid().get() > 0.0).then(|| format::number(slow.step.mid() / fast.step.mid()))?;
+    let firm = [fast, slow].map(|it| value::best_firm_value(it, prices)?.samples_per_usd);
+    let any = [fast, slow].map(|it| value::best_value(it, prices)?.samples_per_usd);
+    let (values, basis) = if firm.iter().all(Option::is_some) { (firm, " at firm prices") } else { (any, "") };
+    let work = values[0].zip(values[1]).map(|(fast, slow)| fast.mid / slow.mid).filter(|times| *times > 0.0);
+    let work = work.map_or_else(String::new, |times| {
+        let (better, times) = if times >= 1.0 { (fast, times) } else { (slow, 1.0 / times) };
+        format!("; {} does {} times the work per dollar{basis}", name(better), format::number(times))
+    });
+    Some(format!("{} is {speed} times as fast as {}{work}", name(fast), name(slow)))
+}
+
 /// Prices without doubts.
 const FIRM: &str = "firm prices (from the provider itself, not in doubt)";
 
@@ -260,6 +281,7 @@ pub fn method_words(step: &Estimate) -> String {
     match step.method {
         Method::Measured => "measured".to_owned(),
         Method::Derived => "derived from the step recorded here".to_owned(),
+        Method::Mixed => "predicted".to_owned(),
         method => format!("predicted, {method}"),
     }
 }
@@ -291,6 +313,9 @@ fn name(prediction: &Prediction) -> String {
     clean(name.split(" (").next().unwrap_or(name), 30)
 }
 
+/// Share of a step above which waits hide what a precision brings.
+const WAITS: f64 = 0.25;
+
 /// Speed in another precision than recorded, of each GPU if there are few, else over all; `None` without times in both.
 pub fn precision(recorded: &Predictions, other: &Predictions, to: Precision) -> Option<String> {
     let from = recorded.workload.precision.filter(|from| *from != to)?;
@@ -314,6 +339,11 @@ pub fn precision(recorded: &Predictions, other: &Predictions, to: Precision) -> 
             parts.push(format!("{low} to {high} times as fast, median {mid}, on {} GPUs", speeds.len()));
         }
         parts.extend((!kept.is_empty()).then(|| format!("unchanged on {} without its tensor cores", kept.len())));
+    }
+    // Waits stay as long as they are.
+    let waits = |one: &Prediction| one.host_idle.get() > WAITS * one.step.mid().get();
+    if !parts.is_empty() && recorded.predictions.iter().any(waits) {
+        parts.push("--host keeps-up leaves out the waits of the GPU, which no precision shortens".to_owned());
     }
     (!parts.is_empty()).then(|| format!("In {to} instead of the recorded {from}: {}", parts.join("; ")))
 }
@@ -350,6 +380,9 @@ pub fn write_picks(predictions: &Predictions, prices: &PriceBook, out: &mut dyn 
     let answers = if few.is_empty() { all.into_iter().flatten().collect() } else { few };
     for Answer { question, answer, detail } in answers {
         writeln!(out, "{question}: {} ({})", answer.replacen("  ", ", ", 1), detail.join("; "))?;
+    }
+    if let Some(compared) = of_two(predictions, prices) {
+        writeln!(out, "{compared}")?;
     }
     writeln!(out, "How sure: {}", certainty(predictions, &picks))
 }

@@ -27,7 +27,7 @@ pub fn table(sweep: &Sweep) -> Table {
         Column::number("samples/s", "samples_per_s"),
         Column::number("memory", "memory_bytes"),
         Column::text("fits", "fits"),
-        Column::text("method", "method"),
+        Column::text("method", "method").dropped(1),
         Column::text("", "memory_reason"),
         Column::text("", "warnings"),
     ]);
@@ -134,28 +134,37 @@ pub fn families(sweep: &Sweep) -> Table {
 ///
 /// # Errors
 /// Write errors of `out`.
-pub fn write_text(sweep: &Sweep, with_families: bool, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_text(sweep: &Sweep, with_families: bool, width: Option<u16>, out: &mut dyn Write) -> io::Result<()> {
     let recorded: Vec<String> = sweep.recorded.iter().map(u64::to_string).collect();
     let how = if sweep.shapes_only { "traced" } else { "recorded" };
     writeln!(out, "{}, {how} at batch {}\n", text::clean(&sweep.workload.name, 80), recorded.join(", "))?;
     write_warnings(&sweep.warnings, out)?;
-    table(sweep).write_text(out)?;
-    writeln!(out)?;
-    lines(sweep).write_text(out)?;
-    if with_families && sweep.basis == Basis::Lines {
-        writeln!(out)?;
-        families(sweep).write_text(out)?;
-    }
     for gpu in &sweep.gpus {
         if let Some(pays) = pays(sweep, gpu) {
-            writeln!(out, "{}: {pays}", gpu.gpu.slug)?;
+            writeln!(out, "{}: {pays}\n", gpu.gpu.slug)?;
         }
+    }
+    table(sweep).write_lines(width, out)?;
+    writeln!(out)?;
+    // From one recorded size, there are no lines.
+    if sweep.basis == Basis::Lines {
+        lines(sweep).write_lines(width, out)?;
+    } else {
+        for (gpu, largest) in sweep.gpus.iter().filter_map(|gpu| Some((gpu, gpu.largest?))) {
+            writeln!(out, "{}: the largest batch that fits is {}", gpu.gpu.slug, format::grouped(largest as f64))?;
+        }
+    }
+    if with_families && sweep.basis == Basis::Lines {
+        writeln!(out)?;
+        families(sweep).write_lines(width, out)?;
+    }
+    for gpu in &sweep.gpus {
         for note in words::all(&gpu.notes) {
-            writeln!(out, "{}: {note}", gpu.gpu.slug)?;
+            writeln!(out, "note: {}: {note}", gpu.gpu.slug)?;
         }
     }
     for note in words::all(&sweep.notes) {
-        writeln!(out, "{note}")?;
+        writeln!(out, "note: {note}")?;
     }
     Ok(())
 }

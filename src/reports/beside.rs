@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
-use super::parts::{PartJson, gpu_words, part};
+use super::parts::{PartJson, gpu_words, machine_words, part};
 use super::words::plan::accept_names;
 use super::words::{self, Words};
 use habitat_base::text::{clean, duration};
 use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{Accept, Beside, Instead, Objective, Part, Plan, PlanStatus, Risk};
-use habitat_planning::pricing::{Doubt, Market, region};
+use habitat_planning::pricing::{Doubt, Market, Offer, PriceBook, region};
 
 /// An offer that the user would have to accept first.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -94,7 +94,21 @@ pub fn verdict(plan: &Plan) -> Option<String> {
     Some(format!("Take {}: {cost} in {hours}", offers.join(", then ")))
 }
 
-/// The same with its distance from the limits, and the outcome if an accepted offer fails.
+/// Cost and time with each of the own machines, or why it is rejected; `None` without a choice of them.
+pub fn own(plan: &Plan, prices: &PriceBook) -> Option<String> {
+    let wholes = || plan.parts.iter().filter(|_| plan.parts.len() == 1).chain(&plan.alternatives);
+    let of = |offer: &Offer| {
+        let part = wholes().find(|part| part.offer.id == offer.id);
+        let cost = part.map(|part| format!("{} in {}", format::usd(part.cost.mid), format::hours(part.hours.mid)));
+        let rejected = || plan.rejected.iter().find(|one| one.offer == offer.id).map(|one| one.reason.words());
+        Some(format!("{}: {}", machine_words(1, offer.gpu_count, offer.gpu.as_ref()?), cost.or_else(rejected)?))
+    };
+    let own = prices.offers().iter().filter(|offer| offer.is_at_own_place());
+    let own: Vec<String> = own.filter_map(|offer| of(offer)).collect();
+    (own.len() > 1).then(|| format!("Your own machines: {}", own.join("; ")))
+}
+
+/// The plan in one sentence with its distance from the limits, and the outcome if an accepted offer fails.
 pub(crate) fn summary(plan: &Plan) -> Option<String> {
     let fails = fallback(plan);
     let all: Vec<String> = std::iter::once(verdict(plan)?).chain(room(plan)).chain(fails).collect();

@@ -214,8 +214,8 @@ pub fn table(comparison: &Comparison) -> Table {
 fn methods_table(comparison: &Comparison) -> Table {
     let mut table = Table::new(&[
         Column::text("method", "method"),
-        Column::text("needs", "needs"),
-        Column::text("here", "missing"),
+        Column::text("needs", "needs").cut_to(30),
+        Column::text("here", "missing").cut_to(20),
     ]);
     for it in &comparison.methods {
         table.push(vec![
@@ -231,11 +231,11 @@ fn methods_table(comparison: &Comparison) -> Table {
 ///
 /// # Errors
 /// Write errors of `out`.
-pub fn write_text(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_text(comparison: &Comparison, width: Option<u16>, out: &mut dyn Write) -> io::Result<()> {
     write_warnings(&comparison.warnings, out)?;
-    table(comparison).write_text(out)?;
+    table(comparison).write_lines(width, out)?;
     writeln!(out)?;
-    methods_table(comparison).write_text(out)?;
+    methods_table(comparison).write_lines(width, out)?;
     writeln!(out)?;
     // Group GPUs with the same reason.
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();

@@ -261,8 +261,8 @@ pub fn headline(difference: &Difference<'_>) -> String {
 ///
 /// # Errors
 /// Write errors of `out`.
-pub fn write_text(difference: &Difference<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_text(difference: &Difference<'_>, width: Option<u16>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", headline(difference))?;
     let table = table(difference);
-    if table.is_empty() { writeln!(out, "{}", table.empty) } else { table.write_text(out) }
+    if table.is_empty() { writeln!(out, "{}", table.empty) } else { table.write_lines(width, out) }
 }

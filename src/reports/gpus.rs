@@ -78,18 +78,18 @@ fn layer(gpu: &GpuSpec) -> &str {
 pub fn table<'a>(gpus: impl IntoIterator<Item = &'a GpuSpec>) -> Table {
     let mut table = Table::new(&[
         Column::text("GPU", "slug"),
-        Column::text("name", "name"),
-        Column::text("architecture", "architecture"),
-        Column::number("year", "launch_year"),
-        Column::number("SMs", "sm_count"),
-        Column::number("MHz", "boost_clock_mhz"),
+        Column::text("name", "name").dropped(6).cut_to(16),
+        Column::text("architecture", "architecture").dropped(4),
+        Column::number("year", "launch_year").dropped(5),
+        Column::number("SMs", "sm_count").dropped(7),
+        Column::number("MHz", "boost_clock_mhz").dropped(8),
         Column::number("GB", "memory_gib"),
         Column::number("GB/s", "memory_bandwidth_gbps"),
-        Column::number("measured", "measured_bandwidth_gbps"),
+        Column::number("measured", "measured_bandwidth_gbps").dropped(3),
         Column::number("FP32", "fp32_tflops"),
         Column::number("BF16", "bf16_tensor_tflops_dense"),
         Column::number("W", "power_w"),
-        Column::text("unverified", "unconfirmed"),
+        Column::text("unverified", "unconfirmed").dropped(9).cut_to(10),
     ]);
     for gpu in gpus {
         let tera = |rate: habitat_base::units::FlopsPerSecond| {

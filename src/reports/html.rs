@@ -5,8 +5,11 @@
 
 mod chart;
 mod markup;
+mod recordings;
 
 use std::fmt::Write;
+
+pub use recordings::of_recordings;
 
 use chart::{Chart, Point};
 use markup::{details, escaped, facts, list, paragraph, section, table};
@@ -29,6 +32,8 @@ use habitat_step::profile::breakdown::{Breakdown, GroupBy, Segment};
 const STYLE: &str = include_str!("html/style.css");
 /// Rows of the GPU table that are shown unfolded.
 const GPUS: usize = 15;
+/// Points of a chart that are all shown.
+const FEW: usize = 8;
 /// Operators listed at most.
 const OPERATORS: usize = 12;
 /// Parts with a smaller share of the step are merged into one.
@@ -77,21 +82,14 @@ impl Report<'_> {
             section("Cost against time", &self.cost_against_time()),
             section("Alternatives", &self.alternatives()),
             section("The plan over time", &self.timeline()),
-            section("Time of the recorded step", &self.step()),
+            section("Time of the recorded step", &self.profile.map(step_of).unwrap_or_default()),
             section("A against B", &self.compared()),
             section("Step time on each GPU", &self.gpus()),
             section("Notes", &self.notes()),
             section("Assumptions", &self.assumptions()),
-            self.footer(),
+            footer(self.command, self.created),
         ];
-        format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-             <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{}</main>\n</body>\n</html>\n",
-            escaped(&title),
-            body.concat()
-        )
+        page(&title, &body.concat())
     }
 
     /// Opening lines: what to rent or which GPUs to use, and what bounds the step.
@@ -146,7 +144,8 @@ impl Report<'_> {
             }
             None => {
                 "One GPU each, at the cheapest firm on-demand price. Hollow: no firm price known, at the cheapest. \
-                 GPUs on which the whole batch does not fit are not shown."
+                 Grey: the whole batch does not fit, micro-batches of the size after ≤ do. Not shown: GPUs \
+                 without an offer, those on which no micro-batch fits, and grey ones slower than all others."
             }
         };
         let figure = format!("<figure>\n{svg}<figcaption>{}</figcaption>\n</figure>\n", escaped(caption));
@@ -161,26 +160,38 @@ impl Report<'_> {
         let point = |one: &Prediction| {
             let firm = best_firm_value(one, self.prices);
             let is_firm = firm.is_some();
-            let value = firm.or_else(|| best_value(one, self.prices)).filter(|_| one.memory.fits != Fits::No)?;
+            let part = memory::micro_batch(&one.memory, &self.predictions.workload);
+            let fits = one.memory.fits != Fits::No || part.is_some();
+            let value = firm.or_else(|| best_value(one, self.prices)).filter(|_| fits)?;
             let cost = 1e6 / value.samples_per_usd?.mid;
             let (time, price) = (one.step.mid(), format::price(value.price_per_gpu));
-            let name = one.gpu.slug.to_string();
+            let part = part.map_or_else(String::new, |size| format!(" ≤ {size}"));
+            let name = format!("{}{part}", one.gpu.slug);
             let title = format!(
                 "{name}: {} per step, ${} per million samples, {price}: {}",
                 format::time(time),
                 format::number(cost),
                 value.offer.id
             );
-            let class = if is_firm { "dot" } else { "beside" };
+            let class = match (part.is_empty(), is_firm) {
+                (false, _) => "split",
+                (true, true) => "dot",
+                (true, false) => "beside",
+            };
             Some(Point { x: time.as_millis(), y: cost, name, title, class, is_best: false })
         };
-        let points = self.predictions.predictions.iter().filter_map(point).collect();
+        let mut points: Vec<Point> = self.predictions.predictions.iter().filter_map(point).collect();
+        // Many slow GPUs would push the others together.
+        let slowest = points.iter().filter(|point| point.class != "split").map(|point| point.x).fold(0.0, f64::max);
+        if points.len() > FEW {
+            points.retain(|point| point.x <= slowest || slowest == 0.0);
+        }
         Chart { points, axes: ["ms per step", "$ per million samples"], ..Chart::default() }
     }
 
     fn alternatives(&self) -> String {
         let Some(plan) = self.plan else { return String::new() };
-        let mut html = String::new();
+        let mut html: String = beside::own(plan, self.prices).map(|own| paragraph("", &own)).into_iter().collect();
         if !plan.beside.is_empty() {
             html.push_str(&paragraph("", &format!("{}:", beside::heading(plan))));
             html.push_str(&list(plan.beside.iter().map(|one| {
@@ -208,36 +219,6 @@ impl Report<'_> {
             .filter_map(|(at, part)| Some(format!("Part {}: {}", at + 1, parts::batch_words(part)?)));
         let marks = "Thin line: from the earliest to the latest end. Dashed: the deadline.";
         table(&parts::table(&plan.parts)) + &list(words) + &table(&uses::table(plan)) + &paragraph("muted", marks)
-    }
-
-    /// The recorded step as a bar with its idle time, and the operators that take most of it.
-    fn step(&self) -> String {
-        let Some(profile) = self.profile else { return String::new() };
-        let family = |operation: &_| habitat_step::op::family(operation).name();
-        let segments = Breakdown::segments(profile, family);
-        if segments.is_empty() {
-            return String::new();
-        }
-        let whole = Breakdown::of(profile);
-        let step = whole.busy_idle.map_or(whole.total, |split| split.step);
-        let mut html = String::new();
-        if let Some(split) = whole.busy_idle {
-            let idle = format::percent(split.idle / split.step);
-            html.push_str(&paragraph(
-                "",
-                &format!(
-                    "Step {}: GPU busy {}, idle {} ({idle}).",
-                    format::time(split.step),
-                    format::time(split.busy),
-                    format::time(split.idle)
-                ),
-            ));
-        }
-        html.push_str(&stack(&segments, step));
-        html.extend(waits::words(profile).map(|words| paragraph("", &capitalised(&format!("{words}.")))));
-        let entries = Breakdown::entries(profile, GroupBy::Name, None, family);
-        html.push_str(&details("Operators by device time", &operators(&entries)));
-        html
     }
 
     fn compared(&self) -> String {
@@ -285,15 +266,26 @@ impl Report<'_> {
             assumed.into_iter().map(|one| (one.name.to_string(), format!("{} ({})", one.value, one.source))).collect();
         facts(&assumed)
     }
+}
 
-    fn footer(&self) -> String {
-        format!(
-            "<footer>\n<p>Made on {} UTC by habitat-tui {} with</p>\n<p><code>{}</code></p>\n</footer>\n",
-            self.created.strftime("%A %-d %B %Y, %H:%M"),
-            env!("CARGO_PKG_VERSION"),
-            escaped(self.command)
-        )
-    }
+/// The whole file with its title.
+fn page(title: &str, body: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
+        escaped(title),
+    )
+}
+
+fn footer(command: &str, created: jiff::Timestamp) -> String {
+    format!(
+        "<footer>\n<p>Made on {} UTC by habitat-tui {} with</p>\n<p><code>{}</code></p>\n</footer>\n",
+        created.strftime("%A %-d %B %Y, %H:%M"),
+        env!("CARGO_PKG_VERSION"),
+        escaped(command)
+    )
 }
 
 /// The plan in a sentence with its distance from the limits, or the reasons why none exists.
@@ -367,6 +359,35 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
             plan.goal.budget.map(|budget| (budget.get(), "budget")),
         ],
     }
+}
+
+/// The recorded step as a bar with its idle time, and the operators that take most of it.
+fn step_of(profile: &Profile) -> String {
+    let family = |operation: &_| habitat_step::op::family(operation).name();
+    let segments = Breakdown::segments(profile, family);
+    if segments.is_empty() {
+        return String::new();
+    }
+    let whole = Breakdown::of(profile);
+    let step = whole.busy_idle.map_or(whole.total, |split| split.step);
+    let mut html = String::new();
+    if let Some(split) = whole.busy_idle {
+        let idle = format::percent(split.idle / split.step);
+        html.push_str(&paragraph(
+            "",
+            &format!(
+                "Step {}: GPU busy {}, idle {} ({idle}).",
+                format::time(split.step),
+                format::time(split.busy),
+                format::time(split.idle)
+            ),
+        ));
+    }
+    html.push_str(&stack(&segments, step));
+    html.extend(waits::words(profile).map(|words| paragraph("", &capitalised(&format!("{words}.")))));
+    let entries = Breakdown::entries(profile, GroupBy::Name, None, family);
+    html.push_str(&details("Operators by device time", &operators(&entries)));
+    html
 }
 
 /// A step as one bar, and its parts as a table.

@@ -40,6 +40,7 @@ pub mod uses;
 pub mod verdict;
 pub mod waits;
 pub mod words;
+pub mod wrap;
 
 pub use table::{Column, Table};
 

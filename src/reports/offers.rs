@@ -105,20 +105,20 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
 /// A row for each offer.
 pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
     let columns = [
-        Column::text("offer", "offer"),
-        Column::text("location", "region_name"),
+        Column::text("offer", "offer").cut_to(24),
+        Column::text("location", "region_name").dropped(6).cut_to(12),
         Column::text("GPUs", ""),
         Column::number("", "gpu_count"),
         Column::text("", "gpu"),
         Column::number("price", "price_usd_per_hour"),
-        Column::number("per GPU", "price_usd_per_gpu_hour"),
-        Column::text("as of", "price_as_of"),
+        Column::number("per GPU", "price_usd_per_gpu_hour").dropped(3),
+        Column::text("as of", "price_as_of").dropped(5),
     ];
     let offers: Vec<&Offer> = offers.into_iter().collect();
     let made_of = if offers.iter().any(|offer| price::made_of(offer).is_some()) { "price breakdown" } else { "" };
     let last = [
-        Column::text(made_of, "price_made_of"),
-        Column::text("not usable because", "unusable"),
+        Column::text(made_of, "price_made_of").dropped(9).cut_to(12),
+        Column::text("not usable because", "unusable").dropped(8).cut_to(12),
         Column::text("", "source"),
     ];
     let mut table = Table::new(&[&columns[..], &TRUST, &last].concat());

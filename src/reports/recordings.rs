@@ -380,12 +380,12 @@ const fn matched_words(matched: Match) -> &'static str {
 ///
 /// # Errors
 /// Write errors of `out`.
-pub fn write_text(compared: &Recordings<'_>, most: usize, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_text(compared: &Recordings<'_>, most: usize, width: Option<u16>, out: &mut dyn Write) -> io::Result<()> {
     for line in lines(compared) {
         writeln!(out, "{line}")?;
     }
     writeln!(out)?;
-    table(compared, most).write_text(out)
+    table(compared, most).write_lines(width, out)
 }
 
 /// Writes the same in Markdown.
@@ -400,7 +400,7 @@ pub fn write_markdown(compared: &Recordings<'_>, most: usize, out: &mut dyn Writ
     table(compared, most).write_markdown(out)
 }
 
-fn lines(compared: &Recordings<'_>) -> Vec<String> {
+pub(crate) fn lines(compared: &Recordings<'_>) -> Vec<String> {
     let Recordings { difference, labels, .. } = compared;
     let step = |place: usize| {
         let profile = difference.steps[place];

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use super::table::hidden;
 use super::words::assumed::assumed;
 use super::words::{self, Words};
 use super::{beside, format, memory, parts, predictions, uses, waits};
@@ -17,7 +18,7 @@ use habitat_step::profile::{Origin, Profile, Workload, modules};
 /// Operations listed at most.
 const TOP: usize = 8;
 /// Modules listed at most.
-const MODULES: usize = 12;
+const MODULES: usize = 16;
 /// Rejected offers listed, unless the user requests all.
 const REJECTED: usize = 8;
 
@@ -144,7 +145,8 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
     Ok(())
 }
 
-/// Writes the tree of modules with at least 2 % of the device time; writes nothing if no modules were recorded.
+/// Writes the tree of the modules with the most device time, of at least 2 %; writes nothing if no modules were
+/// recorded.
 fn write_modules(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     if profile.operations.iter().all(|operation| operation.module.is_none()) {
         return Ok(());
@@ -154,7 +156,11 @@ fn write_modules(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let paths: Vec<&str> = entries.iter().map(|entry| entry.label.as_str()).collect();
     let tree = modules::tree(&paths, |place| entries[place].time.get());
     let share = |node: &modules::Node| node.places.iter().map(|&place| entries[place].share).sum::<f64>();
-    let listed = tree.iter().filter(|node| share(node) >= 0.02).take(MODULES);
+    // A module has at least the share of each module in it, so the tree of the largest is whole.
+    let mut shares: Vec<f64> = tree.iter().map(&share).collect();
+    shares.sort_by(|a, b| b.total_cmp(a));
+    let least = shares.get(MODULES).map_or(0.02, |next| next.max(0.02) + f64::EPSILON);
+    let listed = tree.iter().filter(|node| share(node) >= least);
     for (index, node) in listed.enumerate() {
         if index == 0 {
             writeln!(out, "  by module:")?;
@@ -198,11 +204,7 @@ pub fn write_predictions(
         writeln!(out)?;
     }
     if !dropped.is_empty() {
-        writeln!(
-            out,
-            "columns hidden to fit the terminal: {}; --csv and --markdown have all columns",
-            dropped.join(", ")
-        )?;
+        writeln!(out, "{}", hidden(&dropped))?;
     }
     for note in words::all(&predictions.notes) {
         writeln!(out, "note: {note}")?;
@@ -225,7 +227,7 @@ pub fn write_predictions(
 }
 
 /// Writes the plan in short, the offers to accept, and their risks.
-fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+fn write_answer(plan: &Plan, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
     let firm = if plan.goal.limits.accept.is_empty() { "firm " } else { "" };
     if let Some(verdict) = beside::verdict(plan) {
         let room = beside::room(plan).into_iter().map(|room| format!("; {room}"));
@@ -239,6 +241,9 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         for reason in words::of_all(&plan.reasons) {
             writeln!(out, "  {reason}")?;
         }
+    }
+    if let Some(own) = beside::own(plan, prices) {
+        writeln!(out, "{own}")?;
     }
     if !plan.beside.is_empty() {
         writeln!(out, "{}:", beside::heading(plan))?;
@@ -258,7 +263,8 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes the plan, its alternatives and the reasons of rejected offers.
+/// Writes the plan, its alternatives and the reasons of rejected offers, with tables in at most `width` cells if there is
+/// a limit.
 ///
 /// # Errors
 /// Write errors of `out`.
@@ -266,9 +272,10 @@ pub fn write_plan(
     plan: &Plan,
     (predictions, prices): (&Predictions, &PriceBook),
     all_rejected: bool,
+    width: Option<u16>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    write_answer(plan, out)?;
+    write_answer(plan, prices, out)?;
     predictions::write_warnings(&plan.warnings, out)?;
     match &plan.total {
         None => {
@@ -281,7 +288,7 @@ pub fn write_plan(
             let work = format::grouped(plan.work.get());
             let footprint = parts::footprint_words(&total.footprint);
             writeln!(out, "work: {work} {}; energy: {footprint}", plan.work.unit())?;
-            parts::table(&plan.parts).write_text(out)?;
+            parts::table(&plan.parts).write_lines(width, out)?;
             for part in &plan.parts {
                 if let Some(batch) = parts::batch_words(part) {
                     writeln!(out, "  batch: {batch}")?;
@@ -297,7 +304,7 @@ pub fn write_plan(
     }
     if plan.total.is_some() {
         writeln!(out, "\nTime and cost of the plan:")?;
-        uses::table(plan).write_text(out)?;
+        uses::table(plan).write_fitted(width, out)?;
         let legend = uses::legend(plan, false);
         if !legend.is_empty() {
             writeln!(out, "  {legend}")?;
@@ -305,7 +312,7 @@ pub fn write_plan(
     }
     if !plan.alternatives.is_empty() {
         writeln!(out, "\nNext best:")?;
-        parts::table(&plan.alternatives).write_text(out)?;
+        parts::table(&plan.alternatives).write_fitted(width, out)?;
     }
     if !plan.rejected.is_empty() {
         let shown = if all_rejected { plan.rejected.len() } else { REJECTED };

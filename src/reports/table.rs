@@ -324,6 +324,15 @@ impl Table {
         Ok(())
     }
 
+    /// Writes aligned columns as [`write_fitted`](Self::write_fitted) does, and names the dropped ones.
+    ///
+    /// # Errors
+    /// Write errors of `out`.
+    pub fn write_lines(&self, width: Option<u16>, out: &mut dyn Write) -> io::Result<()> {
+        let dropped = self.write_fitted(width, out)?;
+        if dropped.is_empty() { Ok(()) } else { writeln!(out, "{}", hidden(&dropped)) }
+    }
+
     /// Writes aligned columns two spaces apart, in at most `width` cells if there is a limit: drops columns by
     /// priority, then cuts text. Returns the headings of the dropped columns.
     ///
@@ -402,6 +411,11 @@ fn cut(text: &str, width: usize) -> String {
         shown.push(c);
     }
     shown + "…"
+}
+
+/// Names columns that were dropped.
+pub(crate) fn hidden(dropped: &[&str]) -> String {
+    format!("columns hidden to fit the terminal: {}; --csv and --markdown have all columns", dropped.join(", "))
 }
 
 /// Prefixes text that a spreadsheet would evaluate as a formula. Numbers may start with a sign.

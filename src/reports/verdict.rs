@@ -310,21 +310,22 @@ impl Recorded {
     }
 
     fn of_gpu(&self) -> Verdict {
-        let busy = whole(1.0 - self.idle);
+        // Both shares are of the step, as those of its parts elsewhere.
+        let (busy, of_step) = (1.0 - self.idle, |share: f64| whole(share * (1.0 - self.idle)));
         let (most, next) = match &self.most {
             Some((family, share)) => {
                 let next = match self.shorter(family) {
                     FASTER if self.fusable >= WORTH_FUSING => format!(
-                        "torch.compile fuses elementwise kernels and norms ({}); a faster GPU helps too",
-                        whole(self.fusable)
+                        "torch.compile fuses elementwise kernels and norms ({} of it); a faster GPU helps too",
+                        of_step(self.fusable)
                     ),
                     next => next.to_owned(),
                 };
-                (format!(", {} of it {family}", whole(*share)), next)
+                (format!(", {family} {} of it", of_step(*share)), next)
             }
             None => (String::new(), FASTER.to_owned()),
         };
-        Verdict { bound: Bound::Gpu, because: format!("GPU-bound: busy {busy} of the step{most}"), next }
+        Verdict { bound: Bound::Gpu, because: format!("GPU-bound: busy {} of the step{most}", whole(busy)), next }
     }
 
     /// Advice that shortens the operations of a family.

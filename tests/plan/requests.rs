@@ -43,7 +43,7 @@ fn goals() -> Vec<(&'static str, Goal)> {
 #[test]
 fn forty_plain_requests_lead_with_what_can_be_signed() {
     let prices = PriceBook::new(bundled::offers()).on(date(2026, 11, 27));
-    let (mut asked, mut led, mut named) = (0, 0, 0);
+    let (mut asked, mut led, mut named, mut doubted) = (0, 0, 0, 0);
     for (network, predictions) in networks() {
         for (words, goal) in goals() {
             for providers in [&[][..], &["aws", "gcp", "azure", "lambda", "nebius"]] {
@@ -52,6 +52,7 @@ fn forty_plain_requests_lead_with_what_can_be_signed() {
                 let plan = plan(&predictions, &prices, &goal).unwrap();
                 asked += 1;
                 led += usize::from(!plan.parts.is_empty());
+                doubted += usize::from(plan.parts.iter().any(|part| !part.offer.trust.doubts.is_empty()));
                 named += plan.beside.len();
                 let of = format!("{network}, {words}, of {providers:?}");
                 println!("{of}: {:?}", plan.parts.iter().map(|part| part.offer.id.as_str()).collect::<Vec<_>>());
@@ -87,7 +88,7 @@ fn forty_plain_requests_lead_with_what_can_be_signed() {
             }
         }
     }
-    println!("{asked} requests, {led} with a firm plan, {named} offers beside them");
+    println!("{asked} requests, {led} with a firm plan, {doubted} at a doubted price, {named} offers beside them");
     assert!(asked == 40 && led >= 30, "{led} of {asked} requests have a firm plan");
 }
 

@@ -268,7 +268,7 @@ fn reports_say_what_the_cost_is_made_of() {
     assert_eq!(by.keys().collect::<Vec<_>>(), ["setup", "training", "checkpoints", "repeated"]);
 
     let mut text = Vec::new();
-    summary::write_plan(&found, (&steps, &book), false, &mut text).unwrap();
+    summary::write_plan(&found, (&steps, &book), false, None, &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{of}\n{text}"));
     assert!(line("repeated after losses").contains("1.5 h") && line("repeated after losses").contains("$4.62"));

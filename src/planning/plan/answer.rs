@@ -187,11 +187,13 @@ impl Prepared {
     }
 
     /// The best other single configurations within the limits, best first: one for each combination of GPU, provider
-    /// and tier.
+    /// and tier, and for each number of own GPUs.
     fn alternatives(&self, used: &[usize], limit: &Limit) -> Vec<usize> {
         let key = |c: usize| {
             let configuration = &self.configurations[c];
-            (&configuration.gpu, &configuration.offer.provider, configuration.offer.tier)
+            let offer = &configuration.offer;
+            let own = (offer.tier == Tier::Owned).then_some(offer.gpu_count);
+            (&configuration.gpu, &offer.provider, offer.tier, own)
         };
         let [first, second, _] = aims(self.goal.objective);
         let mut rest: Vec<(usize, f64, f64)> = self
@@ -381,13 +383,15 @@ impl Prepared {
 
     /// Price or speed at which the next best offer would be as cheap as the plan.
     fn runner_up(&self, plan: &Plan) -> Option<PlanNote> {
-        let (total, next) = (plan.total?, plan.alternatives.first()?);
+        // The price of an own machine is its electricity, which no one bargains about.
+        let next = plan.alternatives.first().filter(|next| next.offer.tier != Tier::Owned)?;
+        let total = plan.total?;
         let (cost, next_cost) = (total.cost.mid.get(), next.cost.mid.get());
         let price = next.price().get();
         if plan.goal.objective != Objective::Cost || next_cost <= cost || cost < NEAR * next_cost || price <= 0.0 {
             return None;
         }
-        let setup = if next.offer.tier == Tier::Owned { 0.0 } else { self.goal.assumptions.setup.get() };
+        let setup = self.goal.assumptions.setup.get();
         let shorter = 1.0 - (cost / price - setup) / (next_cost / price - setup);
         // Omit the speed if set-up alone makes the machine too expensive, or if time is billed in blocks, where less
         // time saves a whole block or nothing.

@@ -270,6 +270,11 @@ pub fn areas() -> impl Iterator<Item = &'static str> {
     CONTINENTS.iter().map(|(_, name)| *name).chain(countries.filter(|name| *name != "africa"))
 }
 
+/// Whether one of the [`areas`] is a continent.
+pub fn is_continent(area: &str) -> bool {
+    CONTINENTS.iter().any(|(_, name)| *name == area)
+}
+
 /// A region as it is shown: hosts of marketplaces that do not name their town leave its place in the
 /// name empty (`, US, NA`).
 pub fn shown(region: &str) -> &str {

@@ -199,7 +199,7 @@ fn save_report(
         command: &hints::typed().to_string(),
         created: store::now(),
     };
-    save_html(&report, path, args.file_args.force)
+    save_html(&report.html(), path, args.file_args.force)
 }
 
 /// The two GPUs of `--difference`.
@@ -223,7 +223,7 @@ fn differ(args: &PredictArgs, answers: &Predictions, out: &mut dyn Write) -> Res
         predictions::write_warnings(&answers.warnings(), out)?;
     }
     if args.form.is_text() {
-        difference::write_text(&compared, out)?;
+        difference::write_text(&compared, terminal::width(), out)?;
     } else {
         print_table(&difference::table(&compared), args.form, out)?;
     }
@@ -244,7 +244,7 @@ fn compare(
         return print_json(&comparison::json(&comparison), out);
     }
     if args.form.is_text() {
-        comparison::write_text(&comparison, out)?;
+        comparison::write_text(&comparison, terminal::width(), out)?;
         return Ok(0);
     }
     if args.form.markdown {

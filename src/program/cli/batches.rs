@@ -9,6 +9,7 @@ use super::options::options;
 use super::output::print_json;
 use crate::settings::args::{BatchesArgs, TableForm};
 use crate::store::{self, Paths};
+use crate::terminal;
 use habitat_planning::values::BatchSizes;
 use habitat_prediction::batches::{add_shares, add_sizes, sweep, sweep_to_largest, usual_sizes};
 use habitat_prediction::{Options, Predictions};
@@ -75,7 +76,7 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
                 writeln!(out, "- {}", habitat_reports::table::markdown(&note))?;
             }
         }
-        TableForm { .. } => batches::write_text(&sweep, args.families, out)?,
+        TableForm { .. } => batches::write_text(&sweep, args.families, terminal::width(), out)?,
     }
     Ok(0)
 }

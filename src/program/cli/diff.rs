@@ -3,14 +3,14 @@
 use std::io::Write;
 
 use super::error::CliError;
-use super::hints::command_of;
+use super::hints::{self, command_of};
 use super::input::{Loaded, load_file};
-use super::output::print_json;
+use super::output::{check_new, print_json, save_html};
 use crate::settings::args::{DiffArgs, TableForm};
 use crate::store::{self, Paths};
 use crate::terminal;
-use habitat_reports::format;
 use habitat_reports::recordings::{self, Recordings};
+use habitat_reports::{format, html};
 use habitat_step::profile::breakdown::GroupBy;
 use habitat_step::profile::difference::Spread;
 
@@ -18,6 +18,7 @@ use habitat_step::profile::difference::Spread;
 const LONGER: u8 = 3;
 
 pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+    args.html.as_deref().map_or(Ok(()), |path| check_new(path, args.file_args.force))?;
     let catalog = store::catalog(&Paths::find())?;
     let [first, second] = [load_file(&args.first, &catalog)?, load_file(&args.second, &catalog)?];
     first.warn();
@@ -34,9 +35,13 @@ pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         TableForm { json: true, .. } => _ = print_json(&recordings::json(&compared), out)?,
         TableForm { csv: true, .. } => recordings::csv_table(&compared).write_csv(out)?,
         TableForm { markdown: true, .. } => recordings::write_markdown(&compared, most, out)?,
-        TableForm { .. } => recordings::write_text(&compared, most, out)?,
+        TableForm { .. } => recordings::write_text(&compared, most, terminal::width(), out)?,
     }
     out.flush()?;
+    if let Some(path) = &args.html {
+        let report = html::of_recordings(&compared, &hints::typed().to_string(), store::now());
+        save_html(&report, path, args.file_args.force)?;
+    }
     let Some(longer) = compared.difference.share().zip(args.fail_over).filter(|(share, most)| share > most) else {
         return Ok(0);
     };

@@ -65,7 +65,9 @@ pub(super) fn lines(wish: &Wish, own: &OwnArgs, catalog: &Catalog) -> Result<Vec
     let now = now();
     let deadline = wish.deadline.as_ref().and_then(|deadline| {
         let (meaning, hours) = (deadline.meaning(&now)?, deadline.hours(&now).ok()?);
-        Some(format!("Deadline: {meaning}, {} from now", format::hours(hours)))
+        let later =
+            if deadline.is_weekday_of_today(&now) { "; \"next\" before the day means a week later" } else { "" };
+        Some(format!("Deadline: {meaning}, {} from now{later}", format::hours(hours)))
     });
     let mut lines = own::lines(own, catalog)?;
     lines.splice(..0, deadline);

@@ -8,7 +8,6 @@ use crate::settings::args::{FileArgs, TableForm};
 use crate::store::{self, StoreError};
 use crate::terminal;
 use habitat_base::text;
-use habitat_reports::html::Report;
 use habitat_reports::table::Table;
 use habitat_step::profile::Profile;
 
@@ -27,7 +26,7 @@ pub(super) fn print_table(table: &Table, form: TableForm, out: &mut dyn Write) -
     match form {
         TableForm { csv: true, .. } => table.write_csv(out)?,
         TableForm { markdown: true, .. } => table.write_markdown(out)?,
-        _ => table.write_text(out)?,
+        _ => table.write_lines(terminal::width(), out)?,
     }
     Ok(())
 }
@@ -64,15 +63,15 @@ pub(super) fn check_writable(path: &Path, force: bool) -> Result<(), CliError> {
 /// Refuses `-o report.html`: the content would not be HTML.
 pub(super) fn check_form(path: &Path) -> Result<(), CliError> {
     if matches!(FileArgs::ending(path).as_deref(), Some("html" | "htm")) {
-        let problem = "-o does not write HTML; `predict --html FILE` and `plan --html FILE` do".to_owned();
+        let problem = "-o does not write HTML; `--html FILE` of `predict`, `plan` and `diff` does".to_owned();
         return Err(CliError::Refused(problem).at(path.display()));
     }
     Ok(())
 }
 
 /// Writes a report to share, and prints its path.
-pub(super) fn save_html(report: &Report<'_>, path: &Path, force: bool) -> Result<(), CliError> {
-    store::save_atomically(path, report.html().as_bytes(), force)?;
+pub(super) fn save_html(report: &str, path: &Path, force: bool) -> Result<(), CliError> {
+    store::save_atomically(path, report.as_bytes(), force)?;
     terminal::say(format_args!("report: {}", path.display()));
     Ok(())
 }

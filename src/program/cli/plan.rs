@@ -91,7 +91,7 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
             command: &asked.request.command,
             created: store::now(),
         };
-        save_html(&report, path, args.force)?;
+        save_html(&report.html(), path, args.force)?;
     }
     Ok(u8::from(plan.status == PlanStatus::Infeasible))
 }
@@ -108,7 +108,7 @@ fn frontier(args: &PlanArgs, asked: &Asked, prepared: &Prepared, out: &mut dyn W
         TableForm { csv: true, .. } => table.write_csv(&mut text)?,
         TableForm { markdown: true, .. } => table.write_markdown(&mut text)?,
         _ if points.is_empty() => writeln!(text, "No usable offer.")?,
-        _ => table.write_text(&mut text)?,
+        _ => table.write_lines(terminal::width(), &mut text)?,
     }
     match &args.output {
         Some(path) => store::save_atomically(path, &text, args.force)?,
@@ -122,7 +122,7 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
     let paths = Paths::find();
     let work = args.wish.work().ok_or_else(|| {
         CliError::Refused(
-            "no amount of work given: pass --samples, --steps, --epochs with --dataset, or --tokens".to_owned(),
+            "no amount of work given: pass --samples, --steps, --epochs with --dataset, or --tokens; such as `habitat-tui plan --epochs 3 --dataset 10M`".to_owned(),
         )
     })?;
     let goal = goal::goal(Goal::firm(work), &args.wish, &settings(&paths)?.plan, catalog, prices)?;
@@ -258,7 +258,7 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &
         if !asked.lines.is_empty() {
             writeln!(out)?;
         }
-        summary::write_plan(plan, (&asked.predictions, prices), args.rejected, out)?;
+        summary::write_plan(plan, (&asked.predictions, prices), args.rejected, terminal::width(), out)?;
         return Ok(());
     };
     let texts = form.texts(&Written {

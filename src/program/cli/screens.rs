@@ -164,7 +164,7 @@ fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
     summary::write_profile(&loaded.profile, &loaded.label, out)?;
     writeln!(out)?;
     if let Some(against) = &screens.against {
-        recordings::write_text(&diff::compared([against, loaded], GroupBy::default())?, recordings::TOP, out)?;
+        recordings::write_text(&diff::compared([against, loaded], GroupBy::default())?, recordings::TOP, None, out)?;
         writeln!(out)?;
     }
     out.flush()?;
@@ -177,7 +177,7 @@ fn report(screens: &Screens, out: &mut dyn Write) -> Result<(), CliError> {
         writeln!(out, "{line}\n")?;
     }
     match plan(&predictions, prices, &screens.goal) {
-        Ok(plan) => summary::write_plan(&plan, (&predictions, prices), false, out)?,
+        Ok(plan) => summary::write_plan(&plan, (&predictions, prices), false, None, out)?,
         Err(error) => writeln!(out, "No plan: {error}")?,
     }
     out.flush()?;

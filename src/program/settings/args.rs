@@ -4,6 +4,7 @@
 
 mod diff;
 mod fit;
+mod help;
 mod input;
 mod measure;
 mod own;
@@ -13,10 +14,10 @@ mod print;
 mod record;
 mod run;
 mod screens;
-mod short;
 
 pub use diff::DiffArgs;
 pub use fit::{FitArgs, FitBlackBoxArgs, FitCommand, FitKernelWiseArgs, FitLogArgs, FormChoice, RunSize};
+pub use help::help;
 pub use input::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, WorkloadArgs};
 pub use measure::{
     CalibrateArgs, CalibrateScalingArgs, CollectArgs, CollectDevice, CompareSpeedArgs, ModelsArgs, ModelsCommand,
@@ -28,13 +29,12 @@ pub use predict::{
 };
 pub use prices::{PricesArgs, PricesCommand, PricesListArgs, PricesUpdateArgs};
 pub use print::{
-    CheckArgs, CompletionsArgs, ConfigArgs, FileArgs, GpusArgs, ManArgs, OffersArgs, PagerArgs, SchemaArg, SchemaArgs,
-    TableForm,
+    CheckArgs, CompletionsArgs, ConfigArgs, FileArgs, GpusArgs, HelpArgs, ManArgs, OffersArgs, PagerArgs, SchemaArg,
+    SchemaArgs, TableForm,
 };
 pub use record::{AttachArgs, EnvArgs, ImportArgs, ShellArg, TraceShapesArgs};
 pub use run::RunArgs;
 pub use screens::ScreensArgs;
-pub use short::command;
 
 use clap::{Parser, Subcommand};
 
@@ -47,9 +47,8 @@ use clap::{Parser, Subcommand};
 #[command(
     name = "habitat-tui",
     version,
-    about,
-    long_about,
     args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
     max_term_width = 100
 )]
 pub struct Cli {
@@ -77,7 +76,7 @@ pub enum Command {
     Run(RunArgs),
     /// Record the step of a running job (started with the variables that `env` prints).
     Attach(AttachArgs),
-    /// Print environment variables that let `attach` record a job later.
+    /// Print variables that let `attach` record a job later.
     Env(EnvArgs),
     /// Trace the shapes of a training step: without GPU, memory or computation.
     TraceShapes(TraceShapesArgs),
@@ -125,6 +124,8 @@ pub enum Command {
     Man(ManArgs),
     /// Print the folders of configuration files, and the key bindings.
     Config(ConfigArgs),
+    /// Print the help of a command, or of a topic of its flags.
+    Help(HelpArgs),
     /// Write a job's output to its log, whatever happens to the log (`run` starts it).
     #[command(name = "job-log", hide = true)]
     JobLog,
@@ -163,8 +164,9 @@ impl Command {
 }
 
 impl Command {
-    /// Whether the command prints text for people that may be longer than a terminal, and may be paged.
-    pub(crate) fn is_paged(&self) -> bool {
+    /// Whether a pager may show the text for people that the command prints; `None` if it prints a document or
+    /// runs a job.
+    pub(crate) fn text(&self) -> Option<bool> {
         let (pager, is_text) = match self {
             Self::Predict(args) => (&args.pager, args.form.is_text()),
             Self::Plan(args) => (&args.pager, args.is_text()),
@@ -172,16 +174,17 @@ impl Command {
             Self::Compare(args) => (&args.pager, !args.json),
             Self::Diff(args) => (&args.pager, args.form.is_text()),
             Self::Batches(args) => (&args.pager, args.form.is_text()),
-            Self::Gpus(args) => (&args.pager, args.form.is_text()),
+            Self::Gpus(args) => (&args.pager, args.form.is_text() && args.toml.is_none()),
             Self::Offers(args) => (&args.pager, args.form.is_text()),
             Self::Prices(args) => match &args.command {
                 None => (&args.list.pager, args.list.form.is_text()),
                 Some(PricesCommand::List(list)) => (&list.pager, list.form.is_text()),
-                Some(PricesCommand::Update(_)) => return false,
+                Some(PricesCommand::Update(_)) => return None,
             },
-            _ => return false,
+            Self::Check(_) | Self::Config(ConfigArgs { keys: false, .. }) => return Some(false),
+            _ => return None,
         };
-        is_text && !pager.no_pager
+        is_text.then_some(!pager.no_pager)
     }
 }
 

@@ -45,9 +45,9 @@ pub struct Wish {
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work")]
     #[serde(deserialize_with = "read::whole")]
     pub global_batch: Option<u64>,
-    /// Latest finish: 24h, "1d 12h", "Friday 18:00", 2026-12-04.
+    /// Latest finish: 24h, "Friday 18:00", 2026-12-04.
     ///
-    /// A duration, or a date and time (2026-12-04T18:00) in local time; a day alone means its end. Includes set-up
+    /// A duration (24h, "1d 12h"), or a date and time (2026-12-04T18:00) in local time; a day alone means its end. Includes set-up
     /// time.
     #[arg(long, value_name = "TIME", value_parser = deadline, allow_hyphen_values = true, help_heading = "Limits")]
     #[serde(deserialize_with = "read::deadline")]
@@ -65,7 +65,7 @@ pub struct Wish {
     #[serde(deserialize_with = "read::kilograms")]
     pub max_co2_kg: Option<KilogramsCo2e>,
     /// Objective within the limits.
-    #[arg(long, value_parser = choice::<Objective>(), help_heading = "Limits")]
+    #[arg(long, value_name = "GOAL", value_parser = choice::<Objective>(), help_heading = "Limits")]
     #[serde(skip)]
     pub objective: Option<Objective>,
     /// Value of an hour of waiting, in US dollars: minimise cost plus this.
@@ -89,7 +89,7 @@ pub struct Wish {
     #[arg(long, value_name = "TIER", value_delimiter = ',', value_parser = choice::<Tier>(), help_heading = "Offers")]
     pub tiers: Option<Vec<Tier>>,
     /// Only these GPUs.
-    #[arg(long = "gpus", value_name = "GPU", value_delimiter = ',', help_heading = "Offers")]
+    #[arg(long = "gpus", value_name = "GPU", value_delimiter = ',', help_heading = "Machines")]
     pub gpus: Vec<String>,
     /// Only these providers.
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Offers")]
@@ -98,7 +98,7 @@ pub struct Wish {
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Offers")]
     pub exclude_providers: Option<Vec<String>>,
     /// Exclude these GPUs.
-    #[arg(long, value_name = "GPU", value_delimiter = ',', help_heading = "Offers")]
+    #[arg(long, value_name = "GPU", value_delimiter = ',', help_heading = "Machines")]
     pub exclude_gpus: Vec<String>,
     /// Only regions that match words of their names, places, countries or continents.
     ///
@@ -116,58 +116,58 @@ pub struct Wish {
     #[arg(long, help_heading = "Offers")]
     pub no_marketplace: bool,
     /// Minimum number of GPUs.
-    #[arg(long, value_name = "N", value_parser = values::within::<u32>(0, u64::MAX), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(0, u64::MAX), help_heading = "Machines")]
     pub min_gpus: Option<u32>,
     /// Maximum number of GPUs.
-    #[arg(long, value_name = "N", value_parser = values::within::<u32>(0, u64::MAX), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(0, u64::MAX), help_heading = "Machines")]
     pub max_gpus: Option<u32>,
     /// Maximum number of machines per offer: tries 1, 2, 4, …; limits on GPUs and price apply to the total.
-    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::MACHINES.into()), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::MACHINES.into()), help_heading = "Machines")]
     pub max_machines: Option<u32>,
     /// Training state to shard across GPUs; zero3 is FSDP.
-    #[arg(long, value_parser = choice::<ShardingChoice>(), help_heading = "Offers")]
+    #[arg(long, value_parser = choice::<ShardingChoice>(), help_heading = "Layout")]
     pub sharding: Option<ShardingChoice>,
     /// Degree of tensor parallelism: GPUs of one machine that share each layer (Megatron).
-    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Layout")]
     pub tensor_parallel: Option<u32>,
     /// Pipeline stages; --global-batch sets the number of micro-batches.
-    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Layout")]
     pub pipeline_parallel: Option<u32>,
     /// Chunks of layers on each pipeline stage, interleaved (Megatron's virtual pipeline).
-    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Layout")]
     pub virtual_stages: Option<u32>,
     /// GPUs that share each sequence (ring attention).
-    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Layout")]
     pub context_parallel: Option<u32>,
     /// GPUs that share the experts of each layer.
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
     pub expert_parallel: Option<u32>,
     /// Search the fastest layout of a model that no single GPU holds (auto, unless a degree is given), or only the given
     /// degrees.
-    #[arg(long, value_parser = choice::<LayoutChoice>(), help_heading = "Offers")]
+    #[arg(long, value_parser = choice::<LayoutChoice>(), help_heading = "Layout")]
     pub layout: Option<LayoutChoice>,
     /// Include GPUs on which it is unknown whether the step fits in memory.
-    #[arg(long, help_heading = "Offers")]
+    #[arg(long, help_heading = "Machines")]
     pub allow_unknown_memory: bool,
     /// Minimum vCPUs of a whole machine, regardless of its number of GPUs.
-    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, u64::MAX), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, u64::MAX), help_heading = "Machines")]
     pub min_vcpus: Option<u32>,
     /// Minimum host memory of a whole machine (64GB).
-    #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Offers")]
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Machines")]
     #[serde(deserialize_with = "read::bytes")]
     pub min_host_memory: Option<Bytes>,
     /// Include machines with unknown vCPUs or host memory, regardless of these limits.
-    #[arg(long, help_heading = "Offers")]
+    #[arg(long, help_heading = "Machines")]
     pub allow_unknown_host: bool,
     /// Data that the work needs, in GB: the plan includes time and cost of copying them, and their storage.
-    #[arg(long, value_name = "GB", value_parser = values::count, allow_hyphen_values = true, help_heading = "Offers")]
+    #[arg(long, value_name = "GB", value_parser = values::count, allow_hyphen_values = true, help_heading = "Data")]
     #[serde(deserialize_with = "read::count")]
     pub data_gb: Option<f64>,
     /// Current location of the data; region as in --regions.
-    #[arg(long, value_name = "PROVIDER[/REGION]", help_heading = "Offers", requires = "data_gb")]
+    #[arg(long, value_name = "PROVIDER[/REGION]", help_heading = "Data", requires = "data_gb")]
     pub data_at: Option<String>,
     /// Rate for copying data to the machines, in Gbit/s.
-    #[arg(long = "data-gbit", value_name = "GBIT/S", value_parser = values::network, allow_hyphen_values = true, help_heading = "Assumptions")]
+    #[arg(long = "data-gbit", value_name = "GBIT/S", value_parser = values::network, allow_hyphen_values = true, help_heading = "Data")]
     #[serde(rename = "data_gbit_per_second")]
     pub data_rate: Option<f64>,
     /// Most GPUs at once, by provider; only in the settings file and in jobs files.
@@ -188,7 +188,7 @@ pub struct Wish {
     #[serde(rename = "checkpoint_interval_hours")]
     pub checkpoint_interval: Option<Hours>,
     /// Measured overhead of several GPUs as a multiple of the model's (from `calibrate-scaling`).
-    #[arg(long, value_name = "FACTOR", value_parser = values::count, allow_hyphen_values = true, help_heading = "Assumptions")]
+    #[arg(long, value_name = "FACTOR", value_parser = values::count, allow_hyphen_values = true, help_heading = "Layout")]
     pub scaling_factor: Option<f64>,
     /// Line rate of the network between machines, in Gbit/s, for offers that lack it.
     #[arg(long = "network-gbit", value_name = "GBIT/S", value_parser = values::network, allow_hyphen_values = true, help_heading = "Assumptions")]

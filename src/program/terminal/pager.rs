@@ -6,27 +6,33 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use unicode_width::UnicodeWidthStr;
 
+use habitat_reports::wrap::wrap_sentences;
+
 use super::{Cleaned, say, size, stdout};
 
 /// Variables that name the pager, the first that is set.
 const VARIABLES: [&str; 2] = ["HABITAT_TUI_PAGER", "PAGER"];
 
-/// Writes text to standard output: through the pager if that is a terminal with fewer lines than the text.
+/// Writes text for people to standard output. On a terminal, sentences wrap at words; the pager shows text with more
+/// lines than the terminal, if `is_paged`.
 ///
 /// The pager is the one of `HABITAT_TUI_PAGER` or `PAGER`, else `less -FRX`; empty and `cat` are none. If it is missing or
 /// fails, the text is written as it is. A user who leaves it early has read enough.
 ///
 /// # Errors
 /// Those of standard output.
-pub fn page(text: &[u8]) -> io::Result<()> {
+pub fn page(text: &[u8], is_paged: bool) -> io::Result<()> {
     let mut cleaned = Vec::new();
     Cleaned::new(&mut cleaned).write_all(text)?;
-    let is_long = size().is_some_and(|[columns, rows]| lines(&cleaned, columns) >= usize::from(rows));
-    if is_long && Pager::chosen().is_some_and(|pager| pager.shows(&cleaned)) {
-        return Ok(());
+    if let Some([columns, rows]) = size() {
+        cleaned = wrap_sentences(&String::from_utf8_lossy(&cleaned), columns.into()).into_bytes();
+        let is_long = is_paged && lines(&cleaned, columns) >= usize::from(rows);
+        if is_long && Pager::chosen().is_some_and(|pager| pager.shows(&cleaned)) {
+            return Ok(());
+        }
     }
     let mut out = stdout();
-    out.write_all(text)?;
+    out.write_all(&cleaned)?;
     out.flush()
 }
 

@@ -11,7 +11,7 @@ const HEIGHT: f64 = 400.0;
 /// Margins of the axes: left, right, top and bottom.
 const MARGINS: [f64; 4] = [78.0, 24.0, 36.0, 48.0];
 /// Width of a letter and height of a line, to keep labels from overlapping.
-const LETTER: [f64; 2] = [8.2, 18.0];
+const LETTER: [f64; 2] = [7.8, 16.0];
 /// Ratio of the largest to the smallest value above which an axis is logarithmic.
 const LOGARITHMIC: f64 = 4.0;
 
@@ -24,7 +24,7 @@ pub(super) struct Point {
     pub(super) name: String,
     /// Tooltip.
     pub(super) title: String,
-    /// `dot`, `chosen` or `beside`.
+    /// `dot`, `chosen`, `beside` or `split`.
     pub(super) class: &'static str,
     /// Whether the point is on the Pareto front; a line connects these.
     pub(super) is_best: bool,
@@ -108,16 +108,18 @@ impl Chart {
             escaped(&names.join(", "))
         );
         self.draw_axes(&mut svg, &x, &y);
+        let mut front: Vec<[f64; 2]> = Vec::new();
         if self.points.iter().any(|point| point.is_best) {
             let mut dots: Vec<&Point> = self.points.iter().filter(|point| point.is_best).collect();
             dots.sort_by(|a, b| a.x.total_cmp(&b.x));
-            let line: Vec<String> =
-                dots.iter().map(|point| format!("{:.1},{:.1}", x.place(point.x), y.place(point.y))).collect();
+            front.extend(dots.iter().map(|point| [x.place(point.x), y.place(point.y)]));
+            let line: Vec<String> = front.iter().map(|[x, y]| format!("{x:.1},{y:.1}")).collect();
             let _ = writeln!(svg, "<polyline class=\"front\" points=\"{}\"/>", line.join(" "));
         }
         let places: Vec<[f64; 2]> = self.points.iter().map(|point| [x.place(point.x), y.place(point.y)]).collect();
         let mut taken: Vec<[f64; 4]> = places.iter().map(|[x, y]| [x - 7.0, y - 7.0, x + 7.0, y + 7.0]).collect();
         taken.extend(self.limit_names(&x, &y));
+        taken.extend(front.windows(2).flat_map(|ends| along(ends[0], ends[1])));
         for (point, [x, y]) in self.points.iter().zip(&places) {
             let _ = writeln!(
                 svg,
@@ -126,9 +128,11 @@ impl Chart {
                 escaped(&point.title)
             );
         }
-        // Place the label of the chosen point first, then the others in order.
+        // Place the label of the chosen point first, then those beside it, then the others in order.
         let mut order: Vec<usize> = (0..self.points.len()).collect();
-        order.sort_by_key(|at| self.points[*at].class != "chosen");
+        order.sort_by_key(|at| {
+            ["chosen", "beside", "dot"].iter().position(|class| self.points[*at].class == *class).unwrap_or(3)
+        });
         for at in order {
             if let Some((place, anchor)) = label(&self.points[at].name, places[at], &mut taken) {
                 let [x, y] = place;
@@ -217,6 +221,16 @@ fn tick(value: f64) -> String {
     if value.fract() == 0.0 { format::grouped(value) } else { format!("{value:.6}").trim_end_matches('0').to_owned() }
 }
 
+/// Small areas along a line, which labels must not cover.
+fn along([x, y]: [f64; 2], [to_x, to_y]: [f64; 2]) -> impl Iterator<Item = [f64; 4]> {
+    let steps = ((to_x - x).hypot(to_y - y) / 6.0).ceil().max(1.0);
+    (0..=steps as u32).map(move |step| {
+        let share = f64::from(step) / steps;
+        let (x, y) = (x + share * (to_x - x), y + share * (to_y - y));
+        [x - 1.0, y - 1.0, x + 1.0, y + 1.0]
+    })
+}
+
 /// A free position for a label next to its point, if there is one.
 fn label(name: &str, [x, y]: [f64; 2], taken: &mut Vec<[f64; 4]>) -> Option<([f64; 2], &'static str)> {
     let width = name.chars().count() as f64 * LETTER[0];
@@ -227,6 +241,10 @@ fn label(name: &str, [x, y]: [f64; 2], taken: &mut Vec<[f64; 4]>) -> Option<([f6
         ([x - 10.0, y + 14.0], "end"),
         ([x, y - 14.0], "middle"),
         ([x, y + 24.0], "middle"),
+        ([x + 10.0, y + 5.0], "start"),
+        ([x - 10.0, y + 5.0], "end"),
+        ([x + 4.0, y - 22.0], "start"),
+        ([x - 4.0, y + 32.0], "end"),
     ];
     let found = candidates.into_iter().find_map(|([x, y], anchor)| {
         let from = match anchor {

@@ -13,6 +13,9 @@ const LONGEST: usize = 600;
 /// Number of characters above which a cell may wrap.
 const WRAPS: usize = 34;
 
+/// Columns that terminals may cut to fewer cells wrap.
+const NARROW: u16 = 12;
+
 /// Escapes text for use between tags and in quoted attributes; replaces unprintable characters.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -104,10 +107,16 @@ fn cell(cell: &Cell, column: &Column) -> String {
     let class = match () {
         () if column.number => "number",
         () if cell.text.chars().count() > WRAPS => "long",
+        () if column.shrink_to.is_some_and(|least| least < NARROW) => "narrow",
         () if cell.text.starts_with("  ") => "indent",
         () => "",
     };
-    let text = if class == "long" { text.replace('/', "/<wbr>") } else { text };
+    let text = match class {
+        "long" => text.replace('/', "/<wbr>"),
+        // A number stays with its unit; its range may be on the next line.
+        "number" => text.replace(' ', "&nbsp;").replace("&nbsp;(", " ("),
+        _ => text,
+    };
     format!("<td class=\"{class}\">{text}</td>")
 }
 
@@ -179,7 +188,7 @@ mod tests {
         let mut cells = Table::new(&[Column::text("<b>", ""), Column::number("n", "")]);
         cells.push(vec![Cell::text(evil), Cell::text("1 < 2")]);
         let html = table(&cells);
-        assert!(html.contains("<th class=\"\">&lt;b&gt;</th>") && html.contains("1 &lt; 2"), "{html}");
+        assert!(html.contains("<th class=\"\">&lt;b&gt;</th>") && html.contains("1&nbsp;&lt;&nbsp;2"), "{html}");
         assert!(!html.contains("<script"), "{html}");
     }
 

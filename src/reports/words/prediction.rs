@@ -36,7 +36,14 @@ impl Words for Finding {
                 "unknown FLOPs of some operators"
             }
             Self::NoShapes { .. } => "no shapes recorded: wide ranges",
-            Self::HostBound { .. } | Self::LaunchBound { .. } => "CPU-bound: a faster GPU will not help much",
+            // Whether it waits for the CPU or for data is the verdict's to say.
+            Self::HostBound { idle_us, step_us, .. } => {
+                return format!(
+                    "GPU idle {:.0} % of the step: a faster GPU will not help much",
+                    *idle_us / *step_us * 100.0
+                );
+            }
+            Self::LaunchBound { .. } => "CPU-bound: a faster GPU will not help much",
             Self::SlowLoader { .. } | Self::LateData { .. } => "waits for its data loader",
             Self::HostKeepsUp => "assuming the CPU keeps up",
             note => return note.words(),
@@ -166,7 +173,7 @@ fn of_host(finding: &Finding) -> Option<String> {
             let (idle, step) = (idle_us.as_millis(), step_us.as_millis());
             let digits = if step < 99.95 { 2 } else { 1 };
             format!(
-                "CPU-bound: the GPU is idle {idle:.digits$} of the {step:.digits$} ms of the recorded step, and a faster GPU will not help much. Low end of each range: no waiting; high end: at least {reach}"
+                "the GPU is idle {idle:.digits$} of the {step:.digits$} ms of the recorded step: a faster GPU will not help much. Low end of each range: no waiting; high end: at least {reach}"
             )
         }
         Finding::LaunchBound { launches, launch_us: [least, most], host_us: [low, high] } => format!(

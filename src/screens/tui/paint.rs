@@ -13,6 +13,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use crate::app::{App, Target};
 use crate::tui::glyphs::Glyphs;
 use habitat_reports::theme::{Colour, GlyphSet, Role, Style as ThemeStyle};
+pub(in crate::tui) use habitat_reports::wrap::wrap;
 
 /// Click targets in the last frame.
 #[derive(Debug, Default)]
@@ -244,72 +245,12 @@ pub(in crate::tui) fn fit(text: &str, width: usize) -> String {
     kept.to_owned()
 }
 
-/// Units that stay on the line of their number.
-const UNITS: [&str; 9] = ["%", "s", "ms", "µs", "h", "min", "days", "MB", "GB"];
-
-/// Words of a text, each number with its unit.
-fn words(text: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        let unit = word.trim_end_matches([',', ';', ':', '.', ')']);
-        match words.last_mut().filter(|last| last.ends_with(|c: char| c.is_ascii_digit()) && UNITS.contains(&unit)) {
-            Some(number) => *number = format!("{number} {word}"),
-            None => words.push(word.to_owned()),
-        }
-    }
-    words
-}
-
-/// Wraps words to lines of at most `width` cells; breaks longer words.
-pub(in crate::tui) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let width = width.max(1);
-    let mut lines: Vec<String> = vec![String::new()];
-    for mut word in words(text) {
-        loop {
-            let line = lines.last_mut().expect("there is always a line");
-            let space = usize::from(!line.is_empty());
-            if line.width() + space + word.width() <= width {
-                if space == 1 {
-                    line.push(' ');
-                }
-                line.push_str(&word);
-                break;
-            }
-            if !line.is_empty() {
-                lines.push(String::new());
-                continue;
-            }
-            // The word is longer than a line.
-            let mut taken = String::new();
-            while taken.width() < width
-                && let Some(c) = word.chars().next()
-            {
-                if !taken.is_empty() && taken.width() + c.width().unwrap_or(0) > width {
-                    break;
-                }
-                taken.push(c);
-                word.remove(0);
-            }
-            line.push_str(&taken);
-            if word.is_empty() {
-                break;
-            }
-            lines.push(String::new());
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn wrapping_and_cutting_go_by_width() {
-        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrap("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
-        assert_eq!(wrap("", 5), [""]);
-        assert_eq!(wrap("norms (43 %); more", 9), ["norms", "(43 %);", "more"]);
+    fn cutting_goes_by_width() {
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("abc", 3), "abc");
         assert_eq!(cut("abcd", 0), "");

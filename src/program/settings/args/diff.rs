@@ -29,6 +29,9 @@ pub struct DiffArgs {
     /// Output format.
     #[command(flatten)]
     pub form: TableForm,
+    /// Also write a report to share: one HTML file, without scripts or network.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
     /// Whether long text is paged.
     #[command(flatten)]
     pub pager: PagerArgs,

@@ -40,7 +40,7 @@ pub struct InputArgs {
     /// and Keras (`mixed_float16`).
     #[arg(
         long,
-        value_name = "PRECISION",
+        value_name = "NAME",
         value_parser = choice::<Precision>(),
         ignore_case = true,
         hide_possible_values = true,

@@ -264,7 +264,7 @@ pub struct BatchesArgs {
     /// Predict for another precision: bf16, amp-bf16, fp16, tf32, fp8 …
     #[arg(
         long,
-        value_name = "PRECISION",
+        value_name = "NAME",
         value_parser = choice::<Precision>(),
         ignore_case = true,
         hide_possible_values = true,

@@ -25,7 +25,7 @@ pub struct PricesArgs {
 pub enum PricesCommand {
     /// List providers: sources of their prices, age, and number of doubtful ones.
     List(PricesListArgs),
-    /// Fetch prices and write them to the configuration folder.
+    /// Fetch prices to the configuration folder.
     ///
     /// Without --from it fetches SkyPilot's public catalog, one file per provider; no other command fetches anything.
     /// Accepts SkyPilot catalogs (CSV), gpuhunt rows (CSV, JSON lines) and price files (TOML). If a file is not usable,

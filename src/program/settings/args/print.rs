@@ -178,6 +178,14 @@ pub struct ConfigArgs {
     pub file_args: FileArgs,
 }
 
+/// Arguments of `help`.
+#[derive(Debug, Args)]
+pub struct HelpArgs {
+    /// A command, and a topic, a flag or any word of its flags.
+    #[arg(value_name = "COMMAND [TOPIC]", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
 /// Arguments of `man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {

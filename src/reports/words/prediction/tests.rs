@@ -119,7 +119,7 @@ fn sentences_have_the_numbers() {
             "no fp8 tensor cores for the step's fp8 products, so these are predicted at FP32 speed; PyTorch does not",
         ),
         ("unknown-flops", "unknown FLOPs of aten::mm (×2) and 2 more, because"),
-        ("host-bound", "CPU-bound: the GPU is idle 2.00 of the 3.00 ms of the recorded step"),
+        ("host-bound", "the GPU is idle 2.00 of the 3.00 ms of the recorded step"),
         (
             "launch-bound",
             "CPU-bound: 10 operations take less than 50 µs each on the GPU, and a CPU launches one in 5 to 50",

@@ -5,7 +5,7 @@ use crate::app::screen::profile::{self, Row};
 use crate::app::screen::{job, plan, predict};
 use crate::app::{App, Tone};
 use habitat_base::text::{capitalised, clean};
-use habitat_base::units::{Bytes, Micros};
+use habitat_base::units::{Bytes, GpuSlug, Micros};
 use habitat_planning::plan::Plan;
 use habitat_prediction::{Fits, communicates};
 use habitat_recorder::live::Snapshot;
@@ -129,6 +129,17 @@ pub fn peak(profile: &Profile) -> Option<String> {
 /// Memory by kind at the peak, in at most `width` characters.
 pub(crate) fn memory_by_kind(profile: &Profile, width: usize) -> Option<String> {
     Some(memory::kinds_within(profile.step.as_ref()?.memory.as_ref()?, width))
+}
+
+/// Warnings about the GPUs that the answers name, in a few words; those about any GPU if they name none.
+pub fn warnings(app: &App) -> Vec<String> {
+    let picks = &app.predict.picks;
+    let named = [&picks.fastest, &picks.unoffered, &picks.best_value, &picks.doubted, &picks.micro_batched];
+    let rented = app.plan.value().into_iter().flat_map(|plan| &plan.parts).map(|part| part.gpu.clone());
+    let all = app.predictions.value().map_or(&[][..], |all| &all.predictions[..]);
+    let named = named.into_iter().flatten().filter_map(|pick| all.get(pick.index)).map(|one| one.gpu.slug.clone());
+    let named: Vec<GpuSlug> = named.chain(rented).collect();
+    if named.is_empty() { predict::warnings(app, true) } else { predict::warnings_on(app, &named) }
 }
 
 /// One answer: heading, value, range and method, and circumstances.

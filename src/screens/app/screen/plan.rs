@@ -29,7 +29,7 @@ use crate::app::slider::Knob;
 use habitat_base::text::clean;
 use habitat_base::units::{Hours, Range};
 use habitat_planning::plan::{Confidence, Goal, Part};
-use habitat_planning::pricing::region;
+use habitat_planning::pricing::{Tier, region};
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::{GlyphSet, Role};
 use habitat_reports::words::{self, Words};
@@ -284,9 +284,14 @@ pub(crate) fn finish_words(app: &App, range: &Range<Hours>) -> String {
     format!("{most}{}", format::hours(confidence.end(range)))
 }
 
+/// Words for the date of a price that has none. The electricity of an own machine needs none.
+fn undated(part: &Part) -> &'static str {
+    if part.offer.tier == Tier::Owned { "own" } else { "no date" }
+}
+
 /// Date of a part's price, and its age.
 pub(crate) fn date_words(part: &Part) -> String {
-    if part.offer.is_at_own_place() {
+    if part.offer.tier == Tier::Owned && part.offer.as_of.is_none() {
         return "your own machine".to_owned();
     }
     let date = part.offer.as_of.map_or_else(|| "undated price".to_owned(), |date| format!("price of {date}"));
@@ -402,7 +407,7 @@ pub(crate) fn alternatives_table(app: &App) -> Table {
                 Cell::styled(Role::Muted, machine_words(part)),
                 Cell::styled(
                     Role::Muted,
-                    part.offer.as_of.map_or_else(|| "no date".to_owned(), |date| date.to_string()),
+                    part.offer.as_of.map_or_else(|| undated(part).to_owned(), |date| date.to_string()),
                 ),
             ]
         })

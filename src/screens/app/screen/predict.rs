@@ -364,12 +364,17 @@ pub fn warnings(app: &App, brief: bool) -> Vec<String> {
 
 /// Warnings about the GPUs of a comparison or a what-if GPU, in a few words.
 pub(crate) fn warnings_of_shown(app: &App) -> Vec<String> {
-    let Some(all) = app.predictions.value() else { return Vec::new() };
     let compared = app.predict.difference.as_ref().and_then(|compared| compared.gpus.clone());
     let shown = compared.map_or_else(
         || selected_prediction(app).map(|prediction| prediction.gpu.slug.clone()).into_iter().collect(),
         |gpus| gpus.to_vec(),
     );
+    warnings_on(app, &shown)
+}
+
+/// Warnings about some GPUs, in a few words.
+pub(crate) fn warnings_on(app: &App, shown: &[GpuSlug]) -> Vec<String> {
+    let Some(all) = app.predictions.value() else { return Vec::new() };
     let mut found: Vec<Finding> = Vec::new();
     for warning in all.predictions.iter().filter(|it| shown.contains(&it.gpu.slug)).flat_map(|it| &it.warnings) {
         if found.iter().all(|other| other.brief() != warning.brief()) {

@@ -52,8 +52,8 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         }
         Some(Modal::Value { knob, input, error }) => {
             let (title, hint) = match knob {
-                Knob::Work => ("amount of work", "such as 1,000,000 or 2.5M"),
-                Knob::Deadline => ("deadline, hours", "such as 48, 2d or 90m; empty = no limit"),
+                Knob::Work => ("amount of work", "such as 100k steps, 2.5M samples, 1B tokens, 90 epochs of 1.28M"),
+                Knob::Deadline => ("deadline", "such as 48h, 2d, Friday 18:00, 2026-12-04; empty = no limit"),
                 Knob::Gpus => ("maximum GPUs", "such as 8; empty = no limit"),
                 Knob::Budget => ("budget, US dollars", "such as 500 or 2.5k; empty = no limit"),
             };

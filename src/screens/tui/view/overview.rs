@@ -6,7 +6,6 @@ use unicode_width::UnicodeWidthStr;
 use super::{Density, warned};
 use crate::app::Source;
 use crate::app::screen::overview::{self, Answer};
-use crate::app::screen::predict;
 use crate::app::screen::profile::{Row, is_unmeasured};
 use crate::tui::paint::{Painter, fit, wrap};
 use crate::tui::widget::bars;
@@ -235,14 +234,14 @@ const QUESTION: u16 = 18;
 
 fn answer_lines(painter: &Painter<'_>, width: u16) -> u16 {
     let lines = |answer: &Answer| wrap(&flowing(answer), usize::from(width.saturating_sub(QUESTION))).len();
-    let warnings = predict::warnings(painter.app, true);
+    let warnings = overview::warnings(painter.app);
     let warned: usize = warnings.iter().map(|text| wrap(text, width as usize).len()).sum();
     (overview::answers(painter.app).iter().map(lines).sum::<usize>() + warned) as u16
 }
 
 /// Draws warnings and answers, and returns the number of lines used.
 fn answers(painter: &mut Painter<'_>, area: Rect) -> u16 {
-    let warnings = predict::warnings(painter.app, true);
+    let warnings = overview::warnings(painter.app);
     let left = warned(painter, area, &warnings);
     let used = area.height - left.height;
     used + answered(painter, left)

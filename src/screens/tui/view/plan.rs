@@ -142,8 +142,10 @@ fn answer_title(painter: &Painter<'_>) -> (String, String) {
 fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
     let warnings = plan::warnings(painter.app, true);
     let warned: usize = warnings.iter().map(|text| wrap(text, width as usize).len()).sum();
-    let beside: usize =
-        plan::beside_words(painter.app).iter().map(|text| wrap(text, width as usize).len().min(2)).sum();
+    let words = plan::beside_words(painter.app);
+    let lines =
+        words.iter().enumerate().map(|(at, text)| wrap(text, width as usize).len().min(most_lines(painter, at)));
+    let beside: usize = lines.sum();
     let answer = match painter.app.plan.value() {
         Some(plan) if !plan.parts.is_empty() => 1 + plan.parts.iter().take(PARTS).map(part_height).sum::<u16>(),
         Some(plan) => {
@@ -154,6 +156,13 @@ fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
         None => 3,
     };
     answer + (warned + beside) as u16
+}
+
+/// Most lines of a sentence beside the plan: a small screen needs its rows for the alternatives, except for the first
+/// sentence about a risk that the user took.
+fn most_lines(painter: &Painter<'_>, at: usize) -> usize {
+    let is_taken = at == 0 && painter.app.plan.value().is_some_and(|plan| plan.fallback.is_some());
+    if painter.app.size.1 < 28 && !is_taken { 1 } else { 2 }
 }
 
 /// Maximum number of parts to show.
@@ -206,8 +215,8 @@ fn answer(painter: &mut Painter<'_>, area: Rect) {
 /// Offers that the user must accept first. Returns the number of lines used.
 fn beside(painter: &mut Painter<'_>, area: Rect) -> u16 {
     let mut y = area.y;
-    for text in plan::beside_words(painter.app) {
-        let height = area.bottom().saturating_sub(y).min(2);
+    for (at, text) in plan::beside_words(painter.app).into_iter().enumerate() {
+        let height = area.bottom().saturating_sub(y).min(most_lines(painter, at) as u16);
         y += painter.wrapped(Rect { y, height, ..area }, &text, Role::Focus);
     }
     y - area.y

@@ -59,5 +59,6 @@ pub fn beside_words(app: &App) -> Vec<String> {
     let accepted = is_some.then(|| format!("accepted: {}", accepted.join(", ")));
     let fails = beside::fallback(plan);
     let accepted = Some(accepted.into_iter().chain(fails).collect::<Vec<_>>().join("; ")).filter(|it| !it.is_empty());
-    accepted.into_iter().chain(all).chain(bargain).collect()
+    let own = beside::own(plan, &app.setup.prices);
+    accepted.into_iter().chain(own).chain(all).chain(bargain).collect()
 }

@@ -5,7 +5,7 @@ use crate::app::App;
 use habitat_base::text::clean;
 use habitat_base::units::Micros;
 use habitat_planning::plan::{Confidence, Part, Plan, Total};
-use habitat_planning::pricing::{Offer, OfferId, region};
+use habitat_planning::pricing::{Offer, OfferId, Tier, region};
 use habitat_reports::words::{self, Words};
 use habitat_reports::{format, parts};
 
@@ -54,7 +54,8 @@ fn machine(offer: &Offer) -> Vec<(String, String)> {
         known(offer.vcpus.map(|vcpus| format!("{vcpus} vCPUs")), "CPUs"),
         known(offer.host_memory.map(format::memory), "memory"),
     ];
-    let date = offer.as_of.map_or_else(|| "undated".to_owned(), |date| format!("of {date}"));
+    let undated = if offer.tier == Tier::Owned { "your own machine" } else { "undated" };
+    let date = offer.as_of.map_or_else(|| undated.to_owned(), |date| format!("of {date}"));
     let age = offer.trust.age_days.map_or_else(String::new, |days| format!(", {days} days old"));
     let mut lines = vec![
         line("where", format!("{}, {}{place}", clean(&offer.provider, 60), clean(region::shown(&offer.region), 80))),

@@ -29,7 +29,10 @@ pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
                 .collect();
             let of =
                 |name: &str| words.iter().filter(|(words, _)| words.is_named(name)).map(|(_, offers)| offers).sum();
-            all.extend(region::areas().map(|area| choice(area, of(area), false)));
+            let (continents, mut countries): (Vec<&str>, Vec<&str>) =
+                region::areas().partition(|area| region::is_continent(area));
+            countries.sort_unstable();
+            all.extend(continents.into_iter().chain(countries).map(|area| choice(area, of(area), false)));
             // The command line separates regions by commas, so the names have none. Filters ignore them.
             let names: BTreeSet<String> =
                 regions.keys().map(|(_, region)| region::shown(region).replace(',', "")).collect();
