@@ -1,19 +1,19 @@
 //! Notes on a step's time: uncertainties, fallbacks, and the figures behind it.
 
 use super::base::Base;
-use super::decoded::Decoded;
 use super::estimate::{MethodShare, OperationPrediction};
 use super::finding::Finding;
+use super::kernelwise::Lines;
 use super::learned::Answering;
 use super::method::Method;
+use super::methods::OnGpu;
 use super::rate::{Rates, Source};
-use super::route::Fitted;
 use super::shares::far_share;
 use habitat_step::profile::{Mode, Phase, Profile};
 
 /// Notes on a step by fitted lines.
-pub(super) fn of_lines(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<Finding> {
-    let (lines, factor) = (&fitted.lines, fitted.lines.step_factor());
+pub(super) fn of_lines(lines: &Lines<'_>, shares: &[MethodShare]) -> Vec<Finding> {
+    let factor = lines.step_factor();
     let mut notes = Vec::new();
     if !lines.is_measured() {
         notes.push(Finding::LinesExtrapolated { gpus: lines.gpus() });
@@ -57,20 +57,10 @@ pub(super) fn of_models(
     notes
 }
 
-/// Warning for products in an element type without matrix cores. Products in TF32 are exempt: they run, and are
-/// predicted, in FP32 there.
-pub(super) fn without_matrix_cores(
-    rates: &Rates<'_>,
-    decoded: &[Decoded<'_>],
-    operations: &[OperationPrediction],
-) -> Option<Finding> {
-    let by_rates = |operation: &OperationPrediction| operation.time.is_some_and(|time| time.method.uses_rates());
-    let dtype = decoded
-        .iter()
-        .zip(operations)
-        .filter(|(_, operation)| by_rates(operation))
-        .filter_map(|(decoded, _)| rates.lacks(decoded))
-        .find(|name| *name != "tf32")?;
+/// Warning for products in an element type without matrix cores.
+pub(super) fn without_matrix_cores(on: &OnGpu<'_>, operations: &[OperationPrediction]) -> Option<Finding> {
+    let timed = on.inputs().decoded.iter().zip(operations);
+    let dtype = timed.filter_map(|(decoded, it)| on.lacks(it.time?.method, decoded)).next()?;
     Some(Finding::NoMatrixCores { dtype })
 }
 
