@@ -1,10 +1,9 @@
 //! Properties of the recorded step as a whole: overlap of operations, wait for the host, cost of communication.
 
 use super::communication::{Communication, Doubt};
-use super::estimate::{Estimate, OperationPrediction};
+use super::estimate::{Estimate, MethodShare, OperationPrediction};
 use super::finding::Finding;
-use super::learned::Answering;
-use super::methods::{Inputs, OnGpu, StepParts, device_time};
+use super::methods::{Inputs, OnGpu, StepParts};
 use super::shares::shares;
 use habitat_base::units::{Micros, Range};
 use habitat_step::op::Family;
@@ -35,13 +34,13 @@ const UNASSIGNED: f64 = 0.1;
 
 impl Base {
     /// Evaluates a measured step by the methods on its own GPU.
-    pub(super) fn new(origin: &OnGpu<'_>, models: Option<Answering<'_>>) -> Self {
+    pub(super) fn new(origin: &OnGpu<'_>) -> Self {
         let &Inputs { profile, decoded, options, .. } = origin.inputs();
         let host = options.host;
         let communication = Communication::of(decoded, profile.workload.mode);
         // The models predict single-GPU steps, so a multi-GPU step cannot calibrate them.
         if communication.is_none()
-            && let Some(base) = models.and_then(|models| Self::by_models(origin, models))
+            && let Some(base) = Self::by_models(origin)
         {
             return base;
         }
@@ -102,23 +101,22 @@ impl Base {
     /// Corrects the models by the recorded step: step over the models' prediction of it on the origin. The sum of
     /// separately measured operators differs from the step by launches and, if the GPU heats up, by the clock, so the
     /// step is the better reference.
-    fn by_models(origin: &OnGpu<'_>, models: Answering<'_>) -> Option<Self> {
+    fn by_models(origin: &OnGpu<'_>) -> Option<Self> {
         if !origin.is_corrected_by_step() {
             return None;
         }
-        let &Inputs { profile, decoded, options, .. } = origin.inputs();
-        let (step, rates) = (profile.measured_step()?, origin.gpu);
+        let &Inputs { profile, decoded, options, models, .. } = origin.inputs();
+        let (step, rates, models) = (profile.measured_step()?, origin.gpu, models?);
         let operations: Vec<OperationPrediction> = decoded.iter().map(|decoded| origin.predict(decoded)).collect();
-        let (gpu, workload) = (rates.gpu, &profile.workload);
-        let (operations, models_too) = (&operations, Some(models));
-        let parts = StepParts { operations, gpu, workload, is_measured: true, models: models_too, lines: None };
-        let expected = device_time(&shares(operations), &parts);
+        let parts = StepParts { on: origin, operations: &operations, is_measured: true };
+        let factor = |share: &MethodShare| share.method.step_range(&parts).factor;
+        let expected: Micros = shares(&operations).iter().map(|share| share.device_time * factor(share)).sum();
         if expected.get() <= 0.0 {
             return None;
         }
         // Slowdown at the power limit is specific to each GPU, so it does not carry over.
         let limited = rates.trained_fp32.is_power_limited();
-        let shared = if limited { 0.0 } else { models.steps(gpu).shared_deviation };
+        let shared = if limited { 0.0 } else { models.steps(rates.gpu).shared_deviation };
         let deviation = (step / expected).powf(shared);
         let (predicted_us, recorded_us) = (expected, step);
         let note = if limited {

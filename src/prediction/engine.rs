@@ -8,7 +8,6 @@ use super::finding::Finding;
 use super::host::Host;
 use super::learned::Models;
 use super::memory::MemoryNeed;
-use super::method::Method;
 use super::methods::{Inputs, Methods, OnGpu};
 use super::options::Options;
 use super::origin::origin;
@@ -64,31 +63,27 @@ impl<'a> Prepared<'a> {
         let targets = targets(catalog, options)?;
         let efficiency = options.models.as_deref().and_then(Models::efficiency);
         let change = Change::asked(profile, options.precision, decoded, efficiency);
-        let answering = options
-            .models
-            .as_deref()
-            .map(|models| models.answering(decoded, profile.workload.precision, origin.map(|rates| rates.gpu)));
-        let methods = Methods::prepare(Inputs { profile, decoded, origin, targets: &targets, options })?;
+        let models = options.models.as_deref();
+        let models =
+            models.map(|models| models.answering(decoded, profile.workload.precision, origin.map(|rates| rates.gpu)));
+        let methods = Methods::prepare(Inputs { profile, decoded, origin, targets: &targets, options, models })?;
         // Linear models use only the host part of the recorded step.
         let host_known = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
         let communication = Communication::of(decoded, profile.workload.mode);
         let needs_base = !options.method.is_fitted() || host_known || communication.is_some();
         let at_origin = methods.on(origin.filter(|_| needs_base).map_or(&[], std::slice::from_ref))?;
-        let base = at_origin.first().map(|origin| Base::new(origin, answering));
-        let unshaped = origin.and_then(|_| Unshaped::of(decoded));
-        let mut warnings = of_every_gpu(base.as_ref(), communication.as_ref(), unshaped);
+        let base = at_origin.first().map(Base::new);
+        let mut warnings = match (&base, communication) {
+            (Some(base), _) => base.warnings.clone(),
+            (None, communication) => communication.map_or_else(Vec::new, |communication| communication.warnings(None)),
+        };
+        warnings.extend(origin.and_then(|_| Unshaped::of(decoded)).map(Unshaped::warning));
         warnings.extend(uncounted::warnings(decoded));
         warnings.extend(options.host.warning());
         let need = MemoryNeed::of(profile, origin.map(|rates| rates.gpu));
         let trains = profile.workload.mode == Mode::Training;
         let layers = trains.then(|| Layers::of(decoded, profile.workload.batch_size)).flatten();
-        let context = Context {
-            base: base.as_ref(),
-            need: &need,
-            models: answering,
-            layers: layers.as_ref(),
-            warnings: &warnings,
-        };
+        let context = Context { base: base.as_ref(), need: &need, layers: layers.as_ref(), warnings: &warnings };
         let on = |on: &OnGpu<'_>| {
             let refused = change.as_ref().and_then(|change| change.refused_by(on.gpu.gpu));
             let change = change.as_ref().filter(|change| refused.is_none() && change.changes(on.gpu.gpu));
@@ -102,7 +97,7 @@ impl<'a> Prepared<'a> {
         let found: Vec<Vec<Prediction>> =
             parallel::parts(targets.chunks(at_a_time).collect(), some).into_iter().collect::<Result<_, _>>()?;
         let mut predictions: Vec<Prediction> = found.into_iter().flatten().collect();
-        if origin.is_none() && change.is_none() && methods.has(Method::Learned) {
+        if origin.is_none() && change.is_none() && methods.inputs.asks_models() {
             self.no_faster_than_tf32(&mut predictions, catalog, options)?;
         }
         let keeping = targets.iter().zip(&predictions).filter(|(_, prediction)| prediction.keeps_precision);
@@ -227,17 +222,4 @@ fn targets<'c>(catalog: &'c Catalog, options: &Options) -> Result<Vec<Rates<'c>>
     }
     let find = |slug: &GpuSlug| catalog.find(slug.as_str()).map(Rates::new);
     Ok(options.targets.iter().map(find).collect::<Result<_, _>>()?)
-}
-
-/// Warnings for the times of every GPU.
-fn of_every_gpu(
-    base: Option<&Base>,
-    communication: Option<&Communication>,
-    unshaped: Option<Unshaped>,
-) -> Vec<Finding> {
-    let communicates = match base {
-        Some(base) => base.warnings.clone(),
-        None => communication.map_or_else(Vec::new, |communication| communication.warnings(None)),
-    };
-    communicates.into_iter().chain(unshaped.map(Unshaped::warning)).collect()
 }

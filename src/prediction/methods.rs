@@ -1,17 +1,18 @@
 //! Methods of prediction, each in a file of its own under `methods/`.
 //!
-//! - [`Predictor`] is a method, or a few that share their preparation. Its `FACTS` have a line for each [`Method`] that
+//! - [`Predictor`] is a method, or a few that share their preparation. Its `FACTS` have an entry for each [`Method`] that
 //!   it gives: needs, coverage, source, key of its evaluated errors, published errors. Other modules ask the facts
 //!   ([`Method::facts`], [`MethodChoice::facts`]) and do not match on methods.
-//! - `prepare` runs once per step, with the recorded step, the options and all GPUs ([`Inputs`]). It returns `None` if
-//!   the user's choice rules the method out.
-//! - `Prepared::on` takes the GPUs that are predicted together, because networks evaluate thousands of rows at once. It
-//!   gives a function from operation to [`Verdict`] for each GPU.
+//! - `prepare` runs once per step, with the recorded step, the options and all GPUs ([`Inputs`]). It rules a method out
+//!   that the user's choice excludes.
+//! - A method that needs the inputs alone has `verdict`, from an operation and a GPU to a [`Verdict`]. A method with
+//!   models or times of the step returns them as [`Prepared`]; its `on` takes the GPUs that are predicted together,
+//!   because networks evaluate thousands of rows at once.
 //! - [`METHODS`] has the methods in the order in which they are asked for an operation. The first time is the answer. A
 //!   method that should know the operation but does not gives a reason, which stands in front of that of the answer.
-//! - `step_range` is the range of the part of a whole step that the method predicts, `step_factor` the ratio of a step
-//!   to the sum of its operations.
-//! - A method that predicts whole steps alone (the black box) has `step` instead of `prepare`.
+//! - `step_range` is the part of a whole step that the method predicts: its ratio to the sum of the operations, and its
+//!   range.
+//! - A method that predicts whole steps alone (the black box) has `STEP` instead.
 //!
 //! The order: fitted lines and Habitat's networks come first if requested, then the learned models. Without them, a
 //! measured operation that runs the same kernel on every GPU is scaled by waves, one whose kernel libraries choose by
@@ -30,7 +31,7 @@ mod waves;
 
 use super::decoded::Decoded;
 use super::error::PredictError;
-use super::estimate::{Estimate, MethodShare, OperationPrediction};
+use super::estimate::{Estimate, OperationPrediction};
 use super::kernelwise::Lines;
 use super::learned::Answering;
 use super::method::{Method, MethodChoice};
@@ -39,9 +40,9 @@ use super::predictions::Predictions;
 use super::rate::{Rates, SHORTEST_KERNEL_US};
 use super::uncounted;
 use habitat_base::units::Micros;
-use habitat_step::catalog::{Catalog, GpuSpec};
+use habitat_step::catalog::Catalog;
 use habitat_step::op::Family;
-use habitat_step::profile::{Profile, Workload};
+use habitat_step::profile::Profile;
 
 /// Methods in the order in which they are asked for an operation.
 const METHODS: [Entry; 9] = [
@@ -57,51 +58,50 @@ const METHODS: [Entry; 9] = [
 ];
 
 /// Facts on a method. Its name and code are [`Method::name`].
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Facts {
     /// The method.
     pub method: Method,
-    /// Requirements, beside shapes or a measurement of each operation.
-    pub needs: &'static [Need],
-    /// Operations or steps that it predicts, in a few words.
+    /// One-line description; empty if users cannot choose it.
+    pub summary: &'static str,
+    /// Requirements, in words; empty if users cannot choose it.
+    pub needs: &'static str,
+    /// Reason that a requirement is not met.
+    missing: fn(Known, &Options) -> Option<&'static str>,
+    /// Operations or steps that it predicts.
     pub covers: &'static str,
     /// Source of the formula.
     pub source: &'static str,
     /// Method in `models/methods.json`; `None` if the model carries its own errors, or was not evaluated.
     pub error_key: Option<&'static str>,
-    /// Half-width of the range of a single operation, relative to its middle value: the published mean error, for
-    /// methods that do not carry their own ranges.
-    pub(crate) operation_band: f64,
-    /// The same for the part of a whole step that the method predicts.
-    pub(crate) step_band: f64,
+    /// Half-widths of the ranges of a single operation and of the part of a step that the method predicts, relative to
+    /// the middle value: published mean errors, for methods that do not carry their own ranges.
+    bands: [f64; 2],
     /// Whether it uses the destination's rate for the element type.
-    pub(crate) uses_rates: bool,
+    uses_rates: bool,
     /// Whether it uses lines fitted to other recordings.
     pub is_fitted: bool,
     /// Whether it ignores measured operations if users request it.
     pub(crate) ignores_origin: bool,
-    /// Whether it replaces the measured step of the recording GPU if users request it.
-    pub(crate) replaces_measured: bool,
     /// Method of its times after a correction by a measured step.
     pub(crate) corrected: Option<Method>,
 }
 
 impl Facts {
-    /// A method without needs, with the roofline's error: 31.9 % by `NeuSight`'s comparison (on steps; no figure per
-    /// operation).
+    /// A method with the roofline's error: 31.9 % by `NeuSight`'s comparison (on steps; no figure per operation).
     const fn new(method: Method, covers: &'static str, source: &'static str) -> Self {
         Self {
             method,
-            needs: &[],
+            summary: "",
+            needs: "",
+            missing: |_, _| None,
             covers,
             source,
             error_key: None,
-            operation_band: 0.319,
-            step_band: 0.319,
+            bands: [0.319; 2],
             uses_rates: false,
             is_fitted: false,
             ignores_origin: false,
-            replaces_measured: false,
             corrected: None,
         }
     }
@@ -109,45 +109,12 @@ impl Facts {
     /// A method that scales a measured operation, with wave scaling's errors: Habitat section 5.2.3 (29.8 %) for an
     /// operation, 11.8 % over whole steps.
     const fn scaling(method: Method, covers: &'static str, source: &'static str) -> Self {
-        Self { operation_band: 0.298, step_band: 0.118, ..Self::new(method, covers, source) }
+        Self { bands: [0.298, 0.118], ..Self::new(method, covers, source) }
     }
 
-    /// Time of an operation with the published range.
-    fn estimate(&self, time: Micros) -> Estimate {
-        Estimate::with_band(time, self.operation_band, self.method)
-    }
-}
-
-/// Requirement of a method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
-    /// A measured step.
-    Measurement,
-    /// A trace with the launches of its kernels.
-    Launches,
-    /// The learned models.
-    LearnedModels,
-    /// Habitat's networks.
-    Networks,
-    /// Lines fitted to measured steps.
-    Lines,
-    /// The black-box model.
-    BlackBoxModel,
-}
-
-impl Need {
-    /// Reason that it is not met; `None` if it is.
-    fn missing(self, known: Known, options: &Options) -> Option<&'static str> {
-        let (is_missing, reason) = match self {
-            Self::Measurement => (known == Known::Shapes, "no measurements"),
-            Self::Launches if known == Known::Step => (true, "no launches were recorded: same as a ratio of rooflines"),
-            Self::Launches => (known == Known::Shapes, "no measurements: same as roofline"),
-            Self::LearnedModels => (options.models.is_none(), "no learned models"),
-            Self::Networks => (options.habitat.is_none(), "no networks; train them with `habitat-lab train --habitat`"),
-            Self::Lines => (options.kernel_wise.is_none(), "no linear models; fit them with `fit kernelwise`"),
-            Self::BlackBoxModel => (options.black_box.is_none(), "no black-box model; make one with `fit black-box`"),
-        };
-        is_missing.then_some(reason)
+    /// Published range of a part of a step.
+    const fn step_range(&self) -> StepRange {
+        StepRange { factor: 1.0, low: 1.0 - self.bands[1], high: 1.0 + self.bands[1] }
     }
 }
 
@@ -174,6 +141,8 @@ pub(super) struct Inputs<'a> {
     /// GPUs to predict.
     pub(super) targets: &'a [Rates<'a>],
     pub(super) options: &'a Options,
+    /// Learned models for such steps.
+    pub(super) models: Option<Answering<'a>>,
 }
 
 impl<'a> Inputs<'a> {
@@ -182,18 +151,21 @@ impl<'a> Inputs<'a> {
         self.origin.is_some() && !self.options.method.facts().is_some_and(|facts| facts.ignores_origin)
     }
 
+    /// Whether the options allow the learned models.
+    pub(super) fn asks_models(&self) -> bool {
+        let choices = [MethodChoice::Auto, MethodChoice::Learned, MethodChoice::HabitatMlp];
+        self.models.is_some() && choices.contains(&self.options.method)
+    }
+
     /// Recording GPU and measured time of an operation.
     fn measured(&self, decoded: &Decoded<'_>) -> Option<(&'a Rates<'a>, Micros)> {
         self.origin.zip(decoded.operation.device_time)
     }
 
     /// Fitted lines for a GPU, if requested.
-    pub(super) fn lines<'r>(&self, gpu: &Rates<'r>) -> Option<Lines<'r>>
-    where
-        'a: 'r,
-    {
-        let model = self.options.kernel_wise.as_deref().filter(|_| self.options.method.is_fitted())?;
-        Some(model.on(*gpu))
+    fn lines(&self, gpu: &Rates<'a>) -> Option<Lines<'a>> {
+        let model = self.options.kernel_wise.as_deref().filter(|_| self.options.method.is_fitted());
+        model.map(|model| model.on(*gpu))
     }
 
     /// Builds a reason if reasons are requested.
@@ -232,7 +204,7 @@ enum Verdict {
 impl Verdict {
     /// A time with the published range of a method.
     fn by(facts: &Facts, time: Micros, why: String) -> Self {
-        Self::Time { estimate: facts.estimate(time), why, is_far: false }
+        Self::Time { estimate: Estimate::with_band(time, facts.bands[0], facts.method), why, is_far: false }
     }
 }
 
@@ -243,55 +215,36 @@ type Verdicts<'s> = Box<dyn Fn(&Decoded<'_>) -> Verdict + 's>;
 trait Prepared: Sync {
     /// Verdicts on GPUs that are predicted together.
     fn on<'s>(&'s self, gpus: &'s [Rates<'s>]) -> Result<Vec<Verdicts<'s>>, PredictError>;
-
-    /// Whether the recorded step corrects its times: operators were measured separately, not within the step.
-    fn is_corrected_by_step(&self) -> bool {
-        false
-    }
 }
 
-/// A method that predicts GPU by GPU, from its inputs alone.
-struct GpuByGpu<'a> {
-    inputs: Inputs<'a>,
-    verdict: fn(&Inputs<'_>, &Rates<'_>, &Decoded<'_>) -> Verdict,
+/// Preparation of a method for a step.
+enum Preparation<'a> {
+    /// The method is ruled out.
+    Out,
+    /// The inputs are enough to predict GPU by GPU.
+    Inputs,
+    /// Times or models of this step.
+    Step(Box<dyn Prepared + 'a>),
 }
-
-impl<'a> GpuByGpu<'a> {
-    fn of(
-        inputs: &Inputs<'a>,
-        verdict: fn(&Inputs<'_>, &Rates<'_>, &Decoded<'_>) -> Verdict,
-    ) -> Box<dyn Prepared + 'a> {
-        Box::new(Self { inputs: *inputs, verdict })
-    }
-}
-
-impl Prepared for GpuByGpu<'_> {
-    fn on<'s>(&'s self, gpus: &'s [Rates<'s>]) -> Result<Vec<Verdicts<'s>>, PredictError> {
-        let Self { inputs, verdict } = self;
-        let on = |gpu| Box::new(move |decoded: &Decoded<'_>| verdict(inputs, gpu, decoded)) as Verdicts<'s>;
-        Ok(gpus.iter().map(on).collect())
-    }
-}
-
-/// A method, prepared; `None` if it is ruled out.
-type Preparation<'a> = Result<Option<Box<dyn Prepared + 'a>>, PredictError>;
 
 /// A method of prediction, or a few that share their preparation.
 trait Predictor {
     /// Facts on each method.
     const FACTS: &'static [Facts];
 
-    /// Prepares the method for a step.
-    fn prepare<'a>(inputs: &Inputs<'a>) -> Preparation<'a>;
-
-    /// Ends of the range of the part of a step that the method predicts, as factors.
-    fn step_range(facts: &Facts, _parts: &StepParts<'_>) -> (f64, f64) {
-        (1.0 - facts.step_band, 1.0 + facts.step_band)
+    /// Prepares the method for a step. By default it scales measured operations.
+    fn prepare<'a>(inputs: &Inputs<'a>) -> Result<Preparation<'a>, PredictError> {
+        Ok(if inputs.uses_origin() { Preparation::Inputs } else { Preparation::Out })
     }
 
-    /// Ratio of a step to the sum of its operations.
-    fn step_factor(_method: Method, _parts: &StepParts<'_>) -> f64 {
-        1.0
+    /// Predicts one occurrence of an operation on a GPU from the inputs alone.
+    fn verdict(_inputs: &Inputs<'_>, _gpu: &Rates<'_>, _decoded: &Decoded<'_>) -> Verdict {
+        Verdict::Pass
+    }
+
+    /// Range of the part of a step that the method predicts.
+    fn step_range(facts: &Facts, _parts: &StepParts<'_>) -> StepRange {
+        facts.step_range()
     }
 
     /// Predicts whole steps, for a method that cannot predict operations.
@@ -301,41 +254,35 @@ trait Predictor {
 /// Predicts a recorded step on GPUs of a catalog.
 type WholeStep = fn(&Profile, &Catalog, &Options) -> Result<Predictions, PredictError>;
 
-/// Parts of a step on one GPU.
+/// Operations of a step, predicted on one GPU.
 pub(super) struct StepParts<'a> {
+    pub(super) on: &'a OnGpu<'a>,
     pub(super) operations: &'a [OperationPrediction],
-    pub(super) gpu: &'a GpuSpec,
-    pub(super) workload: &'a Workload,
     /// Whether a step was measured.
     pub(super) is_measured: bool,
-    pub(super) models: Option<Answering<'a>>,
-    /// Fitted lines for the GPU, if requested.
-    pub(super) lines: Option<Lines<'a>>,
 }
 
-/// Device time of a step: each method's part with its ratio of a step to the sum of its operations.
-pub(super) fn device_time(shares: &[MethodShare], parts: &StepParts<'_>) -> Micros {
-    shares.iter().map(|share| share.device_time * share.method.step_factor(parts)).sum()
+/// Part of a step that one method predicts.
+pub(super) struct StepRange {
+    /// Time in the step over the sum of the operations.
+    pub(super) factor: f64,
+    /// Ends of the range, relative to the time in the step.
+    pub(super) low: f64,
+    pub(super) high: f64,
 }
 
 /// [`Predictor`] as a value.
 struct Entry {
     facts: &'static [Facts],
-    prepare: for<'a> fn(&Inputs<'a>) -> Preparation<'a>,
-    step_range: fn(&Facts, &StepParts<'_>) -> (f64, f64),
-    step_factor: fn(Method, &StepParts<'_>) -> f64,
+    prepare: for<'a> fn(&Inputs<'a>) -> Result<Preparation<'a>, PredictError>,
+    verdict: fn(&Inputs<'_>, &Rates<'_>, &Decoded<'_>) -> Verdict,
+    step_range: fn(&Facts, &StepParts<'_>) -> StepRange,
     step: Option<WholeStep>,
 }
 
 impl Entry {
     const fn of<P: Predictor>() -> Self {
-        Self {
-            facts: P::FACTS,
-            prepare: P::prepare,
-            step_range: P::step_range,
-            step_factor: P::step_factor,
-            step: P::STEP,
-        }
+        Self { facts: P::FACTS, prepare: P::prepare, verdict: P::verdict, step_range: P::step_range, step: P::STEP }
     }
 }
 
@@ -354,16 +301,12 @@ impl Method {
         METHODS.iter().flat_map(|entry| entry.facts)
     }
 
-    /// Ends of the range of the part of a step that the method predicts, as factors.
-    pub(super) fn step_range(self, parts: &StepParts<'_>) -> (f64, f64) {
-        let Some((entry, facts)) = find(self) else { return (1.0, 1.0) };
+    /// Range of the part of a step that the method predicts.
+    pub(super) fn step_range(self, parts: &StepParts<'_>) -> StepRange {
+        let Some((entry, facts)) = find(self) else { return StepRange { factor: 1.0, low: 1.0, high: 1.0 } };
         // Lines were validated on steps with published methods in their gaps.
-        let is_gap = parts.lines.is_some() && !facts.is_fitted;
-        if is_gap { (1.0 - facts.step_band, 1.0 + facts.step_band) } else { (entry.step_range)(facts, parts) }
-    }
-
-    fn step_factor(self, parts: &StepParts<'_>) -> f64 {
-        find(self).map_or(1.0, |(entry, _)| (entry.step_factor)(self, parts))
+        let is_gap = parts.on.inputs().options.method.is_fitted() && !facts.is_fitted;
+        if is_gap { facts.step_range() } else { (entry.step_range)(facts, parts) }
     }
 }
 
@@ -388,40 +331,46 @@ impl MethodChoice {
     }
 
     /// Reason that it cannot predict a profile; `None` if it can.
-    pub(super) fn missing(self, known: Known, options: &Options) -> Option<&'static str> {
-        self.facts()?.needs.iter().find_map(|need| need.missing(known, options))
+    pub fn missing(self, known: Known, options: &Options) -> Option<&'static str> {
+        (self.facts()?.missing)(known, options)
+    }
+
+    /// One-line description.
+    pub fn summary(self) -> &'static str {
+        self.facts().map_or("The best available for each operation", |facts| facts.summary)
+    }
+
+    /// Requirements, in words.
+    pub fn needs(self) -> &'static str {
+        self.facts().map_or("a recorded step, or shapes", |facts| facts.needs)
     }
 }
 
 /// The methods that predict a step.
 pub(super) struct Methods<'a> {
-    inputs: Inputs<'a>,
-    prepared: Vec<(&'static Entry, Box<dyn Prepared + 'a>)>,
+    pub(super) inputs: Inputs<'a>,
+    prepared: Vec<(&'static Entry, Preparation<'a>)>,
 }
 
 impl<'a> Methods<'a> {
     /// Prepares all methods that the options allow.
     pub(super) fn prepare(inputs: Inputs<'a>) -> Result<Self, PredictError> {
-        let mut prepared = Vec::new();
-        for entry in &METHODS {
-            prepared.extend((entry.prepare)(&inputs)?.map(|method| (entry, method)));
-        }
-        Ok(Self { inputs, prepared })
-    }
-
-    /// Whether a method is among them.
-    pub(super) fn has(&self, method: Method) -> bool {
-        self.prepared.iter().any(|(entry, _)| entry.facts.iter().any(|facts| facts.method == method))
+        let prepared = METHODS.iter().map(|entry| Ok((entry, (entry.prepare)(&inputs)?)));
+        Ok(Self { inputs, prepared: prepared.collect::<Result<_, PredictError>>()? })
     }
 
     /// The methods on GPUs that are predicted together.
     pub(super) fn on<'s>(&'s self, gpus: &'s [Rates<'s>]) -> Result<Vec<OnGpu<'s>>, PredictError> {
         let mut all: Vec<OnGpu<'s>> =
             gpus.iter().map(|gpu| OnGpu { methods: self, gpu, verdicts: Vec::new() }).collect();
-        for (_, method) in &self.prepared {
-            for (on, verdicts) in all.iter_mut().zip(method.on(gpus)?) {
-                on.verdicts.push(verdicts);
-            }
+        for (entry, method) in &self.prepared {
+            let by_inputs = |gpu| Box::new(move |decoded: &Decoded<'_>| (entry.verdict)(&self.inputs, gpu, decoded));
+            let verdicts = match method {
+                Preparation::Out => continue,
+                Preparation::Inputs => gpus.iter().map(|gpu| by_inputs(gpu) as Verdicts<'s>).collect(),
+                Preparation::Step(method) => method.on(gpus)?,
+            };
+            all.iter_mut().zip(verdicts).for_each(|(on, verdicts)| on.verdicts.push(verdicts));
         }
         Ok(all)
     }
@@ -441,9 +390,14 @@ impl<'s> OnGpu<'s> {
         &self.methods.inputs
     }
 
-    /// Whether the recorded step corrects the times.
+    /// Fitted lines for the GPU, if requested.
+    pub(super) fn lines(&self) -> Option<Lines<'s>> {
+        self.inputs().lines(self.gpu)
+    }
+
+    /// Whether the recorded step corrects the times: models answer, and operators were measured separately.
     pub(super) fn is_corrected_by_step(&self) -> bool {
-        self.methods.prepared.iter().any(|(_, method)| method.is_corrected_by_step())
+        self.inputs().asks_models() && !learned::measured_within(self.inputs().profile)
     }
 
     /// Predicts the device time of one occurrence.
@@ -490,6 +444,7 @@ impl<'s> OnGpu<'s> {
             why,
         }
     }
+
     /// Type of an operation that the GPU has no tensor cores for, if its method uses rates of types. Products in TF32
     /// are exempt: they run, and are predicted, in FP32 there.
     pub(super) fn lacks(&self, method: Method, decoded: &Decoded<'_>) -> Option<&'static str> {

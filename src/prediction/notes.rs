@@ -4,12 +4,11 @@ use super::base::Base;
 use super::estimate::{MethodShare, OperationPrediction};
 use super::finding::Finding;
 use super::kernelwise::Lines;
-use super::learned::Answering;
 use super::method::Method;
-use super::methods::OnGpu;
+use super::methods::{Inputs, OnGpu};
 use super::rate::{Rates, Source};
 use super::shares::far_share;
-use habitat_step::profile::{Mode, Phase, Profile};
+use habitat_step::profile::{Phase, Profile};
 
 /// Notes on a step by fitted lines.
 pub(super) fn of_lines(lines: &Lines<'_>, shares: &[MethodShare]) -> Vec<Finding> {
@@ -27,13 +26,13 @@ pub(super) fn of_lines(lines: &Lines<'_>, shares: &[MethodShare]) -> Vec<Finding
 
 /// Notes on the learned models' part of a step.
 pub(super) fn of_models(
-    (rates, mode): (&Rates<'_>, Mode),
+    on: &OnGpu<'_>,
     operations: &[OperationPrediction],
     shares: &[MethodShare],
     base: Option<&Base>,
-    models: Option<Answering<'_>>,
 ) -> Vec<Finding> {
-    let (mut notes, gpu) = (Vec::new(), rates.gpu);
+    let &Inputs { profile, models, .. } = on.inputs();
+    let (mut notes, gpu, mode) = (Vec::new(), on.gpu.gpu, profile.workload.mode);
     let is_learned = |share: &MethodShare| matches!(share.method, Method::Learned | Method::LearnedRatio);
     let Some(models) = models.filter(|_| shares.iter().any(is_learned)) else { return notes };
     let factor = models.step_factor(gpu, mode);
@@ -48,7 +47,7 @@ pub(super) fn of_models(
     } else if !models.has_seen(gpu) {
         notes.push(Finding::UnseenGpu);
     }
-    let rate = models.models.on(rates).rate(None, None);
+    let rate = models.models.on(on.gpu).rate(None, None);
     if rate.is_power_limited() {
         notes.push(Finding::PowerLimited { sustained_flops_per_s: rate.sustained, burst_flops_per_s: rate.burst });
     }

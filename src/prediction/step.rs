@@ -5,10 +5,9 @@ use super::estimate::{Estimate, MethodShare, OperationPrediction, StepTime};
 use super::finding::Finding;
 use super::gpu::GpuFacts;
 use super::host::Host;
-use super::learned::Answering;
 use super::memory::{Fits, MemoryFit, MemoryNeed};
 use super::method::Method;
-use super::methods::{Inputs, OnGpu, StepParts, device_time};
+use super::methods::{Inputs, OnGpu, StepParts};
 use super::notes;
 use super::pace::Pace;
 use super::precision::{self, Change};
@@ -23,7 +22,6 @@ use habitat_step::catalog::Vendor;
 pub(super) struct Context<'a> {
     pub(super) base: Option<&'a Base>,
     pub(super) need: &'a MemoryNeed,
-    pub(super) models: Option<Answering<'a>>,
     /// Layers that GPUs can share.
     pub(super) layers: Option<&'a Layers>,
     /// Warnings for the times of every GPU.
@@ -32,8 +30,8 @@ pub(super) struct Context<'a> {
 
 /// Predicts the step on one GPU by the methods prepared for it.
 pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<&Change>) -> Prediction {
-    let Context { base, need, models, .. } = *context;
-    let &Inputs { profile, decoded, origin, options, .. } = on.inputs();
+    let Context { base, need, .. } = *context;
+    let &Inputs { profile, decoded, origin, options, models, .. } = on.inputs();
     let (rates, gpu, host, explains) = (on.gpu, on.gpu.gpu, options.host, !options.steps_only);
     let is_origin = origin.is_some_and(|origin| origin.gpu.slug == gpu.slug);
     let mut operations: Vec<OperationPrediction> = decoded.iter().map(|decoded| on.predict(decoded)).collect();
@@ -41,8 +39,9 @@ pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<
         let efficiency = models.and_then(|models| models.models.efficiency());
         change.apply(rates, (decoded, efficiency), &mut operations, explains)
     });
-    let replaces_measured = options.method.facts().is_some_and(|facts| facts.replaces_measured);
-    let measured = profile.measured_step().filter(|_| is_origin && !replaces_measured && change.is_none());
+    // Lines keep the measured step, rooflines replace it.
+    let keeps = options.method.facts().is_none_or(|facts| facts.is_fitted || !facts.ignores_origin);
+    let measured = profile.measured_step().filter(|_| is_origin && keeps && change.is_none());
     if measured.is_some() {
         for operation in &mut operations {
             if let Some(time) = operation.origin_time {
@@ -70,9 +69,7 @@ pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<
             StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
         }
         (None, _) => {
-            let (workload, lines) = (&profile.workload, on.inputs().lines(rates));
-            let is_measured = base.is_some();
-            let parts = StepParts { operations: &operations, gpu, workload, is_measured, models, lines };
+            let parts = StepParts { on, operations: &operations, is_measured: base.is_some() };
             let step = step_estimate(&shares, &parts, base);
             let step = if change.is_some() { precision::widened(step) } else { step };
             let step = base.map_or(step, |base| base.with_unassigned(step));
@@ -96,9 +93,9 @@ pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<
     let throughput = profile.workload.batch_size.and_then(|batch| step.as_estimate().throughput(batch));
     let mut notes = notes::of_gpu(rates, &operations, profile);
     if measured.is_none() {
-        notes.extend(notes::of_models((rates, profile.workload.mode), &operations, &shares, base, models));
+        notes.extend(notes::of_models(on, &operations, &shares, base));
     }
-    if let Some(lines) = on.inputs().lines(rates).filter(|_| measured.is_none()) {
+    if let Some(lines) = on.lines().filter(|_| measured.is_none()) {
         notes.extend(notes::of_lines(&lines, &shares));
     }
     notes.extend(narrow_on_amd.then_some(Finding::NarrowOnAmd));
@@ -167,14 +164,15 @@ fn may_fit(memory: &mut MemoryFit, need: &MemoryNeed) {
 /// are errors of whole iterations, in which the host's part varies too.
 fn step_estimate(shares: &[MethodShare], parts: &StepParts<'_>, base: Option<&Base>) -> Estimate {
     // Lines were fitted to steps that overlap as they do.
-    let recorded = base.filter(|_| parts.lines.is_none());
+    let recorded = base.filter(|_| parts.on.lines().is_none());
     let (overlap, deviation) = recorded.map_or((1.0, 1.0), |base| (base.overlap, base.deviation));
     let idle = base.map_or(Micros::ZERO, |base| base.host_idle);
-    let (mut low, mut high) = (0.0, 0.0);
+    let (mut device, mut low, mut high) = (Micros::ZERO, 0.0, 0.0);
     for share in shares {
-        let (below, above) = share.method.step_range(parts);
-        low += share.share * below;
-        high += share.share * above;
+        let range = share.method.step_range(parts);
+        device += share.device_time * range.factor;
+        low += share.share * range.low;
+        high += share.share * range.high;
     }
     let is_by_layers = |share: &MethodShare| matches!(share.method, Method::KernelWise | Method::LayerWise);
     let method = match shares {
@@ -183,7 +181,7 @@ fn step_estimate(shares: &[MethodShare], parts: &StepParts<'_>, base: Option<&Ba
         [largest, rest @ ..] if rest.iter().all(is_by_layers) => largest.method,
         _ => Method::Mixed,
     };
-    Estimate::with_factors(device_time(shares, parts) * (overlap * deviation) + idle, low, high, method)
+    Estimate::with_factors(device * (overlap * deviation) + idle, low, high, method)
 }
 
 #[cfg(test)]

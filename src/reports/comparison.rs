@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::format;
 use super::predictions::write_warnings;
 use super::table::{Cell, Column, Table};
-use super::words::{Told, joined, method};
+use super::words::{Told, joined};
 use habitat_base::text;
 use habitat_base::units::{Micros, Range};
 use habitat_prediction::compare::{Comparison, OnGpu, Validated};
@@ -122,11 +122,7 @@ pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
         methods: comparison
             .methods
             .iter()
-            .map(|it| MethodJson {
-                method: it.method.name(),
-                needs: method::needs(it.method),
-                missing: it.missing.as_deref(),
-            })
+            .map(|it| MethodJson { method: it.method.name(), needs: it.method.needs(), missing: it.missing.as_deref() })
             .collect(),
         gpus: comparison
             .gpus
@@ -224,7 +220,7 @@ fn methods_table(comparison: &Comparison) -> Table {
     for it in &comparison.methods {
         table.push(vec![
             Cell::text(it.method.name()),
-            Cell::text(method::needs(it.method)),
+            Cell::text(it.method.needs()),
             Cell::new(it.missing.as_deref().unwrap_or("available"), it.missing.as_deref().unwrap_or_default()),
         ]);
     }

@@ -1,7 +1,6 @@
 //! Sentences for what the other crates found, and their JSON form with a stable code.
 
 pub mod assumed;
-pub mod method;
 mod no_plan;
 pub mod plan;
 pub mod prediction;

@@ -17,7 +17,7 @@
 use super::PlanNote;
 use super::problem::{Program, Relation, SAME, Variable};
 use super::solve::{Proof, Settings, SolveError, solve};
-use habitat_prediction::random::Random;
+use habitat_base::random::Random;
 
 /// Relative gain below which a move is not made.
 const GAIN: f64 = 1e-9;

@@ -1,6 +1,6 @@
 //! The black-box model ([`blackbox`](crate::blackbox)): whole steps from the totals of operator kinds.
 
-use super::{Facts, Inputs, Need, Predictor, Preparation, WholeStep};
+use super::{Facts, Inputs, Known, Predictor, Preparation, WholeStep};
 use crate::blackbox::{self, OperatorTotals};
 use crate::error::PredictError;
 use crate::host::Host;
@@ -16,14 +16,20 @@ pub(super) struct BlackBox;
 
 impl Predictor for BlackBox {
     const FACTS: &'static [Facts] = &[Facts {
-        needs: &[Need::Measurement, Need::BlackBoxModel],
+        summary: "The black-box model (PROFET), from the totals of operator kinds: on its GPUs only",
+        needs: "a training step in FP32, measured on a GPU of the black-box model",
+        missing: |known, options| match options.black_box {
+            _ if known == Known::Shapes => Some("no measurements"),
+            Some(_) => None,
+            None => Some("no black-box model; make one with `fit black-box`"),
+        },
         ..Facts::new(Method::BlackBox, "whole steps", "PROFET")
     }];
 
     const STEP: Option<WholeStep> = Some(by_totals);
 
-    fn prepare<'a>(_: &Inputs<'a>) -> Preparation<'a> {
-        Ok(None)
+    fn prepare<'a>(_: &Inputs<'a>) -> Result<Preparation<'a>, PredictError> {
+        Ok(Preparation::Out)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The learned models ([`learned`](crate::learned)): from shapes, or from a measurement times the models' ratio of the
 //! two GPUs, for operations whose kernels libraries choose by GPU, or without recorded launches.
 
-use super::{Facts, Inputs, Need, Predictor, Preparation, Prepared, StepParts, Verdict, Verdicts};
+use super::{Facts, Inputs, Predictor, Preparation, Prepared, StepParts, StepRange, Verdict, Verdicts};
 use crate::decoded::Decoded;
 use crate::error::PredictError;
 use crate::estimate::Estimate;
@@ -27,42 +27,39 @@ pub(super) struct Learned<'a> {
 impl Predictor for Learned<'_> {
     const FACTS: &'static [Facts] = &[
         Facts {
-            needs: &[Need::LearnedModels],
+            summary: "The learned models for every operator they know",
+            needs: "shapes; better with a step measured on any GPU",
+            missing: |_, options| if options.models.is_none() { Some("no learned models") } else { None },
             error_key: Some("learned"),
             uses_rates: true,
             corrected: Some(Method::LearnedRatio),
             ..Facts::new(Method::Learned, "known operators", "models/README.md")
         },
         Facts {
-            needs: &[Need::LearnedModels],
             uses_rates: true,
             ..Facts::scaling(Method::LearnedRatio, "measured, known operators", "models/README.md")
         },
     ];
 
-    fn prepare<'a>(inputs: &Inputs<'a>) -> Preparation<'a> {
+    fn prepare<'a>(inputs: &Inputs<'a>) -> Result<Preparation<'a>, PredictError> {
         let &Inputs { profile, decoded, origin, options, .. } = inputs;
-        let Some(models) = options.models.as_deref() else { return Ok(None) };
-        if !matches!(options.method, MethodChoice::Auto | MethodChoice::Learned | MethodChoice::HabitatMlp) {
-            return Ok(None);
-        }
+        let models = options.models.as_deref().filter(|_| inputs.asks_models());
+        let Some(models) = models else { return Ok(Preparation::Out) };
         let table = models.columns(decoded, profile.workload.precision, origin.map(|rates| rates.gpu));
         let origin = origin.map(|origin| table.on(&[origin], |_, _| true)).transpose()?.and_then(|mut rows| rows.pop());
-        Ok(Some(Box::new(Learned { inputs: *inputs, table, origin, by_operator: measured_within(profile) })))
+        let by_operator = measured_within(profile);
+        Ok(Preparation::Step(Box::new(Learned { inputs: *inputs, table, origin, by_operator })))
     }
 
     /// Calibrated on steps, from shapes or from a measured step.
-    fn step_range(facts: &Facts, parts: &StepParts<'_>) -> (f64, f64) {
-        let Some(models) = parts.models else { return (1.0 - facts.step_band, 1.0 + facts.step_band) };
-        let &StepParts { gpu, workload, .. } = parts;
+    fn step_range(facts: &Facts, parts: &StepParts<'_>) -> StepRange {
+        let &Inputs { profile: Profile { workload, .. }, models, .. } = parts.on.inputs();
+        let (Some(models), gpu) = (models, parts.on.gpu.gpu) else { return facts.step_range() };
         let spread = if parts.is_measured { models.steps(gpu).with_origin } else { models.range(gpu, workload) };
         let spread = spread.unwrap_or(learned::WIDE).widened(1.0 + far_share(parts.operations));
-        (spread.low.min(1.0), spread.high.max(1.0))
-    }
-
-    fn step_factor(method: Method, parts: &StepParts<'_>) -> f64 {
-        let from_shapes = parts.models.filter(|_| method == Method::Learned);
-        from_shapes.map_or(1.0, |models| models.step_factor(parts.gpu, parts.workload.mode))
+        let from_shapes = facts.method == Method::Learned;
+        let factor = if from_shapes { models.step_factor(gpu, workload.mode) } else { 1.0 };
+        StepRange { factor, low: spread.low.min(1.0), high: spread.high.max(1.0) }
     }
 }
 
@@ -81,10 +78,6 @@ impl Prepared for Learned<'_> {
                 as Verdicts<'s>
         };
         Ok(gpus.iter().zip(rows).map(on).collect())
-    }
-
-    fn is_corrected_by_step(&self) -> bool {
-        !self.by_operator
     }
 }
 
@@ -137,7 +130,7 @@ impl Learned<'_> {
 }
 
 /// Whether operators were measured within the step (a trace), not separately.
-fn measured_within(profile: &Profile) -> bool {
+pub(super) fn measured_within(profile: &Profile) -> bool {
     profile.step.as_ref().is_none_or(|step| step.device_busy.is_some())
         || profile.operations.iter().any(|operation| !operation.kernels.is_empty())
 }

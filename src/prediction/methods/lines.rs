@@ -1,22 +1,28 @@
 //! Lines fitted to measured kernels, layers and steps ([`kernelwise`](crate::kernelwise)), if requested.
 
-use super::{Facts, Inputs, Need, Predictor, Preparation, Prepared, StepParts, Verdict, Verdicts};
+use super::{Facts, Inputs, Predictor, Preparation, Prepared, StepParts, StepRange, Verdict, Verdicts};
 use crate::decoded::{Decoded, step_operations};
 use crate::error::PredictError;
 use crate::estimate::Estimate;
 use crate::kernelwise::{Level, Lines};
+use crate::learned::Spread;
 use crate::method::{Method, MethodChoice};
 use crate::rate::Rates;
 use crate::shares::far_share;
 use habitat_base::units::{Flops, Micros};
 use habitat_step::op::Family;
 
-const fn facts(method: Method, covers: &'static str) -> Facts {
+const fn facts(method: Method, covers: &'static str, summary: &'static str) -> Facts {
     Facts {
-        needs: &[Need::Lines],
+        summary,
+        needs: "shapes; better with lines fitted to your own steps by `fit kernelwise`",
+        missing: |_, options| match options.kernel_wise {
+            Some(_) => None,
+            None => Some("no linear models; fit them with `fit kernelwise`"),
+        },
         is_fitted: true,
         ignores_origin: true,
-        ..Facts::new(method, covers, "Li et al. (MICRO '23)")
+        ..Facts::new(method, covers, "Li (MICRO '23)")
     }
 }
 
@@ -29,31 +35,27 @@ pub(super) struct Fitted<'a> {
 
 impl Predictor for Fitted<'_> {
     const FACTS: &'static [Facts] = &[
-        facts(Method::KernelWise, "kernels"),
-        facts(Method::LayerWise, "layers"),
-        facts(Method::EndToEnd, "whole steps"),
+        facts(Method::KernelWise, "kernels", "Linear models of kernels, made by `fit kernelwise` from measured steps"),
+        facts(Method::LayerWise, "layers", "Linear models of layer kinds, from the same file"),
+        facts(Method::EndToEnd, "whole steps", "Linear model of whole steps by their FLOPs, from the same file"),
     ];
 
-    fn prepare<'a>(inputs: &Inputs<'a>) -> Preparation<'a> {
+    fn prepare<'a>(inputs: &Inputs<'a>) -> Result<Preparation<'a>, PredictError> {
         if !inputs.options.method.is_fitted() {
-            return Ok(None);
+            return Ok(Preparation::Out);
         }
         if inputs.options.kernel_wise.is_none() {
             return Err(PredictError::NoLines);
         }
-        Ok(Some(Box::new(Fitted { inputs: *inputs, operations: step_operations(inputs.decoded) })))
+        Ok(Preparation::Step(Box::new(Fitted { inputs: *inputs, operations: step_operations(inputs.decoded) })))
     }
 
     /// Errors on left-out networks or GPUs.
-    fn step_range(facts: &Facts, parts: &StepParts<'_>) -> (f64, f64) {
-        let spread = parts.lines.map(|lines| lines.range(Some(facts.method)));
-        let spread = spread.map(|spread| spread.widened(1.0 + far_share(parts.operations)));
-        spread.map_or((1.0, 1.0), |spread| (spread.low, spread.high))
-    }
-
-    fn step_factor(method: Method, parts: &StepParts<'_>) -> f64 {
-        let of_layers = parts.lines.filter(|_| method != Method::EndToEnd);
-        of_layers.map_or(1.0, |lines| lines.step_factor())
+    fn step_range(facts: &Facts, parts: &StepParts<'_>) -> StepRange {
+        let Some(lines) = parts.on.lines() else { return facts.step_range() };
+        let Spread { low, high, .. } = lines.range(Some(facts.method)).widened(1.0 + far_share(parts.operations));
+        let factor = if facts.method == Method::EndToEnd { 1.0 } else { lines.step_factor() };
+        StepRange { factor, low, high }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Habitat's networks for products and convolutions ([`habitat`](crate::habitat)), if requested.
 
-use super::{Facts, Inputs, Need, Predictor, Preparation, Prepared, Verdict, Verdicts};
+use super::{Facts, Inputs, Predictor, Preparation, Prepared, Verdict, Verdicts};
 use crate::decoded::Decoded;
 use crate::error::PredictError;
 use crate::habitat::HabitatTimes;
@@ -12,9 +12,13 @@ use habitat_step::catalog::GpuSpec;
 /// `NeuSight`'s reimplementation has 123 % on batched products outside the training sizes and 799 % on linear layers;
 /// the smaller figure is used. Steps use the same (`NeuSight` found 726 %, too wide for a useful range).
 const FACTS: Facts = Facts {
-    needs: &[Need::Networks],
-    operation_band: 1.23,
-    step_band: 1.23,
+    summary: "Habitat's networks for products and convolutions in FP32 (`habitat-lab train --habitat` makes them), the rest as auto",
+    needs: "shapes, and networks trained with `habitat-lab train --habitat`",
+    missing: |_, options| match options.habitat {
+        Some(_) => None,
+        None => Some("no networks; train them with `habitat-lab train --habitat`"),
+    },
+    bands: [1.23; 2],
     ..Facts::new(Method::HabitatMlp, "products, convolutions", "Habitat (USENIX ATC '21)")
 };
 
@@ -23,14 +27,14 @@ pub(super) struct Networks<'a>(Inputs<'a>, HabitatTimes);
 impl Predictor for Networks<'_> {
     const FACTS: &'static [Facts] = &[FACTS];
 
-    fn prepare<'a>(inputs: &Inputs<'a>) -> Preparation<'a> {
+    fn prepare<'a>(inputs: &Inputs<'a>) -> Result<Preparation<'a>, PredictError> {
         if inputs.options.method != MethodChoice::HabitatMlp {
-            return Ok(None);
+            return Ok(Preparation::Out);
         }
         let networks = inputs.options.habitat.as_ref().ok_or(PredictError::NoWeights)?;
         let gpus: Vec<&GpuSpec> = inputs.targets.iter().chain(inputs.origin).map(|rates| rates.gpu).collect();
         let times = HabitatTimes::new(networks, inputs.decoded, &gpus)?;
-        Ok(Some(Box::new(Networks(*inputs, times))))
+        Ok(Preparation::Step(Box::new(Networks(*inputs, times))))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Ratio of the rooflines of two GPUs, for measured operations with shapes whose kernels libraries choose by GPU, or
 //! whose launches were not recorded.
 
-use super::{Facts, GpuByGpu, Inputs, Predictor, Preparation, Verdict};
+use super::{Facts, Inputs, Predictor, Verdict};
 use crate::decoded::Decoded;
 use crate::method::Method;
 use crate::rate::Rates;
@@ -15,20 +15,19 @@ pub(super) struct RooflineRatio;
 impl Predictor for RooflineRatio {
     const FACTS: &'static [Facts] = &[FACTS];
 
-    fn prepare<'a>(inputs: &Inputs<'a>) -> Preparation<'a> {
-        Ok(inputs.uses_origin().then(|| GpuByGpu::of(inputs, verdict)))
+    fn verdict(inputs: &Inputs<'_>, gpu: &Rates<'_>, decoded: &Decoded<'_>) -> Verdict {
+        let measured = inputs.measured(decoded).filter(|_| !decoded.is_host_copy);
+        let Some(((origin, time), work)) = measured.zip(decoded.work.as_ref()) else { return Verdict::Pass };
+        let on = |gpu| roofline(gpu, work, decoded.dtype.as_ref(), decoded.arithmetic);
+        let (here, there) = (on(origin), on(gpu));
+        let why = inputs.say(|| {
+            let cause = if decoded.family.varies_kernels() {
+                "libraries choose the kernel by GPU"
+            } else {
+                "no launch recorded"
+            };
+            format!("{}: {cause}; rooflines {:.1} → {:.1} µs", decoded.family.name(), here.get(), there.get())
+        });
+        inputs.scaled(&FACTS, decoded, time * (there / here), why)
     }
-}
-
-fn verdict(inputs: &Inputs<'_>, gpu: &Rates<'_>, decoded: &Decoded<'_>) -> Verdict {
-    let measured = inputs.measured(decoded).filter(|_| !decoded.is_host_copy);
-    let Some(((origin, time), work)) = measured.zip(decoded.work.as_ref()) else { return Verdict::Pass };
-    let on = |gpu| roofline(gpu, work, decoded.dtype.as_ref(), decoded.arithmetic);
-    let (here, there) = (on(origin), on(gpu));
-    let why = inputs.say(|| {
-        let cause =
-            if decoded.family.varies_kernels() { "libraries choose the kernel by GPU" } else { "no launch recorded" };
-        format!("{}: {cause}; rooflines {:.1} → {:.1} µs", decoded.family.name(), here.get(), there.get())
-    });
-    inputs.scaled(&FACTS, decoded, time * (there / here), why)
 }

@@ -1,7 +1,7 @@
 //! Habitat's wave scaling ([`wave`](crate::wave)), kernel by kernel, for measured operations that run the same kernel
 //! on every GPU.
 
-use super::{Facts, GpuByGpu, Inputs, Predictor, Preparation, Verdict};
+use super::{Facts, Inputs, Known, Predictor, Verdict};
 use crate::decoded::Decoded;
 use crate::method::Method;
 use crate::method::MethodChoice;
@@ -12,10 +12,14 @@ use habitat_base::units::Micros;
 use habitat_step::op::{Arithmetic, Work};
 use habitat_step::profile::Precision;
 
-use super::Need;
-
 const FACTS: Facts = Facts {
-    needs: &[Need::Launches],
+    summary: "Wave scaling wherever launches are known",
+    needs: "a trace with the launches of its kernels",
+    missing: |known, _| match known {
+        Known::Shapes => Some("no measurements: same as roofline"),
+        Known::Step => Some("no launches were recorded: same as a ratio of rooflines"),
+        Known::Trace | Known::Unshaped => None,
+    },
     error_key: Some("wave-scaling"),
     ..Facts::scaling(Method::WaveScaling, "measured launches", "Habitat (USENIX ATC '21)")
 };
@@ -25,24 +29,20 @@ pub(super) struct Waves;
 impl Predictor for Waves {
     const FACTS: &'static [Facts] = &[FACTS];
 
-    fn prepare<'a>(inputs: &Inputs<'a>) -> Preparation<'a> {
-        Ok(inputs.uses_origin().then(|| GpuByGpu::of(inputs, verdict)))
-    }
-}
-
-fn verdict(inputs: &Inputs<'_>, gpu: &Rates<'_>, decoded: &Decoded<'_>) -> Verdict {
-    let Some((origin, time)) = inputs.measured(decoded) else { return Verdict::Pass };
-    if time.get() == 0.0 {
-        return Verdict::by(&FACTS, time, inputs.say(|| "no device time on the origin".to_owned()));
-    }
-    let is_requested = inputs.options.method == MethodChoice::WaveScaling;
-    let is_same_kernel = is_requested || !decoded.family.varies_kernels() || decoded.work.is_none();
-    if decoded.is_host_copy || !is_same_kernel {
-        return Verdict::Pass;
-    }
-    match scaled(inputs, (origin, gpu), decoded, time) {
-        Some((time, why)) => inputs.scaled(&FACTS, decoded, time, why),
-        None => Verdict::Pass,
+    fn verdict(inputs: &Inputs<'_>, gpu: &Rates<'_>, decoded: &Decoded<'_>) -> Verdict {
+        let Some((origin, time)) = inputs.measured(decoded) else { return Verdict::Pass };
+        if time.get() == 0.0 {
+            return Verdict::by(&FACTS, time, inputs.say(|| "no device time on the origin".to_owned()));
+        }
+        let is_requested = inputs.options.method == MethodChoice::WaveScaling;
+        let is_same_kernel = is_requested || !decoded.family.varies_kernels() || decoded.work.is_none();
+        if decoded.is_host_copy || !is_same_kernel {
+            return Verdict::Pass;
+        }
+        match scaled(inputs, (origin, gpu), decoded, time) {
+            Some((time, why)) => inputs.scaled(&FACTS, decoded, time, why),
+            None => Verdict::Pass,
+        }
     }
 }
 

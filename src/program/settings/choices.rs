@@ -6,7 +6,6 @@ use habitat_base::units::TimeUnit;
 use habitat_planning::plan::{Accept, Confidence, LayoutChoice, Objective, ShardingChoice};
 use habitat_planning::pricing::Tier;
 use habitat_prediction::{Host, MethodChoice, Mode, Precision, WaveForm};
-use habitat_reports::words::method::summary;
 use habitat_screens::action::Screen;
 use habitat_step::decoder::Recompute;
 use habitat_step::profile::Sample;
@@ -177,7 +176,7 @@ impl Choice for MethodChoice {
     }
 
     fn word(self) -> PossibleValue {
-        PossibleValue::new(self.name()).help(summary(self))
+        PossibleValue::new(self.name()).help(self.summary())
     }
 }
 

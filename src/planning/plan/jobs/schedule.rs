@@ -10,8 +10,8 @@ use super::super::{Prepared, SharedLimit};
 use super::model::Model;
 use super::slots::rounding;
 use super::{Answer, Chosen};
+use habitat_base::random::Random;
 use habitat_base::units::Hours;
-use habitat_prediction::random::Random;
 
 /// Maximum number of schedules to evaluate. Fewer for many jobs, since the time per schedule grows with the square of
 /// their number.

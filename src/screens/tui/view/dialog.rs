@@ -19,12 +19,12 @@ use crate::app::slider::Knob;
 use crate::tui::paint::{Painter, wrap};
 use habitat_base::text::clean;
 use habitat_base::units::{GIB, GpuSlug};
-use habitat_prediction::origin::Candidates;
 use habitat_recorder::live::State;
 use habitat_reports::comparison::error_words;
 use habitat_reports::format;
 use habitat_reports::theme::Role;
-use habitat_reports::words::{Words, method};
+use habitat_reports::words::Words;
+use habitat_step::catalog::Candidates;
 
 /// Width of the offer dialog in cells.
 const OFFER: u16 = 92;
@@ -385,7 +385,7 @@ fn methods(painter: &mut Painter<'_>, area: Rect, gpu: &GpuSlug, selected: usize
     }
     if let Some(compared) = comparison.methods.get(selected) {
         let name = compared.method.name();
-        say(&format!("{name} needs"), method::needs(compared.method), Role::Text);
+        say(&format!("{name} needs"), compared.method.needs(), Role::Text);
         let answers = on.recorded.is_some() || on.answers.get(selected).is_some_and(Option::is_some);
         match &compared.missing {
             Some(missing) => say("here", missing, Role::Warning),
