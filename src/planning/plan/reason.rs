@@ -333,8 +333,23 @@ impl Reason {
             | Self::CostsMoreWithTime { .. }
             | Self::EmitsMore { .. } => RejectionKind::Dominated,
             Self::NotAccepted { .. } => RejectionKind::NotAccepted,
-            // All others are limits of the goal on single offers.
-            _ => RejectionKind::Limits,
+            Self::OfferNotNamed
+            | Self::TierNotAllowed { .. }
+            | Self::GpuNotNamed { .. }
+            | Self::GpuExcluded { .. }
+            | Self::ProviderNotNamed { .. }
+            | Self::ProviderExcluded { .. }
+            | Self::MarketplaceExcluded
+            | Self::RegionNotNamed { .. }
+            | Self::RegionExcluded { .. }
+            | Self::TooFewGpus { .. }
+            | Self::TooManyGpus { .. }
+            | Self::TooDearPerHour { .. }
+            | Self::TooFewVcpus { .. }
+            | Self::TooLittleHostMemory { .. }
+            | Self::VcpusUnknown
+            | Self::HostMemoryUnknown
+            | Self::OverQuota { .. } => RejectionKind::Limits,
         }
     }
 }
