@@ -248,7 +248,7 @@ fn write_answer(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
             out,
             "  {}\n    {} ({})",
             beside::gain(one),
-            beside::risk(&one.accept, one.then.as_ref()),
+            beside::risk(one.setback(), one.then.as_ref()),
             beside::flag(one)
         )?;
     }

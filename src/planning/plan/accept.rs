@@ -48,6 +48,35 @@ impl Accept {
     }
 }
 
+/// Event in which an accepted offer fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Setback {
+    /// The global batch needs as many updates as the recorded one.
+    SameUpdates,
+    /// The marketplace host is gone.
+    HostGone,
+    /// No spot machine is available.
+    NoSpot,
+    /// The price is gone.
+    PriceGone,
+    /// The program does not run on the platform.
+    DoesNotRun,
+}
+
+impl Setback {
+    /// The most likely event for an offer with these risks.
+    pub(crate) fn of(accept: &[Accept]) -> Self {
+        match accept {
+            [Accept::Batch] => Self::SameUpdates,
+            _ if accept.contains(&Accept::Marketplace) => Self::HostGone,
+            _ if accept.contains(&Accept::Spot) => Self::NoSpot,
+            _ if accept.contains(&Accept::Doubted) => Self::PriceGone,
+            _ => Self::DoesNotRun,
+        }
+    }
+}
+
 /// Software platform of a step: vendor of the GPU, and whether the host has ARM CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Platform {
@@ -71,4 +100,22 @@ pub enum Risk {
     Platform(Platform),
     /// [`Accept::Batch`], with the samples of the global batch; `None` if unknown.
     Batch(Option<u64>),
+}
+
+impl Risk {
+    /// The kind to accept.
+    pub const fn kind(&self) -> Accept {
+        match self {
+            Self::Spot => Accept::Spot,
+            Self::Marketplace => Accept::Marketplace,
+            Self::Doubted(_) => Accept::Doubted,
+            Self::Platform(_) => Accept::Platform,
+            Self::Batch(_) => Accept::Batch,
+        }
+    }
+
+    /// The kinds to accept for several.
+    pub(crate) fn kinds(risks: &[Self]) -> Vec<Accept> {
+        risks.iter().map(Self::kind).collect()
+    }
 }
