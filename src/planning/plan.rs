@@ -339,13 +339,8 @@ pub enum RejectionKind {
 }
 
 impl Plan {
-    /// The rejected offers, those that came closest to being used first.
-    pub fn closest_rejected(&self) -> Vec<&Rejection> {
-        self.closest_places().into_iter().map(|place| &self.rejected[place]).collect()
-    }
-
-    /// Their places in [`Self::rejected`].
-    pub fn closest_places(&self) -> Vec<usize> {
+    /// Places of the rejected offers in [`Self::rejected`], those that came closest to being used first.
+    pub fn closest_rejected(&self) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.rejected.len()).collect();
         let reason = |place: &usize| &self.rejected[*place].reason;
         let kind = |place: &usize| std::cmp::Reverse(reason(place).kind());

@@ -14,6 +14,8 @@ use habitat_prediction::Vendor;
 /// A risk to accept before an offer is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Accept {
     /// A machine that the provider can take away at short notice.
     Spot,
@@ -37,14 +39,8 @@ impl Accept {
     }
 
     /// Name in files and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Spot => "spot",
-            Self::Marketplace => "marketplace",
-            Self::Doubted => "doubted",
-            Self::Platform => "platform",
-            Self::Batch => "batch",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -111,12 +111,12 @@ impl Prepared {
         let total = plan.total.map(|total| (total.cost.mid, total.hours.mid));
         let plans = total.map(|(cost, hours)| Instead { cost, hours, with: None });
         let needs = Risk::kinds(&own.risks);
-        let setback = Setback::of(&needs);
         let then = match needs[..] {
             [Accept::Batch] => Some(self.same_updates(own)),
             [Accept::Marketplace | Accept::Doubted] => {
-                let is_next =
-                    |other: &Configuration| Risk::kinds(&other.risks) == needs && !fails_too(setback, own, other);
+                let is_next = |other: &Configuration| {
+                    Risk::kinds(&other.risks) == needs && !fails_too(Setback::of(&needs), own, other)
+                };
                 let next = self.best_beside(&is_next, limit);
                 let next = next.filter(|(_, value)| *value < self.planned(plan)).map(|(place, _)| &self.others[place]);
                 next.map(|next| self.instead(next, 1.0, Some(next.label()))).or(plans)

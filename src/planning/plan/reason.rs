@@ -333,23 +333,8 @@ impl Reason {
             | Self::CostsMoreWithTime { .. }
             | Self::EmitsMore { .. } => RejectionKind::Dominated,
             Self::NotAccepted { .. } => RejectionKind::NotAccepted,
-            Self::OfferNotNamed
-            | Self::TierNotAllowed { .. }
-            | Self::GpuNotNamed { .. }
-            | Self::GpuExcluded { .. }
-            | Self::ProviderNotNamed { .. }
-            | Self::ProviderExcluded { .. }
-            | Self::MarketplaceExcluded
-            | Self::RegionNotNamed { .. }
-            | Self::RegionExcluded { .. }
-            | Self::TooFewGpus { .. }
-            | Self::TooManyGpus { .. }
-            | Self::TooDearPerHour { .. }
-            | Self::TooFewVcpus { .. }
-            | Self::TooLittleHostMemory { .. }
-            | Self::VcpusUnknown
-            | Self::HostMemoryUnknown
-            | Self::OverQuota { .. } => RejectionKind::Limits,
+            // All others are limits of the goal on single offers; a test of their sentences lists them.
+            _ => RejectionKind::Limits,
         }
     }
 }

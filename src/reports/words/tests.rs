@@ -245,8 +245,14 @@ fn one_of_each() {
     every_one_has_a_sentence(&notes());
 }
 
+/// `Reason::kind` ends with all others: each of them is a limit.
 #[test]
-fn every_kind_of_rejection_has_a_reason_and_words() {
-    let kinds: BTreeSet<&str> = reasons().iter().map(|reason| plan::kind(reason.kind())).collect();
+fn reasons_have_their_kind() {
+    let all = reasons();
+    let kinds: BTreeSet<&str> = all.iter().map(|reason| plan::kind(reason.kind())).collect();
     assert_eq!(kinds.len(), 14);
+    let limits = all.iter().filter(|reason| reason.kind() == RejectionKind::Limits);
+    let first = all.iter().position(|reason| *reason == Reason::OfferNotNamed).unwrap();
+    let last = all.iter().position(|reason| matches!(reason, Reason::OverQuota { .. })).unwrap();
+    assert!(limits.eq(&all[first..=last]));
 }

@@ -102,7 +102,7 @@ fn arranged(app: &App, plan: Arc<Plan>) -> Cow<'_, Arranged> {
         return Cow::Borrowed(kept);
     }
     let one = |place: &usize| &plan.rejected[*place];
-    let mut places = plan.closest_places();
+    let mut places = plan.closest_rejected();
     places.retain(|place| passes_rejected(&list, one(place)));
     match list.sort {
         1 => places.sort_by(|a, b| one(a).offer.cmp(&one(b).offer)),
