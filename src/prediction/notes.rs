@@ -58,8 +58,8 @@ pub(super) fn of_models(
 
 /// Warning for products in an element type without matrix cores.
 pub(super) fn without_matrix_cores(on: &OnGpu<'_>, operations: &[OperationPrediction]) -> Option<Finding> {
-    let timed = on.inputs().decoded.iter().zip(operations);
-    let dtype = timed.filter_map(|(decoded, it)| on.lacks(it.time?.method, decoded)).next()?;
+    let mut timed = on.inputs().decoded.iter().zip(operations);
+    let dtype = timed.find_map(|(decoded, it)| on.lacks(it.time?.method, decoded))?;
     Some(Finding::NoMatrixCores { dtype })
 }
 

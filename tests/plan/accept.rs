@@ -2,7 +2,7 @@
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Accept, Goal, Instead, Objective, Plan, RejectionKind, Risk, plan};
+use habitat_tui::plan::{Accept, Beside, Goal, Instead, Objective, Plan, RejectionKind, Risk, plan};
 use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::report;
@@ -79,7 +79,7 @@ fn the_plan_is_firm_and_says_what_else_could_be_had() {
     assert_eq!(plan.parts[0].offer.provider, "firm");
     assert_cents(plan.total.unwrap().cost.mid, 100.0);
     // Best first; of each kind the best. If it fails, the next of its kind is left, or the plan.
-    let order: Vec<Accept> = plan.beside.iter().flat_map(|one| one.accept()).collect();
+    let order: Vec<Accept> = plan.beside.iter().flat_map(Beside::accept).collect();
     assert_eq!(order, [Accept::Marketplace, Accept::Doubted, Accept::Platform, Accept::Spot]);
     assert_eq!(
         beside(&plan, Accept::Marketplace),
@@ -187,12 +187,12 @@ fn without_a_firm_plan_the_offers_that_would_do_are_named() {
     let within = |budget: f64| Goal { budget: Some(usd(budget)), ..asked(&[]) };
     let plan = planned(&within(50.0));
     assert!(plan.parts.is_empty());
-    let order: Vec<Accept> = plan.beside.iter().flat_map(|one| one.accept()).collect();
+    let order: Vec<Accept> = plan.beside.iter().flat_map(Beside::accept).collect();
     assert_eq!(order, [Accept::Marketplace, Accept::Doubted]);
     assert_eq!(beside(&plan, Accept::Doubted).1, None);
     // No one thing makes a plan of ten dollars: several do.
     let plan = planned(&within(15.0));
-    let several: Vec<_> = plan.beside.iter().map(|one| one.accept()).collect();
+    let several: Vec<_> = plan.beside.iter().map(Beside::accept).collect();
     assert_eq!(several, [vec![Accept::Spot, Accept::Marketplace, Accept::Doubted, Accept::Platform]]);
 }
 

@@ -45,8 +45,9 @@ impl Accept {
 }
 
 /// Event in which an accepted offer fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema, strum::VariantNames)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Setback {
     /// The global batch needs as many updates as the recorded one.
     SameUpdates,
@@ -61,7 +62,7 @@ pub enum Setback {
 }
 
 impl Setback {
-    /// The most likely event for an offer with these risks.
+    /// Event in which an offer with these risks fails.
     pub(crate) fn of(accept: &[Accept]) -> Self {
         match accept {
             [Accept::Batch] => Self::SameUpdates,

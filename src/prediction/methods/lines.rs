@@ -64,14 +64,14 @@ impl Prepared for Fitted<'_> {
         let on = |gpu| {
             let lines = self.inputs.lines(gpu)?;
             let whole = lines.end_to_end(self.operations);
-            Some(Box::new(move |decoded: &Decoded<'_>| self.verdict(lines, whole, decoded)) as Verdicts<'s>)
+            Some(Box::new(move |decoded: &Decoded<'_>| self.verdict(&lines, whole, decoded)) as Verdicts<'s>)
         };
         Ok(gpus.iter().filter_map(on).collect())
     }
 }
 
 impl Fitted<'_> {
-    fn verdict(&self, lines: Lines<'_>, whole: Option<Micros>, decoded: &Decoded<'_>) -> Verdict {
+    fn verdict(&self, lines: &Lines<'_>, whole: Option<Micros>, decoded: &Decoded<'_>) -> Verdict {
         let Self { inputs, operations } = self;
         if matches!(decoded.family, Family::View | Family::Communication) || decoded.is_host_copy {
             return Verdict::Pass;

@@ -40,16 +40,8 @@ fn text() -> String {
     "own words".to_owned()
 }
 
-fn quota() -> Box<Quota> {
-    Box::new(Quota {
-        provider: "aws".to_owned(),
-        region: None,
-        gpu: None,
-        tier: None,
-        gpus: 8,
-        from: None,
-        until: None,
-    })
+fn quota() -> Quota {
+    Quota { provider: "aws".to_owned(), region: None, gpu: None, tier: None, gpus: 8, from: None, until: None }
 }
 
 fn machines() -> Machines {
@@ -82,7 +74,7 @@ fn reasons() -> Vec<Reason> {
         R::TooLittleHostMemory { bytes, least: bytes },
         R::VcpusUnknown,
         R::HostMemoryUnknown,
-        R::OverQuota { gpus: 16, quota: quota() },
+        R::OverQuota { gpus: 16, quota: Box::new(quota()) },
         R::NoPrediction { gpu: gpu() },
         R::NoDuration { gpu: gpu() },
         R::NotScalable { gpus: 2, why: text() },
