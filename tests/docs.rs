@@ -24,7 +24,7 @@ use std::process::{Command as Process, ExitCode, Stdio};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use habitat_tui::Coded;
-use habitat_tui::plan::{NoPlan, PlanNote, Reason};
+use habitat_tui::plan::{NoPlan, PlanNote, Reason, Setback};
 use habitat_tui::predict::Finding;
 use habitat_tui::pricing::{Doubt, Unusable};
 use habitat_tui::profile::Sample;
@@ -163,6 +163,7 @@ fn every_code_is_listed() {
         ("Offers that are not in a plan", Reason::CODES),
         ("No plan", NoPlan::CODES),
         ("Notes on plans and parts", PlanNote::CODES),
+        ("Accepted offers that fail", Setback::CODES),
     ] {
         assert_eq!(listed_codes(&text, heading), codes, "{heading}");
     }

@@ -175,8 +175,8 @@ fn arrows_between_crates() {
 /// Lines of code that each crate may have, without comments and unit tests; room for growth is small
 /// on purpose.
 const BUDGETS: [(&str, usize); 9] = [
-    ("base", 1100),
-    ("step", 6400),
+    ("base", 1200),
+    ("step", 6460),
     ("traces", 8400),
     ("prediction", 13250),
     ("planning", 9850),

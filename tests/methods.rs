@@ -7,7 +7,7 @@ mod program;
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::predict::kernelwise::Evaluated;
-use habitat_tui::predict::{Method, Mode};
+use habitat_tui::predict::{Method, MethodChoice, Mode};
 use habitat_tui::profile::{DType, Precision, PrecisionClass, Sample};
 use habitat_tui::store::bundled;
 use program::Folder;
@@ -276,4 +276,23 @@ fn one_rank_of_several_is_derived_everywhere() {
     let origin = on(&compared, "v100-sxm2-16gb");
     assert!(origin.get("measured_us").is_none() && origin["derived_us"]["mid"] == 93_000.0, "{origin}");
     assert_eq!(origin["why"], "derived on this GPU");
+}
+
+/// Each method has a row in the documentation, in the order of the list, with its facts.
+#[test]
+fn the_documentation_lists_the_facts_of_every_method() {
+    let page = include_str!("../docs/predictions.md");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let mut place = 0;
+    for facts in Method::known() {
+        let start = format!("| `{}` | {} | ", facts.method, facts.covers);
+        let at = rows.iter().position(|row| row.starts_with(&start) && row.contains(facts.source));
+        let at = at.unwrap_or_else(|| panic!("{start}{}", facts.source));
+        assert!(at > place, "{} is out of order", facts.method);
+        place = at;
+    }
+    assert_eq!(place + 1, rows.len());
+    for choice in MethodChoice::ALL {
+        assert!(!choice.summary().is_empty() && !choice.needs().is_empty(), "{}", choice.name());
+    }
 }

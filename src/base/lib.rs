@@ -1,12 +1,14 @@
-//! Units, text and regression: the ground of all other crates.
+//! Units, text, regression and random numbers: the ground of all other crates.
 //!
 //! - [`units`]: quantities with units ([`units::Micros`], [`units::Bytes`], [`units::Usd`] …),
 //!   checked where they are made, and [`units::Range`], a low, a middle and a high.
 //! - [`text`]: text of others made safe to show, near names, secrets removed.
-//! - [`regress`]: lines, quantiles and least squares.
+//! - [`regress`]: lines, quantiles, least squares and Gaussian processes.
+//! - [`random`]: seeded random numbers, equal on every machine.
 //!
 //! It must not know: steps, GPUs, prices, files, terminals.
 
+pub mod random;
 pub mod regress;
 pub mod text;
 pub mod units;

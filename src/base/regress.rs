@@ -1,7 +1,8 @@
-//! Regression on few numbers: straight lines, several variables, order statistics.
+//! Regression on few numbers: straight lines, several variables, order statistics, Gaussian processes.
 //!
 //! Shared by the regression methods of `prediction`. Numbers have no units here; callers handle them.
 
+pub mod gaussian;
 pub mod least_squares;
 pub mod line;
 pub mod non_negative;

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use accept::{Accept, Platform, Risk};
+pub use accept::{Accept, Platform, Risk, Setback};
 pub use beside::{Beside, Fallback, Instead};
 pub use energy::{Draw, Footprint, PUE, WITH_REST};
 pub use error::PlanError;
@@ -340,11 +340,12 @@ pub enum RejectionKind {
 }
 
 impl Plan {
-    /// The rejected offers, those that came closest to being used first.
-    pub fn closest_rejected(&self) -> Vec<&Rejection> {
-        let mut all: Vec<&Rejection> = self.rejected.iter().collect();
-        let kind = |one: &Rejection| std::cmp::Reverse(one.reason.kind());
-        all.sort_by(|a, b| kind(a).cmp(&kind(b)).then_with(|| a.reason.distance().total_cmp(&b.reason.distance())));
+    /// Places of the rejected offers in [`Self::rejected`], those that came closest to being used first.
+    pub fn closest_rejected(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..self.rejected.len()).collect();
+        let reason = |place: &usize| &self.rejected[*place].reason;
+        let kind = |place: &usize| std::cmp::Reverse(reason(place).kind());
+        all.sort_by(|a, b| kind(a).cmp(&kind(b)).then_with(|| reason(a).distance().total_cmp(&reason(b).distance())));
         all
     }
 }

@@ -1,16 +1,12 @@
 //! Properties of the recorded step as a whole: overlap of operations, wait for the host, cost of communication.
 
 use super::communication::{Communication, Doubt};
-use super::decoded::Decoded;
-use super::estimate::{Estimate, OperationPrediction};
+use super::estimate::{Estimate, MethodShare, OperationPrediction};
 use super::finding::Finding;
-use super::host::Host;
-use super::learned::Answering;
-use super::route::Route;
-use super::shares::{device_time, shares};
+use super::methods::{Inputs, OnGpu, StepParts};
+use super::shares::shares;
 use habitat_base::units::{Micros, Range};
 use habitat_step::op::Family;
-use habitat_step::profile::Profile;
 
 /// Properties of the recorded step as a whole, applied to every destination.
 pub(super) struct Base {
@@ -37,17 +33,14 @@ pub(super) struct Base {
 const UNASSIGNED: f64 = 0.1;
 
 impl Base {
-    pub(super) fn new(
-        profile: &Profile,
-        route: &Route<'_>,
-        decoded: &[Decoded<'_>],
-        models: Option<Answering<'_>>,
-        host: Host,
-    ) -> Self {
+    /// Evaluates a measured step by the methods on its own GPU.
+    pub(super) fn new(origin: &OnGpu<'_>) -> Self {
+        let &Inputs { profile, decoded, options, .. } = origin.inputs();
+        let host = options.host;
         let communication = Communication::of(decoded, profile.workload.mode);
         // The models predict single-GPU steps, so a multi-GPU step cannot calibrate them.
         if communication.is_none()
-            && let Some(base) = models.and_then(|models| Self::by_models(profile, route, decoded, models, host))
+            && let Some(base) = Self::by_models(origin)
         {
             return base;
         }
@@ -62,7 +55,7 @@ impl Base {
             }
             if let Some(time) = decoded.operation.device_time {
                 sum += time * count;
-            } else if let Some(estimate) = route.predict(decoded).time {
+            } else if let Some(estimate) = origin.predict(decoded).time {
                 sum += estimate.range.mid * count;
                 unmeasured += usize::from(estimate.range.mid.get() > 0.0);
             }
@@ -108,25 +101,22 @@ impl Base {
     /// Corrects the models by the recorded step: step over the models' prediction of it on the origin. The sum of
     /// separately measured operators differs from the step by launches and, if the GPU heats up, by the clock, so the
     /// step is the better reference.
-    fn by_models(
-        profile: &Profile,
-        route: &Route<'_>,
-        decoded: &[Decoded<'_>],
-        models: Answering<'_>,
-        host: Host,
-    ) -> Option<Self> {
-        let (learned, step, origin) = (route.learned?, profile.measured_step()?, route.destination);
-        if learned.here.is_some() || !route.choice.is_learned() {
+    fn by_models(origin: &OnGpu<'_>) -> Option<Self> {
+        if !origin.is_corrected_by_step() {
             return None;
         }
-        let operations: Vec<OperationPrediction> = decoded.iter().map(|decoded| route.predict(decoded)).collect();
-        let expected = device_time(&shares(&operations), models.step_factor(origin.gpu, profile.workload.mode));
+        let &Inputs { profile, decoded, options, models, .. } = origin.inputs();
+        let (step, rates, models) = (profile.measured_step()?, origin.gpu, models?);
+        let operations: Vec<OperationPrediction> = decoded.iter().map(|decoded| origin.predict(decoded)).collect();
+        let parts = StepParts { on: origin, operations: &operations, is_measured: true };
+        let factor = |share: &MethodShare| share.method.step_range(&parts).factor;
+        let expected: Micros = shares(&operations).iter().map(|share| share.device_time * factor(share)).sum();
         if expected.get() <= 0.0 {
             return None;
         }
         // Slowdown at the power limit is specific to each GPU, so it does not carry over.
-        let limited = origin.trained_fp32.is_power_limited();
-        let shared = if limited { 0.0 } else { models.steps(origin.gpu).shared_deviation };
+        let limited = rates.trained_fp32.is_power_limited();
+        let shared = if limited { 0.0 } else { models.steps(rates.gpu).shared_deviation };
         let deviation = (step / expected).powf(shared);
         let (predicted_us, recorded_us) = (expected, step);
         let note = if limited {
@@ -142,7 +132,7 @@ impl Base {
             doubt: None,
             unassigned: 0.0,
             warnings: Vec::new(),
-            notes: std::iter::once(note).chain(host.note(profile, Micros::ZERO)).collect(),
+            notes: std::iter::once(note).chain(options.host.note(profile, Micros::ZERO)).collect(),
         })
     }
 }

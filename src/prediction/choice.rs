@@ -9,13 +9,15 @@ use serde::Deserialize;
 use super::decoded::Decoded;
 use super::engine::Prepared;
 use super::error::PredictError;
+use super::estimate::MethodShare;
 use super::finding::Finding;
 use super::kernelwise::{Evaluated, KernelWise};
-use super::method::{COVERED, Method, MethodChoice};
+use super::method::{COVERED, MethodChoice};
+pub use super::methods::Known;
 use super::options::Options;
 use super::origin::origin;
 use super::precision::infer;
-use super::predictions::Predictions;
+use super::predictions::{Prediction, Predictions};
 use super::unshaped::Unshaped;
 use habitat_base::units::GpuSlug;
 use habitat_step::catalog::{Catalog, GpuSpec, Vendor};
@@ -38,19 +40,6 @@ pub struct Validated {
     pub on: String,
     /// Whether the steps ran on the predicted GPU itself.
     pub is_own: bool,
-}
-
-/// Information that a profile has about its step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
-    /// Shapes only, or measurements are ignored.
-    Shapes,
-    /// A measured step, with operators measured separately or without their launches.
-    Step,
-    /// A trace: operators measured within the step, with launches of their kernels.
-    Trace,
-    /// A measured step without operator shapes.
-    Unshaped,
 }
 
 impl Known {
@@ -138,8 +127,9 @@ impl fmt::Display for StepKind {
 /// Error of the shipped models and rules on unseen GPUs; `None` if not evaluated. Fitted lines carry their own errors.
 pub fn validated(method: MethodChoice, known: Known, kind: StepKind) -> Option<Validated> {
     let group = kind.group(known)?;
+    let key = method.facts().map_or(Some(method.name()), |facts| facts.error_key)?;
     let Figure { pairs, mean_absolute_error, .. } =
-        FIGURES.iter().find(|figure| figure.group == group && figure.method == method.name())?;
+        FIGURES.iter().find(|figure| figure.group == group && figure.method == key)?;
     let on = format!("{kind}, {}", known.words());
     Some(Validated { error: *mean_absolute_error, steps: *pairs, on, is_own: false })
 }
@@ -151,12 +141,7 @@ pub(super) fn validated_lines(
     gpu: &GpuSlug,
     kind: StepKind,
 ) -> Option<Validated> {
-    let method = match method {
-        MethodChoice::KernelWise => Method::KernelWise,
-        MethodChoice::LayerWise => Method::LayerWise,
-        MethodChoice::EndToEnd => Method::EndToEnd,
-        _ => return None,
-    };
+    let method = method.method()?;
     let on = lines.gpus.contains_key(gpu).then_some(gpu);
     let is_asked = |it: &&Evaluated| {
         (it.gpu.as_ref(), it.method, it.mode) == (on, method, kind.mode)
@@ -205,7 +190,7 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     let targets = instead.iter().map(|(slug, _)| slug.clone()).collect();
     let by_lines = prepared.predict(catalog, &Options { targets, method, ..options.clone() })?;
     for ((_, why), mut prediction) in instead.into_iter().zip(by_lines.predictions) {
-        if prediction.by_fitted_lines() < COVERED {
+        if by_fitted_lines(&prediction) < COVERED {
             continue;
         }
         prediction.notes.insert(0, why);
@@ -214,6 +199,12 @@ pub fn predict(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         }
     }
     Ok(answers)
+}
+
+/// Share of the device time that fitted lines predict, 0 to 1.
+pub(super) fn by_fitted_lines(prediction: &Prediction) -> f64 {
+    let fitted = |share: &&MethodShare| share.method.facts().is_some_and(|facts| facts.is_fitted);
+    prediction.shares.iter().filter(fitted).fold(0.0, |sum, share| sum + share.share)
 }
 
 /// GPUs on which fitted lines replace the default method, with the reason.

@@ -8,7 +8,7 @@
 use std::fmt::Write;
 
 pub use super::choice::{ENOUGH, Known, MARGIN, StepKind, Validated, validated};
-use super::choice::{gives_way, percent, validated_lines};
+use super::choice::{by_fitted_lines, gives_way, percent, validated_lines};
 use super::engine::Prepared;
 use super::error::PredictError;
 use super::estimate::{Estimate, StepTime};
@@ -22,28 +22,6 @@ use super::predictions::Prediction;
 use habitat_base::units::Micros;
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::{Origin, Profile, Workload};
-
-/// Reason that a method cannot predict a profile; `None` if it can.
-pub fn missing(method: MethodChoice, known: Known, options: &Options) -> Option<&'static str> {
-    match method {
-        MethodChoice::WaveScaling if known == Known::Shapes => Some("no measurements: same as roofline"),
-        MethodChoice::WaveScaling if known == Known::Step => {
-            Some("no launches were recorded: same as a ratio of rooflines")
-        }
-        MethodChoice::Learned if options.models.is_none() => Some("no learned models"),
-        MethodChoice::HabitatMlp if options.habitat.is_none() => {
-            Some("no networks; train them with `habitat-lab train --habitat`")
-        }
-        MethodChoice::BlackBox if known == Known::Shapes => Some("no measurements"),
-        MethodChoice::BlackBox if options.black_box.is_none() => {
-            Some("no black-box model; make one with `fit black-box`")
-        }
-        _ if method.is_fitted() && options.kernel_wise.is_none() => {
-            Some("no linear models; fit them with `fit kernelwise`")
-        }
-        _ => None,
-    }
-}
 
 /// Prediction of one method for a step on one GPU.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,7 +103,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         .collect();
     let mut methods = Vec::new();
     for method in MethodChoice::ALL {
-        let mut lacking = missing(method, known, options).map(str::to_owned);
+        let mut lacking = method.missing(known, options).map(str::to_owned);
         let answers = match (method, &lacking) {
             (_, Some(_)) => None,
             (MethodChoice::Auto, _) => Some(auto.predictions.clone()),
@@ -159,7 +137,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
                 Some(lines) if method.is_fitted() => validated_lines(method, lines, &on.gpu.slug, kind),
                 _ => validated(method, known, kind),
             });
-            let covered = |prediction: &&Prediction| !method.is_fitted() || prediction.by_fitted_lines() >= COVERED;
+            let covered = |prediction: &&Prediction| !method.is_fitted() || by_fitted_lines(prediction) >= COVERED;
             on.answers.push(found.filter(covered).and_then(|prediction| answer(prediction, validated)));
         }
         let answered = gpus.iter().any(|on| on.recorded.is_some() || on.answers.last().is_some_and(Option::is_some));
@@ -179,9 +157,9 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
     Ok(Comparison { workload: auto.workload, origin: auto.origin, host: auto.host, methods, gpus, warnings })
 }
 
-/// Options of a method. The black-box model knows few GPUs and rejects others, so it predicts all of its own.
+/// Options of a method. A model of whole steps knows few GPUs and rejects others, so it predicts all of its own.
 fn method_options(method: MethodChoice, options: &Options) -> Options {
-    let targets = if method == MethodChoice::BlackBox { Vec::new() } else { options.targets.clone() };
+    let targets = if method.is_of_steps() { Vec::new() } else { options.targets.clone() };
     Options { targets, method, ..options.clone() }
 }
 

@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 use super::layer::Layers;
 use super::parallel;
 use habitat_base::units::Flops;
-use habitat_step::catalog::GpuSpec;
 use habitat_step::op::name::Name;
 use habitat_step::op::{Arithmetic, Family, Op, Part, Work, arithmetic, element_type};
 use habitat_step::profile::{DType, Operation, Precision, Profile, is_host_transfer};
@@ -30,7 +29,7 @@ pub struct Decoded<'a> {
     pub parts: Vec<Part>,
     /// Whether it copies between host and device: over PCI Express, not through device memory.
     pub is_host_copy: bool,
-    /// Precision of its arithmetic on a GPU with TF32 ([`Self::arithmetic_on`]).
+    /// Precision of its arithmetic on a GPU with TF32; others run TF32 as [`Precision::Fp32Strict`].
     pub arithmetic: Option<Precision>,
     precision: Option<Precision>,
     layers: OnceLock<Layers>,
@@ -74,13 +73,6 @@ impl<'a> Decoded<'a> {
         let numbered: Vec<(usize, &Operation)> = profile.operations.iter().enumerate().collect();
         parallel::items(&numbered, |&(index, operation)| {
             Self::named(index, operation, names[operation.name.as_str()], precision)
-        })
-    }
-
-    /// Precision of its arithmetic on a GPU: [`Precision::Fp32Strict`] instead of TF32 if the GPU lacks TF32.
-    pub fn arithmetic_on(&self, gpu: &GpuSpec) -> Option<Precision> {
-        self.arithmetic.map(|arithmetic| {
-            if arithmetic == Precision::Tf32 && !gpu.runs_tf32() { Precision::Fp32Strict } else { arithmetic }
         })
     }
 

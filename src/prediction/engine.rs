@@ -1,30 +1,26 @@
 //! Predicts a recorded step on every requested GPU with one method.
 
 use super::base::Base;
-use super::blackbox::{self, OperatorTotals};
 use super::communication::Communication;
-use super::decoded::{Decoded, step_operations};
+use super::decoded::Decoded;
 use super::error::PredictError;
 use super::finding::Finding;
-use super::habitat::HabitatTimes;
 use super::host::Host;
-use super::kernelwise::KernelWise;
-use super::learned::{LearnedTime, Models, StepColumns};
+use super::learned::Models;
 use super::memory::MemoryNeed;
-use super::method::MethodChoice;
+use super::methods::{Inputs, Methods, OnGpu};
 use super::options::Options;
 use super::origin::origin;
 use super::parallel;
 use super::precision::Change;
 use super::predictions::{Prediction, Predictions};
 use super::rate::Rates;
-use super::route::{Fitted, LearnedColumns, Route, asks_models};
 use super::step::{Context, predict_one};
 use super::transformer::Layers;
 use super::uncounted;
 use super::unshaped::Unshaped;
 use habitat_base::text;
-use habitat_base::units::{Flops, GpuSlug, Micros, SHORTEST_STEP_US};
+use habitat_base::units::{GpuSlug, Micros, SHORTEST_STEP_US};
 use habitat_step::catalog::{Catalog, GpuSpec};
 use habitat_step::op::ALLOW_TF32;
 use habitat_step::profile::{DType, Mode, Origin, Precision, Profile};
@@ -50,8 +46,8 @@ impl<'a> Prepared<'a> {
 
     /// Predicts the step with the requested method.
     pub(super) fn predict(&self, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
-        if options.method == MethodChoice::BlackBox {
-            return by_totals(self.recorded, catalog, options);
+        if let Some(step) = options.method.whole_step() {
+            return step(self.recorded, catalog, options);
         }
         let Self { profile, decoded, .. } = self;
         // With 32-bit formats only the rate changes, not the shapes, so no conversion is needed.
@@ -65,71 +61,43 @@ impl<'a> Prepared<'a> {
         let origin = origin(profile, catalog, options)?.map(Rates::new);
         let origin = origin.as_ref();
         let targets = targets(catalog, options)?;
-        let networks = habitat(decoded, targets.iter().chain(origin), options)?;
-        let fitted = match &options.kernel_wise {
-            Some(model) if options.method.is_fitted() => Some(&**model),
-            None if options.method.is_fitted() => return Err(PredictError::NoLines),
-            _ => None,
-        };
-        let operations = step_operations(decoded);
         let efficiency = options.models.as_deref().and_then(Models::efficiency);
         let change = Change::asked(profile, options.precision, decoded, efficiency);
-        let learned = options.models.as_deref().filter(|_| fitted.is_none() && options.method.is_learned());
-        let learned = learned.map(|models| Learned::new(profile, models, decoded, origin)).transpose()?;
-        let answering = options
-            .models
-            .as_deref()
-            .map(|models| models.answering(decoded, profile.workload.precision, origin.map(|rates| rates.gpu)));
-        let ways = Ways { origin, options, habitat: networks.as_ref(), fitted, operations };
+        let models = options.models.as_deref();
+        let models =
+            models.map(|models| models.answering(decoded, profile.workload.precision, origin.map(|rates| rates.gpu)));
+        let methods = Methods::prepare(Inputs { profile, decoded, origin, targets: &targets, options, models })?;
         // Linear models use only the host part of the recorded step.
         let host_known = profile.step.as_ref().is_some_and(|step| step.device_busy.is_some());
         let communication = Communication::of(decoded, profile.workload.mode);
-        let needs_base = fitted.is_none() || host_known || communication.is_some();
-        let base = origin.filter(|_| needs_base).map(|origin| {
-            let route = ways.to(origin, learned.as_ref().and_then(Learned::at_origin));
-            Base::new(profile, &route, decoded, answering, options.host)
-        });
-        let unshaped = origin.and_then(|_| Unshaped::of(decoded));
-        let mut warnings = of_every_gpu(base.as_ref(), communication.as_ref(), unshaped);
+        let needs_base = !options.method.is_fitted() || host_known || communication.is_some();
+        let at_origin = methods.on(origin.filter(|_| needs_base).map_or(&[], std::slice::from_ref))?;
+        let base = at_origin.first().map(Base::new);
+        let mut warnings = match (&base, communication) {
+            (Some(base), _) => base.warnings.clone(),
+            (None, communication) => communication.map_or_else(Vec::new, |communication| communication.warnings(None)),
+        };
+        warnings.extend(origin.and_then(|_| Unshaped::of(decoded)).map(Unshaped::warning));
         warnings.extend(uncounted::warnings(decoded));
         warnings.extend(options.host.warning());
         let need = MemoryNeed::of(profile, origin.map(|rates| rates.gpu));
         let trains = profile.workload.mode == Mode::Training;
         let layers = trains.then(|| Layers::of(decoded, profile.workload.batch_size)).flatten();
-        let context = Context {
-            profile,
-            base: base.as_ref(),
-            host: options.host,
-            decoded,
-            need: &need,
-            models: answering,
-            layers: layers.as_ref(),
-            warnings: &warnings,
-            steps_only: options.steps_only,
-        };
-        let on = |gpu: &Rates<'_>, route: &Route<'_>| {
-            let refused = change.as_ref().and_then(|change| change.refused_by(gpu.gpu));
-            let change = change.as_ref().filter(|change| refused.is_none() && change.changes(gpu.gpu));
-            let mut prediction = predict_one(&context, route, change);
+        let context = Context { base: base.as_ref(), need: &need, layers: layers.as_ref(), warnings: &warnings };
+        let on = |on: &OnGpu<'_>| {
+            let refused = change.as_ref().and_then(|change| change.refused_by(on.gpu.gpu));
+            let change = change.as_ref().filter(|change| refused.is_none() && change.changes(on.gpu.gpu));
+            let mut prediction = predict_one(&context, on, change);
             prediction.note_precision(refused, change);
             prediction
         };
-        let some = |gpus: &[Rates<'_>]| -> Result<Vec<Prediction>, PredictError> {
-            let Some(learned) = &learned else {
-                return Ok(gpus.iter().map(|gpu| on(gpu, &ways.to(gpu, None))).collect());
-            };
-            let is_asked = |gpu: &Rates<'_>, one: &Decoded<'_>| {
-                !learned.by_operator || asks_models((origin, gpu), options.method, one)
-            };
-            let rows = learned.table.on(&gpus.iter().collect::<Vec<_>>(), is_asked)?;
-            Ok(gpus.iter().zip(&rows).map(|(gpu, row)| on(gpu, &ways.to(gpu, Some(learned.columns(row))))).collect())
-        };
+        let some = |gpus| -> Result<Vec<Prediction>, PredictError> { Ok(methods.on(gpus)?.iter().map(on).collect()) };
         // Enough GPUs at a time to keep the networks busy, but few enough for memory.
         let at_a_time = (QUERIES_AT_A_TIME / decoded.len().max(1)).max(1);
         let found: Vec<Vec<Prediction>> =
             parallel::parts(targets.chunks(at_a_time).collect(), some).into_iter().collect::<Result<_, _>>()?;
         let mut predictions: Vec<Prediction> = found.into_iter().flatten().collect();
-        if origin.is_none() && change.is_none() && learned.is_some() {
+        if origin.is_none() && change.is_none() && methods.inputs.asks_models() {
             self.no_faster_than_tf32(&mut predictions, catalog, options)?;
         }
         let keeping = targets.iter().zip(&predictions).filter(|(_, prediction)| prediction.keeps_precision);
@@ -254,116 +222,4 @@ fn targets<'c>(catalog: &'c Catalog, options: &Options) -> Result<Vec<Rates<'c>>
     }
     let find = |slug: &GpuSlug| catalog.find(slug.as_str()).map(Rates::new);
     Ok(options.targets.iter().map(find).collect::<Result<_, _>>()?)
-}
-
-/// Predictions of Habitat's networks, if requested.
-fn habitat<'r>(
-    decoded: &[Decoded<'_>],
-    gpus: impl Iterator<Item = &'r Rates<'r>>,
-    options: &Options,
-) -> Result<Option<HabitatTimes>, PredictError> {
-    if options.method != MethodChoice::HabitatMlp {
-        return Ok(None);
-    }
-    let networks = options.habitat.as_ref().ok_or(PredictError::NoWeights)?;
-    let gpus: Vec<&GpuSpec> = gpus.map(|rates| rates.gpu).collect();
-    Ok(Some(HabitatTimes::new(networks, decoded, &gpus)?))
-}
-
-/// Predicts the recorded step from its totals alone, on the requested GPUs or on all that the black-box model can
-/// predict. The model was fitted on another framework.
-fn by_totals(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Predictions, PredictError> {
-    if options.host == Host::KeepsUp {
-        return Err(PredictError::WholeSteps);
-    }
-    let model = options.black_box.as_ref().ok_or(PredictError::NoBlackBox)?;
-    let origin = origin(profile, catalog, options)?;
-    let totals = OperatorTotals::of_profile(profile, origin.map(|gpu| &gpu.slug))?;
-    // The shapes are known here, so they give the memory need.
-    let need = MemoryNeed::of(profile, origin);
-    let mut predictions = blackbox::predict_within(&totals, model, catalog, &options.targets, &need)?;
-    predictions.workload = profile.workload.clone();
-    predictions.origin.clone_from(&profile.origin);
-    Ok(predictions)
-}
-
-/// Warnings for the times of every GPU.
-fn of_every_gpu(
-    base: Option<&Base>,
-    communication: Option<&Communication>,
-    unshaped: Option<Unshaped>,
-) -> Vec<Finding> {
-    let communicates = match base {
-        Some(base) => base.warnings.clone(),
-        None => communication.map_or_else(Vec::new, |communication| communication.warnings(None)),
-    };
-    communicates.into_iter().chain(unshaped.map(Unshaped::warning)).collect()
-}
-
-/// Inputs that routes from a profile to any GPU share.
-struct Ways<'a> {
-    origin: Option<&'a Rates<'a>>,
-    options: &'a Options,
-    habitat: Option<&'a HabitatTimes>,
-    fitted: Option<&'a KernelWise>,
-    /// Floating-point operations of the step.
-    operations: Flops,
-}
-
-impl<'a> Ways<'a> {
-    fn to<'r>(&'r self, destination: &'r Rates<'r>, learned: Option<LearnedColumns<'r>>) -> Route<'r>
-    where
-        'a: 'r,
-    {
-        Route {
-            origin: self.origin,
-            destination,
-            choice: self.options.method,
-            form: self.options.wave_form,
-            explains: !self.options.steps_only,
-            learned,
-            habitat: self.habitat,
-            fitted: self.fitted.map(|model| {
-                let lines = model.on(*destination);
-                Fitted { lines, whole: lines.end_to_end(self.operations).map(|time| (time, self.operations)) }
-            }),
-        }
-    }
-}
-
-/// Predictions of the learned models for every operation.
-struct Learned<'a> {
-    table: StepColumns<'a>,
-    /// Predictions on the origin.
-    origin: Option<Vec<Option<LearnedTime>>>,
-    /// Whether the origin's operators were measured within the step.
-    by_operator: bool,
-}
-
-impl<'a> Learned<'a> {
-    fn new(
-        profile: &Profile,
-        models: &'a Models,
-        decoded: &'a [Decoded<'a>],
-        origin: Option<&Rates<'_>>,
-    ) -> Result<Self, PredictError> {
-        let table = models.columns(decoded, profile.workload.precision, origin.map(|rates| rates.gpu));
-        let origin = origin.map(|origin| table.on(&[origin], |_, _| true)).transpose()?.and_then(|mut rows| rows.pop());
-        Ok(Self { table, origin, by_operator: measured_within(profile) })
-    }
-
-    /// Combines predictions on a GPU with those on the origin.
-    fn columns<'t>(&'t self, there: &'t [Option<LearnedTime>]) -> LearnedColumns<'t> {
-        LearnedColumns { there, here: self.origin.as_deref().filter(|_| self.by_operator) }
-    }
-
-    fn at_origin(&self) -> Option<LearnedColumns<'_>> {
-        self.origin.as_deref().map(|there| self.columns(there))
-    }
-}
-
-/// Whether operators were measured within the step (a trace), not separately.
-fn measured_within(profile: &Profile) -> bool {
-    profile.step.as_ref().is_none_or(|step| step.device_busy.is_some())
-        || profile.operations.iter().any(|operation| !operation.kernels.is_empty())
 }

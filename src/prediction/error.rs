@@ -1,8 +1,8 @@
 //! Errors of predictions.
 
-use super::candidates::{self, Candidates};
 use super::{blackbox, mlp};
-use habitat_base::units::Micros;
+use habitat_base::units::{GpuSlug, Micros};
+use habitat_step::catalog::Candidates;
 
 /// Reason that a prediction failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -10,8 +10,8 @@ pub enum PredictError {
     /// There are measured times, but their GPU is not in the catalog.
     #[error(
         "{}; pass --origin{}{}",
-        candidates::named(.name.as_deref(), .candidates),
-        candidates::choice(.candidates, .near),
+        named(.name.as_deref(), .candidates),
+        choice(.candidates, .near),
         if *.has_shapes { ", or ignore the measurements with --ignore-origin" } else { "" }
     )]
     UnknownOrigin {
@@ -72,4 +72,24 @@ pub enum PredictError {
     /// A network failed.
     #[error("learned models: {0}; predict without them with --method wave-scaling or roofline")]
     Network(#[from] mlp::ModelError),
+}
+
+/// Suffix of an error message that lists possible values of `--origin`.
+fn choice(candidates: &Candidates, near: &[String]) -> String {
+    let gpus: Vec<&str> = candidates.gpus.iter().map(GpuSlug::as_str).collect();
+    match (gpus.as_slice(), near) {
+        ([], []) => String::new(),
+        ([], near) => format!(" (near: {})", near.join(", ")),
+        ([one], _) => format!(" {one}"),
+        (several, _) => format!(" (it may be {})", several.join(", ")),
+    }
+}
+
+/// Description of the recording GPU for an error message.
+fn named(name: Option<&str>, candidates: &Candidates) -> String {
+    let why = candidates.why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+    name.map_or_else(
+        || format!("the profile does not name its recording GPU{why}"),
+        |name| format!("the profile was recorded on {name:?}, which is not in the catalog"),
+    )
 }

@@ -1,7 +1,6 @@
 //! Predicts a step on a GPU with changed figures: the step on the real GPU, scaled by the models' ratio of the changed
 //! GPU to the unchanged one. Corrections measured on that GPU affect both alike and cancel.
 
-use super::candidates::known;
 use super::choice::predict;
 use super::{Estimate, Finding, OperationPrediction, Options, PredictError, Prediction, StepTime};
 use habitat_base::units::{GpuSlug, Micros, OpenRange, Range};
@@ -58,7 +57,7 @@ pub fn what_if(
         .collect();
     let slugs: Vec<GpuSlug> = versions.iter().map(|version| version.slug.clone()).collect();
     // The recording is of a real GPU, whatever the slugs of the versions.
-    let origin = profile.origin.as_ref().and_then(|origin| known(origin, catalog)).map(|gpu| gpu.slug.clone());
+    let origin = profile.origin.as_ref().and_then(|origin| catalog.recorded_on(origin)).map(|gpu| gpu.slug.clone());
     let asked = Options { origin: options.origin.clone().or(origin), ..options.clone() };
     let all = Catalog::new(catalog.iter().cloned().chain(versions));
     let on = |slugs: &[GpuSlug], steps_only: bool| {

@@ -1,7 +1,7 @@
 //! Corrects the models for a GPU by a few operators measured on it.
 //!
 //! The residual ln(measured / predicted) of a model on a GPU is modelled as a Gaussian process: an offset of the GPU, a
-//! smooth part over the sizes of the operator, and noise (`gaussian.rs`). The prior comes from the models' errors
+//! smooth part over the sizes of the operator, and noise ([`gaussian`](habitat_base::regress::gaussian)). The prior comes from the models' errors
 //! on GPUs left out of training; the posterior mean corrects a time, the posterior variance narrows its range.
 
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ use habitat_step::catalog::GpuSpec;
 use habitat_step::profile::{Operation, Precision};
 
 use super::features::{Load, OperatorModel};
-use super::gaussian::{Prior, Process};
 pub use super::learned::Counts;
 use super::learned::{Correction, Corrections, Models, Query, arithmetic, coordinates, is_host_bound, prior};
 use super::mlp::ModelError;
 use super::rate::Rates;
+use habitat_base::regress::gaussian::{Prior, Process};
 use habitat_step::op::{element_type, parts};
 
 /// Operator measured separately with events.

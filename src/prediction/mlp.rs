@@ -9,7 +9,7 @@ use std::sync::Once;
 
 use candle_core::{CpuStorage, Device, InplaceOp2, Layout, Tensor};
 
-use super::random::Random;
+use habitat_base::random::Random;
 
 /// Rows of every product. The rounding of a product depends on its size, so a fixed size makes the result of a row
 /// independent of the rows computed with it.

@@ -1,19 +1,18 @@
 //! Notes on a step's time: uncertainties, fallbacks, and the figures behind it.
 
 use super::base::Base;
-use super::decoded::Decoded;
 use super::estimate::{MethodShare, OperationPrediction};
 use super::finding::Finding;
-use super::learned::Answering;
+use super::kernelwise::Lines;
 use super::method::Method;
+use super::methods::{Inputs, OnGpu};
 use super::rate::{Rates, Source};
-use super::route::Fitted;
 use super::shares::far_share;
-use habitat_step::profile::{Mode, Phase, Profile};
+use habitat_step::profile::{Phase, Profile};
 
 /// Notes on a step by fitted lines.
-pub(super) fn of_lines(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<Finding> {
-    let (lines, factor) = (&fitted.lines, fitted.lines.step_factor());
+pub(super) fn of_lines(lines: &Lines<'_>, shares: &[MethodShare]) -> Vec<Finding> {
+    let factor = lines.step_factor();
     let mut notes = Vec::new();
     if !lines.is_measured() {
         notes.push(Finding::LinesExtrapolated { gpus: lines.gpus() });
@@ -27,13 +26,13 @@ pub(super) fn of_lines(fitted: &Fitted<'_>, shares: &[MethodShare]) -> Vec<Findi
 
 /// Notes on the learned models' part of a step.
 pub(super) fn of_models(
-    (rates, mode): (&Rates<'_>, Mode),
+    on: &OnGpu<'_>,
     operations: &[OperationPrediction],
     shares: &[MethodShare],
     base: Option<&Base>,
-    models: Option<Answering<'_>>,
 ) -> Vec<Finding> {
-    let (mut notes, gpu) = (Vec::new(), rates.gpu);
+    let &Inputs { profile, models, .. } = on.inputs();
+    let (mut notes, gpu, mode) = (Vec::new(), on.gpu.gpu, profile.workload.mode);
     let is_learned = |share: &MethodShare| matches!(share.method, Method::Learned | Method::LearnedRatio);
     let Some(models) = models.filter(|_| shares.iter().any(is_learned)) else { return notes };
     let factor = models.step_factor(gpu, mode);
@@ -48,7 +47,7 @@ pub(super) fn of_models(
     } else if !models.has_seen(gpu) {
         notes.push(Finding::UnseenGpu);
     }
-    let rate = models.models.on(rates).rate(None, None);
+    let rate = models.models.on(on.gpu).rate(None, None);
     if rate.is_power_limited() {
         notes.push(Finding::PowerLimited { sustained_flops_per_s: rate.sustained, burst_flops_per_s: rate.burst });
     }
@@ -57,20 +56,10 @@ pub(super) fn of_models(
     notes
 }
 
-/// Warning for products in an element type without matrix cores. Products in TF32 are exempt: they run, and are
-/// predicted, in FP32 there.
-pub(super) fn without_matrix_cores(
-    rates: &Rates<'_>,
-    decoded: &[Decoded<'_>],
-    operations: &[OperationPrediction],
-) -> Option<Finding> {
-    let by_rates = |operation: &OperationPrediction| operation.time.is_some_and(|time| time.method.uses_rates());
-    let dtype = decoded
-        .iter()
-        .zip(operations)
-        .filter(|(_, operation)| by_rates(operation))
-        .filter_map(|(decoded, _)| rates.lacks(decoded))
-        .find(|name| *name != "tf32")?;
+/// Warning for products in an element type without matrix cores.
+pub(super) fn without_matrix_cores(on: &OnGpu<'_>, operations: &[OperationPrediction]) -> Option<Finding> {
+    let mut timed = on.inputs().decoded.iter().zip(operations);
+    let dtype = timed.find_map(|(decoded, it)| on.lacks(it.time?.method, decoded))?;
     Some(Finding::NoMatrixCores { dtype })
 }
 

@@ -1,11 +1,9 @@
 //! Finds the GPU that a profile was recorded on.
 
-use super::candidates::known;
-pub use super::candidates::{Candidates, candidates};
 use super::error::PredictError;
 use super::options::Options;
 use habitat_base::text;
-use habitat_step::catalog::{Catalog, GpuSpec};
+use habitat_step::catalog::{Catalog, GpuSpec, candidates};
 use habitat_step::profile::Profile;
 
 /// GPU of a profile's measured times; `None` if nothing was measured or measurements are ignored.
@@ -24,7 +22,7 @@ pub fn origin<'a>(
         return Ok(Some(catalog.find(slug.as_str())?));
     }
     let Some(origin) = &profile.origin else { return Ok(None) };
-    if let Some(gpu) = known(origin, catalog) {
+    if let Some(gpu) = catalog.recorded_on(origin) {
         return Ok(Some(gpu));
     }
     let name = origin.gpu_name.clone().or_else(|| origin.gpu.as_ref().map(ToString::to_string));

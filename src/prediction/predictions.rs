@@ -96,13 +96,6 @@ impl Prediction {
         self.notes.contains(&Finding::NarrowOnAmd)
     }
 
-    /// Share of the device time that fitted lines predict, 0 to 1.
-    pub(crate) fn by_fitted_lines(&self) -> f64 {
-        let fitted =
-            |share: &&MethodShare| matches!(share.method, Method::KernelWise | Method::LayerWise | Method::EndToEnd);
-        self.shares.iter().filter(fitted).fold(0.0, |sum, share| sum + share.share)
-    }
-
     /// Time of the optimizer update: its share of the operators' time, times the step without host wait. Equal at every
     /// batch size.
     pub fn update(&self) -> Micros {

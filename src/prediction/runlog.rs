@@ -150,18 +150,23 @@ impl Coefficient {
 /// Fitted model of a run's time by batch size and iterations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunModel {
-    form: Form,
+    /// Form of the model.
+    pub form: Form,
     weighting: Weighting,
     coefficients: Vec<f64>,
     covariance: Vec<Vec<f64>>,
     /// Residual variance of an observation with weight 1.
     variance: f64,
-    degrees: usize,
-    runs: usize,
-    quality: Quality,
-    /// Smallest and largest batch size and iterations of the log.
-    batches: Option<[f64; 2]>,
-    iterations: Option<[f64; 2]>,
+    /// Runs minus coefficients: the basis of the ranges.
+    pub degrees_of_freedom: usize,
+    /// Number of fitted runs.
+    pub runs: usize,
+    /// Quality of the fit on its own runs.
+    pub quality: Quality,
+    /// Smallest and largest batch size of the log.
+    pub batches: Option<[f64; 2]>,
+    /// Smallest and largest number of iterations in the log.
+    pub iterations: Option<[f64; 2]>,
 }
 
 /// Quality of the fit on its own runs.
@@ -240,7 +245,7 @@ impl RunModel {
             coefficients,
             covariance,
             variance: squares / degrees as f64,
-            degrees,
+            degrees_of_freedom: degrees,
             runs: runs.len(),
             quality: Quality {
                 r_squared: if total > 0.0 { 1.0 - left / total } else { 0.0 },
@@ -250,36 +255,6 @@ impl RunModel {
             batches,
             iterations,
         })
-    }
-
-    /// Form of the model.
-    pub const fn form(&self) -> Form {
-        self.form
-    }
-
-    /// Number of fitted runs.
-    pub const fn runs(&self) -> usize {
-        self.runs
-    }
-
-    /// Runs minus coefficients: the basis of the ranges.
-    pub const fn degrees_of_freedom(&self) -> usize {
-        self.degrees
-    }
-
-    /// Quality of the fit on its own runs.
-    pub const fn quality(&self) -> Quality {
-        self.quality
-    }
-
-    /// Smallest and largest batch size of the log.
-    pub const fn batches(&self) -> Option<[f64; 2]> {
-        self.batches
-    }
-
-    /// Smallest and largest number of iterations in the log.
-    pub const fn iterations(&self) -> Option<[f64; 2]> {
-        self.iterations
     }
 
     /// Coefficients in the order of the formula.
@@ -306,7 +281,7 @@ impl RunModel {
         let error = (self.variance * (own + of_fit.max(0.0))).sqrt();
         let spread = self.beyond_batches(&row, batch);
         let ends = |confidence, [below, above]: [f64; 2]| {
-            let half = half_width(confidence, self.degrees) * error / mid;
+            let half = half_width(confidence, self.degrees_of_freedom) * error / mid;
             let low = if half < 1.0 { mid * (-(1.0 - half).ln().hypot(below)).exp() } else { 0.0 };
             Some([Micros::checked(low)?, Micros::checked(mid * half.ln_1p().hypot(above).exp())?])
         };

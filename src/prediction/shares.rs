@@ -27,11 +27,6 @@ pub(super) fn shares(operations: &[OperationPrediction]) -> Vec<MethodShare> {
     by_method
 }
 
-/// Device time of a step: learned times multiplied by the step factor, plus the rest.
-pub(super) fn device_time(shares: &[MethodShare], step_factor: f64) -> Micros {
-    shares.iter().map(|share| share.device_time * if share.method == Method::Learned { step_factor } else { 1.0 }).sum()
-}
-
 /// Sum of all times by one method, end by end.
 pub(super) fn sum_of(operations: &[OperationPrediction], method: Method) -> Range<Micros> {
     operations

@@ -7,54 +7,49 @@ use super::estimate::{Estimate, MethodShare, OperationPrediction, StepTime};
 use super::finding::Finding;
 use super::gpu::GpuFacts;
 use super::host::Host;
-use super::learned::{self, Answering};
 use super::memory::{Fits, MemoryFit, MemoryNeed};
-use super::method::{Method, MethodChoice};
+use super::method::Method;
+use super::methods::{Inputs, OnGpu, StepParts};
 use super::notes;
 use super::pace::Pace;
 use super::precision::{self, Change};
 use super::predictions::Prediction;
 use super::rate::Rates;
-use super::route::{Fitted, Route};
-use super::shares::{self, device_time, far_share, shares, sum_of, update_share};
+use super::shares::{self, shares, update_share};
 use super::transformer::Layers;
 use habitat_base::units::{Micros, Range};
-use habitat_step::catalog::{GpuSpec, Vendor};
-use habitat_step::profile::{Operation, Profile, Workload};
+use habitat_step::catalog::Vendor;
+use habitat_step::profile::Operation;
 
 /// Inputs that all predictions of a profile share.
 pub(super) struct Context<'a> {
-    pub(super) profile: &'a Profile,
     pub(super) base: Option<&'a Base>,
-    pub(super) host: Host,
-    pub(super) decoded: &'a [Decoded<'a>],
     pub(super) need: &'a MemoryNeed,
-    pub(super) models: Option<Answering<'a>>,
     /// Layers that GPUs can share.
     pub(super) layers: Option<&'a Layers>,
     /// Warnings for the times of every GPU.
     pub(super) warnings: &'a [Finding],
-    /// Whether predictions of operations are left out.
-    pub(super) steps_only: bool,
 }
 
-pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Option<&Change>) -> Prediction {
-    let Context { profile, base, host, decoded, need, models, .. } = *context;
-    let rates = route.destination;
-    let gpu = rates.gpu;
-    let is_origin = route.origin.is_some_and(|origin| origin.gpu.slug == gpu.slug);
-    let mut operations: Vec<OperationPrediction> = decoded.iter().map(|decoded| route.predict(decoded)).collect();
+/// Predicts the step on one GPU by the methods prepared for it.
+pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<&Change>) -> Prediction {
+    let Context { base, need, .. } = *context;
+    let &Inputs { profile, decoded, origin, options, models, .. } = on.inputs();
+    let (rates, gpu, host, explains) = (on.gpu, on.gpu.gpu, options.host, !options.steps_only);
+    let is_origin = origin.is_some_and(|origin| origin.gpu.slug == gpu.slug);
+    let mut operations: Vec<OperationPrediction> = decoded.iter().map(|decoded| on.predict(decoded)).collect();
     let taken_over = change.and_then(|change| {
         let efficiency = models.and_then(|models| models.models.efficiency());
-        change.apply(rates, (decoded, efficiency), &mut operations, !context.steps_only)
+        change.apply(rates, (decoded, efficiency), &mut operations, explains)
     });
-    let measured =
-        profile.measured_step().filter(|_| is_origin && route.choice != MethodChoice::Roofline && change.is_none());
+    // Lines keep the measured step, rooflines replace it.
+    let keeps = options.method.facts().is_none_or(|facts| facts.is_fitted || !facts.ignores_origin);
+    let measured = profile.measured_step().filter(|_| is_origin && keeps && change.is_none());
     if measured.is_some() {
         for operation in &mut operations {
             if let Some(time) = operation.origin_time {
                 operation.time = Some(Estimate::with_band(time, 0.0, Method::Measured));
-                if !context.steps_only {
+                if explains {
                     "measured on this GPU".clone_into(&mut operation.why);
                 }
             }
@@ -77,18 +72,16 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
             StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
         }
         (None, _) => {
-            let step = match &route.fitted {
-                Some(fitted) => fitted_step(&shares, &operations, fitted, host_idle),
-                None => step_estimate(&shares, &operations, base, (gpu, &profile.workload), models),
-            };
+            let parts = StepParts { on, operations: &operations, is_measured: base.is_some() };
+            let step = step_estimate(&shares, &parts, base);
             let step = if change.is_some() { precision::widened(step) } else { step };
             let step = base.map_or(step, |base| base.with_unassigned(step));
             StepTime::Predicted(doubt.map_or(step, |doubt| doubt.widened(step)))
         }
     };
-    let narrow_on_amd = is_narrow_on_amd(route, profile, change) && !step.is_of_origin();
+    let narrow_on_amd = is_narrow_on_amd(on, change) && !step.is_of_origin();
     let step = if narrow_on_amd { StepTime::Predicted(widened_on_amd(step.as_estimate(), host_idle)) } else { step };
-    let pace = Pace::new(profile, base, &operations, route.origin.is_some());
+    let pace = Pace::new(profile, base, &operations, origin.is_some());
     let (step, data_wait, of_host) = match host {
         Host::AsRecorded => pace.as_recorded(step),
         Host::KeepsUp => (pace.kept_up(step), Micros::ZERO, Vec::new()),
@@ -96,7 +89,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     warnings.extend(of_host);
     // Measured steps include their own GPU's rates, and converted steps are no longer in the recorded precision.
     if measured.is_none() && change.is_none() {
-        warnings.extend(notes::without_matrix_cores(rates, decoded, &operations));
+        warnings.extend(notes::without_matrix_cores(on, &operations));
     }
     let is_launched = host == Host::AsRecorded && profile.step.as_ref().is_none_or(|step| step.execution.is_none());
     let together = |place: usize, operation: &Operation| {
@@ -107,10 +100,10 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
     let throughput = profile.workload.batch_size.and_then(|batch| step.as_estimate().throughput(batch));
     let mut notes = notes::of_gpu(rates, &operations, profile);
     if measured.is_none() {
-        notes.extend(notes::of_models((rates, profile.workload.mode), &operations, &shares, base, models));
+        notes.extend(notes::of_models(on, &operations, &shares, base));
     }
-    if let Some(fitted) = route.fitted.as_ref().filter(|_| measured.is_none()) {
-        notes.extend(notes::of_lines(fitted, &shares));
+    if let Some(lines) = on.lines().filter(|_| measured.is_none()) {
+        notes.extend(notes::of_lines(&lines, &shares));
     }
     notes.extend(narrow_on_amd.then_some(Finding::NarrowOnAmd));
     notes.splice(0..0, taken_over);
@@ -130,7 +123,7 @@ pub(super) fn predict_one(context: &Context<'_>, route: &Route<'_>, change: Opti
         shares,
         update_share: update_share(&operations),
         left_out: shares::left_out(&operations),
-        operations: if context.steps_only { Vec::new() } else { operations },
+        operations: if explains { operations } else { Vec::new() },
         precision_note: None,
         keeps_precision: false,
         at_batches: Vec::new(),
@@ -155,11 +148,12 @@ const NARROW_ON_AMD: f64 = 4.0;
 
 /// Whether a step in 16 or 8 bits is predicted for an AMD GPU from shapes or from another vendor's GPU; the models were
 /// not trained on such steps.
-fn is_narrow_on_amd(route: &Route<'_>, profile: &Profile, change: Option<&Change>) -> bool {
+fn is_narrow_on_amd(on: &OnGpu<'_>, change: Option<&Change>) -> bool {
+    let &Inputs { profile, origin, .. } = on.inputs();
     let is_amd = |rates: &Rates<'_>| rates.gpu.vendor == Vendor::Amd;
     let recorded = || profile.workload.precision.unwrap_or_else(|| precision::infer(&profile.operations));
     let precision = change.map_or_else(recorded, Change::to);
-    is_amd(route.destination) && !route.origin.is_some_and(is_amd) && !precision.is_32_bits()
+    is_amd(on.gpu) && !origin.is_some_and(is_amd) && !precision.is_32_bits()
 }
 
 /// Raises the high end of the range to the errors found for such steps.
@@ -182,75 +176,28 @@ fn may_fit(memory: &mut MemoryFit, need: &MemoryNeed) {
 }
 
 /// Step time with its range. Each method's part has the range validated for steps by that method, added as fully
-/// correlated. Ranges are calibrated for the learned models, published step errors otherwise; these are errors of whole
-/// iterations, in which the host's part varies too.
-fn step_estimate(
-    shares: &[MethodShare],
-    operations: &[OperationPrediction],
-    base: Option<&Base>,
-    (gpu, workload): (&GpuSpec, &Workload),
-    models: Option<Answering<'_>>,
-) -> Estimate {
-    let (overlap, idle) = base.map_or((1.0, Micros::ZERO), |base| (base.overlap, base.host_idle));
-    let deviation = base.map_or(1.0, |base| base.deviation);
-    let device = device_time(shares, models.map_or(1.0, |models| models.step_factor(gpu, workload.mode)));
-    let spread = models.map_or((0.0, 0.0), |models| {
-        let spread = if base.is_some() { models.steps(gpu).with_origin } else { models.range(gpu, workload) };
-        let spread = spread.unwrap_or(learned::WIDE);
-        let spread = spread.widened(1.0 + far_share(operations));
-        (spread.low.min(1.0), spread.high.max(1.0))
-    });
-    let undecided = sum_of(operations, Method::BetweenRates);
-    let ends = |method: Method| match method {
-        Method::Learned | Method::LearnedRatio if models.is_some() => spread,
-        // These errors are fully correlated, wherever the times lie between the two ratios.
-        Method::BetweenRates => (undecided.low / undecided.mid, undecided.high / undecided.mid),
-        _ => (1.0 - method.step_band(), 1.0 + method.step_band()),
-    };
-    let (mut low, mut high) = (0.0, 0.0);
+/// correlated. Ranges are calibrated for the learned models and fitted lines, published step errors otherwise; these
+/// are errors of whole iterations, in which the host's part varies too.
+fn step_estimate(shares: &[MethodShare], parts: &StepParts<'_>, base: Option<&Base>) -> Estimate {
+    // Lines were fitted to steps that overlap as they do.
+    let recorded = base.filter(|_| parts.on.lines().is_none());
+    let (overlap, deviation) = recorded.map_or((1.0, 1.0), |base| (base.overlap, base.deviation));
+    let idle = base.map_or(Micros::ZERO, |base| base.host_idle);
+    let (mut device, mut low, mut high) = (Micros::ZERO, 0.0, 0.0);
     for share in shares {
-        let (below, above) = ends(share.method);
-        low += share.share * below;
-        high += share.share * above;
+        let range = share.method.step_range(parts);
+        device += share.device_time * range.factor;
+        low += share.share * range.low;
+        high += share.share * range.high;
     }
+    let is_by_layers = |share: &MethodShare| matches!(share.method, Method::KernelWise | Method::LayerWise);
     let method = match shares {
         [only] if only.method == Method::Learned && base.is_some() => Method::LearnedRatio,
-        [only] => only.method,
+        // Ignores a few fallback layers when naming the method.
+        [largest, rest @ ..] if rest.iter().all(is_by_layers) => largest.method,
         _ => Method::Mixed,
     };
     Estimate::with_factors(device * (overlap * deviation) + idle, low, high, method)
-}
-
-/// Step by fitted lines: the sum of layers times the measured step factor, in the range of left-out networks or GPUs,
-/// plus the recorded wait for the host. Parts predicted by a roofline have the roofline's range.
-fn fitted_step(
-    shares: &[MethodShare],
-    operations: &[OperationPrediction],
-    fitted: &Fitted<'_>,
-    host_idle: Micros,
-) -> Estimate {
-    let lines = &fitted.lines;
-    let by_lines = |method: Method| matches!(method, Method::KernelWise | Method::LayerWise);
-    let factor = |method: Method| if by_lines(method) { lines.step_factor() } else { 1.0 };
-    let device: Micros = shares.iter().map(|share| share.device_time * factor(share.method)).sum();
-    let widening = 1.0 + far_share(operations);
-    let (mut low, mut high) = (0.0, 0.0);
-    for share in shares {
-        let (below, above) = if by_lines(share.method) || share.method == Method::EndToEnd {
-            let spread = lines.range(Some(share.method)).widened(widening);
-            (spread.low, spread.high)
-        } else {
-            (1.0 - share.method.step_band(), 1.0 + share.method.step_band())
-        };
-        low += share.share * below;
-        high += share.share * above;
-    }
-    // Ignores a few fallback layers when naming the method.
-    let method = match shares {
-        [largest, rest @ ..] if rest.iter().all(|share| by_lines(share.method)) => largest.method,
-        _ => Method::Mixed,
-    };
-    Estimate::with_factors(device + host_idle, low, high, method)
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use habitat_step::catalog::GpuSpec;
 use habitat_step::profile::{Attribute, DType, Operation, Phase, Precision, Profile};
 
 use super::features::{Load, OperatorModel};
-use super::gaussian::Process;
 use super::learned::{ModelGpu, Models, Query, arithmetic, coordinates, is_host_bound, prior};
 use super::mlp::ModelError;
 use super::rate::Rates;
+use habitat_base::regress::gaussian::Process;
 use habitat_step::op::{self, Part, Primitive, RowsKind, element_type, parts};
 
 /// Maximum number of operators of one model to compare; those with most device time.

@@ -248,8 +248,8 @@ pub fn engine(
         }),
         batches: Arc::new(move |profile, gpu, chosen| {
             let mut options = by_sweep(chosen, vec![gpu.clone()]);
-            if options.method == MethodChoice::BlackBox {
-                // The black box has no shapes to scale.
+            if options.method.is_of_steps() {
+                // Whole steps have no shapes to scale.
                 options.method = MethodChoice::Auto;
             }
             let batch = profile.workload.batch_size.unwrap_or(1);

@@ -18,7 +18,7 @@
 //! # }
 //! ```
 
-pub use habitat_base::{regress, text, units};
+pub use habitat_base::{random, regress, text, units};
 pub use habitat_planning::{Coded, deadline, plan, pricing, values};
 pub use habitat_prediction as predict;
 pub use habitat_prediction::learn;

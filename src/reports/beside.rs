@@ -5,11 +5,11 @@ use serde::Serialize;
 
 use super::format;
 use super::parts::{PartJson, gpu_words, machine_words, part};
-use super::words::plan::accept_names;
+use super::words::plan::{accept_names, budget_flag, deadline_flag};
 use super::words::{self, Words};
 use habitat_base::text::{clean, duration};
 use habitat_base::units::{Hours, Usd};
-use habitat_planning::plan::{Accept, Beside, Instead, Objective, Part, Plan, PlanStatus, Risk};
+use habitat_planning::plan::{Accept, Beside, Instead, Objective, Part, Plan, PlanStatus, Risk, Setback};
 use habitat_planning::pricing::{Doubt, Market, Offer, PriceBook, region};
 
 /// An offer that the user would have to accept first.
@@ -29,7 +29,9 @@ pub struct BesideJson<'a> {
 /// Outcome if an offer fails.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FallbackJson {
-    /// Event in which it fails, such as `that host is gone`.
+    /// Code of the event in which it fails, such as `host-gone`.
+    pub fails_code: Setback,
+    /// The same in words, such as `that host is gone`.
     pub fails_when: &'static str,
     /// Cost of the work if it fails; absent if no other offer meets the limits.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,15 +42,20 @@ pub struct FallbackJson {
     /// Offer used if it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_with: Option<String>,
+    /// The same as in the price list; absent if it is the plan's own, or the same machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fails_offer: Option<String>,
 }
 
 impl FallbackJson {
-    pub(crate) fn new(accept: &[Accept], then: Option<&Instead>) -> Self {
+    pub(crate) fn new(setback: Setback, then: Option<&Instead>) -> Self {
         Self {
-            fails_when: setback(accept),
+            fails_code: setback,
+            fails_when: setback_words(setback),
             fails_cost_usd: then.map(|then| then.cost.get()),
             fails_hours: then.map(|then| then.hours.get()),
-            fails_with: then.map(|then| with(accept, then)),
+            fails_with: then.map(|then| with(setback, then)),
+            fails_offer: then.and_then(|then| Some(then.with.as_ref()?.offer.to_string())),
         }
     }
 }
@@ -57,10 +64,10 @@ impl FallbackJson {
 pub(crate) fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
     fn one(beside: &Beside) -> BesideJson<'_> {
         BesideJson {
-            accept: beside.accept.iter().map(|accept| accept.name()).collect(),
+            accept: beside.accept().iter().map(|accept| accept.name()).collect(),
             what: what(beside),
             part: part(&beside.part),
-            fallback: FallbackJson::new(&beside.accept, beside.then.as_ref()),
+            fallback: FallbackJson::new(beside.setback(), beside.then.as_ref()),
         }
     }
     plan.beside.iter().map(one).collect()
@@ -177,21 +184,21 @@ pub fn heading(plan: &Plan) -> &'static str {
 }
 
 /// Event in which the offer fails, to follow `if`.
-pub fn setback(accept: &[Accept]) -> &'static str {
-    match accept {
-        [Accept::Batch] => "it needs as many updates",
-        needs if needs.contains(&Accept::Marketplace) => "that host is gone",
-        needs if needs.contains(&Accept::Spot) => "no spot machine is available",
-        needs if needs.contains(&Accept::Doubted) => "that price is gone",
-        _ => "your program does not run there",
+pub const fn setback_words(setback: Setback) -> &'static str {
+    match setback {
+        Setback::SameUpdates => "it needs as many updates",
+        Setback::HostGone => "that host is gone",
+        Setback::NoSpot => "no spot machine is available",
+        Setback::PriceGone => "that price is gone",
+        Setback::DoesNotRun => "your program does not run there",
     }
 }
 
 /// What does the work instead.
-fn with(accept: &[Accept], then: &Instead) -> String {
-    match (&then.with, accept) {
+fn with(setback: Setback, then: &Instead) -> String {
+    match (&then.with, setback) {
         (Some(machines), _) => machines.words(),
-        (None, [Accept::Batch]) => "the same machine".to_owned(),
+        (None, Setback::SameUpdates) => "the same machine".to_owned(),
         (None, _) => "the plan above".to_owned(),
     }
 }
@@ -214,35 +221,32 @@ pub fn gain(beside: &Beside) -> String {
 }
 
 /// Cost of the work if an offer with accepted risks fails.
-pub fn risk(accept: &[Accept], then: Option<&Instead>) -> String {
+pub fn risk(setback: Setback, then: Option<&Instead>) -> String {
     let then = then.map_or_else(
         || "nothing else meets the limits".to_owned(),
-        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), with(accept, then)),
+        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), with(setback, then)),
     );
-    format!("if {}: {then}", setback(accept))
+    format!("if {}: {then}", setback_words(setback))
 }
 
 /// The same for the offer of a plan; `None` if it is firm.
 pub fn fallback(plan: &Plan) -> Option<String> {
-    plan.fallback.as_ref().map(|fallback| risk(&fallback.accept, fallback.then.as_ref()))
+    plan.fallback.as_ref().map(|fallback| risk(fallback.setback, fallback.then.as_ref()))
 }
 
 /// The flag that accepts the offer.
 pub(crate) fn flag(beside: &Beside) -> String {
-    format!("--accept {}", accept_names(&beside.accept))
+    format!("--accept {}", accept_names(&beside.accept()))
 }
 
 /// A small concession with a large gain, in words, with the flag that makes it the plan.
 pub fn bargain(plan: &Plan) -> Option<String> {
     let part = plan.bargain.as_ref()?;
     let end = plan.goal.confidence.end(&part.hours);
-    // Rounded up, so that the plan passes the limit.
     let (what, flag) = if plan.goal.objective == Objective::Time {
-        let budget = (part.cost.mid.get() * 100.0).ceil() / 100.0;
-        ("Much cheaper if it may finish a little later", format!("--budget {budget:.2}"))
+        ("Much cheaper if it may finish a little later", budget_flag(part.cost.mid))
     } else {
-        let deadline = (end.get() * 10.0).ceil() / 10.0;
-        ("Much faster for a little more", format!("--deadline {deadline:.1}h"))
+        ("Much faster for a little more", deadline_flag(end))
     };
     let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
     let up_to =

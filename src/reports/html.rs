@@ -198,7 +198,7 @@ impl Report<'_> {
                 format!(
                     "{}; {} ({})",
                     beside::gain(one),
-                    beside::risk(&one.accept, one.then.as_ref()),
+                    beside::risk(one.setback(), one.then.as_ref()),
                     beside::flag(one)
                 )
             })));
@@ -339,9 +339,9 @@ fn of_plans(plan: &Plan, frontier: &[FrontierPoint]) -> Chart {
         name: format!(
             "{} ({})",
             parts::gpu_words(&one.part),
-            one.accept.iter().map(|it| it.name()).collect::<Vec<_>>().join(", ")
+            one.accept().iter().map(|it| it.name()).collect::<Vec<_>>().join(", ")
         ),
-        title: format!("{}; {}", beside::gain(one), beside::risk(&one.accept, one.then.as_ref())),
+        title: format!("{}; {}", beside::gain(one), beside::risk(one.setback(), one.then.as_ref())),
         class: "beside",
         is_best: false,
     }));

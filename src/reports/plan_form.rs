@@ -149,7 +149,7 @@ fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
             out,
             "- {}; {} (`{}`)",
             line(&beside::gain(one)),
-            line(&beside::risk(&one.accept, one.then.as_ref())),
+            line(&beside::risk(one.setback(), one.then.as_ref())),
             beside::flag(one)
         )?;
     }

@@ -155,7 +155,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         switch: plan.switch.as_ref(),
         alternatives: plan.alternatives.iter().map(part).collect(),
         beside: beside::json(plan),
-        fallback: plan.fallback.as_ref().map(|it| FallbackJson::new(&it.accept, it.then.as_ref())),
+        fallback: plan.fallback.as_ref().map(|it| FallbackJson::new(it.setback, it.then.as_ref())),
         bargain: plan.bargain.as_ref().map(part),
         rejected: plan.rejected.iter().map(RejectedJson::new).collect(),
         reasons: Told::all(&plan.reasons),

@@ -253,7 +253,7 @@ fn write_answer(plan: &Plan, prices: &PriceBook, out: &mut dyn Write) -> io::Res
             out,
             "  {}\n    {} ({})",
             beside::gain(one),
-            beside::risk(&one.accept, one.then.as_ref()),
+            beside::risk(one.setback(), one.then.as_ref()),
             beside::flag(one)
         )?;
     }
@@ -316,7 +316,7 @@ pub fn write_plan(
     }
     if !plan.rejected.is_empty() {
         let shown = if all_rejected { plan.rejected.len() } else { REJECTED };
-        let rejected = plan.closest_rejected();
+        let rejected: Vec<&Rejection> = plan.closest_rejected().into_iter().map(|at| &plan.rejected[at]).collect();
         let counts = rejected.chunk_by(|a, b| a.reason.kind() == b.reason.kind());
         let counts = counts.map(|of| format!("{} {}", of.len(), words::plan::kind(of[0].reason.kind())));
         let counts: Vec<String> = counts.collect();

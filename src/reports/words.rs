@@ -84,3 +84,6 @@ fn known(value: Value) -> Value {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests;

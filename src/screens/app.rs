@@ -41,10 +41,10 @@ use habitat_planning::pricing::PriceBook;
 use habitat_prediction::batches::Sweep;
 use habitat_prediction::compare::Comparison;
 use habitat_prediction::hypothetical::WhatIf;
-use habitat_prediction::origin::{Candidates, candidates};
 use habitat_prediction::{Precision, Predictions};
 use habitat_reports::theme::{ColourLevel, GlyphSet, Styles, Theme};
 use habitat_step::catalog::Catalog;
+use habitat_step::catalog::{Candidates, candidates};
 use habitat_step::profile::Profile;
 
 /// Smallest terminal, in columns and rows, that every answer fits on.

@@ -4,6 +4,7 @@
 //! with the slug of a shipped GPU replaces that GPU, and a calibration adds measurements to it.
 
 pub mod calibration;
+mod candidates;
 mod error;
 mod file;
 pub mod hypothetical;
@@ -15,10 +16,12 @@ mod spec;
 use std::collections::BTreeMap;
 
 pub use calibration::Calibration;
+pub use candidates::{Candidates, candidates};
 pub use error::SpecError;
 pub use identity::{DeviceIdentity, Unrecognised};
 pub use spec::{AchievedMatmul, GpuSpec, Layer, PeakRates, SmLimits, StreamingShare, Vendor};
 
+use crate::profile::Origin;
 use habitat_base::text;
 use habitat_base::units::GpuSlug;
 
@@ -46,6 +49,11 @@ impl Catalog {
     /// A catalog of these GPUs; for duplicate slugs the last one wins.
     pub fn new(gpus: impl IntoIterator<Item = GpuSpec>) -> Self {
         Self { gpus: gpus.into_iter().map(|gpu| (gpu.slug.clone(), gpu)).collect() }
+    }
+
+    /// GPU of a recording, if it names one of these.
+    pub fn recorded_on(&self, origin: &Origin) -> Option<&GpuSpec> {
+        origin.gpu.as_ref().and_then(|slug| self.get(slug))
     }
 
     /// Adds the calibration of a GPU; of two calibrations of one GPU the newer wins.

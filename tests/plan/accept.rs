@@ -2,7 +2,7 @@
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Accept, Goal, Instead, Objective, Plan, RejectionKind, Risk, plan};
+use habitat_tui::plan::{Accept, Beside, Goal, Instead, Objective, Plan, RejectionKind, Risk, plan};
 use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::report;
@@ -64,12 +64,12 @@ fn planned(goal: &Goal) -> Plan {
 }
 
 fn beside(plan: &Plan, accept: Accept) -> (f64, Option<f64>, String) {
-    let one = plan.beside.iter().find(|one| one.accept == [accept]).unwrap();
+    let one = plan.beside.iter().find(|one| one.accept() == [accept]).unwrap();
     let then = one.then.as_ref().map(|then| then.cost.get());
     (
         one.part.cost.mid.get(),
         then,
-        format!("{}; if {}", report::beside::what(one), report::beside::setback(&one.accept)),
+        format!("{}; if {}", report::beside::what(one), report::beside::setback_words(one.setback())),
     )
 }
 
@@ -79,7 +79,7 @@ fn the_plan_is_firm_and_says_what_else_could_be_had() {
     assert_eq!(plan.parts[0].offer.provider, "firm");
     assert_cents(plan.total.unwrap().cost.mid, 100.0);
     // Best first; of each kind the best. If it fails, the next of its kind is left, or the plan.
-    let order: Vec<Accept> = plan.beside.iter().flat_map(|one| one.accept.clone()).collect();
+    let order: Vec<Accept> = plan.beside.iter().flat_map(Beside::accept).collect();
     assert_eq!(order, [Accept::Marketplace, Accept::Doubted, Accept::Platform, Accept::Spot]);
     assert_eq!(
         beside(&plan, Accept::Marketplace),
@@ -107,10 +107,10 @@ fn the_plan_is_firm_and_says_what_else_could_be_had() {
 fn what_is_accepted_is_planned_with_at_the_cost_that_was_said() {
     let firm = planned(&asked(&[]));
     for one in &firm.beside {
-        let plan = planned(&asked(&one.accept));
+        let plan = planned(&asked(&one.accept()));
         assert_eq!(plan.parts[0].offer, one.part.offer);
         assert_cents(plan.total.unwrap().cost.mid, one.part.cost.mid.get());
-        assert!(plan.beside.iter().all(|other| other.accept != one.accept));
+        assert!(plan.beside.iter().all(|other| other.accept() != one.accept()));
     }
     // A plan with an offer that nobody accepted does not pass the check.
     for accept in [Accept::Spot, Accept::Marketplace, Accept::Doubted] {
@@ -126,7 +126,7 @@ fn what_is_accepted_is_planned_with_at_the_cost_that_was_said() {
 fn an_accepted_offer_shows_what_the_work_costs_if_it_fails() {
     let then = |accept: &[Accept]| {
         let fallback = planned(&asked(accept)).fallback.unwrap();
-        (fallback.then.unwrap().cost.get().round(), report::beside::setback(&fallback.accept))
+        (fallback.then.unwrap().cost.get().round(), report::beside::setback_words(fallback.setback))
     };
     assert!(planned(&asked(&[])).fallback.is_none());
     assert_eq!(then(&[Accept::Marketplace]), (40.0, "that host is gone"));
@@ -187,12 +187,12 @@ fn without_a_firm_plan_the_offers_that_would_do_are_named() {
     let within = |budget: f64| Goal { budget: Some(usd(budget)), ..asked(&[]) };
     let plan = planned(&within(50.0));
     assert!(plan.parts.is_empty());
-    let order: Vec<Accept> = plan.beside.iter().flat_map(|one| one.accept.clone()).collect();
+    let order: Vec<Accept> = plan.beside.iter().flat_map(Beside::accept).collect();
     assert_eq!(order, [Accept::Marketplace, Accept::Doubted]);
     assert_eq!(beside(&plan, Accept::Doubted).1, None);
     // No one thing makes a plan of ten dollars: several do.
     let plan = planned(&within(15.0));
-    let several: Vec<_> = plan.beside.iter().map(|one| one.accept.clone()).collect();
+    let several: Vec<_> = plan.beside.iter().map(Beside::accept).collect();
     assert_eq!(several, [vec![Accept::Spot, Accept::Marketplace, Accept::Doubted, Accept::Platform]]);
 }
 
@@ -245,7 +245,7 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     assert!((part.updates() - 10_000.0).abs() < 1e-6);
     // With the batch of 32 on each GPU there is an eighth of the updates; as many take eight times as long.
     let other = &kept.beside[0];
-    assert_eq!((other.accept.as_slice(), other.part.global_batch_size), ([Accept::Batch].as_slice(), Some(256)));
+    assert_eq!((other.accept().as_slice(), other.part.global_batch_size), ([Accept::Batch].as_slice(), Some(256)));
     assert_eq!(other.risks, [Risk::Batch(Some(256))]);
     assert!((other.part.updates() - 1250.0).abs() < 1e-6);
     let then = other.then.as_ref().unwrap().hours;

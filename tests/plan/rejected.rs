@@ -21,6 +21,7 @@ fn the_closest_offers_come_first() {
     let shown: Vec<String> = plan
         .closest_rejected()
         .iter()
+        .map(|place| &plan.rejected[*place])
         .map(|one| format!("{} {}", one.offer.as_str().split('/').nth(2).unwrap_or_default(), one.reason.words()))
         .collect();
     let [fast, faster, slow] = &shown[..] else { panic!("{shown:?}") };

@@ -74,11 +74,11 @@ fn forty_plain_requests_lead_with_what_can_be_signed() {
                         "    {:?}: {:.2}, if {:?}: {:?}",
                         one.risks,
                         one.part.cost.mid.get(),
-                        one.accept,
+                        one.accept(),
                         one.then
                     );
                     assert!(one.then.is_some() || plan.parts.is_empty(), "{of}: {one:?}");
-                    assert!(one.accept.iter().all(|accept| !goal.limits.accept.contains(accept)));
+                    assert!(one.accept().iter().all(|accept| !goal.limits.accept.contains(accept)));
                 }
                 // There is a plan, or an offer that would do, or nothing does even where everything is accepted.
                 if plan.parts.is_empty() && plan.beside.is_empty() {

@@ -14,6 +14,8 @@ use habitat_prediction::Vendor;
 /// A risk to accept before an offer is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Accept {
     /// A machine that the provider can take away at short notice.
     Spot,
@@ -37,13 +39,37 @@ impl Accept {
     }
 
     /// Name in files and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Spot => "spot",
-            Self::Marketplace => "marketplace",
-            Self::Doubted => "doubted",
-            Self::Platform => "platform",
-            Self::Batch => "batch",
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// Event in which an accepted offer fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema, strum::VariantNames)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum Setback {
+    /// The global batch needs as many updates as the recorded one.
+    SameUpdates,
+    /// The marketplace host is gone.
+    HostGone,
+    /// No spot machine is available.
+    NoSpot,
+    /// The price is gone.
+    PriceGone,
+    /// The program does not run on the platform.
+    DoesNotRun,
+}
+
+impl Setback {
+    /// Event in which an offer with these risks fails.
+    pub(crate) fn of(accept: &[Accept]) -> Self {
+        match accept {
+            [Accept::Batch] => Self::SameUpdates,
+            _ if accept.contains(&Accept::Marketplace) => Self::HostGone,
+            _ if accept.contains(&Accept::Spot) => Self::NoSpot,
+            _ if accept.contains(&Accept::Doubted) => Self::PriceGone,
+            _ => Self::DoesNotRun,
         }
     }
 }
@@ -71,4 +97,22 @@ pub enum Risk {
     Platform(Platform),
     /// [`Accept::Batch`], with the samples of the global batch; `None` if unknown.
     Batch(Option<u64>),
+}
+
+impl Risk {
+    /// The kind to accept.
+    pub const fn kind(&self) -> Accept {
+        match self {
+            Self::Spot => Accept::Spot,
+            Self::Marketplace => Accept::Marketplace,
+            Self::Doubted(_) => Accept::Doubted,
+            Self::Platform(_) => Accept::Platform,
+            Self::Batch(_) => Accept::Batch,
+        }
+    }
+
+    /// The kinds to accept for several.
+    pub(crate) fn kinds(risks: &[Self]) -> Vec<Accept> {
+        risks.iter().map(Self::kind).collect()
+    }
 }

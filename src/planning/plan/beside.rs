@@ -4,7 +4,7 @@ use super::configuration::Configuration;
 use super::prepared::Prepared;
 use super::problem::{Limit, over};
 use super::search::{aims, best_single};
-use super::{Accept, Machines, Objective, Part, Plan, Reason, Risk};
+use super::{Accept, Machines, Objective, Part, Plan, Reason, Risk, Setback};
 use habitat_base::units::{Hours, Usd};
 
 /// An offer beside the plan is shown if its first aim is at most this share of the plan's.
@@ -17,14 +17,24 @@ const LOT: f64 = 0.5;
 /// The best offer that requires one more risk to be accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beside {
-    /// The required kinds; several only if no single one makes a plan possible.
-    pub accept: Vec<Accept>,
     /// The offer with all the work.
     pub part: Part,
-    /// The risks.
+    /// The risks to accept; several only if no single one makes a plan possible.
     pub risks: Vec<Risk>,
     /// The work if the offer fails; `None` if no other offer meets the limits.
     pub then: Option<Instead>,
+}
+
+impl Beside {
+    /// The kinds to accept.
+    pub fn accept(&self) -> Vec<Accept> {
+        Risk::kinds(&self.risks)
+    }
+
+    /// Event in which the offer fails.
+    pub fn setback(&self) -> Setback {
+        Setback::of(&self.accept())
+    }
 }
 
 /// The work on another offer.
@@ -41,25 +51,21 @@ pub struct Instead {
 /// The work if an accepted offer fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fallback {
-    /// The accepted kinds.
-    pub accept: Vec<Accept>,
+    /// Event in which it fails.
+    pub setback: Setback,
     /// The work on another offer; `None` if none meets the limits.
     pub then: Option<Instead>,
 }
 
-/// Whether another configuration fails too if an offer with these risks fails. A provider's prices in doubt are from
-/// the same list.
-fn fails_too(risks: &[Accept], own: &Configuration, other: &Configuration) -> bool {
-    let has = |accept: Accept| other.accepted.contains(&accept) || other.needs.contains(&accept);
+/// Whether another configuration fails too if an offer fails. A provider's prices in doubt are from the same list.
+fn fails_too(setback: Setback, own: &Configuration, other: &Configuration) -> bool {
+    let has = |accept: Accept| other.accepted.contains(&accept) || other.risks.iter().any(|risk| risk.kind() == accept);
     let is_same = own.offer.id == other.offer.id;
-    match risks {
-        [Accept::Batch] => is_same,
-        _ if risks.contains(&Accept::Marketplace) => is_same,
-        _ if risks.contains(&Accept::Spot) => has(Accept::Spot),
-        _ if risks.contains(&Accept::Doubted) => {
-            is_same || (own.offer.provider == other.offer.provider && has(Accept::Doubted))
-        }
-        _ => has(Accept::Platform),
+    match setback {
+        Setback::SameUpdates | Setback::HostGone => is_same,
+        Setback::NoSpot => has(Accept::Spot),
+        Setback::PriceGone => is_same || (own.offer.provider == other.offer.provider && has(Accept::Doubted)),
+        Setback::DoesNotRun => has(Accept::Platform),
     }
 }
 
@@ -68,7 +74,9 @@ impl Prepared {
     /// makes one possible: the best offer that requires several.
     pub(super) fn beside(&self, plan: &Plan, limit: &Limit) -> Vec<Beside> {
         let planned = self.planned(plan);
-        let one = |accept: Accept| self.best_beside(&|other| other.needs == [accept], limit);
+        let one = |accept: Accept| {
+            self.best_beside(&|other| matches!(&other.risks[..], [one] if one.kind() == accept), limit)
+        };
         let found = Accept::ALL.into_iter().filter_map(one);
         let mut found: Vec<(usize, f64)> = found.filter(|(_, value)| *value <= WORTH * planned).collect();
         if found.is_empty() && plan.total.is_none() {
@@ -102,17 +110,20 @@ impl Prepared {
         let part = own.part(self.work.get() / own.rate(), true);
         let total = plan.total.map(|total| (total.cost.mid, total.hours.mid));
         let plans = total.map(|(cost, hours)| Instead { cost, hours, with: None });
-        let then = match own.needs[..] {
+        let needs = Risk::kinds(&own.risks);
+        let then = match needs[..] {
             [Accept::Batch] => Some(self.same_updates(own)),
             [Accept::Marketplace | Accept::Doubted] => {
-                let next =
-                    self.best_beside(&|other| other.needs == own.needs && !fails_too(&own.needs, own, other), limit);
+                let is_next = |other: &Configuration| {
+                    Risk::kinds(&other.risks) == needs && !fails_too(Setback::of(&needs), own, other)
+                };
+                let next = self.best_beside(&is_next, limit);
                 let next = next.filter(|(_, value)| *value < self.planned(plan)).map(|(place, _)| &self.others[place]);
                 next.map(|next| self.instead(next, 1.0, Some(next.label()))).or(plans)
             }
             _ => plans,
         };
-        Beside { accept: own.needs.clone(), risks: own.risks.clone(), part, then }
+        Beside { risks: own.risks.clone(), part, then }
     }
 
     /// The work if an accepted risk of the plan's only configuration comes true; `None` without such a risk.
@@ -120,14 +131,15 @@ impl Prepared {
         let [own] = used else { return None };
         let own = Some(&self.configurations[*own]).filter(|own| !own.accepted.is_empty())?;
         let others = 0..self.configurations.len();
-        let left: Vec<usize> = others.filter(|c| !fails_too(&own.accepted, own, &self.configurations[*c])).collect();
+        let setback = Setback::of(&own.accepted);
+        let left: Vec<usize> = others.filter(|c| !fails_too(setback, own, &self.configurations[*c])).collect();
         let next = || {
             let found = best_single(&self.singles.only(&left), self.goal.objective, limit)?;
             let next = &self.configurations[left[found.hours.first()?.0]];
             Some(self.instead(next, 1.0, Some(next.label())))
         };
-        let then = if own.accepted == [Accept::Batch] { Some(self.same_updates(own)) } else { next() };
-        Some(Fallback { accept: own.accepted.clone(), then })
+        let then = if setback == Setback::SameUpdates { Some(self.same_updates(own)) } else { next() };
+        Some(Fallback { setback, then })
     }
 
     /// As many updates as with the recorded batch, on the same machines.
@@ -169,7 +181,7 @@ impl Prepared {
         let (hours, _) = own.ranges(self.work.get() / own.rate(), true);
         Reason::NotAccepted {
             risks: own.risks.clone(),
-            accept: own.needs.clone(),
+            accept: Risk::kinds(&own.risks),
             cost_usd: Usd::known(cost),
             hours: hours.mid,
             late_hours: over(finish, limit.deadline).map(Hours::known),

@@ -65,8 +65,7 @@ pub(crate) struct Configuration {
     setup: f64,
     /// Kinds of risks that the goal accepts.
     pub(crate) accepted: Vec<Accept>,
-    /// Kinds of risks that the user has to accept for it, and the risks.
-    pub(crate) needs: Vec<Accept>,
+    /// Risks that the user has to accept for it.
     pub(crate) risks: Vec<Risk>,
 }
 
@@ -178,19 +177,19 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
     }
     possible.sort_by(|a, b| a.offer.id.cmp(&b.offer.id));
     admit_hosts(&mut possible, goal);
-    let is_accepted = |c: &Configuration| c.needs.is_empty();
+    let is_accepted = |c: &Configuration| c.risks.is_empty();
     let (configurations, others) = possible.into_iter().partition(is_accepted);
     Usable { configurations, others, excluded }
 }
 
 /// Accepts the marketplace hosts of named providers if these have nothing else that the goal accepts.
 fn admit_hosts(possible: &mut [Configuration], goal: &Goal) {
-    if goal.limits.providers.is_empty() || possible.iter().any(|c| c.needs.is_empty()) {
+    if goal.limits.providers.is_empty() || possible.iter().any(|c| c.risks.is_empty()) {
         return;
     }
-    for host in possible.iter_mut().filter(|c| c.needs == [Accept::Marketplace]) {
-        host.accepted.append(&mut host.needs);
+    for host in possible.iter_mut().filter(|c| c.risks == [Risk::Marketplace]) {
         host.risks.clear();
+        host.accepted.push(Accept::Marketplace);
     }
 }
 
@@ -279,7 +278,6 @@ impl Configuration {
             losses_source: lost.source,
             setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
             accepted,
-            needs,
             risks,
         }
     }

@@ -11,7 +11,7 @@
 
 use super::assignment::Assignment;
 use super::problem::SAME;
-use habitat_prediction::random::Random;
+use habitat_base::random::Random;
 
 /// Moves to try per second of the time limit.
 const WORK: f64 = 5e6;

@@ -340,7 +340,7 @@ impl Reason {
             | Self::CostsMoreWithTime { .. }
             | Self::EmitsMore { .. } => RejectionKind::Dominated,
             Self::NotAccepted { .. } => RejectionKind::NotAccepted,
-            // All others are limits of the goal on single offers.
+            // All others are limits of the goal on single offers; a test of their sentences lists them.
             _ => RejectionKind::Limits,
         }
     }

@@ -1,13 +1,13 @@
 //! Purchase options.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Purchase option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[derive(strum::IntoStaticStr, strum::Display)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Tier {
     /// Started and stopped at any time, at list price.
     OnDemand,
@@ -24,18 +24,7 @@ impl Tier {
     pub const ALL: [Self; 4] = [Self::OnDemand, Self::Spot, Self::Reserved, Self::Owned];
 
     /// Name in files and on screen.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::OnDemand => "on-demand",
-            Self::Spot => "spot",
-            Self::Reserved => "reserved",
-            Self::Owned => "owned",
-        }
-    }
-}
-
-impl fmt::Display for Tier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }

@@ -101,10 +101,12 @@ impl ScaledShapes {
         let ratio = if was > 0.0 { becomes / was } else { 1.0 };
         let mid = device * ratio + idle * self.waiting;
         let (low, high) = (step.range.low / step.range.mid, step.range.high / step.range.mid);
+        let corrected = after_method.facts().and_then(|facts| facts.corrected);
         let method = match (step.method, *after_method) {
             (recorded, of_shapes) if recorded == of_shapes => recorded,
-            (Method::Measured | Method::Derived | Method::LearnedRatio, Method::Learned) => Method::LearnedRatio,
-            (Method::Measured | Method::Derived | Method::RooflineRatio, Method::Roofline) => Method::RooflineRatio,
+            (recorded, _) if recorded.is_of_origin() || Some(recorded) == corrected => {
+                corrected.unwrap_or(Method::Mixed)
+            }
             _ => Method::Mixed,
         };
         Estimate { range: Range { low: mid * low, mid, high: mid * high }, method }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::min_max::MinMax;
 use super::{Anatomy, BlackBoxStep, OperatorKind};
-use crate::gaussian::{Prior, Process};
+use habitat_base::regress::gaussian::{Prior, Process};
 use habitat_base::units::GpuSlug;
 
 /// Name of the file format.

@@ -32,7 +32,7 @@ const WARP_ROW: f64 = 1024.0;
 /// (`models/lab/samples/recorded`).
 const MOST_WINDOW: f64 = 9.0;
 
-/// Parts of an operation in an arithmetic that its GPU has ([`Decoded::arithmetic_on`]); empty without device work or
+/// Parts of an operation in an arithmetic that its GPU has; empty without device work or
 /// usable shapes.
 pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Demand> {
     let wide = matches!(decoded.dtype, None | Some(DType::Float32));

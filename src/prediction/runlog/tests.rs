@@ -23,14 +23,14 @@ fn grid(time: impl Fn(f64, f64) -> f64) -> Vec<Run> {
 fn a_surface_comes_back_and_holds_far_beyond() {
     for weighting in [Weighting::Relative, Weighting::Absolute] {
         let model = RunModel::fit(&grid(surface), None, weighting).unwrap();
-        assert_eq!((model.form(), model.runs(), model.degrees_of_freedom()), (Form::Full, 12, 8));
+        assert_eq!((model.form, model.runs, model.degrees_of_freedom), (Form::Full, 12, 8));
         for (found, expected) in model.coefficients().iter().zip([30.0, 200.0, 4000.0, 1e6]) {
             assert!((found.value / expected - 1.0).abs() < 1e-6, "{model:?}");
         }
         let far = model.at(Some(512.0), Some(10_000.0)).unwrap();
         assert!((far.time.range.mid.get() / surface(512.0, 10_000.0) - 1.0).abs() < 1e-6);
         assert_eq!((far.time.method, far.beyond), (Method::RunLog, 50.0));
-        assert!(model.quality().r_squared > 1.0 - 1e-9 && model.quality().worst_error < 1e-6);
+        assert!(model.quality.r_squared > 1.0 - 1e-9 && model.quality.worst_error < 1e-6);
     }
 }
 
@@ -38,11 +38,11 @@ fn a_surface_comes_back_and_holds_far_beyond() {
 fn one_variable_where_only_one_varies() {
     let same_batch: Vec<Run> = [10.0, 50.0, 200.0].map(|y| run(32.0, y, 7.0 * y + 90.0)).to_vec();
     let model = RunModel::fit(&same_batch, None, Weighting::Relative).unwrap();
-    assert_eq!(model.form(), Form::Iterations);
+    assert_eq!(model.form, Form::Iterations);
     assert!((model.at(None, Some(1000.0)).unwrap().time.range.mid.get() - 7090.0).abs() < 1e-6);
     let same_length: Vec<Run> = [8.0, 16.0, 64.0].map(|x| run(x, 100.0, 3.0 * x + 5.0)).to_vec();
     let model = RunModel::fit(&same_length, None, Weighting::Relative).unwrap();
-    assert_eq!(model.form(), Form::Batch);
+    assert_eq!(model.form, Form::Batch);
     assert!((model.at(Some(128.0), None).unwrap().time.range.mid.get() - 389.0).abs() < 1e-6);
     assert_eq!(model.at(None, Some(3.0)), None);
 }

@@ -7,7 +7,7 @@ use clap::Parser;
 use crate::settings::args::{Cli, Command};
 use crate::store::{self, Paths};
 use habitat_base::text::{CommandLine, shell_word};
-use habitat_prediction::origin::candidates;
+use habitat_step::catalog::candidates;
 use habitat_step::profile::Profile;
 
 /// The current command with the value of `flag` replaced, or with the flag appended.

@@ -63,7 +63,7 @@ pub enum SettingsError {
         /// The key in `[plan]`.
         key: &'static str,
         /// The problem.
-        problem: &'static str,
+        problem: std::borrow::Cow<'static, str>,
     },
     /// A key that only a single job can have.
     #[error("plan.{0}: is specific to a job; pass it on the command line, or set it in a jobs file (`plan-jobs`)")]

@@ -2,6 +2,8 @@
 //! (without keys of a single job) and each `[[job]]` of a jobs file use the same type. Missing values leave the goal
 //! unchanged. In files, values are strings as typed (`"24h"`, `"1.28M"`), or bare numbers.
 
+use std::borrow::Cow;
+
 use super::choices::choice;
 use clap::Args;
 use serde::de::Error as _;
@@ -303,7 +305,8 @@ impl Wish {
     ///
     /// # Errors
     /// The key, and the problem.
-    pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
+    pub(super) fn check(&self) -> Result<(), (&'static str, Cow<'static, str>)> {
+        let up_to = |most: u32| Cow::Owned(format!("must be 1 to {most}"));
         let works = [self.samples.is_some(), self.steps.is_some(), self.epochs.is_some(), self.tokens.is_some()];
         let rate = |rate: Option<f64>| rate.is_some_and(|rate| !rate.is_finite() || rate < 0.0);
         let problem = if works.into_iter().filter(|given| *given).count() > 1 {
@@ -325,17 +328,17 @@ impl Wish {
         } else if rate(self.scaling_factor) {
             ("scaling_factor", "must be a finite number of 0 or more")
         } else if self.max_machines.is_some_and(|machines| !(1..=most::MACHINES).contains(&machines)) {
-            ("max_machines", "must be 1 to 1024")
+            return Err(("max_machines", up_to(most::MACHINES)));
         } else if self.network.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
             ("network_gbit_per_second", "must be a number above 0 and at most 1e6")
         } else if self.data_rate.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
             ("data_gbit_per_second", "must be a number above 0 and at most 1e6")
         } else if let Some(key) = self.wrong_degree() {
-            (key, "must be 1 to 1024")
+            return Err((key, up_to(most::REPLICA)));
         } else {
             return Ok(());
         };
-        Err(problem)
+        Err((problem.0, problem.1.into()))
     }
 
     /// First degree of parallelism that is out of range.

@@ -3,6 +3,7 @@
 use super::Words;
 use super::price::{doubts, marks};
 use habitat_base::text::{clean, dollars, duration, grouped};
+use habitat_base::units::{Hours, Usd};
 use habitat_planning::Coded;
 use habitat_planning::plan::{Accept, Confidence, Draw, Machines, PlanNote, Platform, RejectionKind, Risk};
 use habitat_planning::pricing::region;
@@ -23,6 +24,16 @@ pub(super) fn time_limit(hours: f64, confidence: Confidence) -> String {
         Confidence::Expected => duration(hours),
         Confidence::High => format!("up to {}", duration(hours)),
     }
+}
+
+/// Deadline that hours meet, as a flag: rounded up.
+pub(crate) fn deadline_flag(hours: Hours) -> String {
+    format!("--deadline {:.1}h", (hours.get() * 10.0).ceil() / 10.0)
+}
+
+/// Budget that a cost meets, as a flag: rounded up.
+pub(crate) fn budget_flag(cost: Usd) -> String {
+    format!("--budget {:.2}", (cost.get() * 100.0).ceil() / 100.0)
 }
 
 /// Words for a kind of risk.

@@ -1,7 +1,7 @@
 //! Words for the reasons why offers are not in a plan.
 
 use super::Words;
-use super::plan::{accept_names, time_limit};
+use super::plan::{accept_names, budget_flag, deadline_flag, time_limit};
 use crate::format::number;
 use habitat_base::text::{dollars, duration, grouped};
 use habitat_base::units::GIB;
@@ -76,14 +76,12 @@ fn of_plan(reason: &Reason) -> String {
     match reason {
         Reason::TooSlow { hours, confidence, late_hours } => {
             let takes = time_limit(hours.get(), *confidence);
-            // Rounded up, so that the offer meets it.
-            let deadline = (hours.get() * 10.0).ceil() / 10.0;
-            format!("takes {takes}, {} more than the deadline (--deadline {deadline:.1}h)", duration(late_hours.get()))
+            let (late, flag) = (duration(late_hours.get()), deadline_flag(*hours));
+            format!("takes {takes}, {late} more than the deadline ({flag})")
         }
         Reason::TooDear { cost_usd, over_usd } => {
             let [cost, over] = [cost_usd, over_usd].map(|usd| dollars(usd.get()));
-            let budget = (cost_usd.get() * 100.0).ceil() / 100.0;
-            format!("costs {cost}, {over} more than the budget (--budget {budget:.2})")
+            format!("costs {cost}, {over} more than the budget ({})", budget_flag(*cost_usd))
         }
         Reason::TooMuchCo2 { co2_kg, over_kg } => {
             let [emits, over] = [co2_kg, over_kg].map(|kg| number(kg.get()));

@@ -8,9 +8,9 @@ use habitat_base::text::clean;
 use habitat_base::units::GpuSlug;
 use habitat_planning::plan::Limits;
 use habitat_planning::pricing::OfferId;
-use habitat_prediction::origin::Candidates;
 use habitat_reports::jobs::JobsForm;
 use habitat_reports::plan_form::PlanForm;
+use habitat_step::catalog::Candidates;
 
 /// Providers or regions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

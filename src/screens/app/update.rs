@@ -89,6 +89,7 @@ impl App {
             Msg::MouseRefused(why) => self.tell(Tone::Bad, format!("mouse mode not changed: {why}")),
         }
         profile::arrange(self);
+        plan::arrange(self);
         effects
     }
 

@@ -4,7 +4,7 @@ use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
 use habitat_tui::predict::learned::{Models, Run};
 use habitat_tui::predict::measured::Measurement;
-use habitat_tui::predict::random::Random;
+use habitat_tui::random::Random;
 use habitat_tui::store::operator_tables::{Row, Split};
 use habitat_tui::units::GpuSlug;
 

@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 
 use habitat_tui::cli::CliError;
-use habitat_tui::predict::random::Random;
 use habitat_tui::predict::runlog::{Run, RunModel, Weighting};
+use habitat_tui::random::Random;
 use habitat_tui::store::run_logs::{self, LogColumns};
 use habitat_tui::units::Micros;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
-use habitat_tui::predict::compare::{Known, StepKind, missing};
+use habitat_tui::predict::compare::{Known, StepKind};
 use habitat_tui::predict::{MethodChoice, Options, predict};
 use habitat_tui::profile::Profile;
 use habitat_tui::units::GpuSlug;
@@ -111,7 +111,7 @@ fn add_case(groups: &mut Groups, case: &Case<'_>, catalog: &Catalog, models: &Mo
             models: models.for_gpu(case.gpu),
             ..Options::default()
         };
-        if missing(method, Known::of(case.from, origin, &options), &options).is_some() {
+        if method.missing(Known::of(case.from, origin, &options), &options).is_some() {
             continue;
         }
         // A step of which nothing is known by operation cannot be predicted.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use habitat_tui::catalog::{Catalog, GpuSpec, UnknownGpu};
 use habitat_tui::op::{Part, parts};
 use habitat_tui::predict::features::{Features, Hardware, Load, OperatorModel, features};
-use habitat_tui::predict::random::Random;
 use habitat_tui::predict::rate::{ALONE_LAUNCH_US, LONGEST_LAUNCH_US, Rates, STEP_LAUNCH_US};
 use habitat_tui::profile::{Operation, Phase, Precision, Profile};
+use habitat_tui::random::Random;
 use habitat_tui::units::{GpuSlug, Micros};
 
 /// One operator, measured on one GPU.

@@ -182,7 +182,8 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, Id) -> u
     let is_mixed = is_mixed(&decoded);
     for decoded in decoded {
         let count = f64::from(decoded.operation.count);
-        let arithmetic = decoded.arithmetic_on(gpu);
+        let falls_back = decoded.arithmetic == Some(Precision::Tf32) && !gpu.runs_tf32();
+        let arithmetic = if falls_back { Some(Precision::Fp32Strict) } else { decoded.arithmetic };
         let asked = demands(&decoded, arithmetic);
         if !asked.is_empty() {
             launches += count;

@@ -13,7 +13,7 @@ use habitat_tui::predict::head::Head;
 use habitat_tui::predict::mlp::{
     Activation, Architecture, Layer, Mlp, ModelError, batch, in_place, normalise, through,
 };
-use habitat_tui::predict::random::Random;
+use habitat_tui::random::Random;
 
 use super::options::value_and_slope;
 pub use super::options::{Decay, FitError, FitOptions, Fitted, Loss, Rows, Schedule};

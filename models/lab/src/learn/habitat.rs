@@ -12,8 +12,8 @@ use habitat_tui::predict::bundle::{Bundle, Plain};
 use habitat_tui::predict::habitat::{Kind, describe, inputs};
 use habitat_tui::predict::measured::Split;
 use habitat_tui::predict::mlp::{Activation, Mlp, ModelError};
-use habitat_tui::predict::random::Random;
 use habitat_tui::profile::Operation;
+use habitat_tui::random::Random;
 use habitat_tui::units::{GpuSlug, Micros};
 
 use super::fit::{Decay, FitError, FitOptions, Fitted, Loss, Rows, Schedule};

@@ -1,7 +1,7 @@
 //! What is trained on, how, and what comes of it.
 
 use habitat_tui::predict::mlp::{Activation, Mlp, ModelError};
-use habitat_tui::predict::random::Random;
+use habitat_tui::random::Random;
 
 /// Measured rows to learn from. Row `i` has `width` features from `i · width` on.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -12,7 +12,7 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use habitat_tui::predict::head::Head;
 use habitat_tui::predict::mlp::{Activation, Architecture, Mlp};
-use habitat_tui::predict::random::Random;
+use habitat_tui::random::Random;
 use habitat_tui_lab::learn::fit::{Decay, FitOptions, Fitted, Loss, Rows, Schedule, fit};
 
 const LAYERS: [usize; 5] = [2, 4, 6, 8, 10];

@@ -9,7 +9,7 @@ use super::model::Model;
 use super::schedule::{Place, Preference, Schedule, Tasks, Value};
 use super::search::Completeness;
 use super::{Answer, Chosen};
-use habitat_prediction::random::Random;
+use habitat_base::random::Random;
 
 /// Steps of timelines to look at per second of the time limit.
 const WORK: f64 = 6e7;

@@ -8,7 +8,7 @@
 
 use super::schedule::{Place, Preference, Schedule, Value};
 use super::timeline::rounding;
-use habitat_prediction::random::Random;
+use habitat_base::random::Random;
 
 /// Maximum number of jobs to take out at once.
 const MOST_OUT: usize = 10;

@@ -67,7 +67,7 @@ fn fitted(args: &FitLogArgs, gpu: &str, runs: &[Run]) -> Result<Fitted, CliError
     let model = RunModel::fit(runs, args.form, weighting(args)).at(&log)?;
     let mut at = Vec::new();
     for &size in &args.at {
-        let (batch, iterations) = wanted(size, model.form()).map_err(CliError::Refused).at("--at").at(&log)?;
+        let (batch, iterations) = wanted(size, model.form).map_err(CliError::Refused).at("--at").at(&log)?;
         let time = model.at(batch, iterations).ok_or_else(|| {
             let size = size_text(batch, iterations);
             CliError::Refused(format!(
@@ -132,17 +132,17 @@ impl Fitted {
         json!({
             "gpu": (!gpu.is_empty()).then_some(gpu),
             "method": Method::RunLog.name(),
-            "form": model.form(),
-            "formula": model.form().formula(),
-            "runs": model.runs(),
-            "degrees_of_freedom": model.degrees_of_freedom(),
-            "batch_range": model.batches(),
-            "iterations_range": model.iterations(),
+            "form": model.form,
+            "formula": model.form.formula(),
+            "runs": model.runs,
+            "degrees_of_freedom": model.degrees_of_freedom,
+            "batch_range": model.batches,
+            "iterations_range": model.iterations,
             "coefficients": model.coefficients().iter().map(|it| json!({
                 "letter": it.letter, "value_us": it.value, "standard_error_us": (!it.is_held()).then_some(it.error),
-                "held_at_zero": it.is_held(), "per": meaning(model.form(), it.letter),
+                "held_at_zero": it.is_held(), "per": meaning(model.form, it.letter),
             })).collect::<Vec<_>>(),
-            "fit": model.quality(),
+            "fit": model.quality,
             "predictions": at.iter().map(|(batch, iterations, run)| json!({
                 "batch_size": batch, "iterations": iterations, "time_us": run.time.range.mid,
                 "low_us": run.time.range.low, "high_us": run.time.range.high,
@@ -163,7 +163,7 @@ impl Fitted {
                 ));
             }
         }
-        let quality = self.model.quality();
+        let quality = self.model.quality;
         if quality.worst_error > 0.25 {
             warnings.push(format!(
                 "a logged run is {} off the model: check for disturbed runs, or try another form",
@@ -176,7 +176,7 @@ impl Fitted {
     fn write(&self, log: &RunLog, weighting: Weighting, out: &mut dyn Write) -> Result<(), CliError> {
         let model = &self.model;
         let of = if log.headings[3].is_some() { format!("{}: ", text::clean(&self.gpu, 60)) } else { String::new() };
-        let variables: Vec<String> = [("x", "batch size", model.batches()), ("y", "iterations", model.iterations())]
+        let variables: Vec<String> = [("x", "batch size", model.batches), ("y", "iterations", model.iterations)]
             .into_iter()
             .filter_map(|(letter, name, ends)| {
                 let [least, most] = ends?;
@@ -187,9 +187,9 @@ impl Fitted {
         writeln!(
             out,
             "\n{of}{}   ({}; {} runs, least squares of {errors})\n",
-            model.form().formula(),
+            model.form.formula(),
             variables.join("; "),
-            model.runs()
+            model.runs
         )?;
         let mut table = Table::new(&[
             Column::text(" ", "letter"),
@@ -208,11 +208,11 @@ impl Fitted {
                 } else {
                     Cell::new(format!("{} ({})", micros(one.error), percent(share)), one.error)
                 },
-                Cell::text(meaning(model.form(), one.letter)),
+                Cell::text(meaning(model.form, one.letter)),
             ]);
         }
         table.write_text(out)?;
-        let quality = model.quality();
+        let quality = model.quality;
         writeln!(
             out,
             "\nfit: R² {:.4}, mean error {}, worst {}",
@@ -242,8 +242,8 @@ impl Fitted {
             writeln!(
                 out,
                 "ranges: prediction interval for a new run, Student's t with {} degrees of freedom{}",
-                model.degrees_of_freedom(),
-                if model.batches().is_some() && model.form() != Form::Iterations {
+                model.degrees_of_freedom,
+                if model.batches.is_some() && model.form != Form::Iterations {
                     "; wider beyond the logged batch sizes, by the error of linear models there"
                 } else {
                     ""

@@ -12,7 +12,7 @@ use frontier::planned_point;
 pub use frontier::{cursor_words, frontier_point, frontier_table};
 pub use goal::{knob_words, ladder, set_date, set_knob, set_work, slide, toggles, value, work_words};
 use lists::{ALTERNATIVES_BY, REJECTED_BY};
-pub use lists::{candidates, rejected};
+pub use lists::{arrange, candidates, rejected};
 pub(in crate::app) use places::toggle as toggle_place;
 pub use places::{found, is_allowed};
 
@@ -96,6 +96,8 @@ pub struct PlanState {
     pub planned: Option<Goal>,
     /// Earlier goals, latest last.
     pub earlier: Vec<Goal>,
+    /// The rejected offers as filtered and sorted.
+    arranged: Option<lists::Arranged>,
 }
 
 /// The screen.

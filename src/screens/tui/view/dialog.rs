@@ -19,12 +19,12 @@ use crate::app::slider::Knob;
 use crate::tui::paint::{Painter, wrap};
 use habitat_base::text::clean;
 use habitat_base::units::{GIB, GpuSlug};
-use habitat_prediction::origin::Candidates;
 use habitat_recorder::live::State;
 use habitat_reports::comparison::error_words;
 use habitat_reports::format;
 use habitat_reports::theme::Role;
 use habitat_reports::words::Words;
+use habitat_step::catalog::Candidates;
 
 /// Width of the offer dialog in cells.
 const OFFER: u16 = 92;

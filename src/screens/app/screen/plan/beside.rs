@@ -31,7 +31,7 @@ pub fn beside_table(app: &App) -> Table {
             Cell::text(format::hours(one.part.hours.mid)),
             Cell::text(gpus_words(&one.part)),
             Cell::text(clean(&one.part.offer.provider, 24)),
-            Cell::styled(Role::Muted, beside::setback(&one.accept)),
+            Cell::styled(Role::Muted, beside::setback_words(one.setback())),
             Cell::text(then(&|then| format::usd(then.cost))),
             Cell::styled(Role::Muted, then(&|then| format::hours(then.hours))),
         ]
@@ -42,7 +42,7 @@ pub fn beside_table(app: &App) -> Table {
 /// Keys that accept everything that an offer needs.
 fn keys(app: &App, beside: &Beside) -> String {
     let key = |accept: &Accept| app.setup.keymap.hint(goal::action(*accept));
-    beside.accept.iter().map(key).collect::<Vec<_>>().join(" ")
+    beside.accept().iter().map(key).collect::<Vec<_>>().join(" ")
 }
 
 /// The same as lines of keys and costs; also a plan that is much faster or cheaper for a small increase of the other.

@@ -1,5 +1,8 @@
 //! Offers of the lower pane, filtered and sorted.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use super::{Lower, confidence, gpus_words};
 use crate::app::App;
 use crate::app::list::ListState;
@@ -68,16 +71,46 @@ pub(super) fn passes_rejected(list: &ListState, one: &Rejection) -> bool {
 
 /// Rejected offers that pass the filter, sorted; by default, those closest to acceptance come first.
 pub fn rejected(app: &App) -> Vec<&Rejection> {
-    let list = list_of(app, Lower::Rejected);
-    let all = app.plan.value().map(Plan::closest_rejected).unwrap_or_default().into_iter();
-    let mut all: Vec<&Rejection> = all.filter(|one| passes_rejected(&list, one)).collect();
+    let Some((plan, shared)) = app.plan.value().zip(app.plan.shared()) else { return Vec::new() };
+    arranged(app, shared).places.iter().map(|place| &plan.rejected[*place]).collect()
+}
+
+/// Places of the rejected offers that pass the filter, cached between frames: reasons are worded to filter and sort.
+#[derive(Debug, Clone)]
+pub(in crate::app) struct Arranged {
+    plan: Arc<Plan>,
+    /// Filter and order.
+    list: ListState,
+    places: Vec<usize>,
+}
+
+/// Filters and sorts the rejected offers again after a change, if they are shown.
+pub fn arrange(app: &mut App) {
+    if app.planner.lower == Lower::Rejected
+        && let Some(plan) = app.plan.shared()
+        && let Cow::Owned(changed) = arranged(app, plan)
+    {
+        app.planner.arranged = Some(changed);
+    }
+}
+
+/// The places from the cache, or recomputed if the plan, the filter or the order has changed.
+fn arranged(app: &App, plan: Arc<Plan>) -> Cow<'_, Arranged> {
+    let list = ListState { selected: 0, ..list_of(app, Lower::Rejected) };
+    let is_as_kept = |kept: &&Arranged| Arc::ptr_eq(&kept.plan, &plan) && kept.list == list;
+    if let Some(kept) = app.planner.arranged.as_ref().filter(is_as_kept) {
+        return Cow::Borrowed(kept);
+    }
+    let one = |place: &usize| &plan.rejected[*place];
+    let mut places = plan.closest_rejected();
+    places.retain(|place| passes_rejected(&list, one(place)));
     match list.sort {
-        1 => all.sort_by(|a, b| a.offer.cmp(&b.offer)),
-        2 => all.sort_by_cached_key(|one| one.reason.words()),
+        1 => places.sort_by(|a, b| one(a).offer.cmp(&one(b).offer)),
+        2 => places.sort_by_cached_key(|place| one(place).reason.words()),
         _ => {}
     }
     if list.reversed {
-        all.reverse();
+        places.reverse();
     }
-    all
+    Cow::Owned(Arranged { plan, list, places })
 }

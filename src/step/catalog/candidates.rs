@@ -1,15 +1,11 @@
 //! Finds GPUs of the catalog that a recording may have been made on, if it names none.
 
+use super::{Catalog, DeviceIdentity, GpuSpec, Vendor};
+use crate::profile::{DeviceInfo, Profile};
 use habitat_base::units::GpuSlug;
-use habitat_step::catalog::{Catalog, DeviceIdentity, GpuSpec, Vendor};
-use habitat_step::profile::{DeviceInfo, Origin, Profile};
 
 /// Maximum number of candidates.
 const NAMED: usize = 6;
-
-pub(super) fn known<'a>(origin: &Origin, catalog: &'a Catalog) -> Option<&'a GpuSpec> {
-    origin.gpu.as_ref().and_then(|slug| catalog.get(slug))
-}
 
 /// GPUs of the catalog that a profile may have been recorded on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +22,7 @@ pub struct Candidates {
 /// Evidence is the model in the GPU's name, the figures of an unnamed GPU, or the generation in the names of its
 /// kernels.
 pub fn candidates(profile: &Profile, catalog: &Catalog) -> Candidates {
-    let Some(origin) = profile.origin.as_ref().filter(|origin| known(origin, catalog).is_none()) else {
+    let Some(origin) = profile.origin.as_ref().filter(|origin| catalog.recorded_on(origin).is_none()) else {
         return Candidates::default();
     };
     let slugs = |gpus: Vec<&GpuSpec>| gpus.into_iter().take(NAMED).map(|gpu| gpu.slug.clone()).collect::<Vec<_>>();
@@ -80,26 +76,6 @@ fn needs(kernel: &str) -> Option<(u8, u8)> {
     });
     let generations = GENERATIONS.iter().filter(|(mark, _)| name.starts_with(mark)).map(|(_, capability)| *capability);
     marks.chain(generations).max()
-}
-
-/// Suffix of an error message that lists possible values of `--origin`.
-pub(super) fn choice(candidates: &Candidates, near: &[String]) -> String {
-    let gpus: Vec<&str> = candidates.gpus.iter().map(GpuSlug::as_str).collect();
-    match (gpus.as_slice(), near) {
-        ([], []) => String::new(),
-        ([], near) => format!(" (near: {})", near.join(", ")),
-        ([one], _) => format!(" {one}"),
-        (several, _) => format!(" (it may be {})", several.join(", ")),
-    }
-}
-
-/// Description of the recording GPU for an error message.
-pub(super) fn named(name: Option<&str>, candidates: &Candidates) -> String {
-    let why = candidates.why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-    name.map_or_else(
-        || format!("the profile does not name its recording GPU{why}"),
-        |name| format!("the profile was recorded on {name:?}, which is not in the catalog"),
-    )
 }
 
 #[cfg(test)]

@@ -6,18 +6,18 @@
 
 /// Prior variances.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Prior {
+pub struct Prior {
     /// Variance of the part common to all points.
-    pub(crate) board: f64,
+    pub board: f64,
     /// Variance of the part common to nearby points.
-    pub(crate) local: f64,
+    pub local: f64,
     /// Independent variance of each value.
-    pub(crate) noise: f64,
+    pub noise: f64,
 }
 
 impl Prior {
     /// Total prior variance of a value.
-    pub(crate) const fn total(&self) -> f64 {
+    pub const fn total(&self) -> f64 {
         self.board + self.local + self.noise
     }
 
@@ -30,7 +30,7 @@ impl Prior {
 
 /// Gaussian process with its data.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Process {
+pub struct Process {
     prior: Prior,
     points: Vec<Vec<f64>>,
     /// L of K + noise · I = L Lᵀ, row by row.
@@ -42,7 +42,7 @@ pub(crate) struct Process {
 impl Process {
     /// Fits values at points. The second number of a value is its shift, in standard deviations of the value, under a
     /// disturbance common to all values. Coordinates are in units of the correlation length of the smooth part.
-    pub(crate) fn new(prior: Prior, points: Vec<Vec<f64>>, values: &[(f64, f64)]) -> Self {
+    pub fn new(prior: Prior, points: Vec<Vec<f64>>, values: &[(f64, f64)]) -> Self {
         let mut process = Self { prior, points: Vec::new(), factor: Vec::new(), weights: Vec::new() };
         for (point, (_, common)) in points.into_iter().zip(values) {
             let mut shared = process.covariances(&point);
@@ -61,25 +61,25 @@ impl Process {
     }
 
     /// Computes (K + noise · I)⁻¹ of other values at the same points, for [`Self::at_with`].
-    pub(crate) fn weights_of(&self, values: &[f64]) -> Vec<f64> {
+    pub fn weights_of(&self, values: &[f64]) -> Vec<f64> {
         self.solve_upper(self.solve_lower(values))
     }
 
     /// Posterior means at a point for several sets of values (from [`Self::weights_of`]), and their common noise-free
     /// variance.
-    pub(crate) fn at_with(&self, point: &[f64], weights: &[Vec<f64>]) -> (Vec<f64>, f64) {
+    pub fn at_with(&self, point: &[f64], weights: &[Vec<f64>]) -> (Vec<f64>, f64) {
         let shared = self.covariances(point);
         let means = weights.iter().map(|weights| shared.iter().zip(weights).map(|(a, b)| a * b).sum()).collect();
         (means, self.variance(point, &shared))
     }
 
     /// Prior variances.
-    pub(crate) const fn prior(&self) -> Prior {
+    pub const fn prior(&self) -> Prior {
         self.prior
     }
 
     /// Posterior mean and noise-free variance.
-    pub(crate) fn at(&self, point: &[f64]) -> (f64, f64) {
+    pub fn at(&self, point: &[f64]) -> (f64, f64) {
         let shared = self.covariances(point);
         let mean = shared.iter().zip(&self.weights).map(|(a, b)| a * b).sum();
         (mean, self.variance(point, &shared))
@@ -92,7 +92,7 @@ impl Process {
     }
 
     /// Posterior covariance of two points, without noise.
-    pub(crate) fn covariance(&self, a: &[f64], b: &[f64]) -> f64 {
+    pub fn covariance(&self, a: &[f64], b: &[f64]) -> f64 {
         let [left, right] = [a, b].map(|point| self.solve_lower(&self.covariances(point)));
         let known: f64 = left.iter().zip(&right).map(|(a, b)| a * b).sum();
         let rest = self.prior.covariance(a, b) - known;
