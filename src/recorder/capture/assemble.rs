@@ -6,10 +6,10 @@
 
 mod memory;
 
-use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use super::folder;
 use super::messages::{Batch, Input, Model};
 use super::recording::{Process, Recording, StepTimes};
 use habitat_base::units::{Bytes, Micros};
@@ -171,7 +171,7 @@ fn import(traces: &[PathBuf], options: &ImportOptions<'_>) -> Result<Import, Ass
 fn read(trace: &Path) -> Result<Recorded, TraceError> {
     let spill = Spill { memory: PACKED, open: || Ok(Box::new(tempfile::tempfile()?)) };
     let failed = |source| TraceError { format: Format::Kineto, rank: None, fault: Fault::Io { events: 0, source } };
-    Recorded::read(File::open(trace).map_err(failed)?, Some(spill), &mut |_| ControlFlow::Continue(()))
+    Recorded::read(folder::open(trace).map_err(failed)?, Some(spill), &mut |_| ControlFlow::Continue(()))
 }
 
 /// Bytes of packed events to keep in memory.
