@@ -250,7 +250,9 @@ fn faster_loading(waiting: Waiting) -> String {
     match waiting.workers {
         None => "use more DataLoader workers (num_workers) if CPU cores are free".to_owned(),
         Some(0) if most == 0 => {
-            format!("do less work per sample: with {cores}, workers (num_workers) load faster only if they wait, as for files")
+            format!(
+                "do less work per sample: with {cores}, workers (num_workers) load faster only if they wait, as for files"
+            )
         }
         Some(0) if waiting.cores.is_none() => {
             "num_workers=0 loads in the training process: try one worker per free CPU core".to_owned()

@@ -156,7 +156,9 @@ fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
     let unlike = |factor: f64| {
         let work = model.recorded_work.filter(|work| *work > factor || *work < 1.0 / factor)?;
         let calls = count(calls, "call", "calls");
-        Some(format!("the recorded steps did {work:.1} times the work of the one before them, which had {calls} of {name}"))
+        Some(format!(
+            "the recorded steps did {work:.1} times the work of the one before them, which had {calls} of {name}"
+        ))
     };
     if let Some(reason) = unlike(OTHER_WORK).filter(|_| parts.passes != calls) {
         return Err(reason);
@@ -284,7 +286,10 @@ mod tests {
         let ramp = ModelInput { recorded_work: Some(2.0), ..model(&[(&[8, 10], false)], 1) };
         for parts in [Parts { passes: 2, ..PLAIN }, Parts { passes: 2, fetches: 2, ..PLAIN }] {
             let reason = of_model(&ramp, &parts).unwrap_err();
-            assert_eq!(reason, "the recorded steps did 2.0 times the work of the one before them, which had 1 call of Net");
+            assert_eq!(
+                reason,
+                "the recorded steps did 2.0 times the work of the one before them, which had 1 call of Net"
+            );
         }
         let adversary = ModelInput { again: true, ..model(&[(&[8, 10], false)], 2) };
         assert_eq!(found(&adversary, Parts { passes: 2, ..PLAIN }), None);

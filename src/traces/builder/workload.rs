@@ -9,7 +9,9 @@ use super::samples::{first_layer, samples};
 use crate::{Span, Trace};
 use habitat_step::op::name::{self, Factors, factors_of_kernel, is_product_kernel};
 use habitat_step::op::{self, Family};
-use habitat_step::profile::{Attribute, DType, DeviceInfo, IN_FP4, Kernel, Mode, Operation, Phase, Precision, Shape, Workload};
+use habitat_step::profile::{
+    Attribute, DType, DeviceInfo, IN_FP4, Kernel, Mode, Operation, Phase, Precision, Shape, Workload,
+};
 
 /// The workload, and whether its use of TF32 is known.
 pub(super) fn workload(
