@@ -77,7 +77,8 @@ impl Masker {
 
     /// Whether a word is the value that is expected.
     fn is_value(&self, word: &str) -> bool {
-        self.expects && !word.is_empty() && !word.starts_with('-') && !(self.may_be_number && is_number(word))
+        let is_other = word.is_empty() || word.starts_with('-') || self.may_be_number && is_number(word);
+        self.expects && !is_other
     }
 
     fn word(&mut self, word: &str) -> String {

@@ -85,10 +85,9 @@ pub(super) const STANDARD_INPUT: &str = "-";
 /// Whether the command line names this path, as an argument or as the value of a flag.
 fn is_argument(path: &Path) -> bool {
     let path = path.as_os_str().as_encoded_bytes();
-    std::env::args_os().skip(1).any(|argument| match argument.as_encoded_bytes().strip_suffix(path) {
-        Some([] | [b'-', _] | [.., b'=']) => true,
-        _ => false,
-    })
+    std::env::args_os()
+        .skip(1)
+        .any(|argument| matches!(argument.as_encoded_bytes().strip_suffix(path), Some([] | [b'-', _] | [.., b'='])))
 }
 
 /// Rejects a pipe that the command line does not name. The user may intend one there, but a pipe that another file
