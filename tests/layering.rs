@@ -178,7 +178,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("base", 1100),
     ("step", 6450),
     ("traces", 8400),
-    ("prediction", 13000),
+    ("prediction", 13050),
     ("planning", 8700),
     ("recorder", 6600),
     ("reports", 9200),

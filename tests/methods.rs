@@ -269,7 +269,7 @@ fn an_error_between_two_gpus_is_told_of_them_alone() {
     assert_eq!((h200["taken"].as_str(), h200["answers"][0]["validated_steps"].as_u64()), (Some("auto"), Some(34)));
     let why = h200["why"].as_str().unwrap();
     assert!(why.starts_with("6.5 % error on 34 training steps in 16 bits on NVIDIA GPUs"), "{why}");
-    assert!(why.contains("(h100-sxm5-80gb and h200-sxm-141gb, which the models know)"), "{why}");
+    assert!(why.contains("(h100-sxm5-80gb ↔ h200-sxm-141gb, seen)"), "{why}");
     assert_eq!(on(&found, "t4")["why"], "the default; no method was evaluated on such steps");
 }
 

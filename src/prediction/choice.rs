@@ -158,8 +158,8 @@ pub(super) fn validated_between(
 ) -> Option<Validated> {
     validated(method, known, kind).or_else(|| {
         let [origin, gpu] = gpus?;
-        let on = format!("{kind}, {} ({origin} and {gpu}, which the models know)", known.words());
-        figure(method, &kind.group_between(known, [origin, gpu]), on)
+        let seen = format!("({origin} ↔ {gpu}, seen)");
+        figure(method, &kind.group_between(known, [origin, gpu]), format!("{kind}, {} {seen}", known.words()))
     })
 }
 
