@@ -30,7 +30,8 @@ use habitat_tui::pricing::{Doubt, Unusable};
 use habitat_tui::profile::Sample;
 use habitat_tui::settings::args::{Cli, Command, PricesArgs, PricesCommand};
 use habitat_tui::store::bundled;
-use habitat_tui::units::GpuSlug;
+use habitat_tui::text::grouped;
+use habitat_tui::units::{GpuSlug, most};
 use libtest_mimic::Trial;
 
 trials! {
@@ -39,6 +40,7 @@ trials! {
         the_book_has_every_paper,
         every_command_is_known,
         every_code_is_listed,
+        limits_are_those_of_the_program,
         every_finding_is_listed,
     ],
 }
@@ -166,6 +168,27 @@ fn every_code_is_listed() {
         ("Accepted offers that fail", Setback::CODES),
     ] {
         assert_eq!(listed_codes(&text, heading), codes, "{heading}");
+    }
+}
+
+/// The table of limits has the program's.
+fn limits_are_those_of_the_program() {
+    let formats = read("docs/formats.md");
+    let section = formats.split("\n## ").find(|section| section.starts_with("Limits\n")).unwrap();
+    let million = |number: usize| format!("{} million", number / 1_000_000);
+    for limit in [
+        format!("{} operations (", grouped(most::OPERATIONS as f64)),
+        format!("{} times GPUs with", million(most::PREDICTED_OPERATIONS)),
+        format!("a tensor of {} dimensions", most::DIMENSIONS),
+        format!("{} values of a list", grouped(most::VALUES as f64)),
+        format!("{} intervals of the timeline", grouped(most::INTERVALS as f64)),
+        format!("{} GPUs", grouped(f64::from(most::GPUS))),
+        format!("{} entries of a list", most::NAMES),
+        format!("each of {} bytes", most::NAME),
+        format!("{} batch sizes", most::BATCH_SIZES),
+        format!("{} times operations, GPUs and batch sizes", million(most::OPERATIONS_AT_SIZES)),
+    ] {
+        assert!(section.contains(&format!(" {limit}")), "{limit}");
     }
 }
 

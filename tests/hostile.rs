@@ -231,6 +231,37 @@ fn a_pipe_is_read_like_a_file() {
     assert!(said.contains("-: looks like an empty file"), "{said}");
 }
 
+/// Nobody writes to a pipe that lies where the program looks for a file by itself.
+#[test]
+fn a_pipe_that_the_command_line_does_not_name_is_not_waited_for() {
+    let bench = Bench::new();
+    bench.file("jobs.toml", "[[job]]\nname = \"a\"\nprofile = \"pipe\"\nsteps = 10\n");
+    for (pipe, line) in [
+        ("config/config.toml", "predict p.habitat.json"),
+        ("config/measured/linear.csv", "predict p.habitat.json"),
+        ("m/linear.csv", "predict p.habitat.json --measured m"),
+        ("config/models/efficiency.json", "predict p.habitat.json"),
+        ("m/efficiency.json", "predict p.habitat.json --models m"),
+        ("m/operators.safetensors", "predict p.habitat.json --models m"),
+        ("m/blackbox.json", "predict p.habitat.json --models m"),
+        ("m/kernelwise.json", "predict p.habitat.json --models m"),
+        ("config/catalog/x.toml", "gpus"),
+        ("config/pricing/x.toml", "prices"),
+        ("config/themes/x.toml", "p.habitat.json --theme x --screen predict --screenshot a.svg --force"),
+        ("pipe", "plan-jobs jobs.toml"),
+        ("m/a.habitat.json", "fit kernelwise m -o k.json"),
+    ] {
+        std::fs::create_dir_all(bench.path(pipe).parent().unwrap()).unwrap();
+        assert!(Command::new("mkfifo").arg(bench.path(pipe)).status().unwrap().success());
+        let before = std::time::Instant::now();
+        let output = bench.run(&line.split(' ').collect::<Vec<_>>());
+        let said = text(&output.stderr);
+        assert!(said.contains(&format!("{pipe}: is a pipe, not a file")), "{pipe}: {line}: {said}");
+        assert!(before.elapsed().as_secs() < 8, "{pipe}: {line}: {said}");
+        std::fs::remove_file(bench.path(pipe)).unwrap();
+    }
+}
+
 #[test]
 fn outputs_go_where_they_should_or_nowhere() {
     let bench = Bench::new();

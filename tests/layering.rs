@@ -176,9 +176,9 @@ fn arrows_between_crates() {
 /// on purpose.
 const BUDGETS: [(&str, usize); 9] = [
     ("base", 1200),
-    ("step", 6460),
+    ("step", 6510),
     ("traces", 8400),
-    ("prediction", 13250),
+    ("prediction", 13300),
     ("planning", 9850),
     ("recorder", 6600),
     ("reports", 9400),
@@ -300,7 +300,6 @@ fn one_crate_one_place() {
                 "recorder/capture/private.rs",
                 "recorder/capture/on_demand/endpoint.rs",
                 "recorder/capture/on_demand/process.rs",
-                "recorder/capture/on_demand/trace_folder.rs",
             ],
         ),
         (
@@ -327,20 +326,22 @@ fn one_crate_one_place() {
 fn files_are_read_in_one_place() {
     let elsewhere = [
         ("program/store/files.rs", "the reader with limits"),
-        ("recorder/capture/assemble.rs", "traces of our own jobs, streamed"),
-        ("recorder/capture/folder.rs", "the lock of a folder of our own, with a limit"),
+        ("program/store/download.rs", "appends to the part of a file that has come"),
+        ("program/store/save.rs", "writes"),
+        ("recorder/capture/folder.rs", "files that our own jobs put into a folder of our own"),
         ("recorder/capture/on_demand/align.rs", "the two ends of a trace, with a limit"),
         ("recorder/capture/on_demand/endpoint.rs", "/proc/net/unix"),
         ("recorder/capture/on_demand/trace_folder.rs", "the end of a trace"),
         ("recorder/capture/on_demand/process.rs", "/proc"),
         ("recorder/capture/log.rs", "a process between the job and its log: what comes in goes out"),
-        ("recorder/capture/private.rs", "our own package in a folder of our own, and /proc"),
-        ("recorder/capture/shapes.rs", "what our own Python wrote into a folder of our own"),
+        ("recorder/capture/launch.rs", "/dev/tty"),
+        ("recorder/capture/private.rs", "/proc"),
         ("recorder/capture/smi.rs", "what nvidia-smi prints"),
         ("program/cli/run/live/log.rs", "the log of our own job, from where it was last read, with a limit"),
     ];
     let allowed = |path: &str| elsewhere.iter().any(|(place, _)| *place == path);
-    let names = ["fs::read", "fs::read_to_string", "File::open", "read_to_end", "read_to_string", "io::stdin"];
+    let reads = ["fs::read", "fs::read_to_string", "File::open", "read_to_end", "read_to_string", "io::stdin"];
+    let names = [&reads[..], &["File::options", "OpenOptions"]].concat();
     let found: Vec<String> =
         offences(allowed, &names).into_iter().filter(|line| !line.contains("is_terminal()")).collect();
     assert!(found.is_empty(), "read with store::read and a limit:\n{}", found.join("\n"));

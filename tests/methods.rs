@@ -261,6 +261,18 @@ fn without_shapes_there_is_one_opinion_and_no_error_found() {
     assert!(text.contains("not evaluated"), "{text}");
 }
 
+/// Steps in 16 bits were traced on two GPUs alone: their error is told between these, and of no others.
+#[test]
+fn an_error_between_two_gpus_is_told_of_them_alone() {
+    let found = Folder::new().json(&["predict", "--sample", "bert-large-h100", "--to", "h200,t4", "--all-methods"]);
+    let h200 = on(&found, "h200-sxm-141gb");
+    assert_eq!((h200["taken"].as_str(), h200["answers"][0]["validated_steps"].as_u64()), (Some("auto"), Some(34)));
+    let why = h200["why"].as_str().unwrap();
+    assert!(why.starts_with("6.5 % error on 34 training steps in 16 bits on NVIDIA GPUs"), "{why}");
+    assert!(why.contains("(h100-sxm5-80gb ↔ h200-sxm-141gb, seen)"), "{why}");
+    assert_eq!(on(&found, "t4")["why"], "the default; no method was evaluated on such steps");
+}
+
 /// A step of which one rank of several tells is nowhere called measured.
 #[test]
 fn one_rank_of_several_is_derived_everywhere() {

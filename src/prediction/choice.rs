@@ -66,7 +66,7 @@ impl Known {
 }
 
 /// Errors of each method on the same steps (`models/methods.json`), printed by `habitat-lab`. Each GPU was predicted by
-/// models trained without it.
+/// models trained without it, except in groups between two GPUs.
 #[derive(Deserialize)]
 struct Evaluation {
     rows: Vec<Figure>,
@@ -118,6 +118,15 @@ impl StepKind {
     }
 }
 
+impl StepKind {
+    /// Group of such steps predicted from one of two GPUs for the other, by models that know both. `known` has shapes.
+    pub fn group_between(self, known: Known, mut gpus: [&GpuSlug; 2]) -> String {
+        gpus.sort();
+        let [first, second] = gpus;
+        format!("{}, {first} ↔ {second}", self.group(known).unwrap_or_default())
+    }
+}
+
 impl fmt::Display for StepKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} steps in {} on {} GPUs", self.mode, self.precision, self.vendor)
@@ -126,11 +135,27 @@ impl fmt::Display for StepKind {
 
 /// Error of the shipped models and rules on unseen GPUs; `None` if not evaluated. Fitted lines carry their own errors.
 pub fn validated(method: MethodChoice, known: Known, kind: StepKind) -> Option<Validated> {
-    let group = kind.group(known)?;
+    figure(method, &kind.group(known)?, format!("{kind}, {}", known.words()))
+}
+
+/// The same between an origin and another GPU: if only these two were evaluated, by models that know both.
+pub(super) fn validated_between(
+    method: MethodChoice,
+    known: Known,
+    kind: StepKind,
+    gpus: Option<[&GpuSlug; 2]>,
+) -> Option<Validated> {
+    validated(method, known, kind).or_else(|| {
+        let [origin, gpu] = gpus?;
+        let seen = format!("({origin} ↔ {gpu}, seen)");
+        figure(method, &kind.group_between(known, [origin, gpu]), format!("{kind}, {} {seen}", known.words()))
+    })
+}
+
+fn figure(method: MethodChoice, group: &str, on: String) -> Option<Validated> {
     let key = method.facts().map_or(Some(method.name()), |facts| facts.error_key)?;
     let Figure { pairs, mean_absolute_error, .. } =
         FIGURES.iter().find(|figure| figure.group == group && figure.method == key)?;
-    let on = format!("{kind}, {}", known.words());
     Some(Validated { error: *mean_absolute_error, steps: *pairs, on, is_own: false })
 }
 
@@ -224,7 +249,8 @@ fn lines_instead(
         .iter()
         .filter_map(|gpu| {
             let kind = StepKind::of(profile, gpu);
-            let default = validated(MethodChoice::Auto, known, kind);
+            let between = origin.map(|origin| [&origin.slug, &gpu.slug]);
+            let default = validated_between(MethodChoice::Auto, known, kind, between);
             let found = validated_lines(MethodChoice::KernelWise, lines, &gpu.slug, kind)?;
             gives_way(default.as_ref(), &found).then(|| {
                 let Validated { error, steps, on, .. } = found;

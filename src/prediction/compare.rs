@@ -8,7 +8,7 @@
 use std::fmt::Write;
 
 pub use super::choice::{ENOUGH, Known, MARGIN, StepKind, Validated, validated};
-use super::choice::{by_fitted_lines, gives_way, percent, validated_lines};
+use super::choice::{by_fitted_lines, gives_way, percent, validated_between, validated_lines};
 use super::engine::Prepared;
 use super::error::PredictError;
 use super::estimate::{Estimate, StepTime};
@@ -135,7 +135,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
             let kind = catalog.get(&on.gpu.slug).filter(|_| is_recorded).map(|gpu| StepKind::of(profile, gpu));
             let validated = kind.and_then(|kind| match &options.kernel_wise {
                 Some(lines) if method.is_fitted() => validated_lines(method, lines, &on.gpu.slug, kind),
-                _ => validated(method, known, kind),
+                _ => validated_between(method, known, kind, origin.map(|origin| [&origin.slug, &on.gpu.slug])),
             });
             let covered = |prediction: &&Prediction| !method.is_fitted() || by_fitted_lines(prediction) >= COVERED;
             on.answers.push(found.filter(covered).and_then(|prediction| answer(prediction, validated)));

@@ -1,12 +1,10 @@
 //! Operations of a step, decoded once for all GPUs and methods.
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use super::layer::Layers;
 use super::parallel;
 use habitat_base::units::Flops;
-use habitat_step::op::name::Name;
 use habitat_step::op::{Arithmetic, Family, Op, Part, Work, arithmetic, element_type};
 use habitat_step::profile::{DType, Operation, Precision, Profile, is_host_transfer};
 
@@ -38,11 +36,7 @@ pub struct Decoded<'a> {
 impl<'a> Decoded<'a> {
     /// Decodes one operation of a workload in `precision`.
     pub fn new(index: usize, operation: &'a Operation, precision: Option<Precision>) -> Self {
-        Self::named(index, operation, Name::of(&operation.name), precision)
-    }
-
-    fn named(index: usize, operation: &'a Operation, name: Name, precision: Option<Precision>) -> Self {
-        let op = Op::named(operation, name);
+        let op = Op::of(operation);
         let dtype = element_type(operation, precision);
         let element_bytes = dtype.as_ref().and_then(DType::size_bytes).unwrap_or(4) as f64;
         let kernels = &operation.kernels;
@@ -66,14 +60,8 @@ impl<'a> Decoded<'a> {
     /// Decodes all operations of a profile.
     pub fn all(profile: &'a Profile) -> Vec<Self> {
         let precision = profile.workload.precision;
-        let mut names: HashMap<&str, Name> = HashMap::new();
-        for operation in &profile.operations {
-            names.entry(&operation.name).or_insert_with_key(|name| Name::of(name));
-        }
         let numbered: Vec<(usize, &Operation)> = profile.operations.iter().enumerate().collect();
-        parallel::items(&numbered, |&(index, operation)| {
-            Self::named(index, operation, names[operation.name.as_str()], precision)
-        })
+        parallel::items(&numbered, |&(index, operation)| Self::new(index, operation, precision))
     }
 
     /// Whether it runs in TF32 on a GPU that has it, at a different rate than on others.

@@ -31,6 +31,8 @@ pub enum Finding {
     EstimatedFlops { operators: Vec<Calls>, more: usize },
     /// Products in float64 are predicted at FP32 rates.
     Float64Products { operators: Vec<Calls>, more: usize },
+    /// Products in FP4 are predicted at the rates of other types.
+    Fp4Products { operators: Vec<Calls>, more: usize },
     /// Share of the device time that may be compute- or memory-bound, because `all` or some shapes are missing.
     NoShapes { all: bool, share: f64 },
     /// The recorded step is CPU-bound. The high end of each range has `launch_us` per launch, or is the recorded step.
@@ -253,7 +255,10 @@ impl Finding {
             Self::OneRank { .. } | Self::Communicates => 1,
             Self::WorkOutside { .. } => 2,
             Self::NoMatrixCores { .. } => 3,
-            Self::UnknownFlops { .. } | Self::EstimatedFlops { .. } | Self::Float64Products { .. } => 4,
+            Self::UnknownFlops { .. }
+            | Self::EstimatedFlops { .. }
+            | Self::Float64Products { .. }
+            | Self::Fp4Products { .. } => 4,
             Self::NoShapes { .. } => 5,
             Self::HostBound { .. } | Self::LaunchBound { .. } => 6,
             Self::SlowLoader { .. } | Self::LateData { .. } => 7,

@@ -9,6 +9,8 @@ use super::finding::{Calls, Finding};
 use super::method::Method;
 use habitat_base::text;
 use habitat_base::units::Range;
+use habitat_step::op::Family;
+use habitat_step::op::name::{Factors, factors_of_kernel};
 use habitat_step::profile::DType;
 
 /// Maximum number of operators named in a warning.
@@ -21,14 +23,25 @@ pub(super) fn warnings(decoded: &[Decoded<'_>]) -> Vec<Finding> {
     let uncounted = named(decoded.iter().filter(has_shapes).filter(|one| one.op.is_uncounted()));
     let doubted = named(decoded.iter().filter(|one| one.op.doubt() > 1.0));
     let wide = named(decoded.iter().filter(|one| one.family.varies_kernels()).filter(is_wide));
+    let in_fp4 = named(decoded.iter().filter(|one| is_in_fp4(one)));
     [
         uncounted.map(|(operators, more)| Finding::UnknownFlops { operators, more }),
         doubted.map(|(operators, more)| Finding::EstimatedFlops { operators, more }),
         wide.map(|(operators, more)| Finding::Float64Products { operators, more }),
+        in_fp4.map(|(operators, more)| Finding::Fp4Products { operators, more }),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Whether a factor of a product is in FP4, by its type or by the name of its kernel.
+fn is_in_fp4(one: &Decoded<'_>) -> bool {
+    let multiplies = one.family.varies_kernels() || one.family == Family::Unknown;
+    let mut kernels = one.operation.kernels.iter();
+    multiplies
+        && (one.dtype.as_ref().is_some_and(DType::is_fp4)
+            || kernels.any(|kernel| factors_of_kernel(&kernel.name) == Some(Factors::Float4)))
 }
 
 /// Widens a time by the uncertainty factor of its arithmetic, both ways.
@@ -78,5 +91,13 @@ mod tests {
         assert!(of(r#"{"name": "aten::mm", "phase": "forward", "inputs": [[8, 4], [4, 8]]}"#).is_empty());
         let found = of(r#"{"name": "aten::mm", "phase": "forward", "inputs": [[8, 4], [4, 8]], "dtype": "float64"}"#);
         assert_eq!(found, [Finding::Float64Products { operators: vec![called("aten::mm", 1)], more: 0 }]);
+        let product = r#""name": "aten::mm", "phase": "forward", "inputs": [[8, 4], [4, 8]]"#;
+        for four in [
+            r#""dtype": "float4_e2m1fn_x2""#,
+            r#""dtype": "bfloat16", "kernels": [{"name": "bmm_Bfloat16_E2m1E2m1", "duration_us": 1}]"#,
+        ] {
+            let found = of(&format!("{{{product}, {four}}}"));
+            assert_eq!(found, [Finding::Fp4Products { operators: vec![called("aten::mm", 1)], more: 0 }]);
+        }
     }
 }

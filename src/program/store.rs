@@ -18,7 +18,7 @@ pub mod traces;
 pub use decompress::Compression;
 pub use decompress::Limit;
 pub use download::{Download, DownloadError, Downloaded};
-pub use files::{StoreError, check_regular, open, read, read_as_it_is, read_profile, read_text, there};
+pub use files::{StoreError, open, read, read_as_it_is, read_profile, read_text, there};
 pub use kind::{Kind, kind};
 pub use paths::Paths;
 pub use prices::prices;
@@ -63,7 +63,7 @@ type ThemeFile = (String, String);
 /// # Errors
 /// [`StoreError`] with the folder that cannot be read.
 pub fn themes(paths: &Paths) -> Result<Vec<Result<ThemeFile, StoreError>>, StoreError> {
-    let read = |path: &PathBuf| Ok((path.display().to_string(), files::read_named_text(path, Limit::SETTINGS)?));
+    let read = |path: &PathBuf| Ok((path.display().to_string(), read_text(path, Limit::SETTINGS)?));
     Ok(files::names_in(&paths.themes(), "toml")?.iter().map(read).collect())
 }
 

@@ -250,7 +250,9 @@ fn faster_loading(waiting: Waiting) -> String {
     match waiting.workers {
         None => "use more DataLoader workers (num_workers) if CPU cores are free".to_owned(),
         Some(0) if most == 0 => {
-            format!("do less work per sample: with {cores}, workers (num_workers) would not load faster")
+            format!(
+                "do less work per sample: with {cores}, workers (num_workers) load faster only if they wait, as for files"
+            )
         }
         Some(0) if waiting.cores.is_none() => {
             "num_workers=0 loads in the training process: try one worker per free CPU core".to_owned()
@@ -260,7 +262,7 @@ fn faster_loading(waiting: Waiting) -> String {
             "use more workers than num_workers={workers}, less work per sample, or persistent_workers=True if epochs are short"
         ),
         Some(workers) => format!(
-            "do less work per sample, or set persistent_workers=True if epochs are short: num_workers={workers} already keeps {cores} busy"
+            "do less work per sample, or set persistent_workers=True if epochs are short; with {cores}, more than num_workers={workers} load faster only if they wait, as for files"
         ),
     }
 }

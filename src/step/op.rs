@@ -76,11 +76,7 @@ pub enum Sizes {
 impl Op {
     /// Decodes the operator of an operation.
     pub fn of(operation: &Operation) -> Self {
-        Self::named(operation, Name::of(&operation.name))
-    }
-
-    /// The operator of an operation whose name is already decoded.
-    pub fn named(operation: &Operation, name: Name) -> Self {
+        let name = Name::of(&operation.name);
         let name = match operation.phase {
             Phase::Communication => Name { form: Form::Communication, ..name },
             _ => name,

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::op;
 use crate::profile::tensors::{Access, CHANNELS_LAST, INPUT_DTYPES, OUTPUT_DTYPES, note_channels_last, note_dtypes};
 use crate::profile::{
-    Attribute, DType, Execution, Memory, MemorySource, Mode, OP_LIST, Operation, Phase, Precision, Profile,
+    Attribute, DType, Execution, IN_FP4, Memory, MemorySource, Mode, OP_LIST, Operation, Phase, Precision, Profile,
     ProfileError, Recording, Shape, Step, Working, Workload, json_error,
 };
 use habitat_base::text;
@@ -218,6 +218,8 @@ pub fn from_op_list(json: &[u8], name: &str) -> Result<Profile, ProfileError> {
             "peak memory is the sum of the traced tensors{place}; library workspaces and allocator overhead come on top"
         ));
     }
+    let in_fp4 = operations.iter().any(is_fp4_product);
+    notes.extend(in_fp4.then(|| format!("precision unknown: products are {IN_FP4}")));
     notes.extend(info.notes.iter().take(NOTES).map(|note| text::clean(note, NOTE)));
     let mut profile = Profile::new(workload, None, step, operations)?;
     let source = info
@@ -254,8 +256,15 @@ fn without_bare_words(json: &[u8]) -> Vec<u8> {
     text
 }
 
+fn is_fp4_product(operation: &Operation) -> bool {
+    operation.dtype.as_ref().is_some_and(DType::is_fp4) && op::family(operation).varies_kernels()
+}
+
 fn precision(info: &Info, operations: &[Operation]) -> Option<Precision> {
     let multiplying = || operations.iter().filter(|operation| op::family(operation).varies_kernels());
+    if operations.iter().any(is_fp4_product) {
+        return None;
+    }
     // In FP8 only products use 8 bits, and not all of them.
     if multiplying().any(|operation| matches!(operation.dtype, Some(DType::Float8E4m3 | DType::Float8E5m2))) {
         return Some(Precision::Fp8);

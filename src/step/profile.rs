@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 pub use kernel::{Kernel, is_host_transfer};
-pub use operation::{Attribute, DType, Operation, Phase, Shape};
+pub use operation::{Attribute, DType, IN_FP4, Operation, Phase, Shape};
 pub(crate) use read::json_error;
 pub use read::{ProfileError, Warning};
 pub use sample::Sample;

@@ -61,6 +61,7 @@ trials! {
         memory_that_grows_at_every_step_is_no_validation,
         a_window_is_tried_again_however_many_were_dropped,
         steps_that_do_more_than_the_recorded_ones_are_noted,
+        steps_on_a_cpu_are_not_judged_by_their_time,
         crowded_jobs_are_left_as_they_are,
         what_a_step_processes_is_found_or_it_is_said_why_not,
         the_next_command_works_as_it_is,
@@ -915,8 +916,20 @@ fn steps_that_do_more_than_the_recorded_ones_are_noted(python: &str) {
     assert!(ran.err().contains("times the autograd nodes of the recorded ones"), "{}", ran.err());
     let times = ran.seen["processes"][0]["later_work"].as_f64().unwrap();
     assert!((3.5..4.5).contains(&times), "{times}");
+    // Two batches in the window, of which the model is given one where it is looked at.
+    let ran = Place::new().run(&[], &[python, &fixture("ramps.py"), "twice"]);
+    let times = ran.seen["processes"][0]["later_work"].as_f64().unwrap();
+    assert!((1.8..2.2).contains(&times), "{times}");
+    assert!(ran.err().contains("did 2.0 times the work of the one before them, which had 1 call of"), "{}", ran.err());
     let even = Place::new().run(&[], &[python, &fixture("plain.py")]);
     assert!(even.seen["processes"][0]["later_work"].is_null(), "{}", even.seen);
+}
+
+/// Other programs delay the recorded steps of a job without a GPU: no prediction uses their time.
+fn steps_on_a_cpu_are_not_judged_by_their_time(python: &str) {
+    let ran = Place::new().run(&[], &[python, &fixture("ramps.py"), "delayed"]);
+    assert!(ran.profile.is_some(), "{}", ran.err());
+    assert!(ran.err().contains("or other programs delayed them"), "{}", ran.err());
 }
 
 /// What exports or compiles a model in the step that is looked at gets what it would.

@@ -65,6 +65,13 @@ fn jagged_tensors_are_packed(python: &str) {
         let [backward] = named(&profile, &format!("{name}_backward"))[..] else { panic!("no backward") };
         assert_eq!((flops(forward), flops(backward)), (4.0 * pairs * HEADS, 10.0 * pairs * HEADS));
     }
+    let profile = place.profile(python, "packed.py:matmul", &[]);
+    let inputs = |phase| -> Vec<_> {
+        let all = named(&profile, "aten::matmul").into_iter().filter(|operation| operation.phase == phase);
+        all.map(|operation| operation.inputs.clone()).collect()
+    };
+    assert_eq!(inputs(Phase::Forward), [[[26, 64], [64, 32]]]);
+    assert_eq!(inputs(Phase::Backward), [5, 6, 7, 8].map(|length| [[64, length], [length, 32]]));
     let text = Place::new().refused(python, &fixture("packed.py:nested"), &[]);
     assert!(text.contains("layout=torch.jagged"), "{text}");
 }

@@ -193,6 +193,10 @@ pub enum EvaluateOn {
         /// Also published steps in mixed and reduced precision (minutes).
         #[arg(long, value_name = "FILE")]
         published: Option<PathBuf>,
+        /// Also recorded steps of several GPUs (folder/GPU/*.habitat.json…), each from every other GPU, by the shipped
+        /// models.
+        #[arg(long, value_name = "FOLDER")]
+        recorded: Option<PathBuf>,
     },
     /// Linear models of kernels, layers and steps (Li et al.): within a GPU, onto a GPU left
     /// out, the faster of two GPUs, a queue of networks on two GPUs.

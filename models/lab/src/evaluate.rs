@@ -98,8 +98,8 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
             found.push(scaled::samples(&catalog, &models)?);
             found
         }
-        (Some(EvaluateOn::Methods { dir, published }), _) => {
-            vec![methods::evaluate(dir, published.as_deref(), &catalog, &models)?]
+        (Some(EvaluateOn::Methods { dir, published, recorded }), _) => {
+            vec![methods::evaluate((dir, published.as_deref(), recorded.as_deref()), &catalog, &models)?]
         }
         (Some(EvaluateOn::Logs { logs }), _) => vec![logs::evaluate(logs)?],
         (Some(EvaluateOn::Cases), _) => cases::evaluate(&catalog, &models)?,

@@ -380,7 +380,7 @@ class Hook:
         before, self.worked = self.worked, (self.steps, nodes())
         if before is not None and self.steps > before[0]:
             made = self.worked[1] - before[1]
-            self.send({"type": "work", "steps": self.steps - before[0], "nodes": max(made, 0), "recorded": False})
+            self.send({"type": "work", "steps": self.steps - before[0], "nodes": max(made, 0), "of": "later"})
 
     def between(self, step, optimizer):
         """Outside a window: is it time to look at the model, or to open one?"""
@@ -426,7 +426,7 @@ class Hook:
             probe.stop()
             self.modules, calls = list(probe.outer.values()), probe.unseen
             self.send(dict(probe.found, type="model", step=step, batches=self.data.noted()))
-        self.send({"type": "work", "steps": 1, "nodes": made, "recorded": True})
+        self.send({"type": "work", "steps": 1, "nodes": made, "of": "looked"})
         self.worked = (self.steps, nodes())
         total = events(made, self.optimizers.tensors(self.thread), calls, self.settings)
         return steps(self.settings["window"], total), total
@@ -482,6 +482,8 @@ class Hook:
 
     def within(self, window, step):
         """After a step of an open window."""
+        if step == window.last and not window.is_elsewhere():
+            window.made, self.worked = nodes() - window.nodes, (self.steps, nodes())
         if window.is_elsewhere():
             window.doom = "the training went on in another thread while it was recorded"
         elif in_backward():
@@ -547,6 +549,8 @@ class Hook:
         self.last = time.perf_counter()
         self.windows += 1
         self.optimizers.forget()
+        if window.made is not None:
+            self.send({"type": "work", "steps": window.last - window.after, "nodes": window.made, "of": "recorded"})
         self.send(
             {
                 "type": "window",

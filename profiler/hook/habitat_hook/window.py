@@ -32,6 +32,8 @@ class Window:
         self.last = step + length
         self.profile = None
         self.mark = None
+        # Nodes of autograd that its steps made, once they have.
+        self.made = None
         # The thread that may close it; None where all threads may.
         self.opener = None if everywhere is not None else threading.get_ident()
         self.everywhere = everywhere

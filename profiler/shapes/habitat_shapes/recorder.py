@@ -440,6 +440,8 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         if any(takes_apart(kind) for kind in types):
             return NotImplemented
+        if func is torch.ops.aten.item.default:
+            func = torch.ops.aten._local_scalar_dense.default  # What it calls, but for tensors that are made of others.
         apart = APART.get(func._schema.name)
         if apart is not None:
             with self:

@@ -3,8 +3,10 @@
 //! A value is replaced if its name looks like that of a secret: `--api-key VALUE`, `--token=VALUE`,
 //! `WANDB_API_KEY=VALUE`, `"password": VALUE`, `Authorization: Bearer VALUE`, `?token=VALUE` in a URL. Also replaced
 //! are `user:password@` in URLs, and tokens with the prefix of a well-known service. Quoted text (`sh -c "…"`) is
-//! searched as well. False positives are possible: `--sort-key name` loses its value. A secret without a name, or after
-//! a single-letter flag, is not recognised.
+//! searched as well. So are what follows `Bearer`, text of two words that begins with `Basic` or `Token`, and what
+//! follows `-p` (a password to many programs) unless it is a number. False positives are possible: `--sort-key name`
+//! and `mkdir -p out` lose their values. A secret without a name, or after another single-letter flag, is not
+//! recognised.
 
 /// Replacement for a secret.
 pub const MASK: &str = "***";
@@ -19,6 +21,8 @@ pub fn without_secrets<S: AsRef<str>>(words: &[S]) -> Vec<String> {
 struct Masker {
     /// Whether the next word is a secret's value.
     expects: bool,
+    /// Whether that is so unless it is a number.
+    may_be_number: bool,
 }
 
 /// Name parts of secrets, matched anywhere in a name.
@@ -31,15 +35,26 @@ const PREFIXES: [&str; 12] =
     ["hf_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "AKIA", "ASIA", "xoxb-", "AIza", "eyJ"];
 /// Minimum length of these tokens, in bytes.
 const SHORTEST_TOKEN: usize = 16;
-/// Authorisation schemes that precede the secret.
+/// Authorisation schemes that precede the secret. The first is no other word of a command.
 const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
+/// Flag that many programs take a password from.
+const PASSWORD_FLAG: &str = "-p";
+
+fn is_scheme(word: &str) -> bool {
+    SCHEMES.iter().any(|scheme| word.trim().eq_ignore_ascii_case(scheme))
+}
+
+/// Whether it is a number, or ports as in `8080:80`.
+fn is_number(value: &str) -> bool {
+    value.parse::<f64>().is_ok() || value.chars().all(|c| c.is_ascii_digit() || c == ':')
+}
 
 impl Masker {
     /// Masks one argument, which may itself be a command.
     fn argument(&mut self, argument: &str) -> String {
-        if self.expects && !argument.starts_with('-') {
+        if self.is_value(argument) {
             // Either a scheme before the secret, or both in one argument.
-            self.expects = SCHEMES.contains(&argument.trim().to_lowercase().as_str());
+            self.expects = is_scheme(argument);
             return MASK.to_owned();
         }
         self.expects = false;
@@ -49,17 +64,27 @@ impl Masker {
             return masked;
         }
         let mut masked = String::with_capacity(argument.len());
-        for (word, space) in shell_words(argument) {
+        let words = shell_words(argument);
+        let is_authorisation = words.len() == 2 && is_scheme(words[0].0);
+        for (word, space) in words {
             masked.push_str(&self.word(word));
             masked.push_str(space);
+            self.expects |= is_authorisation;
         }
+        self.expects &= !is_authorisation;
         masked
+    }
+
+    /// Whether a word is the value that is expected.
+    fn is_value(&self, word: &str) -> bool {
+        let is_other = word.is_empty() || word.starts_with('-') || self.may_be_number && is_number(word);
+        self.expects && !is_other
     }
 
     fn word(&mut self, word: &str) -> String {
         let bare = word.trim_matches(['"', '\'']);
-        if self.expects && !bare.is_empty() && !bare.starts_with('-') {
-            self.expects = SCHEMES.contains(&bare.to_lowercase().as_str());
+        if self.is_value(bare) {
+            self.expects = is_scheme(bare);
             return MASK.to_owned();
         }
         if bare.len() < word.len() && bare.contains(char::is_whitespace) {
@@ -67,7 +92,9 @@ impl Masker {
             let start = word.find(bare).unwrap_or_default();
             return format!("{}{}{}", &word[..start], self.argument(bare), &word[start + bare.len()..]);
         }
-        self.expects = bare.starts_with('-') && !bare.contains(['=', ':']) && is_secret(bare);
+        self.may_be_number = bare == PASSWORD_FLAG;
+        let is_flag = bare.starts_with('-') && !bare.contains(['=', ':']) && is_secret(bare);
+        self.expects = is_flag || self.may_be_number || bare.eq_ignore_ascii_case(SCHEMES[0]);
         if let Some(masked) = self.assignment(word) {
             return masked;
         }
@@ -89,8 +116,9 @@ impl Masker {
             return None;
         }
         let value = value.trim_start();
-        self.expects = value.trim_matches(['"', '\'']).is_empty();
-        let mask = if self.expects { value } else { MASK };
+        let bare = value.trim_matches(['"', '\'']);
+        let mask = if bare.is_empty() { value } else { MASK };
+        (self.expects, self.may_be_number) = (bare.is_empty() || is_scheme(bare), false);
         Some(format!("{}{mask}", &word[..=at]))
     }
 }
@@ -219,6 +247,13 @@ mod tests {
                 "sh | -c | TOKEN=*** python t.py --password *** -n 2",
             ),
             (&["sh", "-c", "sh -c 'python t.py --token S3' && x"], "sh | -c | sh -c 'python t.py --token ***' && x"),
+            (&["-H", "Authorization:Bearer S3"], "-H | Authorization:*** ***"),
+            (&["--header", "Authorization:Bearer", "S3", "x"], "--header | Authorization:*** | *** | x"),
+            (&["t.py", "Bearer S3", "Bearer", "S3", "x"], "t.py | Bearer *** | Bearer | *** | x"),
+            (&["t.py", "Basic S3", "Token S3", "Basic", "x"], "t.py | Basic *** | Token *** | Basic | x"),
+            (&["sh", "-c", "curl -H 'Bearer S3' x"], "sh | -c | curl -H 'Bearer ***' x"),
+            (&["login", "-p", "S3", "x"], "login | -p | *** | x"),
+            (&["sh", "-c", "sshpass -p 'S3 S3' x -p 0.5 y"], "sh | -c | sshpass -p *** x -p 0.5 y"),
             (&["login", "hf_abcdefghijklmnopqrst", "--x=ghp_abcdefghijklmnopqrst"], "login | *** | --x=***"),
         ] {
             let found = masked(words);
@@ -243,6 +278,9 @@ mod tests {
             "a=b",
             "C:\\x",
             "-p",
+            "8080:80",
+            "-p",
+            "0.5",
             "y",
             "--passes",
             "3",

@@ -59,15 +59,14 @@ pub fn rebatch(profile: &Profile, batch: u64) -> Result<Rebatched, RebatchError>
     let mut scaled_profile = profile.clone();
     scaled_profile.workload.batch_size = Some(batch);
     let mut scaled = Vec::with_capacity(profile.operations.len());
-    for operation in &mut scaled_profile.operations {
-        let before = (operation.inputs.clone(), operation.outputs.clone());
+    for (operation, before) in scaled_profile.operations.iter_mut().zip(&profile.operations) {
         for place in rules.places(operation) {
             let tensors = if place.output { &mut operation.outputs } else { &mut operation.inputs };
             if let Some(extent) = tensors.get_mut(place.tensor).and_then(|shape| shape.get_mut(place.dimension)) {
                 *extent = (*extent / each).saturating_mul(scaled_each);
             }
         }
-        let changed = before != (operation.inputs.clone(), operation.outputs.clone());
+        let changed = (&before.inputs, &before.outputs) != (&operation.inputs, &operation.outputs);
         if changed {
             operation.device_time = None;
             operation.kernels.clear();

@@ -40,13 +40,21 @@ pub(super) struct ShapesAlone(Vec<(Method, Vec<Option<Micros>>)>);
 impl ShapesAlone {
     /// Predicts the step from shapes on the GPUs of `options`.
     pub(super) fn of(profile: &Profile, catalog: &Catalog, options: &Options) -> Result<Self, PredictError> {
-        let alone = Options { ignore_origin: true, origin: None, ..options.clone() };
-        let predictions = predict(&profile.without_origin(), catalog, &alone)?.predictions;
-        let times = |prediction: Prediction| {
+        let alone = Options { ignore_origin: false, origin: None, ..options.clone() };
+        Ok(Self::times(&predict(&profile.without_origin(), catalog, &alone)?.predictions))
+    }
+
+    /// The same from predictions of the profile with `options`, if these used nothing but shapes.
+    pub(super) fn known(profile: &Profile, options: &Options, predictions: &[Prediction]) -> Option<Self> {
+        (options.origin.is_none() && *profile == profile.without_origin()).then(|| Self::times(predictions))
+    }
+
+    fn times(predictions: &[Prediction]) -> Self {
+        let times = |prediction: &Prediction| {
             let of = prediction.operations.iter().map(|of| of.time.as_ref().map(|time| time.range.mid));
             (prediction.step.as_estimate().method, of.collect())
         };
-        Ok(Self(predictions.into_iter().map(times).collect()))
+        Self(predictions.iter().map(times).collect())
     }
 }
 

@@ -5,10 +5,12 @@
 //! time at the recorded batch is multiplied by the ratio of the two predictions from shapes. The wait for the host
 //! stays.
 
+use std::rc::Rc;
+
 use super::curve::{BatchCurve, BatchPoint, Place};
 use super::error::SweepError;
 use super::rebatch::rebatch;
-use super::scaled::{ScaledShapes, with_scaling_range};
+use super::scaled::{ScaledShapes, ShapesAlone, with_scaling_range};
 use crate::choice::predict;
 use crate::error::PredictError;
 use crate::estimate::Estimate;
@@ -149,7 +151,8 @@ pub fn sweep(
     let mut by_size = Vec::new();
     if basis == Basis::Shapes {
         notes.push(Finding::OneBatch { batch: recorded[0] });
-        let (mut before, mut note) = (None, None);
+        let mut before = ShapesAlone::known(first, options, &answers[0]).map(Rc::new);
+        let mut note = None;
         for &batch in &wanted {
             // One size at a time: times of all operations on all GPUs need much memory.
             let other = (batch != recorded[0])

@@ -163,7 +163,6 @@ impl Jobs {
 
     fn predicted(&self, job: &JobTable, catalog: &Catalog, read: fn(&Loaded)) -> Result<Predictions, CliError> {
         let input = self.input(job);
-        input.file.as_deref().map(store::check_regular).transpose()?;
         let loaded = load(&input, catalog)?;
         read(&loaded);
         let options = options(&input, &[], catalog, &Paths::find())?;

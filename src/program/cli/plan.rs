@@ -201,10 +201,7 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
         kernel_wise: args.input.kernel_wise.clone(),
         ..InputArgs::default()
     };
-    // A file from the command line may be a pipe; one from the plan may not.
-    let is_named = input.file.as_deref().filter(|_| args.input.file.is_none());
-    let checked = is_named.map_or(Ok(()), |file| Ok(store::check_regular(file)?));
-    let mut loaded = checked.and_then(|()| load(&input, catalog)).map_err(|error| match args.input.file {
+    let mut loaded = load(&input, catalog).map_err(|error| match args.input.file {
         Some(_) => error,
         None => CliError::Refused(format!("{error}\nif the file has moved, pass its new path: `plan FILE --from …`")),
     })?;

@@ -1,7 +1,7 @@
 //! Downloads over HTTP at the user's request. An interrupted transfer is kept, and the next one resumes it. The only
 //! file that uses ureq.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -256,7 +256,7 @@ impl Download<'_> {
         let validator = tag.or_else(|| header(headers, "last-modified"))?.to_owned();
         std::fs::create_dir_all(path.parent()?).ok()?;
         let note_text = serde_json::to_vec(&Remembered { url: self.url.to_owned(), validator }).ok()?;
-        let file = OpenOptions::new().append(true).create(true).open(path).ok()?;
+        let file = files::at_once(File::options().append(true).create(true)).open(path).ok()?;
         file.try_lock().ok()?;
         if resumed_at == 0 {
             file.set_len(0).ok()?;
@@ -271,7 +271,7 @@ impl Download<'_> {
     /// Removes the kept data, unless another process is using them.
     fn forget(&self) {
         if let Some((path, note)) = self.kept_at()
-            && let Ok(file) = OpenOptions::new().append(true).open(&path)
+            && let Ok(file) = files::at_once(File::options().append(true)).open(&path)
             && file.try_lock().is_ok()
         {
             let _ = std::fs::remove_file(path);

@@ -1,6 +1,6 @@
 //! Reading of files with decompression and size limits. The only place that reads files named by the user.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -82,9 +82,28 @@ impl StoreError {
 /// Path that means standard input.
 pub(super) const STANDARD_INPUT: &str = "-";
 
-/// Opens a file as it is, or a pipe or `-` (standard input) through a temporary file.
+/// Whether the command line names this path, as an argument or as the value of a flag.
+fn is_argument(path: &Path) -> bool {
+    let path = path.as_os_str().as_encoded_bytes();
+    std::env::args_os()
+        .skip(1)
+        .any(|argument| matches!(argument.as_encoded_bytes().strip_suffix(path), Some([] | [b'-', _] | [.., b'='])))
+}
+
+/// Rejects a pipe that the command line does not name. The user may intend one there, but a pipe that another file
+/// names, or that lies in a folder, would be waited for.
+///
+/// # Errors
+/// An error that says so.
+pub(super) fn check_pipe(path: &Path) -> io::Result<()> {
+    let problem = || io::Error::other("is a pipe, not a file; only the command line may name one");
+    is_argument(path).then_some(()).ok_or_else(problem)
+}
+
+/// Opens a file as it is, or a pipe or `-` (standard input) through a temporary file. Every file that the program reads
+/// is opened here.
 fn raw(path: &Path) -> io::Result<Box<dyn Read + Send>> {
-    if path == Path::new(STANDARD_INPUT) {
+    if path == Path::new(STANDARD_INPUT) && is_argument(path) {
         return spooled(path, || {
             if io::stdin().is_terminal() {
                 return Err(io::Error::other("standard input is a terminal: name a file, or pipe one in"));
@@ -104,6 +123,7 @@ fn raw(path: &Path) -> io::Result<Box<dyn Read + Send>> {
             return Err(io::Error::other("is a socket, not a file"));
         }
         if kind.is_fifo() {
+            check_pipe(path)?;
             return spooled(path, || pipe(path));
         }
     }
@@ -120,15 +140,18 @@ fn raw(path: &Path) -> io::Result<Box<dyn Read + Send>> {
 /// Opens without blocking: a pipe may have replaced the file, and some files of `/proc` and `/sys` have no data until
 /// an event.
 fn open_at_once(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.read(true);
+    at_once(File::options().read(true)).open(path)
+}
+
+/// Options of opening without blocking.
+pub(super) fn at_once(options: &mut OpenOptions) -> &OpenOptions {
     #[cfg(unix)]
     {
         use nix::fcntl::OFlag;
         use std::os::unix::fs::OpenOptionsExt;
         options.custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
     }
-    options.open(path)
+    options
 }
 
 /// Time to wait for a program to write to a pipe.
@@ -232,33 +255,6 @@ pub fn read_text(path: &Path, limit: Limit) -> Result<String, StoreError> {
     })
 }
 
-/// Rejects everything but regular files. The user may intend a pipe or a device on the command line, but not in a file
-/// that another file names or in a folder.
-///
-/// # Errors
-/// [`StoreError`] with the path, also if it does not exist.
-pub fn check_regular(path: &Path) -> Result<(), StoreError> {
-    let there = std::fs::metadata(path).map_err(|error| StoreError::read(path, error))?;
-    if there.is_file() {
-        return Ok(());
-    }
-    let kind = if there.is_dir() {
-        io::Error::from(io::ErrorKind::IsADirectory)
-    } else {
-        io::Error::other("is a pipe, socket or device, not a file; only the command line may name one")
-    };
-    Err(StoreError::read(path, kind))
-}
-
-/// Reads the text of a file that another file names, or that is in a folder.
-///
-/// # Errors
-/// Errors of [`read_text`] and [`check_regular`].
-pub(super) fn read_named_text(path: &Path, limit: Limit) -> Result<String, StoreError> {
-    check_regular(path)?;
-    read_text(path, limit)
-}
-
 /// Reads a file without decompression, for hashes and for copies.
 ///
 /// # Errors
@@ -337,7 +333,7 @@ pub fn read_profile(path: &Path) -> Result<(Profile, Vec<Warning>), StoreError> 
 /// Reads the files in a folder with an extension, sorted by name; empty if the folder is missing.
 pub(super) fn read_folder(folder: &Path, extension: &str) -> Result<Vec<(PathBuf, String)>, StoreError> {
     let paths = names_in(folder, extension)?;
-    paths.into_iter().map(|path| Ok((path.clone(), read_named_text(&path, Limit::CATALOG)?))).collect()
+    paths.into_iter().map(|path| Ok((path.clone(), read_text(&path, Limit::CATALOG)?))).collect()
 }
 
 /// Paths of these files.
@@ -378,19 +374,16 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_device_is_no_file_and_a_pipe_can_be_read_again() {
+    fn a_device_is_no_file_and_a_pipe_that_no_argument_names_is_not_waited_for() {
         let said = read(Path::new("/dev/zero"), Limit::PROFILE).unwrap_err().to_string();
         assert_eq!(said, "/dev/zero: is a device, not a file");
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let writer = {
-            let pipe = pipe.clone();
-            std::thread::spawn(move || std::fs::write(pipe, "x".repeat(100_000)).unwrap())
-        };
-        assert_eq!(beginning(&pipe, 10).unwrap(), b"xxxxxxxxxx");
-        writer.join().unwrap();
-        assert_eq!(read(&pipe, Limit::PROFILE).unwrap().len(), 100_000);
+        let said = read(&pipe, Limit::PROFILE).unwrap_err().to_string();
+        assert!(said.ends_with("is a pipe, not a file; only the command line may name one"), "{said}");
+        let said = save_atomically(&pipe, b"x", true).unwrap_err().to_string();
+        assert!(said.contains("cannot be written: is a pipe"), "{said}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::decompress::Compression;
-use super::files::{STANDARD_INPUT, StoreError};
+use super::files::{STANDARD_INPUT, StoreError, check_pipe};
 
 /// Writes `bytes` to `path`, compressed according to its name. Afterwards either the whole new content is there, or the
 /// old file is unchanged. Links are followed, and their target is written even if it does not exist yet. If the system
@@ -45,6 +45,10 @@ fn save(path: &Path, bytes: &[u8], replace: bool, private: bool) -> Result<(), S
         Some(there) if there.is_dir() => return Err(failed(io::Error::from(io::ErrorKind::IsADirectory))),
         Some(there) if !there.is_file() => {
             // A pipe or a device cannot be replaced, and has no content to lose.
+            #[cfg(unix)]
+            if std::os::unix::fs::FileTypeExt::is_fifo(&there.file_type()) {
+                check_pipe(path).map_err(failed)?;
+            }
             let mut out = std::fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
             return out.write_all(&content).map_err(failed);
         }

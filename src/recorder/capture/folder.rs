@@ -62,6 +62,26 @@ impl Folder {
     }
 }
 
+/// Opens a file that another process may have put there: rejects links, pipes and devices.
+///
+/// # Errors
+/// Errors of opening it.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let plainly = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+    let file = File::options().read(true).custom_flags(plainly).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("is not a file")) }
+}
+
+/// Reads the whole content of such a file.
+///
+/// # Errors
+/// Errors of [`open`] and of reading it.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Content of the lock file: marks the folder as ours and names its owner's machine. A lock on a network file system
 /// may not reflect owners on other machines.
 fn mark() -> String {
@@ -109,12 +129,11 @@ impl Dead {
         if !there.is_dir() || there.uid() != own || there.mode() & 0o7777 != 0o700 {
             return None;
         }
-        let plainly = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
-        let mut file = File::options().read(true).custom_flags(plainly).open(path.join(LOCK)).ok()?;
+        let mut file = open(&path.join(LOCK)).ok()?;
         let known = file.metadata().ok()?;
         let (own_mark, mut mark) = (mark(), String::new());
         (&mut file).take(own_mark.len() as u64 + 1).read_to_string(&mut mark).ok()?;
-        if !known.is_file() || known.uid() != own || mark != own_mark {
+        if known.uid() != own || mark != own_mark {
             return None;
         }
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()?;

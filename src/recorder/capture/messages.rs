@@ -66,8 +66,8 @@ pub enum Message {
         steps: u64,
         /// Number of their nodes.
         nodes: u64,
-        /// Whether it is the step before a window, which represents the recorded ones.
-        recorded: bool,
+        /// Which steps.
+        of: Counted,
     },
     /// Inputs of the model in the step before the window.
     Model(Model),
@@ -94,6 +94,18 @@ pub enum Message {
     /// Any other message.
     #[serde(other)]
     Unknown,
+}
+
+/// Steps whose autograd nodes are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    /// The step before a window, in which the model is looked at.
+    Looked,
+    /// Those of a window.
+    Recorded,
+    /// Others.
+    Later,
 }
 
 /// Identity of the sender.

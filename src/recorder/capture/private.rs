@@ -107,7 +107,7 @@ impl Private {
         let folder = self.path.join(format!("{name}-{:016x}", hasher.finish()));
         for (file, content) in files {
             let path = folder.join(file);
-            if fs::read(&path).is_ok_and(|there| there == *content) {
+            if folder::read(&path).is_ok_and(|there| there == *content) {
                 continue;
             }
             let parent = path.parent().unwrap_or(&folder);

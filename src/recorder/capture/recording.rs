@@ -74,7 +74,7 @@ impl Recording {
                 process.add_steps(first, &times_us, &waits_us, &idle_us);
                 process.workers = workers.or(process.workers);
             }
-            Message::Work { steps, nodes, recorded } => process.work.add(steps, nodes, recorded),
+            Message::Work { steps, nodes, of } => process.work.add(steps, nodes, of),
             Message::Cores { cores } => process.cores = Some(cores),
             Message::Loading { parent, batch_us } => {
                 if let Some(parent) = self.processes.get_mut(&parent) {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::folder;
 use super::private::{Private, PrivateError};
 use super::signals::Signals;
 use habitat_step::op_list::from_op_list;
@@ -264,7 +265,7 @@ pub fn trace(order: &ShapesOrder, private: &Private) -> Result<Vec<Profile>, Sha
         .spawn()
         .map_err(|source| ShapesError::NotStarted { python: order.python.clone(), source })?;
     let status = wait(&mut child, order, &signals)?;
-    let read = |name: &str| std::fs::read(folder.path().join(name));
+    let read = |name: &str| folder::read(&folder.path().join(name));
     let answer = match read("end.json") {
         Ok(json) => json,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -35,6 +35,7 @@ impl Words for Finding {
             Self::UnknownFlops { .. } | Self::EstimatedFlops { .. } | Self::Float64Products { .. } => {
                 "unknown FLOPs of some operators"
             }
+            Self::Fp4Products { .. } => "products in FP4 are not modelled",
             Self::NoShapes { .. } => "no shapes recorded: wide ranges",
             // Whether it waits for the CPU or for data is the verdict's to say.
             Self::HostBound { idle_us, step_us, .. } => {
@@ -132,6 +133,10 @@ fn of_step(finding: &Finding) -> Option<String> {
         ),
         Finding::Float64Products { operators, more } => format!(
             "products in float64 ({}) are predicted at FP32 rates, because the catalog has no FP64 rates: data-centre GPUs take about twice as long, others up to 64 times",
+            calls(operators, *more)
+        ),
+        Finding::Fp4Products { operators, more } => format!(
+            "products in FP4 ({}) are not modelled and are predicted at the rates of other types: too fast on GPUs without FP4; from shapes alone, too slow on those with it",
             calls(operators, *more)
         ),
         Finding::NoShapes { all, share } => format!(

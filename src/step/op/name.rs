@@ -29,6 +29,9 @@ pub use traits::{
     is_log_softmax,
 };
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use super::Family;
 use tables::{
     ATTENTION, ATTENTION_PACKAGES, CELLS, COMPARISONS, ELEMENTWISE, FILLS, GEMM_PARTS, GEMMS, LOOKUPS, NORMALISATIONS,
@@ -229,8 +232,28 @@ pub enum StreamForm {
 }
 
 impl Name {
-    /// Decodes `name`, which may be a kernel's if no operator was recorded.
+    /// Decodes `name`, which may be a kernel's if no operator was recorded. The names of a step repeat, so each thread
+    /// keeps those it has decoded.
     pub fn of(name: &str) -> Self {
+        /// Most names to keep; a step has a few hundred.
+        const MOST: usize = 4096;
+        thread_local! {
+            static KNOWN: RefCell<HashMap<String, Name>> = RefCell::default();
+        }
+        KNOWN.with_borrow_mut(|known| {
+            if let Some(found) = known.get(name) {
+                return *found;
+            }
+            if known.len() >= MOST {
+                known.clear();
+            }
+            let found = Self::decoded(name);
+            known.insert(name.to_owned(), found);
+            found
+        })
+    }
+
+    fn decoded(name: &str) -> Self {
         let full = name.to_ascii_lowercase().replace("(anonymous namespace)::", "");
         // Template parameters and arguments of kernels would match other operators.
         let whole = full.split(['<', '(']).next().unwrap_or(&full).trim();

@@ -271,6 +271,9 @@ pub enum DType {
     Other(String),
 }
 
+/// What is said of products for which [`DType::is_fp4`] holds.
+pub const IN_FP4: &str = "in FP4, which is not modelled (as FP8 they are predicted too slow)";
+
 impl DType {
     /// The type with this name, as written in files.
     pub fn named(name: &str) -> Self {
@@ -296,6 +299,11 @@ impl DType {
             self,
             Self::Float64 | Self::Float32 | Self::Float16 | Self::Bfloat16 | Self::Float8E4m3 | Self::Float8E5m2
         )
+    }
+
+    /// Whether it is a 4-bit floating-point type (`float4_e2m1fn_x2`, `f4e2m1fn`), which no prediction models.
+    pub fn is_fp4(&self) -> bool {
+        matches!(self, Self::Other(name) if name.to_ascii_lowercase().contains("e2m1"))
     }
 
     /// Whether its numbers have a real and an imaginary part.

@@ -43,7 +43,7 @@ pub struct ImportOptions<'a> {
 }
 
 /// Observations of the model in one step, in addition to the trace.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelInput {
     /// Class of the model.
     pub module: String,
@@ -63,6 +63,8 @@ pub struct ModelInput {
     pub again: bool,
     /// Batches of the step from a `DataLoader`; empty without one, or if unknown.
     pub batches: Vec<LoaderBatch>,
+    /// Autograd nodes of a recorded step as a multiple of those of this one, if known.
+    pub recorded_work: Option<f64>,
 }
 
 /// A batch that a `DataLoader` supplied.

@@ -110,6 +110,11 @@ fn as_recorded(model: &ModelInput, trace: &Trace, nesting: &Nesting, span: Optio
     model
 }
 
+/// Ratio of work from which the recorded steps differ from the one in which the model was looked at, and ratio up to
+/// which they are the same: sequences of other lengths make other numbers of nodes.
+const OTHER_WORK: f64 = 1.5;
+const SAME_WORK: f64 = 1.02;
+
 fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
     let name = habitat_base::text::clean(&model.module, 60);
     if let Some(class) = &model.opaque {
@@ -147,8 +152,19 @@ fn of_model(model: &ModelInput, parts: &Parts) -> Result<Samples, String> {
     if let [first, second, ..] = model.leads[..] {
         return Err(format!("{name} is called with batches of {first} and of {second} in one step"));
     }
-    let (samples, times) = in_a_step(lead, model.calls.max(1), model.again, parts)
-        .map_err(|reason| format!("{reason} ({name} takes {shown})"))?;
+    let calls = model.calls.max(1);
+    let unlike = |factor: f64| {
+        let work = model.recorded_work.filter(|work| *work > factor || *work < 1.0 / factor)?;
+        let calls = count(calls, "call", "calls");
+        Some(format!(
+            "the recorded steps did {work:.1} times the work of the one before them, which had {calls} of {name}"
+        ))
+    };
+    if let Some(reason) = unlike(OTHER_WORK).filter(|_| parts.passes != calls) {
+        return Err(reason);
+    }
+    let (samples, times) = in_a_step(lead, calls, model.again, parts)
+        .map_err(|reason| unlike(SAME_WORK).unwrap_or_else(|| format!("{reason} ({name} takes {shown})")))?;
     let length = (*is_whole && shape.len() == 2).then(|| shape[1]);
     Ok(Samples {
         count: samples,
@@ -266,6 +282,15 @@ mod tests {
         // Four micro-batches, with and without a loader; one batch and its adversarial version.
         assert_eq!(calls(4, Parts { passes: 4, ..PLAIN }), Some(32));
         assert_eq!(calls(4, Parts { passes: 4, fetches: 4, ..PLAIN }), Some(32));
+        // Accumulation ramped up after the model was looked at.
+        let ramp = ModelInput { recorded_work: Some(2.0), ..model(&[(&[8, 10], false)], 1) };
+        for parts in [Parts { passes: 2, ..PLAIN }, Parts { passes: 2, fetches: 2, ..PLAIN }] {
+            let reason = of_model(&ramp, &parts).unwrap_err();
+            assert_eq!(
+                reason,
+                "the recorded steps did 2.0 times the work of the one before them, which had 1 call of Net"
+            );
+        }
         let adversary = ModelInput { again: true, ..model(&[(&[8, 10], false)], 2) };
         assert_eq!(found(&adversary, Parts { passes: 2, ..PLAIN }), None);
         // A discriminator on real and generated samples.

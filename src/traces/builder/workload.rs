@@ -9,7 +9,9 @@ use super::samples::{first_layer, samples};
 use crate::{Span, Trace};
 use habitat_step::op::name::{self, Factors, factors_of_kernel, is_product_kernel};
 use habitat_step::op::{self, Family};
-use habitat_step::profile::{Attribute, DType, DeviceInfo, Kernel, Mode, Operation, Phase, Precision, Shape, Workload};
+use habitat_step::profile::{
+    Attribute, DType, DeviceInfo, IN_FP4, Kernel, Mode, Operation, Phase, Precision, Shape, Workload,
+};
 
 /// The workload, and whether its use of TF32 is known.
 pub(super) fn workload(
@@ -137,6 +139,9 @@ fn precision(operations: &[Operation], tf32: Tf32) -> Result<(Precision, &'stati
     let products = Products::of(operations.iter().filter(works));
     // In a compiled graph the products have no names of their own.
     let others = || Some((of_others(operations.iter().filter(works))?, "from the element types of the operators"));
+    if let Some(share) = products.share_of(Factors::Float4) {
+        return Err(Some(format!("{:.0} % of the products are {IN_FP4}", 100.0 * share)));
+    }
     let (types, how) = products.types().or_else(others).ok_or_else(|| products.doubt())?;
     // Master weights in float32 distinguish mixed precision from a model cast as a whole.
     let mixed = || {
@@ -154,6 +159,8 @@ fn precision(operations: &[Operation], tf32: Tf32) -> Result<(Precision, &'stati
         Factors::Bfloat16 if mixed() => Precision::AmpBf16,
         Factors::Bfloat16 => Precision::Bf16,
         Factors::Float8 => Precision::Fp8,
+        // Only products are in it.
+        Factors::Float4 => return Err(None),
         Factors::Float64 => {
             return Err(Some(
                 "the products are in float64, which is not predicted: FP32 predictions would be too fast, by up to 64 times on consumer GPUs".to_owned(),
@@ -198,7 +205,7 @@ impl Products {
         if let Some(own) = own {
             let named = |kind| operation.kernels.iter().any(|kernel| factors_of_kernel(&kernel.name) == Some(kind));
             // Libraries convert 16-bit factors before such a kernel.
-            let own = if named(Factors::Float8) { Factors::Float8 } else { own };
+            let own = [Factors::Float4, Factors::Float8].into_iter().find(|kind| named(*kind)).unwrap_or(own);
             *self.by_type.entry(own).or_default() += time;
             return;
         }
@@ -215,6 +222,11 @@ impl Products {
         if may_multiply && operation.dtype.is_none() && operation.device_time.is_some() {
             self.unknown += rest.max(0.0);
         }
+    }
+
+    /// Share of the time of products of known type that is in this one; `None` without any.
+    fn share_of(&self, factors: Factors) -> Option<f64> {
+        Some(self.by_type.get(&factors)? / self.by_type.values().sum::<f64>().max(f64::MIN_POSITIVE))
     }
 
     /// Element type with the most time, and its source.
@@ -251,6 +263,7 @@ fn factors(dtype: &DType) -> Option<Factors> {
         DType::Float16 | DType::Complex32 => Factors::Float16,
         DType::Bfloat16 => Factors::Bfloat16,
         DType::Float8E4m3 | DType::Float8E5m2 => Factors::Float8,
+        other if other.is_fp4() => Factors::Float4,
         _ => return None,
     })
 }
@@ -416,6 +429,23 @@ mod tests {
         }
         assert_eq!(seen(v100, &[(PRODUCT, volta)], Some([true, false])), (Precision::Tf32Products, true));
         assert_eq!(seen(v100, &[(PRODUCT, volta)], Some([true, true])), (Precision::Tf32, true));
+    }
+
+    #[test]
+    fn products_in_fp4_pass_as_no_other_precision() {
+        for four in [
+            r#""name": "bmm", "dtype": "bfloat16", "inputs": [[8, 8, 8], [8, 8, 8]],
+                "kernels": [{"name": "bmm_Bfloat16_E2m1E2m1_Fp32", "duration_us": 10}]"#,
+            r#""name": "aten::_scaled_mm", "dtype": "c10::Float4_e2m1fn_x2", "inputs": [[8, 8], [8, 8]]"#,
+        ] {
+            let json = format!(
+                r#"[{{"phase": "forward", {four}, "device_time_us": 10}},
+                    {{"phase": "forward", "name": "aten::mm", "dtype": "bfloat16", "inputs": [[8, 8], [8, 8]], "device_time_us": 30}}]"#
+            );
+            let operations: Vec<Operation> = serde_json::from_str(&json).unwrap();
+            let reason = precision(&operations, Tf32::of(&[], &operations, None)).unwrap_err().unwrap();
+            assert!(reason.starts_with("25 % of the products are in FP4, which is not modelled"), "{reason}");
+        }
     }
 
     #[test]

@@ -234,6 +234,7 @@ fn element(number: u64) -> Option<DType> {
         16 => DType::Bfloat16,
         19 | 24 => DType::Float8E5m2,
         20 | 25 => DType::Float8E4m3,
+        32 => DType::Other("f4e2m1fn".to_owned()),
         _ => return None,
     })
 }

@@ -3,12 +3,14 @@
 //! comes from here.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::predict::compare::{Known, StepKind};
 use habitat_tui::predict::{MethodChoice, Options, predict};
 use habitat_tui::profile::Profile;
+use habitat_tui::store::bundled;
 use habitat_tui::units::GpuSlug;
 
 use super::published;
@@ -32,16 +34,19 @@ struct Case<'a> {
     methods: &'a [MethodChoice],
 }
 
-/// The steps under `data/neusight/steps` and the traces under `data/traces/gpu`.
+/// The steps under `data/neusight/steps`, the traces under `data/traces/gpu`, published steps of a file, and recorded
+/// steps of a folder.
 pub(super) fn evaluate(
-    data: &Path,
-    published: Option<&Path>,
+    (data, published, recorded): (&Path, Option<&Path>, Option<&Path>),
     catalog: &Catalog,
     models: &ModelsByGpu,
 ) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     if let Some(file) = published {
         published::by_methods(&mut groups, file, catalog)?;
+    }
+    if let Some(folder) = recorded {
+        between_recorded(&mut groups, folder, catalog)?;
     }
     let steps = read(&data.join("neusight/steps"))?;
     for (name, by_gpu) in &steps {
@@ -80,6 +85,24 @@ pub(super) fn evaluate(
     }
     let protocol = "absolute relative errors of whole steps by every method on the same steps; \"in range\" is the share of measured steps in the predicted range";
     Ok(groups.evaluation(protocol.to_owned(), vec![models.protocol()]))
+}
+
+/// Recorded steps from the same step on another GPU, by the shipped models, which know both GPUs. By the default alone,
+/// which scales measured times; the others were fitted to these very steps.
+fn between_recorded(groups: &mut Groups, folder: &Path, catalog: &Catalog) -> Result<(), CliError> {
+    let models = ModelsByGpu { shipped: Some(Arc::new(bundled::models())), ..ModelsByGpu::default() };
+    for (name, by_gpu) in &read(folder)? {
+        for (gpu, measured) in by_gpu {
+            let Some(spec) = catalog.get(gpu) else { continue };
+            for (origin, from) in by_gpu.iter().filter(|(origin, _)| *origin != gpu) {
+                let group = StepKind::of(measured, spec).group_between(Known::Trace, [origin, gpu]);
+                let label = format!("{}, {origin} → {gpu}", bare(name));
+                let case = Case { group, from, gpu, measured, label, methods: &METHODS[..1] };
+                add_case(groups, &case, catalog, &models);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The group of a step on a GPU, predicted from what is known of it.

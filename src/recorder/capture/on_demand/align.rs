@@ -4,10 +4,11 @@
 //! of a step, and windows one step apart do not. Iteration numbers cannot be compared, because traces do not contain
 //! them.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
+
+use crate::capture::folder;
 
 /// Start and end of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,7 +34,7 @@ const ENDS: usize = 1 << 20;
 /// # Errors
 /// Errors of reading the file.
 pub fn span(trace: &Path) -> io::Result<Option<Span>> {
-    let mut file = File::open(trace)?;
+    let mut file = folder::open(trace)?;
     let mut head = Vec::new();
     file.by_ref().take(ENDS as u64).read_to_end(&mut head)?;
     let length = file.metadata()?.len();

@@ -1,16 +1,14 @@
 //! Folders for the processes' traces: private, and writable for each process.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::client::Client;
 use super::error::AttachError;
 use super::process::{self, Known};
 use super::request;
-use crate::capture::folder::{Folder, remove_dead};
+use crate::capture::folder::{self, Folder, remove_dead};
 
 /// Assumed maximum size of a trace in bytes: one of 400,000 events.
 const LONGEST_TRACE: u64 = 200_000_000;
@@ -88,12 +86,7 @@ pub(super) fn places(
 /// Whether a trace has its closing brace.
 pub(super) fn ends(trace: &Path) -> bool {
     let tail = || -> std::io::Result<Vec<u8>> {
-        // The process may put anything there.
-        let plainly = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
-        let mut file = fs::File::options().read(true).custom_flags(plainly.bits()).open(trace)?;
-        if !file.metadata()?.is_file() {
-            return Err(std::io::ErrorKind::InvalidInput.into());
-        }
+        let mut file = folder::open(trace)?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(length.saturating_sub(64)))?;
         let mut tail = Vec::new();

@@ -19,6 +19,7 @@ fn one_of_each() -> Vec<Finding> {
         F::UnknownFlops { operators: operators(), more: 2 },
         F::EstimatedFlops { operators: operators(), more: 0 },
         F::Float64Products { operators: operators(), more: 0 },
+        F::Fp4Products { operators: operators(), more: 0 },
         F::NoShapes { all: true, share },
         F::HostBound { idle_us: ms(2.0), step_us: ms(3.0), launch_us: None },
         F::LaunchBound { launches: 10, launch_us: [5.0, 50.0], host_us: [ms(0.05), ms(0.5)] },

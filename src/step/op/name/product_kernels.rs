@@ -20,6 +20,8 @@ pub enum Factors {
     Bfloat16,
     /// 8-bit floating point.
     Float8,
+    /// 4-bit floating point in at least one factor, which no prediction models.
+    Float4,
 }
 
 /// Parts of the names of kernels of products, convolutions and attention.
@@ -89,6 +91,7 @@ fn of_tensile(lower: &str, letters: &str) -> Option<Factors> {
     };
     Some(match letters {
         _ if letters.starts_with("f8") || letters.starts_with("b8") => Factors::Float8,
+        _ if letters.starts_with("f4") => Factors::Float4,
         _ if letters.starts_with('d') || letters.starts_with('z') => Factors::Float64,
         _ if letters.starts_with('h') => Factors::Float16,
         _ if letters.starts_with('b') => Factors::Bfloat16,
@@ -101,12 +104,12 @@ fn of_tensile(lower: &str, letters: &str) -> Option<Factors> {
 /// wider.
 fn by_words(lower: &str) -> Option<Factors> {
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
-    // Four-bit factors with eight-bit scales have no type here.
-    if has(&["ue4m3", "nvfp4"]) {
-        return None;
-    }
     let words = || lower.split(|c: char| !c.is_ascii_alphanumeric());
     let is_word = |known: &[&str]| words().any(|word| known.contains(&word));
+    // Scales in unsigned E4M3 are those of NVFP4. Two elements share a byte, `f4x2`.
+    if has(&["e2m1", "ue4m3", "fp4", "mxf4", "nvf4", "f4gemm", "f4x2"]) || is_word(&["f4"]) {
+        return Some(Factors::Float4);
+    }
     if has(&["e4m3", "e5m2", "fp8", "float8", "f8gemm"]) || is_word(&["f8", "bf8"]) {
         return Some(Factors::Float8);
     }
@@ -147,7 +150,7 @@ mod tests {
 
     #[test]
     fn factors_by_the_names_of_kernels() {
-        use Factors::{Bfloat16, Float8, Float16, Float32, Float64, Tf32};
+        use Factors::{Bfloat16, Float4, Float8, Float16, Float32, Float64, Tf32};
         for (name, expected) in [
             ("nvjet_tst_64x8_64x16_4x1_v_bz_TNT", Some(Bfloat16)),
             ("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT", Some(Float16)),
@@ -200,7 +203,13 @@ mod tests {
             ("fmha_cutlassF_bf16_aligned_64x64_rf_sm80(int)", Some(Bfloat16)),
             ("fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvCausal", Some(Float8)),
             ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_f16_knob_7_64x64x64_4x1x1_kernel0_0", Some(Float16)),
-            ("bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2", Some(Float8)),
+            ("bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2", Some(Float4)),
+            ("bmm_Bfloat16_E2m1E2m1_Fp32_t128x16x256u2", Some(Float4)),
+            ("cutlass3x_sm100_bstensorop_s256x128x64gemm_mxf4nvf4_bf16", Some(Float4)),
+            ("void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cutlass::float_e2m1_t", Some(Float4)),
+            ("_gemm_afp4wfp4_kernel", Some(Float4)),
+            ("Cijk_Alik_Bljk_F4F4SS_BH_UserArgs_MT256x256x128", Some(Float4)),
+            ("void gemv_kernel<float4, float>(int)", Some(Float32)),
             ("void deep_gemm::sm90_fp8_gemm_1d2d_impl<7168, 2048>(float*)", Some(Float8)),
             ("void gemv2T_kernel_val<int, int, __nv_bfloat16, __nv_bfloat16, float, 128, 16>(int)", Some(Bfloat16)),
             (
@@ -209,7 +218,7 @@ mod tests {
             ),
             ("_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weight", None),
             ("attn_fwd", None),
-            ("cutlass3x_sm100_bstensorop_s256x128x64gemm_block_scaled_ue4m3xe2m1_ue4m3xe2m1_f32_bf16", None),
+            ("cutlass3x_sm100_bstensorop_s256x128x64gemm_block_scaled_ue4m3xe2m1_ue4m3xe2m1_f32_bf16", Some(Float4)),
             ("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>(int)", None),
             ("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<float>(int)", None),
             ("void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>(int)", None),
