@@ -84,6 +84,11 @@ impl Fabric {
         Self { reduce, gather, send, reduce_start, gather_start, domain: 1 }
     }
 
+    /// GPUs that links join, on machines with `gpus` each: those of a machine, or of a rack.
+    pub const fn joined(&self, gpus: u32) -> u32 {
+        if self.domain > gpus { self.domain } else { gpus }
+    }
+
     /// Bandwidths times `factor`.
     pub(crate) fn times(self, factor: f64) -> Self {
         Self { reduce: self.reduce * factor, gather: self.gather * factor, send: self.send * factor, ..self }

@@ -8,8 +8,8 @@
 //! - A method that needs the inputs alone has `verdict`, from an operation and a GPU to a [`Verdict`]. A method with
 //!   models or times of the step returns them as [`Prepared`]; its `on` takes the GPUs that are predicted together,
 //!   because networks evaluate thousands of rows at once.
-//! - [`METHODS`] has the methods in the order in which they are asked for an operation. The first time is the answer. A
-//!   method that should know the operation but does not gives a reason, which stands in front of that of the answer.
+//! - [`METHODS`] has the methods in the order in which they try an operation. The first time is the answer. A
+//!   method that should know the operation but does not gives a reason, which precedes that of the answer.
 //! - `step_range` is the part of a whole step that the method predicts: its ratio to the sum of the operations, and its
 //!   range.
 //! - A method that predicts whole steps alone (the black box) has `STEP` instead.
@@ -44,7 +44,7 @@ use habitat_step::catalog::Catalog;
 use habitat_step::op::Family;
 use habitat_step::profile::Profile;
 
-/// Methods in the order in which they are asked for an operation.
+/// Methods in the order in which they try an operation.
 const METHODS: [Entry; 9] = [
     Entry::of::<lines::Fitted>(),
     Entry::of::<networks::Networks>(),

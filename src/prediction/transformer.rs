@@ -150,7 +150,7 @@ impl Layers {
     }
 
     /// Adds the shares of the time predicted for one GPU. `is_launched`: whether the host launches each operation;
-    /// `together`: time of an operation that stands in for the one at a place, relative to it.
+    /// `together`: time of an operation that replaces the one at a place, relative to it.
     pub(super) fn on(
         &self,
         operations: &[OperationPrediction],
@@ -219,7 +219,12 @@ impl Experts {
             if one.operation.phase == Phase::Forward {
                 weights += f64::from(one.operation.count) * count * product.reduction * product.columns;
             }
-            products.push((place, merged(one.operation, count as u64, rows as u64)));
+            // Rows that are as many as columns cannot be told from them.
+            let is_clear = rows != width
+                && [product.rows, product.reduction, product.columns].iter().filter(|extent| **extent == rows).count()
+                    == 1;
+            let all = if is_clear { merged(one.operation, count as u64, rows as u64) } else { one.operation.clone() };
+            products.push((place, all));
         }
         let is_first = |one: &&Decoded<'_>| {
             let same = matches!(&one.op.sizes, Some(Sizes::Product(other)) if is_theirs(other) && other.reduction == width && other.columns == columns);
@@ -431,7 +436,7 @@ mod tests {
         assert_eq!(found.activations.get(), 2048.0);
     }
 
-    /// 4 experts, of which each of 16 tokens visits two: 8 rows for each.
+    /// 4 experts; each of 16 tokens visits two of them: 8 rows for each.
     #[test]
     fn experts_are_their_batched_products() {
         let of = [

@@ -102,7 +102,7 @@ pub fn run(mut cli: Cli) -> Result<Outcome, CliError> {
     }
 }
 
-/// Prints the help that the command line asks for, through the pager if it is long.
+/// Prints the help that the command line requests, through the pager if it is long.
 ///
 /// # Errors
 /// [`CliError`] with the topics of the command, for a word that none of its flags has.

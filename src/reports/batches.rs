@@ -146,7 +146,7 @@ pub fn write_text(sweep: &Sweep, with_families: bool, width: Option<u16>, out: &
     }
     table(sweep).write_lines(width, out)?;
     writeln!(out)?;
-    // From one recorded size, there are no lines.
+    // One recorded size gives no lines.
     if sweep.basis == Basis::Lines {
         lines(sweep).write_lines(width, out)?;
     } else {

@@ -11,6 +11,7 @@ use habitat_base::text::{clean, duration};
 use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{Accept, Beside, Instead, Objective, Part, Plan, PlanStatus, Risk, Setback};
 use habitat_planning::pricing::{Doubt, Market, Offer, PriceBook, region};
+use habitat_prediction::Sharding;
 
 /// An offer that the user would have to accept first.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -90,7 +91,17 @@ fn offer_with_risks(part: &Part) -> String {
     let doubted = Some(Risk::Doubted(doubts)).filter(|risk| *risk != Risk::Doubted(Vec::new()));
     let risks: Vec<String> = host.into_iter().chain(doubted.map(|risk| risk.words())).collect();
     let risks = if risks.is_empty() { String::new() } else { format!(", {}", risks.join(", ")) };
-    format!("{}{risks}", offer_words(part))
+    format!("{}{risks}{}", offer_words(part), layout_words(part))
+}
+
+/// Division of the model or its state, to follow an offer; empty for whole models.
+fn layout_words(part: &Part) -> String {
+    match (part.parallel.is_none(), part.sharding) {
+        (false, _) if part.replicas() == 1 => format!(", as {}", part.parallel.words()),
+        (false, _) => format!(", as {} replicas of {}", part.replicas(), part.parallel.words()),
+        (true, Sharding::None) => String::new(),
+        (true, sharding) => format!(", with {} ({} divided)", sharding.name(), sharding.words()),
+    }
 }
 
 /// The plan in one sentence; `None` if there is no plan.

@@ -84,8 +84,13 @@ pub enum LaunchError {
         offer: String,
     },
     /// A training command that is not one line of text.
-    #[error("invalid --command {0:?}: one line of text, such as 'python train.py'")]
+    #[error("invalid --command {0:?}: one line of text with closed quotes, such as 'python train.py'")]
     Command(String),
+    /// Flags of a framework behind a command that is more than one program.
+    #[error(
+        "--framework adds flags to the end of --command, so {0:?} has to end in one program: leave out pipes, ; and #"
+    )]
+    Flags(String),
     /// A partition name with characters that have a meaning in a script.
     #[error("invalid partition {0:?}: use letters, digits and . _ - ,")]
     Partition(String),
@@ -100,6 +105,8 @@ struct Job<'a> {
     /// Switch to on-demand that a spot part has to make in time.
     switch: Option<&'a Switch>,
     start: &'a Start<'a>,
+    /// Updates of this part and those before it.
+    updates: f64,
 }
 
 /// Texts that start the parts of a plan, in order.
@@ -110,7 +117,9 @@ pub fn texts(plan: &Plan, workload: &str, launcher: Launcher, start: &Start<'_>)
     if plan.parts.is_empty() {
         return Err(LaunchError::NoPlan(words::joined(&plan.reasons, "; ")));
     }
+    let so_far = |index: usize| plan.parts[..=index].iter().map(Part::updates).sum();
     let jobs = plan.parts.iter().enumerate().map(|(index, part)| Job {
+        updates: so_far(index),
         part,
         workload,
         place: (index + 1, plan.parts.len()),

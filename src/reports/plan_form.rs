@@ -55,7 +55,7 @@ pub struct Written<'a> {
     pub request: &'a Request,
     /// Time of writing.
     pub created: jiff::Timestamp,
-    /// What the parts start.
+    /// Training command of the parts.
     pub start: launch::Start<'a>,
     /// Whether TOML lists all rejected offers.
     pub all_rejected: bool,

@@ -35,7 +35,7 @@ const PREFIXES: [&str; 12] =
     ["hf_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-", "AKIA", "ASIA", "xoxb-", "AIza", "eyJ"];
 /// Minimum length of these tokens, in bytes.
 const SHORTEST_TOKEN: usize = 16;
-/// Authorisation schemes that precede the secret. The first is no other word of a command.
+/// Authorisation schemes that precede the secret. No command has the first as another word.
 const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
 /// Flag that many programs take a password from.
 const PASSWORD_FLAG: &str = "-p";

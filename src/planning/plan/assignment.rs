@@ -22,6 +22,8 @@ use super::solve::{Proof, Settings, SolveError, solve};
 const SLACK: f64 = 1.0 + 1e-6;
 /// Maximum number of ways of all jobs for the integer program.
 const MOST_WAYS: usize = 3000;
+/// Terms of deadlines up to which it is solved.
+const MOST_TERMS: usize = 30_000;
 
 /// One way to run a job: a configuration, or a machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,7 +132,11 @@ impl Assignment {
 
     /// Whether the integer program is small enough to solve.
     pub(super) fn has_program(&self) -> bool {
-        self.jobs.iter().map(Vec::len).sum::<usize>() <= MOST_WAYS
+        let ways = self.jobs.iter().map(Vec::len).sum::<usize>();
+        // Each deadline is a row on each machine, with terms for most ways.
+        let deadlines =
+            if self.machines.is_empty() { 0 } else { self.due.iter().filter(|due| due.is_finite()).count() };
+        ways <= MOST_WAYS && ways * deadlines <= MOST_TERMS
     }
 
     /// Shared bounds with their terms. Variable `i` selects way `i`, counted over all jobs. On machines, one bound per

@@ -26,7 +26,7 @@ pub(super) fn allows(goal: &Goal, parallel: ModelParallel) -> bool {
 
 /// Layouts to try on all GPUs of `layout`; none if the goal names one, or if the step may fit on one GPU.
 ///
-/// Tensor parallel GPUs are in one machine and divide the heads, stages have equally many chunks of layers, replicas
+/// Tensor parallel GPUs are joined by links and divide the heads, stages have equally many chunks of layers, replicas
 /// use all GPUs and divide the experts evenly (Narayanan et al. 2021, arXiv:2104.04473, section 3).
 pub(super) fn candidates(
     prediction: &Prediction,
@@ -41,8 +41,11 @@ pub(super) fn candidates(
     };
     let all = layout.all();
     let divides = |parts: u32, of: u32| parts > 0 && of.is_multiple_of(parts);
-    let tensors =
-        (1..=layout.gpus).filter(|&tensor| divides(tensor, layout.gpus) && model.heads.is_multiple_of(tensor.into()));
+    let joined = prediction.gpu.fabric.joined(layout.gpus).min(all);
+    let tensors = (1..=joined).filter(|&tensor| {
+        let is_joined = divides(tensor, layout.gpus) || divides(layout.gpus, tensor);
+        is_joined && divides(tensor, all) && model.heads.is_multiple_of(tensor.into())
+    });
     tensors
         .flat_map(|tensor| {
             let stages = 1..=(all / tensor).min(STAGES).min(model.layers);

@@ -331,7 +331,7 @@ impl Reason {
             Self::BatchesDoNotDivide { .. } | Self::UpdateTooLong { .. } => RejectionKind::GlobalBatch,
             Self::OutOfMemory { .. } | Self::DoesNotFit { .. } => RejectionKind::Memory,
             Self::MemoryUnknown { .. } => RejectionKind::MemoryUnknown,
-            Self::TooSlow { .. } => RejectionKind::Deadline,
+            Self::TooSlow { .. } | Self::LostTooOften { .. } => RejectionKind::Deadline,
             Self::TooDear { .. } => RejectionKind::Budget,
             Self::TooMuchCo2 { .. } => RejectionKind::Emissions,
             Self::Possible { .. }

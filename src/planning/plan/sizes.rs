@@ -178,7 +178,10 @@ impl At<'_> {
     ) -> Result<SizedStep, Refusal> {
         let gpus = layout.all();
         if !layout.parallel.is_none() {
-            layout.parallel.check(&layout).map_err(|error| (Reason::Layout { why: error.to_string() }, None))?;
+            layout
+                .parallel
+                .check(&layout, &prediction.gpu.fabric)
+                .map_err(|error| (Reason::Layout { why: error.to_string() }, None))?;
         }
         let runners = Runners::new(&layout);
         let batches = accumulation(goal.global_batch, self.batch, runners);

@@ -72,7 +72,7 @@ impl MemoryFit {
     /// Fit on one of `gpus` GPUs that divide the state: the need less the state kept by the others. Unchanged if the
     /// state is unknown.
     ///
-    /// Parameters that stage 3 gathers while a layer runs are counted only where the number of layers is known
+    /// Parameters that stage 3 gathers while a layer runs are counted only if the number of layers is known
     /// ([`Self::on_replica`]).
     #[must_use]
     pub fn sharded(&self, sharding: Sharding, gpus: u32) -> Self {
@@ -104,9 +104,9 @@ impl MemoryFit {
     ///
     /// Each keeps a T·P-th of the state, less the part that sharding divides among replicas. Stages that alternate one
     /// micro-batch forward and one backward (Narayanan et al. 2021, arXiv:2104.04473, section 2.2) keep the activations
-    /// of up to P micro-batches of 1/P of the layers. With sequence parallelism each GPU has a T-th of these: the
-    /// minimum. Without it, the maximum, some are whole (Korthikanti et al. 2022, arXiv:2205.05198, section 4), or all
-    /// if parts of the forward pass are recomputed, which keeps the inputs of layers. Memory not known to be
+    /// of up to P micro-batches of 1/P of the layers. With sequence parallelism, which is assumed as for the step, each
+    /// GPU has a T-th of these. Without it, as the reason says, some are whole (Korthikanti et al. 2022,
+    /// arXiv:2205.05198, section 4), or all if parts of the forward pass are recomputed, which keeps the inputs of layers. Memory not known to be
     /// activations may be temporary, divided like the state, or any activations that fit under the peak before
     /// gradients exist. If the state is unknown, so is its share.
     #[must_use]
@@ -116,7 +116,9 @@ impl MemoryFit {
             (Some(states), Some(layers))
                 if sharding == Sharding::Zero3 && replicas.saturating_mul(parallel.context) > 1 =>
             {
-                states.parameters * (GATHERED / f64::from(layers.max(1)) / f64::from(parallel.tensor))
+                let layers = f64::from(layers.max(1));
+                let apart = 1.0 - on.experts * (1.0 - 1.0 / f64::from(parallel.expert.max(1)));
+                states.parameters * (GATHERED.min(2.0 * layers) / layers * apart / f64::from(parallel.tensor))
             }
             _ => Bytes::ZERO,
         };
@@ -165,20 +167,22 @@ impl MemoryFit {
             let temporary = beside(peak).checked_sub(kept).unwrap_or_default();
             own + kept * (micro / tokens) + temporary * (1.0 / (tokens * pipeline))
         });
-        let at_most = self.at_most.map(|peak| {
+        let most = |peak: Bytes, share: f64| {
             let kept = kept(peak);
             let temporary = beside(peak).checked_sub(kept.least).unwrap_or_default();
             let shared = temporary * (1.0 / (tokens * pipeline));
             // Temporary memory beside the activations belongs to the backward pass of one micro-batch.
-            let with_them = if kept.least == kept.most { temporary * without_sequences } else { Bytes::ZERO };
-            own + (kept.most * (micro * without_sequences) + with_them).max(shared)
-        });
+            let with_them = if kept.least == kept.most { temporary * share } else { Bytes::ZERO };
+            own + (kept.most * (micro * share) + with_them).max(shared)
+        };
+        let at_most = self.at_most.map(|peak| most(peak, 1.0 / tokens));
+        let without = self.at_most.map(|peak| most(peak, without_sequences));
         let divided = if sharding == Sharding::None || peers == 1 {
             String::new()
         } else {
             format!(", {} over {replicas} replicas", sharding.name())
         };
-        let without = match at_most {
+        let without = match without {
             Some(most) if tensor > 1.0 => format!(", {:.1} without sequence parallelism", most.get() / GIB),
             _ => String::new(),
         };
@@ -310,25 +314,29 @@ mod tests {
             ((needed * 1e6).round() / 1e6, (most * 1e6).round() / 1e6, fit.fits)
         };
         // 10 + 1 + 34/4; without sequence parallelism 10 of the 34 stay whole: 10 + 24/4.
-        assert_eq!(ends(Sharding::None, on(4, 2, 1, 8)), (19.5, 27.0, Fits::Unknown));
-        // Half of them with one micro-batch: 4.25 and 8.
-        assert_eq!(ends(Sharding::None, on(4, 2, 1, 1)), (15.25, 19.0, Fits::Yes));
+        assert_eq!(ends(Sharding::None, on(4, 2, 1, 8)), (19.5, 19.5, Fits::Yes));
+        let reason = whole.on_replica(Sharding::None, &on(4, 2, 1, 8)).reason;
+        assert!(reason.contains(&format!("{:.1} without sequence parallelism", 27e9 / GIB)), "{reason}");
+        // Half of them with one micro-batch: 4.25.
+        assert_eq!(ends(Sharding::None, on(4, 2, 1, 1)), (15.25, 15.25, Fits::Yes));
         // Each GPU has 7.5 of 60 GB of optimizer state, and half of that with two replicas.
-        assert_eq!(ends(Sharding::Zero1, on(4, 2, 2, 8)), (15.75, 23.25, Fits::Unknown));
+        assert_eq!(ends(Sharding::Zero1, on(4, 2, 2, 8)), (15.75, 15.75, Fits::Yes));
         assert_eq!(ends(Sharding::None, on(1, 2, 1, 8)), (75.0, 75.0, Fits::No));
         // Three quarters are of experts, which 8 of 16 replicas divide; two GPUs have the same ones: 35 beside 5 and
         // 15 / 8 of weights and gradients, and 15 / 16 and 45 / 8 / 2 of the optimizer's.
         let mut divided = Share { experts: 0.75, ..on(1, 1, 16, 8) };
         divided.parallel.expert = 8;
         assert_eq!(ends(Sharding::Zero1, divided), (45.625, 45.625, Fits::No));
-        // Layer inputs kept for recomputation are whole.
+        // Layer inputs kept for recomputation are whole without it.
         let again = Share { recomputes: true, ..on(4, 2, 1, 8) };
-        assert_eq!(ends(Sharding::None, again), (19.5, 45.0, Fits::Unknown));
+        assert_eq!(ends(Sharding::None, again), (19.5, 19.5, Fits::Yes));
+        let reason = whole.on_replica(Sharding::None, &again).reason;
+        assert!(reason.contains(&format!("{:.1} without sequence parallelism", 45e9 / GIB)), "{reason}");
         // A peak in the update with 34 GB beside the state: activations are unknown, but at most 20 GB.
         let update = Activations { least: Bytes::ZERO, most: gb(20.0) };
         let fit = MemoryFit { activations: Some(update), ..whole.clone() }.on_replica(Sharding::None, &on(4, 2, 1, 8));
-        // 11 GB, plus an eighth of the 34 or 16/34 of the 20.
-        for (found, expected) in [(fit.needed, 15.25e9), (fit.at_most, 11e9 + 20e9 * 16.0 / 34.0)] {
+        // 11 GB, plus an eighth of the 34 or a quarter of the 20.
+        for (found, expected) in [(fit.needed, 15.25e9), (fit.at_most, 16e9)] {
             assert!((found.unwrap().get() / expected - 1.0).abs() < 1e-9, "{found:?}");
         }
         // One GPU per replica is as before; unknown state has no known share.

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ScaleError;
+use crate::fabric::Fabric;
 use crate::sharding::Sharding;
 use crate::transformer::TransformerStep;
 use habitat_base::units::{BytesPerSecond, Range};
@@ -140,13 +141,14 @@ impl ModelParallel {
         parts.into_iter().filter(|(is_used, _)| *is_used).map(|(_, words)| words).collect::<Vec<_>>().join(" × ")
     }
 
-    /// Checks that the GPUs of a layout make whole replicas.
+    /// Checks that the GPUs of a layout make whole replicas; links join `fabric.joined` GPUs.
     ///
     /// # Errors
-    /// [`ScaleError`] if a layer would span machines, or the GPUs are not a multiple of a replica.
-    pub fn check(self, layout: &Layout) -> Result<(), ScaleError> {
+    /// [`ScaleError`] if a layer would leave the links, or the GPUs are not a multiple of a replica.
+    pub fn check(self, layout: &Layout, fabric: &Fabric) -> Result<(), ScaleError> {
         let (tensor, gpus) = (self.tensor, layout.gpus);
-        if tensor == 0 || !gpus.is_multiple_of(tensor) {
+        let is_of_rack = tensor <= fabric.joined(gpus) && gpus > 0 && tensor.is_multiple_of(gpus);
+        if tensor == 0 || !(gpus.is_multiple_of(tensor) || is_of_rack) {
             return Err(ScaleError::TensorOfMachine { tensor, gpus });
         }
         let (all, replica) = (layout.all(), self.whole());

@@ -85,6 +85,9 @@ pub fn optimizer_step(
     batches: u64,
 ) -> Result<ScaledStep, ScaleError> {
     let parallel = layout.parallel;
+    if !parallel.is_none() {
+        parallel.check(layout, &gpu.fabric)?;
+    }
     let fitted = || Ok(scaled_step(one.step, gpu, layout, workload, factor)?.accumulated(one, batches));
     let is_plain = parallel.is_none() && layout.sharding == Sharding::None;
     let weight = match workload.parameter_count {
@@ -135,6 +138,8 @@ struct Replica<'a> {
     gpu: &'a GpuFacts,
     /// Activations between two layers of a micro-batch, on the GPUs of one layer.
     activations: Bytes,
+    /// Samples of a micro-batch relative to those that the model was recorded with.
+    scale: f64,
     parameters: f64,
     /// Weights and gradients of the whole model, as they are exchanged.
     weights: Bytes,
@@ -155,7 +160,6 @@ impl<'a> Replica<'a> {
     ) -> Result<Self, ScaleError> {
         let parallel = layout.parallel;
         if !parallel.is_none() {
-            parallel.check(layout)?;
             parallel.check_model(one.model.ok_or(ScaleError::NoLayers)?)?;
         }
         let own = gradients(workload)?;
@@ -183,12 +187,13 @@ impl<'a> Replica<'a> {
             layout,
             gpu,
             activations,
+            scale,
             parameters,
             weights,
             gradients: sent,
             update: one.model.map_or(share, |model| model.update),
             batches: batches as f64,
-            domain: layout.gpus.max(gpu.fabric.domain.min(layout.all())).max(1),
+            domain: gpu.fabric.joined(layout.gpus).min(layout.all()).max(1),
         })
     }
 

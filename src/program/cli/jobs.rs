@@ -122,7 +122,7 @@ impl Jobs {
             wish.accept.get_or_insert_with(own).extend(&self.accept);
         }
         // Checked before the step is read, so that a wrong name is reported at once.
-        // Existing machines are the user's own choice, so there is no risk to accept.
+        // Existing machines are the user's own choice: without risks to accept.
         let goal = if file.machines.is_empty() { Goal::firm(work) } else { Goal::new(work) };
         let goal = goal::goal(goal, &wish, usual, catalog, prices).at(&place)?;
         let deadline = goal::hours(file.shared.deadline.as_ref()).at("all jobs")?;

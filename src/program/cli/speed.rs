@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::{Deserialize, Serialize};
 
 use super::error::{At, CliError};
+use super::gpu;
 use super::input::load;
 use super::options::options;
 use super::output::print_json;
@@ -13,7 +14,7 @@ use crate::store::{self, Paths, bundled};
 use habitat_base::text::grouped;
 use habitat_base::units::{Micros, Range};
 use habitat_prediction::scale::{Layout, MicroBatch, Network, optimizer_step};
-use habitat_prediction::{Mode, Options, Precision, Prediction, Workload, predict};
+use habitat_prediction::{Mode, Options, Precision, Prediction, Sharding, Workload, predict};
 use habitat_reports::format;
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_step::catalog::Catalog;
@@ -25,6 +26,10 @@ const NEAREST: usize = 3;
 const CAUSES: usize = 2;
 /// Forward passes that recomputing whole layers adds to three passes of equal work.
 const RECOMPUTED: f64 = 4.0 / 3.0;
+/// Steps that differ by less are alike.
+const ALIKE: f64 = 1.05;
+/// Ratio to the prediction below which the figures are doubted.
+const DOUBTED: f64 = 0.5;
 /// Slowdown of a GPU that is hot or limited in power: half of its clock.
 const THROTTLED: f64 = 2.0;
 /// Gbit/s of a network that programs reach over TCP.
@@ -57,7 +62,7 @@ struct Cause {
     step_us: f64,
 }
 
-/// What is printed as JSON.
+/// JSON form (`habitat-speed`, version 1).
 #[derive(Serialize)]
 struct Told {
     format: &'static str,
@@ -78,18 +83,21 @@ pub(super) fn run(args: &CompareSpeedArgs, out: &mut dyn Write) -> Result<u8, Cl
     let catalog = store::catalog(&paths)?;
     let loaded = load(&args.input, &catalog)?;
     loaded.warn();
-    let options = options(&args.input, std::slice::from_ref(&args.to), &catalog, &paths)?;
+    let to = gpu::one(&catalog, "--to", &args.to)?.slug.to_string();
+    let options = options(&args.input, &[to], &catalog, &paths)?;
     let job = Job { args, profile: &loaded.profile, catalog: &catalog };
     let (step, workload, why, gpu) = job.step(&options, 1.0, None).at(&loaded.label)?;
     let measured = job.measured(&workload).at(&loaded.label)?;
     let Range { low, mid, high } = step;
+    // A measured step has no range of its own.
+    let [low, high] = [low.get().min(mid.get() / ALIKE), high.get().max(mid.get() * ALIKE)].map(Micros::known);
     let ratio = measured / mid;
     let verdict = match () {
         () if measured.get() > high.get() => "slower than expected",
         () if measured.get() < low.get() => "faster than expected",
         () => "as expected",
     };
-    let causes = if measured.get() > mid.get() { job.causes(&options, measured, mid) } else { Vec::new() };
+    let causes = if measured.get() > high.get() { job.causes(&options, measured, mid) } else { Vec::new() };
     let published = nearest(&workload, &gpu, job.precision(&options));
     let told = Told {
         format: "habitat-speed",
@@ -123,6 +131,12 @@ pub(super) fn run(args: &CompareSpeedArgs, out: &mut dyn Write) -> Result<u8, Cl
         speed(mid),
         told.layout
     )?;
+    if ratio < DOUBTED {
+        writeln!(
+            out,
+            "That is hardly possible: check the batch, the sequence length, the number of GPUs and the layout."
+        )?;
+    }
     if !told.causes.is_empty() {
         writeln!(out, "\nWhat would explain it, nearest first:")?;
         for Cause { cause, step_us } in &told.causes {
@@ -168,6 +182,12 @@ impl Job<'_> {
         if answer.workload.mode == Mode::Inference {
             return Err(refused("it is inference; compare-speed knows training steps only"));
         }
+        let layout = self.layout();
+        if layout.parallel.pipeline > 1 && matches!(layout.sharding, Sharding::Zero2 | Sharding::Zero3) {
+            return Err(refused(
+                "pipeline stages with sharded gradients or parameters are not modelled; use --sharding zero1",
+            ));
+        }
         let prediction: &Prediction =
             answer.predictions.first().ok_or_else(|| refused("no prediction for this GPU"))?;
         let mut single = prediction.planning_step();
@@ -202,8 +222,8 @@ impl Job<'_> {
 
     /// Samples of a step on all GPUs.
     fn samples(&self, workload: &Workload) -> Option<f64> {
-        let own = workload.batch_size.map(|batch| batch * u64::from(self.layout().replicas()));
-        self.args.global_batch.or(own).map(|samples| samples as f64)
+        let own = workload.batch_size.map(|batch| batch as f64 * f64::from(self.layout().replicas().max(1)));
+        self.args.global_batch.map(|samples| samples as f64).or(own)
     }
 
     fn tokens(&self, workload: &Workload) -> Option<f64> {
@@ -212,6 +232,10 @@ impl Job<'_> {
 
     fn measured(&self, workload: &Workload) -> Result<Micros, CliError> {
         let refused = |why: &str| CliError::Refused(why.to_owned());
+        let given = [self.args.step_ms, self.args.samples_per_second, self.args.tokens_per_second];
+        if given.into_iter().flatten().any(|speed| speed <= 0.0) {
+            return Err(refused("the speed must be above 0"));
+        }
         let seconds = match (self.args.step_ms, self.args.samples_per_second, self.args.tokens_per_second) {
             (Some(millis), ..) => millis / 1e3,
             (_, Some(rate), _) => {
@@ -268,21 +292,20 @@ impl Job<'_> {
     }
 }
 
-/// Published rows of the same GPU and precision with the nearest number of parameters; of any precision, then of any
-/// GPU, if there are none.
+/// Published rows of the same GPU first, then of the same precision, then with the nearest number of parameters.
 fn nearest(workload: &Workload, gpu: &str, precision: Option<Precision>) -> Vec<Published> {
     let Some(parameters) = workload.parameter_count.filter(|_| workload.sequence_length.is_some()) else {
         return Vec::new();
     };
     let narrow = if precision == Some(Precision::Fp8) { "fp8" } else { "bf16" };
     let far = |row: &Published| {
-        let other = |is_other: bool, by: f64| if is_other { by } else { 0.0 };
-        (row.parameters / parameters as f64).ln().abs()
-            + other(row.gpu != gpu, 2.0)
-            + other(!row.precision.contains(narrow), 1.0)
+        (row.gpu != gpu, !row.precision.contains(narrow), (row.parameters / parameters as f64).ln().abs())
     };
     let mut rows = bundled::speeds::<Published>();
-    rows.sort_by(|a, b| far(a).total_cmp(&far(b)));
+    rows.sort_by(|a, b| {
+        let (a, b) = (far(a), far(b));
+        (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2))
+    });
     rows.truncate(NEAREST);
     rows
 }

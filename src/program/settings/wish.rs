@@ -142,7 +142,7 @@ pub struct Wish {
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Layout")]
     pub context_parallel: Option<u32>,
     /// GPUs that share the experts of each layer.
-    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Offers")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Layout")]
     pub expert_parallel: Option<u32>,
     /// Search the fastest layout of a model that no single GPU holds (auto, unless a degree is given), or only the given
     /// degrees.

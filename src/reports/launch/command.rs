@@ -4,7 +4,7 @@ use super::{Job, LaunchError, Launcher};
 use habitat_base::text;
 use habitat_prediction::Sharding;
 
-/// What a part starts, and where.
+/// Training command of a part, and its place.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Start<'a> {
     /// Partition of a Slurm cluster.
@@ -28,32 +28,108 @@ pub enum Framework {
 
 /// Placeholder for the training command.
 const PLACEHOLDER: [&str; 2] = ["echo 'put the training command here' >&2", "exit 1"];
+/// Whether a character ends a line, or is none of text, in a shell or in YAML.
+fn is_broken(c: char) -> bool {
+    c.is_control() || ['\u{2028}', '\u{2029}', '\u{feff}'].contains(&c)
+}
+
+/// Whether each quote of a text has its end.
+fn is_closed(text: &str) -> bool {
+    let (mut open, mut is_escaped) = (None, false);
+    for c in text.chars() {
+        match (open, c) {
+            _ if is_escaped => is_escaped = false,
+            (None | Some('"'), '\\') => is_escaped = true,
+            (None, '\'' | '"') => open = Some(c),
+            (Some(quote), c) if quote == c => open = None,
+            _ => {}
+        }
+    }
+    open.is_none() && !is_escaped
+}
+
+/// Variables that a command begins with (`A=1 python train.py`), and the rest of it.
+fn variables(command: &str) -> (&str, &str) {
+    let is_set = |word: &str| {
+        word.split_once('=').is_some_and(|(name, value)| {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            !name.is_empty()
+                && !name.starts_with(|c: char| c.is_ascii_digit())
+                && name.chars().all(is_name)
+                && is_closed(value)
+        })
+    };
+    let mut rest = command;
+    while let Some((_, after)) = rest.split_once(' ').filter(|(word, _)| is_set(word)) {
+        rest = after.trim_start();
+    }
+    (command[..command.len() - rest.len()].trim_end(), rest)
+}
+
+/// The `torchrun` of a Python interpreter, and the program with its arguments; `None` for another command, or for
+/// options of the interpreter that `torchrun` cannot pass on.
+fn torchrun(command: &str) -> Option<(String, &str)> {
+    let (python, rest) = command.split_once(' ')?;
+    let name = python.rsplit('/').next()?.strip_prefix("python")?;
+    if !name.chars().all(|c| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    let rest = rest.trim_start();
+    // Its processes are unbuffered anyway.
+    let rest = rest.strip_prefix("-u ").map_or(rest, str::trim_start);
+    let is_program = !rest.is_empty() && (!rest.starts_with('-') || rest.starts_with("-m "));
+    let by = if python.contains('/') { format!("{python} -m torch.distributed.run") } else { "torchrun".to_owned() };
+    is_program.then_some((by, rest))
+}
+
 /// Port at which the ranks meet; that of `torchrun`'s own examples.
 const PORT: u16 = 29_500;
 
 impl Job<'_> {
     /// Lines of a shell script that run on every machine of the part.
     pub(super) fn lines(&self, launcher: Launcher) -> Result<Vec<String>, LaunchError> {
-        let Some(command) = self.start.command else { return Ok(PLACEHOLDER.map(str::to_owned).to_vec()) };
-        if command.trim().is_empty() || command.chars().any(char::is_control) {
+        let Some(command) = self.start.command.map(str::trim) else {
+            return Ok(PLACEHOLDER.map(str::to_owned).to_vec());
+        };
+        if command.is_empty() || command.chars().any(is_broken) || !is_closed(command) {
             return Err(LaunchError::Command(text::clean(command, 80)));
         }
-        let flags = self.start.framework.map(|framework| self.flags(framework)).unwrap_or_default();
-        let all = std::iter::once(command.trim().to_owned()).chain(flags).collect::<Vec<_>>().join(" ");
-        Ok(self.on_all_gpus(launcher, &all))
+        // What is to be done before the program, on the machine that reads the script.
+        let mut steps: Vec<&str> = command.split(" && ").map(str::trim).collect();
+        let last = steps.pop().unwrap_or_default();
+        let is_one = !last.contains(['|', ';', '&', '<', '>', '#', '`', '(']) && is_closed(last);
+        let flags = self.start.framework.map(|framework| self.flags(framework));
+        if flags.is_some() && !is_one {
+            return Err(LaunchError::Flags(text::clean(command, 80)));
+        }
+        if !is_one || steps.iter().any(|step| !is_closed(step)) {
+            let slurm = launcher == Launcher::Slurm;
+            return Ok(vec![if slurm {
+                format!("srun bash -c {}", text::shell_word(command))
+            } else {
+                command.to_owned()
+            }]);
+        }
+        let all = std::iter::once(last.to_owned()).chain(flags.into_iter().flatten()).collect::<Vec<_>>().join(" ");
+        Ok(steps.into_iter().map(str::to_owned).chain(self.on_all_gpus(launcher, &all)).collect())
     }
 
     /// A Python program starts once for each GPU, by `torchrun`; other commands start their processes themselves.
     fn on_all_gpus(&self, launcher: Launcher, command: &str) -> Vec<String> {
         let (machines, gpus) = (self.part.machines, self.part.offer.gpu_count);
-        let is_slurm = launcher == Launcher::Slurm;
-        let srun = if is_slurm { "srun " } else { "" };
-        let python = ["python ", "python3 "].into_iter().find_map(|python| command.strip_prefix(python));
-        let Some(program) = python.filter(|_| machines > 1 || gpus > 1) else {
-            return vec![format!("{srun}{command}")];
+        let srun = if launcher == Launcher::Slurm { "srun " } else { "" };
+        let command = command.strip_prefix("srun ").unwrap_or(command);
+        let (set, command) = variables(command);
+        let set = if set.is_empty() { String::new() } else { format!("env {set} ") };
+        if machines == 1 && gpus == 1 {
+            return vec![format!("{srun}{set}{command}")];
+        }
+        let Some((torchrun, program)) = torchrun(command) else {
+            let runs = format!("# Runs once on each machine: it has to start a process on each of {gpus} GPUs.");
+            return vec![runs, format!("{srun}{set}{command}")];
         };
         if machines == 1 {
-            return vec![format!("{srun}torchrun --standalone --nproc-per-node={gpus} {program}")];
+            return vec![format!("{srun}{set}{torchrun} --standalone --nproc-per-node={gpus} {program}")];
         }
         let (before, meeting) = match launcher {
             Launcher::Slurm => (
@@ -71,7 +147,7 @@ impl Job<'_> {
                 ),
             ),
         };
-        let run = format!("{srun}torchrun --nnodes={machines} --nproc-per-node={gpus} {meeting} {program}");
+        let run = format!("{srun}{set}{torchrun} --nnodes={machines} --nproc-per-node={gpus} {meeting} {program}");
         before.map(str::to_owned).into_iter().chain([run]).collect()
     }
 
@@ -81,12 +157,13 @@ impl Job<'_> {
         let degree = |flag: &str, of: u32| (of > 1).then(|| format!("{flag}={of}"));
         let number = |flag: &str, of: Option<u64>| of.map(|of| format!("{flag}={of}"));
         let (replicas, stages) = (part.replicas(), u64::from(parallel.pipeline));
-        let updates = Some(part.updates().ceil() as u64);
+        // Programs count from the first part on.
+        let updates = Some(self.updates.ceil() as u64);
         let all: Vec<Option<String>> = match framework {
             Framework::Megatron => {
                 let sharding = match part.sharding {
                     Sharding::None => "",
-                    Sharding::Zero1 => "--use-distributed-optimizer",
+                    Sharding::Zero1 => "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather",
                     Sharding::Zero2 => "--use-megatron-fsdp --data-parallel-sharding-strategy=optim_grads",
                     Sharding::Zero3 => "--use-megatron-fsdp --data-parallel-sharding-strategy=optim_grads_params",
                 };

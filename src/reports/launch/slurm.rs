@@ -15,10 +15,12 @@ pub(super) fn script(job: &Job<'_>) -> Result<String, LaunchError> {
         return Err(LaunchError::Partition(text::clean(name, 80)));
     }
     let partition = partition.map_or_else(String::new, |name| format!("#SBATCH --partition={name}\n"));
+    let cpus = part.offer.vcpus.filter(|cpus| *cpus >= 1.0);
+    let cpus = cpus.map_or_else(String::new, |cpus| format!("#SBATCH --cpus-per-task={cpus:.0}\n"));
     let (gpus, minutes) = (part.offer.gpu_count, job.most_minutes());
     let (days, hours) = (minutes / 1440, minutes / 60 % 24);
     Ok(format!(
-        "#!/bin/bash\n{}# sbatch FILE\n#SBATCH --job-name={}\n{partition}#SBATCH --nodes={}\n#SBATCH --ntasks-per-node=1\n# {}; if the cluster names its GPUs, use gpu:NAME:{gpus}\n#SBATCH --gres=gpu:{gpus}\n# Upper end of the predicted time; Slurm stops the job then.\n#SBATCH --time={days}-{hours:02}:{:02}:00\n\n{}",
+        "#!/bin/bash\n{}# sbatch FILE\n#SBATCH --job-name={}\n{partition}#SBATCH --nodes={}\n#SBATCH --ntasks-per-node=1\n{cpus}# {}; if the cluster names its GPUs, use gpu:NAME:{gpus}\n#SBATCH --gres=gpu:{gpus}\n# Upper end of the predicted time; Slurm stops the job then.\n#SBATCH --time={days}-{hours:02}:{:02}:00\n\n{}",
         job.comments(),
         job.name(),
         part.machines,

@@ -172,7 +172,9 @@ fn what_a_tool_cannot_rent_is_refused_by_name() {
 #[test]
 fn names_are_those_that_all_tools_take() {
     let spot = spot();
-    let name = |workload, place| Job { part: &spot, workload, place, switch: None, start: &Start::default() }.name();
+    let name = |workload, place| {
+        Job { part: &spot, workload, place, switch: None, start: &Start::default(), updates: 1.0 }.name()
+    };
     assert_eq!(name("ResNet-50 (v1.5)", (1, 1)), "resnet-50-v1-5");
     assert_eq!(name("50", (2, 2)), "training-50-2");
     assert_eq!(name("…", (1, 1)), "training");
@@ -184,7 +186,8 @@ fn a_price_limit_is_never_below_the_price() {
     let spot = spot();
     let limit = |price| {
         let part = changed(spot.clone(), |offer| offer.price = UsdPerHour::known(price));
-        Job { part: &part, workload: "x", place: (1, 1), switch: None, start: &Start::default() }.highest_price()
+        Job { part: &part, workload: "x", place: (1, 1), switch: None, start: &Start::default(), updates: 1.0 }
+            .highest_price()
     };
     assert_eq!((limit(1.006), limit(0.508_91), limit(40.0)), (1.006, 0.509, 40.0));
 }
@@ -271,6 +274,15 @@ fn a_python_program_starts_on_every_gpu() {
     assert!(dstack[0].contains("--nnodes=2 --nproc-per-node=8 --node-rank=\\\"$DSTACK_NODE_RANK"), "{dstack:?}");
     let one = changed(spot(), |offer| offer.gpu_count = 1);
     assert_eq!(last(one, Launcher::SkyPilot, &start, 1), ["python3 train.py --lr 1e-4"]);
+    // With variables, an interpreter of its own, and steps before it; options of Python are not torchrun's.
+    let of = |command| last(spot(), Launcher::Slurm, &with(command), 2);
+    let python =
+        "srun env A=1 B='x' /opt/venv/bin/python -m torch.distributed.run --standalone --nproc-per-node=8 t.py";
+    assert_eq!(of("cd /x && A=1 B='x' /opt/venv/bin/python -u t.py"), ["cd /x", python]);
+    assert_eq!(of("srun python t.py")[1], "srun torchrun --standalone --nproc-per-node=8 t.py");
+    let alone = of("python -c 'import t'");
+    assert!(alone[0].contains("a process on each of 8 GPUs") && alone[1] == "srun python -c 'import t'", "{alone:?}");
+    assert!(of("python t.py | tee log")[1].ends_with("srun bash -c 'python t.py | tee log'"));
     // Another launcher starts its own processes.
     let own = with("accelerate launch train.py");
     assert_eq!(last(divided(), Launcher::Slurm, &own, 1), ["srun accelerate launch train.py"]);
@@ -287,7 +299,8 @@ fn a_framework_gets_the_flags_of_the_layout() {
     assert_eq!(
         of(Framework::Megatron, divided()),
         "--tensor-model-parallel-size=4 --sequence-parallel --pipeline-model-parallel-size=2 \
-         --num-virtual-stages-per-pipeline-rank=2 --use-distributed-optimizer --micro-batch-size=1 \
+         --num-virtual-stages-per-pipeline-rank=2 --use-distributed-optimizer --overlap-grad-reduce \
+         --overlap-param-gather --micro-batch-size=1 \
          --global-batch-size=32 --seq-length=4096 --train-iters=101"
     );
     assert_eq!(
@@ -308,7 +321,7 @@ fn a_framework_gets_the_flags_of_the_layout() {
 
 #[test]
 fn a_command_of_several_lines_is_refused() {
-    for command in ["", "  ", "python a.py\nrm -r /"] {
+    for command in ["", "  ", "python a.py\nrm -r /", "python a.py --x \"a b"] {
         let error = texts(&plan(vec![spot()]), "gpt", Launcher::SkyPilot, &with(command)).unwrap_err();
         assert!(matches!(error, LaunchError::Command(_)), "{error}");
     }

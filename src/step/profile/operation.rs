@@ -271,7 +271,7 @@ pub enum DType {
     Other(String),
 }
 
-/// What is said of products for which [`DType::is_fp4`] holds.
+/// Words for products for which [`DType::is_fp4`] holds.
 pub const IN_FP4: &str = "in FP4, which is not modelled (as FP8 they are predicted too slow)";
 
 impl DType {

@@ -190,7 +190,7 @@ fn sparse() -> TransformerStep {
     TransformerStep { experts: Some(experts), ..model() }
 }
 
-/// 8 GPUs with 8 experts each. The products of the experts take 0.4 · (0.2 + 0.8 / 8) of the step in place of 0.4. Each
+/// 8 GPUs with 8 experts each. The products of the experts take 0.4 · (0.2 + 0.8 / 8) of the step, not 0.4. Each
 /// of 8 layers exchanges tokens to and fro in both passes, 800 MB each time: 7/8 of it leaves the GPU.
 #[test]
 fn gpus_that_divide_experts_by_hand() {
@@ -206,9 +206,20 @@ fn gpus_that_divide_experts_by_hand() {
     let [computed, exchanged] = [1e6 * (0.9 - 0.4 * 0.8 * 7.0 / 8.0) * PROGRAM[1], once.get() * 32.0];
     let expected = computed + exchanged + 1e6 * 0.1 / 8.0;
     let gathered = parts.step.range.mid.get() - expected;
-    // What is left are the exposed gather and scatter of 100 million parameters.
+    // The rest is the exposed gather and scatter of 100 million parameters.
     assert!((0.0..1e3).contains(&gathered), "{gathered} {expected}");
     assert!(parts.why.contains("8-way expert parallel") && parts.why.contains("ms token exchange"), "{}", parts.why);
+    // On 4 machines those with the same experts are on different ones: the network of each machine carries as much.
+    let across = |expert| {
+        let mut layout = layout(1, 1, 4);
+        (layout.parallel.expert, layout.sharding) = (expert, Sharding::Zero1);
+        let (of, model) = (step(), sparse());
+        Replica::new(&one(&of, Some(&model)), &gpu(), &layout, &workload(), 1).unwrap().of_same_experts()
+    };
+    assert_eq!(
+        [across(8), across(4), across(16)].map(|group| (group.inside, group.machines)),
+        [(1, 4), (2, 4), (1, 2)]
+    );
     // Each GPU with all experts exchanges nothing.
     let whole = of(1, &sparse());
     assert_eq!(whole.step.range.mid, of(1, &model()).step.range.mid);
@@ -221,6 +232,13 @@ fn what_cannot_be_divided_so_is_refused() {
     let (known, error) = (Some(&model()), |found: Result<ScaledStep, ScaleError>| found.unwrap_err());
     assert_eq!(error(of(layout(2, 1, 1), None)), ScaleError::NoLayers);
     assert_eq!(error(of(layout(16, 1, 2), known)), ScaleError::TensorOfMachine { tensor: 16, gpus: 8 });
+    // A rack joins machines of 4.
+    let mut rack = gpu();
+    rack.fabric.domain = 72;
+    let across = Layout { gpus: 4, ..layout(8, 1, 4) };
+    let step_of = |gpu: &GpuFacts| optimizer_step(&one(&step(), known), gpu, &across, &workload(), None, 1);
+    assert!(step_of(&rack).is_ok());
+    assert_eq!(error(step_of(&gpu())), ScaleError::TensorOfMachine { tensor: 8, gpus: 4 });
     assert_eq!(error(of(layout(4, 3, 2), known)), ScaleError::Replicas { gpus: 16, replica: 12, times: 3 });
     assert_eq!(error(of(layout(1, 16, 2), known)), ScaleError::Stages { stages: 16, layers: 8 });
     let heads = TransformerStep { heads: 12, ..model() };

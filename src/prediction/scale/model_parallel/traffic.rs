@@ -29,6 +29,14 @@ impl Replica<'_> {
         Group { inside, machines: peers.div_ceil(inside) }
     }
 
+    /// Peers with the same experts: those that divide them come first within a domain.
+    pub(super) fn of_same_experts(&self) -> Group {
+        let parallel = self.layout.parallel;
+        let same = (self.peers() / parallel.expert.max(1)).max(1);
+        let inside = (self.domain / parallel.tensor.saturating_mul(parallel.expert).max(1)).clamp(1, same);
+        Group { inside, machines: same.div_ceil(inside) }
+    }
+
     /// Bandwidth that `inside` of a domain's GPUs have of its network.
     pub(super) fn network(&self, end: &End, inside: u32) -> BytesPerSecond {
         let Range { low, mid, high } = self.layout.network.reached();
@@ -46,7 +54,7 @@ impl Replica<'_> {
         let (Some(experts), Layout { parallel, .. }) = (self.experts(), self.layout) else { return Micros::ZERO };
         let inside = (self.domain / parallel.tensor.max(1)).clamp(1, parallel.expert);
         let group = Group { inside, machines: parallel.expert.div_ceil(inside) };
-        let bytes = experts.exchanged * (1.0 / (self.tensor() * f64::from(parallel.context)));
+        let bytes = experts.exchanged * (self.scale / (self.tensor() * f64::from(parallel.context)));
         let once = self.fabric(end).time(Collective::Exchange, bytes, group, self.network(end, inside));
         let passes = if self.model.is_some_and(|model| model.recomputes) { 3.0 } else { 2.0 };
         once * (f64::from(experts.layers) * 2.0 * passes)
@@ -106,12 +114,14 @@ impl Replica<'_> {
         }
         let own = 1.0 / (self.tensor() * self.stages());
         let parts = (self.layers() / self.stages()).max(1.0);
-        let (fabric, network) = (self.fabric(end), self.network(end, group.inside));
-        // Fewer GPUs have the same experts.
+        let fabric = self.fabric(end);
         let of_experts = self.experts().map_or(0.0, |experts| (experts.weights / self.parameters).min(1.0));
-        let same = Group { machines: group.machines.div_ceil(self.layout.parallel.expert), ..group };
+        let same = self.of_same_experts();
         let time = |collective, bytes: Bytes, parts: f64| {
-            let of = |share: f64, group| fabric.time(collective, bytes * (share * own / parts), group, network) * parts;
+            let of = |share: f64, group: Group| {
+                let network = self.network(end, group.inside);
+                fabric.time(collective, bytes * (share * own / parts), group, network) * parts
+            };
             of(1.0 - of_experts, group)
                 + if of_experts > 0.0 { of(of_experts / self.expert(), same) } else { Micros::ZERO }
         };

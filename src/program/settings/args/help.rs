@@ -12,7 +12,7 @@ use super::Cli;
 
 /// Flags on the first screen of a command, by id; positional arguments are always there. Commands not listed here show
 /// all flags.
-const FIRST: [(&str, &[&str]); 8] = [
+const FIRST: [(&str, &[&str]); 9] = [
     ("habitat-tui", &[]),
     (
         "plan",
@@ -74,6 +74,10 @@ const FIRST: [(&str, &[&str]); 8] = [
         &["config", "batch_sizes", "arguments", "output", "force", "python", "sequence_length", "precision"],
     ),
     ("import", &["output", "force", "shapes_only", "max_steps", "origin", "batch_size", "precision"]),
+    (
+        "compare-speed",
+        &["to", "gpus", "machines", "network_gbit", "sharding", "global_batch", "tokens_per_second", "step_ms", "json"],
+    ),
     ("batches", &["at", "to", "families", "sample", "precision", "json", "output"]),
 ];
 
@@ -81,13 +85,13 @@ const FIRST: [(&str, &[&str]); 8] = [
 const COMMANDS: [(&str, &[&str]); 3] = [
     ("record", &["run", "attach", "trace-shapes", "import"]),
     ("predict", &["predict", "batches", "diff"]),
-    ("rent", &["plan", "plan-jobs", "compare", "offers", "prices", "gpus"]),
+    ("rent", &["plan", "plan-jobs", "compare", "compare-speed", "offers", "prices", "gpus"]),
 ];
 
 /// Words that ask for help.
 const WORDS: [&str; 3] = ["help", "--help", "-h"];
 
-/// The help that a command line asks for (`plan --help prices`, `help plan prices`), in `columns` cells.
+/// The help that a command line requests (`plan --help prices`, `help plan prices`), in `columns` cells.
 ///
 /// # Errors
 /// The topics of the command, if the word fits none of its flags.
@@ -145,7 +149,7 @@ fn details(command: Command, word: &str) -> Option<String> {
     Some(command.render_long_help().to_string())
 }
 
-/// What a command does, its usage, and one line for each of its commands and most common flags.
+/// Description of a command, its usage, and one line for each of its commands and most common flags.
 fn first(mut command: Command, name: &str, line: &str, columns: usize) -> String {
     let usage = command.render_usage().to_string();
     let chosen = FIRST.iter().find(|(one, _)| *one == name).map(|(_, flags)| *flags);

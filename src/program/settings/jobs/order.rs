@@ -18,10 +18,17 @@ pub(super) fn set(jobs: &mut [JobTable], tables: &[(JobTable, Range<usize>)], fi
         let problem = format!("job {:?}: after: {problem}", job.name);
         Err(JobsFileError { line: line_of(file, span, Some("after")), problem })
     };
+    for (number, (job, _)) in tables.iter().enumerate() {
+        if numbers.get(job.name.as_str()) != Some(&number) && tables.iter().any(|(job, _)| !job.time.after.is_empty()) {
+            let (job, span) = &tables[number];
+            let problem = format!("job {:?}: two tables have this name; after needs one of them renamed", job.name);
+            return Err(JobsFileError { line: line_of(file, span, Some("name")), problem });
+        }
+    }
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); tables.len()];
     for (number, (job, _)) in tables.iter().enumerate() {
         for name in &job.time.after {
-            let Some(other) = numbers.get(name.as_str()) else {
+            let Some(other) = numbers.get(text::clean(name, 60).as_str()) else {
                 let near = text::nearest(name, numbers.keys().copied(), 3);
                 let near = if near.is_empty() { String::new() } else { format!(" (near: {})", near.join(" | ")) };
                 return refused(number, format!("no job is named {:?}{near}", text::clean(name, 60)));

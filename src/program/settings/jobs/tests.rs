@@ -1,4 +1,4 @@
-//! What the jobs file accepts and refuses.
+//! Jobs files that are accepted and refused.
 
 use super::*;
 use habitat_base::units::Usd;
