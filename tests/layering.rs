@@ -179,11 +179,11 @@ const BUDGETS: [(&str, usize); 9] = [
     ("step", 6510),
     ("traces", 8400),
     ("prediction", 13300),
-    ("planning", 9850),
+    ("planning", 9900),
     ("recorder", 6600),
-    ("reports", 9400),
+    ("reports", 9700),
     ("screens", 10050),
-    ("program", 12300),
+    ("program", 12800),
 ];
 
 #[test]

@@ -85,7 +85,7 @@ const FIRST: [(&str, &[&str]); 9] = [
 const COMMANDS: [(&str, &[&str]); 3] = [
     ("record", &["run", "attach", "trace-shapes", "import"]),
     ("predict", &["predict", "batches", "diff"]),
-    ("rent", &["plan", "plan-jobs", "compare", "compare-speed", "offers", "prices", "gpus"]),
+    ("rent", &["plan", "plan-jobs", "compare", "offers", "prices", "gpus"]),
 ];
 
 /// Words that ask for help.
