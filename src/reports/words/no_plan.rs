@@ -116,7 +116,8 @@ fn of_jobs(reason: &NoPlan) -> String {
             let Some(earliest) = earliest_hours.map(Hours::get) else {
                 return format!("job {job:?} alone: the shared limits never leave room for it");
             };
-            format!("job {job:?} alone: its earliest start, {earliest:.1} h, is too late for its deadline")
+            let earliest = (earliest * 10.0).round() / 10.0;
+            format!("job {job:?} alone: its earliest start, {earliest} h, is too late for its deadline")
         }
         NoPlan::JobLater { job, more_hours: more } => {
             format!("the deadline of job {job:?}: allow {} more", more_hours(more.get()))
