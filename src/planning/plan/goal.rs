@@ -412,11 +412,7 @@ pub const FAILURES: f64 = 2e-5;
 /// GPUs from which a job counts failures: with fewer, the expected time between them is over 700 hours.
 pub const MANY_GPUS: u32 = 64;
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    clippy::float_cmp,
-    reason = "serde passes references; the default is exact"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_usual_failures(rate: &f64) -> bool {
     *rate == FAILURES
 }

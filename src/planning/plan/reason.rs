@@ -188,7 +188,7 @@ pub enum Reason {
         /// Copies of the model.
         replicas: u32,
         /// GPUs that share one of them.
-        model_parallel: ModelParallel,
+        model_parallel: Box<ModelParallel>,
         /// Samples of a batch that would fit.
         fitting_batch_size: Option<u64>,
         /// How many of these make the global batch, if a whole number does.

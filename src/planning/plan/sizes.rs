@@ -253,7 +253,7 @@ impl At<'_> {
             gpu_bytes: prediction.gpu.memory,
             sharding: most,
             replicas: share.replicas,
-            model_parallel: share.parallel,
+            model_parallel: Box::new(share.parallel),
             fitting_batch_size: batch.map(|(batch, ..)| batch),
             accumulation: batch.and_then(|(_, batches, _)| batches),
             global_batch_size: batch.map(|(.., global)| global),

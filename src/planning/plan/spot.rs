@@ -60,10 +60,10 @@ impl Losses {
         let write = assumptions.checkpoint_write.get();
         // The probability of exceeding the allowance falls exponentially, from 5 % at scale 1.
         let reach = (1.0 - assumptions.spot_confidence).ln() / 0.05f64.ln();
-        let (per_hour, interval, wait, once, more) = if tier == Tier::Spot {
+        let (per_hour, interval, wait, at_first, more) = if tier == Tier::Spot {
             let rate = one.per_hour * f64::from(machines);
-            let once = if rate > 0.0 { ONCE } else { 0.0 };
-            (rate, assumptions.checkpoint_interval.get(), one.wait.get(), once, MORE)
+            let at_first = if rate > 0.0 { ONCE } else { 0.0 };
+            (rate, assumptions.checkpoint_interval.get(), one.wait.get(), at_first, MORE)
         } else {
             let counted = if gpus >= MANY_GPUS { f64::from(gpus) } else { 0.0 };
             let rate = counted * assumptions.failures_per_gpu_hour;
@@ -77,7 +77,7 @@ impl Losses {
             interval,
             restart: assumptions.restart.get(),
             wait,
-            allowed: (once * reach, per_hour * (1.0 + more * reach)),
+            allowed: (at_first * reach, per_hour * (1.0 + more * reach)),
         }
     }
 

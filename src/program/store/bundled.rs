@@ -112,6 +112,9 @@ pub fn sample(sample: Sample) -> Profile {
 }
 
 /// Rows of the published speeds of training language models.
+///
+/// # Panics
+/// If `Row` is not a row of `models/speeds.csv`.
 pub fn speeds<Row: serde::de::DeserializeOwned>() -> Vec<Row> {
     let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(habitat_models::SPEEDS.as_bytes());
     reader.deserialize().map(|row| row.expect("the shipped speeds are read by a test")).collect()

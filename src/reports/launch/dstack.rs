@@ -36,7 +36,7 @@ pub(super) fn task(job: &Job<'_>) -> Result<String, LaunchError> {
         },
         job.highest_price(),
         job.most_minutes(),
-        job.lines(Launcher::Dstack)?.iter().map(|line| format!("  - {}\n", quoted(line))).collect::<String>(),
+        job.lines(Launcher::Dstack)?.iter().map(|line| format!("  - {}\n", quoted(line))).collect::<Vec<_>>().concat(),
     ))
 }
 

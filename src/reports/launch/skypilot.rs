@@ -43,6 +43,6 @@ fn task(job: &Job<'_>) -> Result<String, LaunchError> {
         part.machines,
         quoted(&format!("{gpu}:{}", part.offer.gpu_count)),
         job.highest_price(),
-        job.lines(Launcher::SkyPilot)?.iter().map(|line| format!("  {line}\n")).collect::<String>(),
+        job.lines(Launcher::SkyPilot)?.iter().map(|line| format!("  {line}\n")).collect::<Vec<_>>().concat(),
     ))
 }

@@ -26,6 +26,6 @@ pub(super) fn script(job: &Job<'_>) -> Result<String, LaunchError> {
         part.machines,
         text::clean(part.gpu.as_str(), 80),
         minutes % 60,
-        job.lines(Launcher::Slurm)?.iter().map(|line| format!("{line}\n")).collect::<String>(),
+        job.lines(Launcher::Slurm)?.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat(),
     ))
 }

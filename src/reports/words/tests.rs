@@ -8,7 +8,6 @@ use habitat_planning::plan::{
 };
 use habitat_planning::pricing::spot::SpotSource;
 use habitat_planning::pricing::{Doubt, Held, OfferId, Tier, Unusable};
-use habitat_prediction::scale::ModelParallel;
 use habitat_prediction::{Finding, Sharding};
 use std::collections::BTreeSet;
 
@@ -98,7 +97,7 @@ fn reasons() -> Vec<Reason> {
             gpu_bytes: bytes,
             sharding: Sharding::None,
             replicas: 1,
-            model_parallel: ModelParallel::default(),
+            model_parallel: Box::default(),
             fitting_batch_size: None,
             accumulation: None,
             global_batch_size: None,

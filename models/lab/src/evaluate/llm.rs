@@ -245,7 +245,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Predicted and measured seconds of a job's layouts; a layout measured more than once counts once, with the mean.
 #[derive(Default)]
-struct Jobs(BTreeMap<(String, String, u64), BTreeMap<String, Vec<[f64; 2]>>>);
+struct Jobs(BTreeMap<(String, String, u64), Layouts>);
+
+/// Times by layout.
+type Layouts = BTreeMap<String, Vec<[f64; 2]>>;
 
 /// Layouts of a job from which their order says something.
 const LAYOUTS: usize = 4;
