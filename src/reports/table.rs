@@ -324,7 +324,7 @@ impl Table {
         Ok(())
     }
 
-    /// Writes aligned columns as [`write_fitted`](Self::write_fitted) does, and names the dropped ones.
+    /// Writes aligned columns fitted to the terminal, and names the dropped ones.
     ///
     /// # Errors
     /// Write errors of `out`.
