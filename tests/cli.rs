@@ -959,7 +959,7 @@ fn a_speed_is_compared_with_the_predicted_and_with_published_ones() {
     // 8 sequences of 8,192 tokens.
     let measured = slow["measured_step_us"].as_f64().unwrap();
     assert!((measured - 8.0 * 8192.0 / 30e3 * 1e6).abs() < 1e-3, "{slow}");
-    let [low, mid, high] = [0, 1, 2].map(|end| slow["predicted_step_us"][end].as_f64().unwrap());
+    let [low, mid, high] = [0, 1, 2].map(|end| slow["expected_step_us"][end].as_f64().unwrap());
     assert!(low < mid && mid < high && high < measured, "{slow}");
     assert_eq!(slow["verdict"], "slower than expected");
     let causes = slow["causes"].as_array().unwrap();

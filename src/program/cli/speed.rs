@@ -14,7 +14,7 @@ use crate::store::{self, Paths, bundled};
 use habitat_base::text::grouped;
 use habitat_base::units::{Micros, Range};
 use habitat_prediction::scale::{Layout, MicroBatch, Network, optimizer_step};
-use habitat_prediction::{Mode, Options, Precision, Prediction, Sharding, Workload, predict};
+use habitat_prediction::{Method, Mode, Options, Precision, Prediction, Sharding, Workload, predict};
 use habitat_reports::format;
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_step::catalog::Catalog;
@@ -70,7 +70,10 @@ struct Told {
     gpu: String,
     gpus: u32,
     measured_step_us: f64,
-    predicted_step_us: [f64; 3],
+    /// Low, middle, high.
+    expected_step_us: [f64; 3],
+    /// How the middle is known.
+    method: Method,
     ratio: f64,
     verdict: &'static str,
     causes: Vec<Cause>,
@@ -86,7 +89,7 @@ pub(super) fn run(args: &CompareSpeedArgs, out: &mut dyn Write) -> Result<u8, Cl
     let to = gpu::one(&catalog, "--to", &args.to)?.slug.to_string();
     let options = options(&args.input, &[to], &catalog, &paths)?;
     let job = Job { args, profile: &loaded.profile, catalog: &catalog };
-    let (step, workload, why, gpu) = job.step(&options, 1.0, None).at(&loaded.label)?;
+    let Expected { step, method, workload, why, gpu } = job.step(&options, 1.0, None).at(&loaded.label)?;
     let measured = job.measured(&workload).at(&loaded.label)?;
     let Range { low, mid, high } = step;
     // A measured step has no range of its own.
@@ -105,7 +108,8 @@ pub(super) fn run(args: &CompareSpeedArgs, out: &mut dyn Write) -> Result<u8, Cl
         gpu,
         gpus: args.machines * args.gpus,
         measured_step_us: measured.get(),
-        predicted_step_us: [low, mid, high].map(Micros::get),
+        expected_step_us: [low, mid, high].map(Micros::get),
+        method,
         ratio,
         verdict,
         causes,
@@ -124,7 +128,8 @@ pub(super) fn run(args: &CompareSpeedArgs, out: &mut dyn Write) -> Result<u8, Cl
     writeln!(out, "Your step takes {}{}: {verdict}.", format::time(measured), speed(measured))?;
     writeln!(
         out,
-        "Predicted for {} × {}: {} ({ranged}){}; yours is {ratio:.2} times that.\n  {}",
+        "{} {} × {}: {} ({ranged}){}; yours is {ratio:.2} times that.\n  {}",
+        if method == Method::Measured { "Recorded, for" } else { "Predicted for" },
         told.gpus,
         told.gpu,
         format::time(mid),
@@ -151,6 +156,16 @@ pub(super) fn run(args: &CompareSpeedArgs, out: &mut dyn Write) -> Result<u8, Cl
     Ok(0)
 }
 
+/// The step that a job should take.
+struct Expected {
+    step: Range<Micros>,
+    /// Measured if the recorded step is of this GPU alone.
+    method: Method,
+    workload: Workload,
+    why: String,
+    gpu: String,
+}
+
 /// A job whose speed is known.
 struct Job<'a> {
     args: &'a CompareSpeedArgs,
@@ -171,12 +186,7 @@ impl Job<'_> {
     }
 
     /// Step of all GPUs, with products `slower` and another network; its workload, layout and GPU.
-    fn step(
-        &self,
-        options: &Options,
-        slower: f64,
-        network: Option<Network>,
-    ) -> Result<(Range<Micros>, Workload, String, String), CliError> {
+    fn step(&self, options: &Options, slower: f64, network: Option<Network>) -> Result<Expected, CliError> {
         let refused = |why: &str| CliError::Refused(why.to_owned());
         let answer = predict(self.profile, self.catalog, options).map_err(CliError::other)?;
         if answer.workload.mode == Mode::Inference {
@@ -203,7 +213,13 @@ impl Job<'_> {
         let scaled =
             optimizer_step(&micro, &prediction.gpu, &layout, &answer.workload, None, self.batches(&answer.workload)?)
                 .map_err(CliError::other)?;
-        Ok((scaled.step.range, answer.workload, scaled.why, prediction.gpu.slug.to_string()))
+        let method = if layout.all() > 1 && scaled.step.method == Method::Measured {
+            Method::Derived
+        } else {
+            scaled.step.method
+        };
+        let gpu = prediction.gpu.slug.to_string();
+        Ok(Expected { step: scaled.step.range, method, workload: answer.workload, why: scaled.why, gpu })
     }
 
     /// Micro-batches of each replica.
@@ -266,8 +282,8 @@ impl Job<'_> {
             _ => None,
         };
         let of = |cause, options: &Options, slower, network| {
-            let (step, ..) = self.step(options, slower, network).ok()?;
-            Some(Cause { cause, step_us: step.mid.get() })
+            let expected = self.step(options, slower, network).ok()?;
+            Some(Cause { cause, step_us: expected.step.mid.get() })
         };
         let in_wider = wider.and_then(|(precision, cause)| {
             of(cause, &Options { precision: Some(precision), ..options.clone() }, 1.0, None)

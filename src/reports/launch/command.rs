@@ -35,17 +35,7 @@ fn is_broken(c: char) -> bool {
 
 /// Whether each quote of a text has its end.
 fn is_closed(text: &str) -> bool {
-    let (mut open, mut is_escaped) = (None, false);
-    for c in text.chars() {
-        match (open, c) {
-            _ if is_escaped => is_escaped = false,
-            (None | Some('"'), '\\') => is_escaped = true,
-            (None, '\'' | '"') => open = Some(c),
-            (Some(quote), c) if quote == c => open = None,
-            _ => {}
-        }
-    }
-    open.is_none() && !is_escaped
+    shell_words::split(text).is_ok()
 }
 
 /// Variables that a command begins with (`A=1 python train.py`), and the rest of it.
