@@ -963,15 +963,30 @@ fn a_speed_is_compared_with_the_predicted_and_with_published_ones() {
     assert!(low < mid && mid < high && high < measured, "{slow}");
     assert_eq!(slow["verdict"], "slower than expected");
     let causes = slow["causes"].as_array().unwrap();
-    assert_eq!(causes.len(), 3);
+    assert_eq!(causes.len(), 2);
     let far = |cause: &Value| (cause["step_us"].as_f64().unwrap() / measured).ln().abs();
     assert!(far(&causes[0]) <= far(&causes[1]), "{slow}");
-    assert_eq!(slow["published"][0]["gpu"], "h100-sxm5-80gb");
+    let nearest = &slow["published"][0];
+    assert_eq!(
+        (&nearest["gpu"], &nearest["model"], &nearest["precision"]),
+        (&"h100-sxm5-80gb".into(), &"llama3-8b".into(), &"bf16".into())
+    );
+    let times = |name: &str, job: &Value| {
+        let cause =
+            job["causes"].as_array().unwrap().iter().find(|cause| cause["cause"].as_str().unwrap().contains(name));
+        cause.map(|cause| cause["step_us"].as_f64().unwrap() / job["expected_step_us"][1].as_f64().unwrap())
+    };
+    let twice = of(&["--step-ms", &(2.0 * mid / 1e3).to_string()]);
+    assert!((1.9..2.01).contains(&times("half its clock", &twice).unwrap()), "{twice}");
+    assert!((1.3..1.34).contains(&times("recomputed", &twice).unwrap()), "{twice}");
+    let slowly = of(&["--machines", "4", "--network-gbit", "3200", "--step-ms", "20000"]);
+    assert!(times("over TCP", &slowly).is_some(), "{slowly}");
     let usual = of(&["--step-ms", &(mid / 1e3).to_string()]);
     assert_eq!((&usual["verdict"], usual["causes"].as_array().unwrap().len()), (&"as expected".into(), 0));
     assert_eq!(of(&["--samples-per-second", "100"])["verdict"], "faster than expected");
     let said = bench.ok(&[&job[..], &["--tokens-per-second", "30000"]].concat());
     assert!(said.starts_with("Your step takes 2.18 s") && said.contains("Published speeds nearest to it:"), "{said}");
+    assert!(bench.ok(&[&job[..], &["--tokens-per-second", "300000"]].concat()).contains("hardly possible"));
     assert!(bench.error(&job).contains("pass --tokens-per-second"));
     let odd = bench.error(&[&job[..], &["--step-ms", "9", "--global-batch", "12"]].concat());
     assert!(odd.contains("not a multiple of 8"), "{odd}");

@@ -6,7 +6,7 @@ mod secrets;
 use std::fmt::Write as _;
 
 pub use command_line::CommandLine;
-pub use secrets::{MASK, without_secrets};
+pub use secrets::{MASK, shell_words, without_secrets};
 
 /// Replaces control characters (such as terminal escape sequences) in `text`, and cuts it to `width` characters with an
 /// ellipsis.

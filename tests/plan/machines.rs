@@ -85,6 +85,21 @@ fn a_step_on_two_machines_by_hand() {
     assert!(scaled(&Layout { network: Network::Unknown, ..layout }).why.contains("assuming 10 to 100 Gbit/s over TCP"));
 }
 
+/// 64 GPUs fail every 781 hours, so their job writes checkpoints; that of 56 has none. The check agrees on both.
+#[test]
+fn jobs_on_many_gpus_count_failures() {
+    let said = |machines: u32| {
+        let goal = joined(machines, f64::from(machines) * 1e6);
+        let limits = Limits { min_gpus: machines * 8, ..goal.limits.clone() };
+        let plan = planned(&step(), machine(8, 8.0, Tier::OnDemand), &Goal { limits, ..goal });
+        assert_eq!(plan.parts[0].machines, machines);
+        told(&plan.parts[0].notes).into_iter().find(|note| note.starts_with("failures"))
+    };
+    let found = said(8).unwrap();
+    assert!(found.starts_with("failures: one of 64 GPUs every 32.6 days is expected"), "{found}");
+    assert_eq!(said(7), None);
+}
+
 #[test]
 fn an_offer_is_taken_as_often_as_is_allowed() {
     let samples = 3600.0 * 1000.0;

@@ -129,7 +129,7 @@ fn is_delimiter(c: char) -> bool {
 }
 
 /// Splits a text into words, with the white space after each; quotes keep a word together.
-fn shell_words(text: &str) -> Vec<(&str, &str)> {
+pub fn shell_words(text: &str) -> Vec<(&str, &str)> {
     let mut words = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {

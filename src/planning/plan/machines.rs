@@ -291,7 +291,7 @@ impl<'a> Board<'a> {
     /// Best move of a job of a machine to another, or swap with one there: the job, the machine, and the other job.
     fn best_move(&self, from: usize, work: &mut u64) -> Option<Move> {
         let mut best: Option<([f64; 3], Move)> = None;
-        let has_deadlines = !self.of.due.is_empty();
+        let has_deadlines = self.of.due.iter().any(|due| due.is_finite());
         for &job in &self.jobs[from] {
             for to in (0..self.loads.len()).filter(|to| *to != from && self.hours[job][*to].is_finite()) {
                 let others = self.jobs[to].iter().copied().filter(|other| self.hours[*other][from].is_finite());
@@ -303,6 +303,7 @@ impl<'a> Board<'a> {
                     let before = [self.late[from] + self.late[to], self.loads[from].max(self.loads[to]), 0.0];
                     // Lateness costs more to compute, and a longer load never reduces it.
                     let late = if has_deadlines && (before[0] > 0.0 || of_from.max(of_to) < before[1] * (1.0 - GAIN)) {
+                        *work = work.saturating_sub((self.jobs[from].len() + self.jobs[to].len()) as u64);
                         self.late_after(from, (job, back))
                             + self.late_after(to, (back.unwrap_or(usize::MAX), Some(job)))
                     } else {

@@ -51,7 +51,7 @@ const EXPERTS: [f64; 2] = [0.75, 1.5];
 /// Microseconds that the host of an eager program takes to launch an operation: low, expected, high. The two hosts
 /// measured without a profiler took 22 to 49 (`models/lab/steps/recorded.py --show` prints them). Published steps of
 /// small GPTs on 2 to 8 A100 follow it (vTrain, `habitat-lab evaluate llm`).
-const LAUNCH_US: [f64; 3] = [22.0, 35.0, 49.0];
+const EAGER_LAUNCH_US: [f64; 3] = [22.0, 35.0, 49.0];
 /// Relative slowdown of divided products per halving of their width (learned models, widths of 4,096 to 20,480).
 const NARROWER: f64 = 0.005;
 /// Share that each doubling of the GPUs beyond one machine adds to their operators: all wait for the slowest (published steps
@@ -294,7 +294,7 @@ impl<'a> Replica<'a> {
             links: 1.0,
             network: 1,
             program: self.program()[1],
-            launch_us: LAUNCH_US[1],
+            launch_us: EAGER_LAUNCH_US[1],
             is_sequence_parallel: true,
             slowest: 1.0,
         }
@@ -328,7 +328,7 @@ impl<'a> Replica<'a> {
                 End { single: low, ..end },
                 End { links: fast, network: 2, ..end },
                 End { program: least, ..end },
-                End { launch_us: LAUNCH_US[0], ..end },
+                End { launch_us: EAGER_LAUNCH_US[0], ..end },
             ],
         );
         let above = distance(
@@ -337,7 +337,7 @@ impl<'a> Replica<'a> {
                 End { single: high, ..end },
                 End { links: slow, network: 0, ..end },
                 End { program: most, ..end },
-                End { launch_us: LAUNCH_US[2], ..end },
+                End { launch_us: EAGER_LAUNCH_US[2], ..end },
                 End { is_sequence_parallel: false, ..end },
                 End { slowest: self.uneven(), ..end },
             ],
@@ -349,7 +349,7 @@ impl<'a> Replica<'a> {
                     links: fast,
                     network: 2,
                     program: least,
-                    launch_us: LAUNCH_US[0],
+                    launch_us: EAGER_LAUNCH_US[0],
                     ..end
                 })
                 .get(),

@@ -18,7 +18,7 @@ use habitat_base::units::Hours;
 use habitat_planning::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, book, plan_jobs};
 use habitat_planning::plan::solve::Settings;
 use habitat_planning::plan::{Accept, Goal, PlanStatus};
-use habitat_planning::pricing::{PriceBook, Tier};
+use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Host, MethodChoice, PredictError, Predictions, predict};
 use habitat_reports::jobs::JobsForm;
 use habitat_step::catalog::Catalog;
@@ -116,15 +116,13 @@ impl Jobs {
         let work = job.wish.work().ok_or_else(|| CliError::Refused("no work given".to_owned())).at(&place)?;
         let mut wish = job.wish.clone();
         wish.quota.extend(file.shared.quota.iter().cloned());
-        if !self.accept.is_empty() {
-            let asks_spot = wish.tiers.as_ref().is_some_and(|tiers| tiers.contains(&Tier::Spot));
-            let own = || Accept::ALL.into_iter().filter(|accept| asks_spot && *accept == Accept::Spot).collect();
-            wish.accept.get_or_insert_with(own).extend(&self.accept);
-        }
         // Checked before the step is read, so that a wrong name is reported at once.
         // Existing machines are the user's own choice: without risks to accept.
         let goal = if file.machines.is_empty() { Goal::firm(work) } else { Goal::new(work) };
-        let goal = goal::goal(goal, &wish, usual, catalog, prices).at(&place)?;
+        let mut goal = goal::goal(goal, &wish, usual, catalog, prices).at(&place)?;
+        goal.limits.accept.extend(&self.accept);
+        goal.limits.accept.sort_unstable();
+        goal.limits.accept.dedup();
         let deadline = goal::hours(file.shared.deadline.as_ref()).at("all jobs")?;
         goal::check_sense(&Goal { deadline, budget: file.shared.budget, ..goal.clone() }, prices).at("all jobs")?;
         let known = steps.iter().find(|(step, _)| *step == job.step).map(|(_, predictions)| Arc::clone(predictions));

@@ -92,15 +92,13 @@ pub(super) fn run(args: &CompareSpeedArgs, out: &mut dyn Write) -> Result<u8, Cl
     let Expected { step, method, workload, why, gpu } = job.step(&options, 1.0, None).at(&loaded.label)?;
     let measured = job.measured(&workload).at(&loaded.label)?;
     let Range { low, mid, high } = step;
-    // A measured step has no range of its own.
-    let [low, high] = [low.get().min(mid.get() / ALIKE), high.get().max(mid.get() * ALIKE)].map(Micros::known);
     let ratio = measured / mid;
     let verdict = match () {
-        () if measured.get() > high.get() => "slower than expected",
-        () if measured.get() < low.get() => "faster than expected",
+        () if ratio > (high / mid).max(ALIKE) => "slower than expected",
+        () if ratio < (low / mid).min(1.0 / ALIKE) => "faster than expected",
         () => "as expected",
     };
-    let causes = if measured.get() > high.get() { job.causes(&options, measured, mid) } else { Vec::new() };
+    let causes = if ratio > (high / mid).max(ALIKE) { job.causes(&options, measured, mid) } else { Vec::new() };
     let published = nearest(&workload, &gpu, job.precision(&options));
     let told = Told {
         format: "habitat-speed",
@@ -147,7 +145,10 @@ pub(super) fn run(args: &CompareSpeedArgs, out: &mut dyn Write) -> Result<u8, Cl
         for Cause { cause, step_us } in &told.causes {
             writeln!(out, "  {cause}: {}", format::time(Micros::known(*step_us)))?;
         }
-        writeln!(out, "`habitat-tui attach` records a step of the running job and says what it waits for.")?;
+        writeln!(
+            out,
+            "Or the GPU waits for data or the host: `habitat-tui attach` records a step of the running job and says what it waits for."
+        )?;
     }
     if !told.published.is_empty() {
         writeln!(out, "\nPublished speeds nearest to it:")?;
@@ -289,22 +290,20 @@ impl Job<'_> {
             of(cause, &Options { precision: Some(precision), ..options.clone() }, 1.0, None)
         });
         let tcp = Some(Network::Rate(OVER_TCP)).filter(|_| self.args.machines > 1);
-        let all = [
+        let known = [
             in_wider,
             tcp.and_then(|network| {
                 of("the network is used over TCP, 25 Gbit/s, not by RDMA", options, 1.0, Some(network))
             }),
             of("whole layers are recomputed in the backward pass, or more than here", options, RECOMPUTED, None),
             of("the GPU runs at half its clock (heat, power limit, another job)", options, THROTTLED, None),
-            Some(Cause { cause: "the GPU waits for data or the host for the rest", step_us: measured.get() }),
         ];
-        let (last, known) = all.split_last().map_or((None, &[][..]), |(last, known)| (last.as_ref(), known));
         let far = |cause: &Cause| (cause.step_us / measured.get()).ln().abs();
-        let mut found: Vec<&Cause> =
-            known.iter().flatten().filter(|cause| cause.step_us > expected.get() * 1.02).collect();
+        let slower = known.into_iter().flatten().filter(|cause| cause.step_us > expected.get() * ALIKE);
+        let mut found: Vec<Cause> = slower.collect();
         found.sort_by(|a, b| far(a).total_cmp(&far(b)));
         found.truncate(CAUSES);
-        found.into_iter().chain(last).map(|one| Cause { ..*one }).collect()
+        found
     }
 }
 

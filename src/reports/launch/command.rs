@@ -38,22 +38,36 @@ fn is_closed(text: &str) -> bool {
     shell_words::split(text).is_ok()
 }
 
+/// Whether a text has characters outside quotes that a shell does not pass on.
+fn is_script(text: &str) -> bool {
+    let mut quote = None;
+    text.chars().any(|c| match quote {
+        Some(open) if c == open => {
+            quote = None;
+            false
+        }
+        Some(_) => false,
+        None if matches!(c, '\'' | '"') => {
+            quote = Some(c);
+            false
+        }
+        None => matches!(c, '|' | ';' | '&' | '<' | '>' | '#' | '`' | '('),
+    })
+}
+
 /// Variables that a command begins with (`A=1 python train.py`), and the rest of it.
 fn variables(command: &str) -> (&str, &str) {
     let is_set = |word: &str| {
         word.split_once('=').is_some_and(|(name, value)| {
             let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            !name.is_empty()
-                && !name.starts_with(|c: char| c.is_ascii_digit())
-                && name.chars().all(is_name)
-                && is_closed(value)
+            let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+            starts && name.chars().all(is_name) && !is_script(value)
         })
     };
-    let mut rest = command;
-    while let Some((_, after)) = rest.split_once(' ').filter(|(word, _)| is_set(word)) {
-        rest = after.trim_start();
-    }
-    (command[..command.len() - rest.len()].trim_end(), rest)
+    let words = text::shell_words(command);
+    let set = words.iter().take_while(|(word, _)| is_set(word)).map(|(word, space)| word.len() + space.len()).sum();
+    let (set, rest) = command.split_at(set);
+    (set.trim_end(), rest)
 }
 
 /// The `torchrun` of a Python interpreter, and the program with its arguments; `None` for another command, or for
@@ -87,18 +101,12 @@ impl Job<'_> {
         // What is to be done before the program, on the machine that reads the script.
         let mut steps: Vec<&str> = command.split(" && ").map(str::trim).collect();
         let last = steps.pop().unwrap_or_default();
-        let is_one = !last.contains(['|', ';', '&', '<', '>', '#', '`', '(']) && is_closed(last);
-        let flags = self.start.framework.map(|framework| self.flags(framework));
-        if flags.is_some() && !is_one {
-            return Err(LaunchError::Flags(text::clean(command, 80)));
+        if steps.iter().chain([&last]).any(|step| !is_closed(step)) {
+            return Err(LaunchError::Command(text::clean(command, 80)));
         }
-        if !is_one || steps.iter().any(|step| !is_closed(step)) {
-            let slurm = launcher == Launcher::Slurm;
-            return Ok(vec![if slurm {
-                format!("srun bash -c {}", text::shell_word(command))
-            } else {
-                command.to_owned()
-            }]);
+        let flags = self.start.framework.map(|framework| self.flags(framework));
+        if flags.is_some() && is_script(last) {
+            return Err(LaunchError::Flags(text::clean(command, 80)));
         }
         let all = std::iter::once(last.to_owned()).chain(flags.into_iter().flatten()).collect::<Vec<_>>().join(" ");
         Ok(steps.into_iter().map(str::to_owned).chain(self.on_all_gpus(launcher, &all)).collect())
@@ -111,12 +119,16 @@ impl Job<'_> {
         let command = command.strip_prefix("srun ").unwrap_or(command);
         let (set, command) = variables(command);
         let set = if set.is_empty() { String::new() } else { format!("env {set} ") };
+        let by_itself = || match launcher {
+            Launcher::Slurm if is_script(command) => format!("srun {set}bash -c {}", text::shell_word(command)),
+            _ => format!("{srun}{set}{command}"),
+        };
         if machines == 1 && gpus == 1 {
-            return vec![format!("{srun}{set}{command}")];
+            return vec![by_itself()];
         }
         let Some((torchrun, program)) = torchrun(command) else {
             let runs = format!("# Runs once on each machine: it has to start a process on each of {gpus} GPUs.");
-            return vec![runs, format!("{srun}{set}{command}")];
+            return vec![runs, by_itself()];
         };
         if machines == 1 {
             return vec![format!("{srun}{set}{torchrun} --standalone --nproc-per-node={gpus} {program}")];

@@ -282,7 +282,14 @@ fn a_python_program_starts_on_every_gpu() {
     assert_eq!(of("srun python t.py")[1], "srun torchrun --standalone --nproc-per-node=8 t.py");
     let alone = of("python -c 'import t'");
     assert!(alone[0].contains("a process on each of 8 GPUs") && alone[1] == "srun python -c 'import t'", "{alone:?}");
-    assert!(of("python t.py | tee log")[1].ends_with("srun bash -c 'python t.py | tee log'"));
+    assert_eq!(of("A='x y' python t.py")[1], "srun env A='x y' torchrun --standalone --nproc-per-node=8 t.py");
+    let piped = "srun torchrun --standalone --nproc-per-node=8 t.py --name 'a|b' 2>&1 | tee log";
+    assert_eq!(of("python t.py --name 'a|b' 2>&1 | tee log")[1], piped);
+    let other = of("./train | tee log");
+    assert!(
+        other[0].contains("a process on each of 8 GPUs") && other[1] == "srun bash -c './train | tee log'",
+        "{other:?}"
+    );
     // Another launcher starts its own processes.
     let own = with("accelerate launch train.py");
     assert_eq!(last(divided(), Launcher::Slurm, &own, 1), ["srun accelerate launch train.py"]);
@@ -310,6 +317,18 @@ fn a_framework_gets_the_flags_of_the_layout() {
          --parallelism.pipeline_parallel_schedule=Interleaved1F1B --parallelism.pipeline_parallel_microbatch_size=1 \
          --training.local_batch_size=16 --training.global_batch_size=32 --training.seq_len=4096 --training.steps=101"
     );
+    // The second of two parts goes on to the end of both.
+    let start = Start { framework: Some(Framework::Megatron), ..with("python x") };
+    let both = texts(&plan(vec![divided(), divided()]), "gpt", Launcher::Slurm, &start).unwrap();
+    assert!(both[0].contains("--train-iters=101") && both[1].contains("--train-iters=201"), "{both:?}");
+    let flagged = |command| {
+        let start = Start { framework: Some(Framework::Megatron), ..with(command) };
+        texts(&plan(vec![spot()]), "gpt", Launcher::Slurm, &start)
+    };
+    assert!(flagged("python x --name 'a|b'").is_ok());
+    for command in ["python a.py # all", "python a.py; date"] {
+        assert!(matches!(flagged(command), Err(LaunchError::Flags(_))), "{command}");
+    }
     let experts =
         Part { sharding: Sharding::Zero3, parallel: ModelParallel { expert: 4, ..ModelParallel::NONE }, ..spot() };
     let megatron = of(Framework::Megatron, experts);
@@ -321,7 +340,7 @@ fn a_framework_gets_the_flags_of_the_layout() {
 
 #[test]
 fn a_command_of_several_lines_is_refused() {
-    for command in ["", "  ", "python a.py\nrm -r /", "python a.py --x \"a b"] {
+    for command in ["", "  ", "python a.py\nrm -r /", "python a.py --x \"a b", "echo 'a && b'"] {
         let error = texts(&plan(vec![spot()]), "gpt", Launcher::SkyPilot, &with(command)).unwrap_err();
         assert!(matches!(error, LaunchError::Command(_)), "{error}");
     }

@@ -80,7 +80,8 @@ impl Model {
                 let limit = self.tasks.limits.iter().position(|limit| due(limit, crowd.deadline))?;
                 Some(Overload { limits: vec![limit], jobs: crowd.jobs, until: crowd.deadline, times: crowd.times })
             });
-            let late = self.assignment.late(settings.seconds);
+            // A program says what is exceeded; late jobs are told otherwise.
+            let late = if self.has_program() { Vec::new() } else { self.assignment.late(settings.seconds) };
             Missing { proven: error == SolveError::Infeasible || overload.is_some(), overload, late, over_usd: 0.0 }
         };
         if let Some(tasks) = &self.ordered {

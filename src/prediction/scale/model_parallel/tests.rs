@@ -226,6 +226,39 @@ fn gpus_that_divide_experts_by_hand() {
     assert!(whole.step.range.high.get() > 1.4 * whole.step.range.mid.get());
 }
 
+/// 20,000 launches take 35 us each: 700 ms, more than the 100 ms of each of 8 GPUs' own work.
+#[test]
+fn the_host_bounds_divided_steps() {
+    let of = |launches: f64| {
+        let model = TransformerStep { launches, ..model() };
+        optimizer_step(&one(&step(), Some(&model)), &gpu(), &layout(8, 1, 1), &workload(), None, 1).unwrap().step.range
+    };
+    let (free, bound) = (of(0.0), of(20_000.0));
+    assert!(free.mid.get() < 2.5e5, "{free:?}");
+    let waited = bound.mid.get() - free.mid.get();
+    let own = 1e6 * (0.8 * (1.0 + 3.0 * NARROWER) / 8.0 + 0.1 / 8.0);
+    assert!((waited - (7e5 - own) * PROGRAM[1]).abs() < 1.0, "{waited}");
+    assert!(bound.high.get() > 9e5 && bound.low.get() < 6e5, "{bound:?}");
+    // The step on one GPU has waited for its host.
+    assert!(of(1e9).mid.get() < 1.1e6 * PROGRAM[1]);
+}
+
+/// A forward pass run again exchanges and reduces a third more.
+#[test]
+fn recomputed_layers_send_again() {
+    let of = |recomputes: bool| {
+        let (step, model) = (step(), TransformerStep { recomputes, ..sparse() });
+        let mut divided = layout(2, 1, 1);
+        divided.parallel.expert = 4;
+        let one = one(&step, Some(&model));
+        let replica = Replica::new(&one, &gpu(), &divided, &workload(), 1)
+            .map(|it| [it.tokens(&it.expected()), it.reduced(&it.expected())]);
+        replica.unwrap().map(Micros::get)
+    };
+    let ([once, reduced], [again, more]) = (of(false), of(true));
+    assert!((again / once - 1.5).abs() < 1e-9 && (more / reduced - 13.0 / 9.0).abs() < 1e-9, "{again} {more}");
+}
+
 #[test]
 fn what_cannot_be_divided_so_is_refused() {
     let of = |layout: Layout, model| optimizer_step(&one(&step(), model), &gpu(), &layout, &workload(), None, 1);

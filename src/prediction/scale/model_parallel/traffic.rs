@@ -6,9 +6,9 @@ use crate::scale::Layout;
 use crate::sharding::Sharding;
 use habitat_base::units::{Bytes, BytesPerSecond, Micros, Range};
 
-/// Share of a pass that hides traffic.
+/// Share of a pass that hides traffic (seen on published steps, as [`super::PROGRAM`]).
 const HIDING: f64 = 0.85;
-/// Share of the time of a layer that hides the keys and values of ring attention.
+/// Share of the time of a layer that hides the keys and values of ring attention (seen on torchtitan's steps).
 const HIDING_KEYS: f64 = 0.1;
 /// Parts of a step that the passes take.
 const FORWARD: f64 = 1.0 / 3.0;
