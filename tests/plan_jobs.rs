@@ -268,6 +268,11 @@ fn marketplace_hosts_have_to_be_accepted() {
     assert!(!market(&firm) && market(&all) && cost(&all) < cost(&firm), "{firm}\n{all}");
     folder.write("runs/jobs.toml", &format!("{JOB}accept = [\"marketplace\", \"doubted\"]\n"));
     assert_eq!(folder.json(&["plan-jobs", "runs/jobs.toml"])["jobs"], all["jobs"]);
+    // The flag adds to the settings.
+    folder.write("runs/jobs.toml", JOB);
+    folder.write("config/config.toml", "[plan]\naccept = [\"marketplace\", \"doubted\"]\n");
+    let more = folder.json(&["plan-jobs", "runs/jobs.toml", "--accept", "batch"]);
+    assert!(market(&more) && cost(&more) <= cost(&all), "{more}");
     folder.write("runs/jobs.toml", &format!("{JOB}{MACHINE}"));
     let problem = folder.error(&["plan-jobs", "runs/jobs.toml", "--accept", "spot"]);
     assert!(problem.contains("--accept: does not apply to [[machine]]"), "{problem}");
